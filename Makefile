@@ -1,0 +1,79 @@
+# Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
+# Everything installed goes into .venv, from the hashed lock files in requirements/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help dev system demo test test-user lint fmt house escape bench docs lock clean
+
+# The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
+PYTHON = /usr/bin/python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+ROUNDS = 60
+ROWS =
+PYTEST_FLAGS =
+LOCK_FLAGS =
+COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-annotate --no-header $(LOCK_FLAGS)
+
+# A .venv that was copied here together with its folder still names the old place: install again.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+.PHONY: $(READY)
+endif
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+dev: $(READY) ## set up .venv, ending with .venv/bin/palyra
+
+system:
+	@tools/system.sh $(PYTHON) $(PY)
+
+$(READY): requirements/dev.txt pyproject.toml | system
+	@echo "palyra: installing into $(VENV) …"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install -qq --require-hashes --requirement requirements/dev.txt
+	@$(PY) -m pip install -qq --no-deps --no-build-isolation --editable .
+	@printf %s '$(CURDIR)' > $@
+
+demo: dev ## a guided first call, allowed and refused
+	@$(VENV)/bin/palyra demo
+
+test: lint ## everything: style, types, house, all tests; as root also the plain-user half
+	@$(PY) -m pytest $(PYTEST_FLAGS) tests
+	@test "$$(id -u)" != 0 || $(MAKE) --no-print-directory test-user
+
+test-user: dev ## unit, conformance and escape tests as a plain user
+	@tools/plain_user.sh $(PY) -m pytest -p no:cacheprovider $(PYTEST_FLAGS) tests/unit tests/conformance tests/escape
+
+lint: dev house ## ruff, mypy, house
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet . || { echo 'palyra: `make fmt` formats these files' >&2; exit 1; }
+	@$(PY) -m mypy
+
+fmt: dev ## format, and fix what ruff can fix
+	@$(PY) -m ruff check --fix-only --quiet .
+	@$(PY) -m ruff format .
+
+house: dev ## storeys, cycles, purity, sizes
+	@$(PY) tools/house.py @tools/house.args
+
+escape: dev ## the escape stories alone
+	@$(PY) -m pytest $(PYTEST_FLAGS) tests/escape
+
+bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c")
+	@$(PY) -m bench --rounds $(ROUNDS) $(ROWS)
+
+docs: dev ## write the generated pages again
+	@$(PY) tools/reference.py
+
+lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer ones)
+	@$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
+	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
+	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
+
+clean: ## remove what set-up and tests made
+	@rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build .demo

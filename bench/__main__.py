@@ -1,0 +1,100 @@
+"""`python -m bench [ROW …] [--rounds N]`: runs the rows, prints them, writes bench/results and docs/bench.
+
+A row whose own side is missing is printed too, and makes the exit code 1: a benchmark without us is no benchmark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bench.harness import Ratio, Result, measure
+from bench.installation import open_ground
+from bench.machine import MEMORY_FILE_SYSTEMS, read_machine
+from bench.plot import draw
+
+ROWS = ("tier_b", "tier_c")
+PROJECT = Path(__file__).parents[1]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench", description="Palyra beside its peers, as ratios.")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"any of {', '.join(ROWS)}; all when none is named")
+    parser.add_argument("--rounds", type=int, default=60)
+    args = parser.parse_args(argv)
+    unknown = [row for row in args.rows if row not in ROWS]
+    if unknown or args.rounds < 1:
+        parser.error(f"no such row: {' '.join(unknown)}" if unknown else "--rounds must be at least 1")
+    results = [run_row(name, args.rounds) for name in args.rows or ROWS]
+    return 0 if all(result.ratios for result in results) else 1
+
+
+def run_row(name: str, rounds: int) -> Result:
+    module = importlib.import_module(f"bench.{name}")
+    with open_ground() as ground:
+        machine = read_machine(ground.home)
+        with module.open_row(ground) as row:
+            result = measure(row, rounds)
+    print("\n".join(describe(result, machine)), end="\n\n")
+    if result.ratios:
+        keep(result, machine)
+    return result
+
+
+def describe(result: Result, machine: Mapping[str, str | int | float]) -> Iterator[str]:
+    yield f"{result.row.title}  ({result.rounds} rounds, interleaved)"
+    for timing in result.timings:
+        yield f"  {timing.name:<18} p50 {timing.p50_ns / 1e6:8.2f} ms   p95 {timing.p95_ns / 1e6:8.2f} ms"
+    for name, why in result.missing:
+        yield f"  {name:<18} missing: {why}"
+    for ratio in result.ratios:
+        yield f"  ours is {describe_ratio(ratio)}"
+    yield f"  {result.row.note}"
+    yield (
+        f"  {machine['processor']}, {machine['cores']} cores, kernel {machine['kernel']}, {machine['python']}, "
+        f"bubblewrap {machine['bubblewrap']}; started by {machine['started_by']}; state on "
+        f"{machine['state_file_system']}"
+    )
+    if float(machine["load_1m"]) > float(machine["cores"]):
+        yield f"  the machine was busy (load {machine['load_1m']}): other work ran between these rounds"
+    if machine["state_file_system"] in MEMORY_FILE_SYSTEMS:
+        yield "  the state lies in memory: durable writes were free, read these ratios with care"
+
+
+def describe_ratio(ratio: Ratio) -> str:
+    verdict = {None: "", True: f"; aim ≤ {ratio.aim}: holds", False: f"; aim ≤ {ratio.aim}: MISSED"}[ratio.holds]
+    return f"{ratio.of_medians:.2f} × {ratio.peer} (middle half {ratio.p25:.2f}–{ratio.p75:.2f}){verdict}"
+
+
+def keep(result: Result, machine: Mapping[str, str | int | float]) -> None:
+    """The record as JSON, and its picture."""
+    record = {
+        "row": result.row.name,
+        "title": result.row.title,
+        "note": result.row.note,
+        "rounds": result.rounds,
+        "machine": dict(machine),
+        "timings": [
+            {"name": t.name, "p50_us": t.p50_ns // 1000, "p95_us": t.p95_ns // 1000, "least_us": t.least_ns // 1000}
+            for t in result.timings
+        ],
+        "ratios": [
+            {"peer": r.peer, "of_medians": round(r.of_medians, 3), "p25": round(r.p25, 3), "p75": round(r.p75, 3),
+             "aim_at_most": r.aim, "holds": r.holds}
+            for r in result.ratios
+        ],
+        "missing": [{"name": name, "why": why} for name, why in result.missing],
+    }  # fmt: skip
+    for folder in ("bench/results", "docs/bench"):
+        (PROJECT / folder).mkdir(parents=True, exist_ok=True)
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    (PROJECT / "bench/results" / f"{result.row.name}.json").write_text(text, encoding="utf-8")
+    (PROJECT / "docs/bench" / f"{result.row.name}.svg").write_text(draw(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

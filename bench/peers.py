@@ -1,0 +1,126 @@
+"""The peers beside us, each doing the bare work: start `true`, capture both pipes, wait.
+
+They run without policy, journal and signature, so a ratio against them is against less work. Peers from a registry
+live in an environment of their own under .make/peers, made on first use from requirements/peers.txt; one that cannot
+be had is reported as missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.harness import Contender, timed
+
+PROJECT = Path(__file__).parents[1]
+PEERS = PROJECT / ".make" / "peers"
+SANDBOX = (
+    "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
+    "--ro-bind", "/usr", "/usr",
+    "--ro-bind-try", "/bin", "/bin",
+    "--ro-bind-try", "/lib", "/lib",
+    "--ro-bind-try", "/lib64", "/lib64",
+    "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+)  # fmt: skip
+
+
+def find_program(name: str) -> str:
+    found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
+    if found is None:
+        raise FileNotFoundError(f"{name} is not on this machine")
+    return found
+
+
+def run_popen(argv: list[str]) -> int:
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}
+    ) as child:
+        child.communicate()
+        return child.returncode
+
+
+def check_exit(code: int) -> None:
+    if code != 0:
+        raise RuntimeError(f"a peer's program ended with {code}")
+
+
+def bare_popen() -> Contender:
+    argv = [find_program("true")]
+    return Contender(name="bare Popen", run=timed(lambda: run_popen(argv), check_exit))
+
+
+@contextmanager
+def bare_asyncio() -> Iterator[Contender]:
+    """The same through asyncio's subprocess transport, on a loop that stays open between rounds."""
+    argv = [find_program("true")]
+
+    async def spawn() -> int:
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        child = await asyncio.create_subprocess_exec(*argv, stdin=null, stdout=pipe, stderr=pipe, env={})
+        await child.communicate()
+        return child.returncode or 0
+
+    with asyncio.Runner() as runner:
+        yield Contender(name="bare asyncio", run=timed(lambda: runner.run(spawn()), check_exit))
+
+
+def cold_bwrap() -> Contender:
+    """The least that can be called a sandbox: new namespaces, system folders read-only, a private /tmp."""
+    name = "cold bwrap true"
+    try:
+        argv = [find_program("bwrap"), *SANDBOX, "--", find_program("true")]
+        check_exit(run_popen(argv))
+    except (OSError, RuntimeError) as error:
+        return Contender(name=name, run=None, why_missing=str(error))
+    return Contender(name=name, run=timed(lambda: run_popen(argv), check_exit))
+
+
+@contextmanager
+def sandlock() -> Iterator[Contender]:
+    """Landlock and seccomp by the sandlock library, in a worker that times itself: the pipe to it is not counted."""
+    name = "sandlock"
+    try:
+        python = install_peers()
+        worker = subprocess.Popen(
+            [python, str(PROJECT / "bench" / "sandlock_worker.py"), find_program("true")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        yield Contender(name=name, run=None, why_missing=f"could not be installed ({type(error).__name__})")
+        return
+
+    def ask() -> int:
+        assert worker.stdin
+        assert worker.stdout
+        worker.stdin.write("run\n")
+        answer = worker.stdout.readline()
+        if not answer.strip().isdigit():
+            raise RuntimeError(f"the sandlock worker answered {answer!r}")
+        return int(answer)
+
+    with worker:
+        try:
+            ask()
+        except (OSError, RuntimeError):
+            yield Contender(name=name, run=None, why_missing="its sandbox does not start on this machine")
+        else:
+            yield Contender(name=name, run=ask)
+
+
+def install_peers() -> str:
+    """The python of the peers' environment, made on first use."""
+    python = PEERS / "bin" / "python"
+    lock = PROJECT / "requirements" / "peers.txt"
+    done = PEERS / ".ready"
+    if not done.is_file() or done.read_text(encoding="utf-8") != lock.read_text(encoding="utf-8"):
+        quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(PEERS)], **quiet)  # type: ignore[call-overload]
+        install = [str(python), "-m", "pip", "install", "--require-hashes", "--requirement", str(lock)]
+        subprocess.run(install, **quiet)  # type: ignore[call-overload]
+        done.write_text(lock.read_text(encoding="utf-8"), encoding="utf-8")
+    return str(python)

@@ -1,0 +1,260 @@
+"""The names we promise to embedders: `Palyra`, `AsyncPalyra`, their runs, and the values they return.
+
+    with Palyra.open() as palyra:
+        run = palyra.run(principal="agent:demo", workspace=".")
+        result = run.call("palyra.process.run", {"command": "ls", "args": ["-la"]})
+
+Rules: both faces are the same engine and the same pipeline. The sync face runs it on one permanent thread of its own,
+because a sandbox dies with the thread that started it, and so that it can be used from any thread, also while an
+event loop is running. Who can open a home is its operator: grants given here are the operator's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Generator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from palyra.canon import Json
+from palyra.config.load import find_home
+from palyra.egress.hosts import parse_pattern
+from palyra.engine.output import OnOutput
+from palyra.engine.runs import Run, start_run
+from palyra.engine.trip import CallRequest
+from palyra.errors import ConfigError, PalyraError, Reason, Rejected
+from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal, parse_ulid
+from palyra.model.limits import Limits
+from palyra.model.net import EgressMode
+from palyra.model.outcome import Outcome, Status
+from palyra.protocol.wire import outcome_json, tool_json
+from palyra.wiring.embedded import Installation, open_installation
+
+__all__ = [
+    "AsyncPalyra", "AsyncRun", "ConfigError", "Limits", "OperatorGrant", "Outcome", "Palyra", "PalyraError", "Reason",
+    "Rejected", "Status", "SyncRun", "grant", "outcome_json",
+]  # fmt: skip
+
+T = TypeVar("T")
+DEFAULT_PRINCIPAL = "agent:embedded"
+
+
+def grant(
+    *,
+    executables: tuple[str, ...] = (),
+    interpreters: bool = False,
+    read_roots: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+    egress: str | None = None,
+    hosts: tuple[str, ...] = (),
+    tier: str | None = None,
+) -> OperatorGrant:
+    """The operator's grant for a run, from plain words; the command line's --allow… flags are the same thing."""
+    aliases = {"allow_all": "none", "block_all": "strict"}
+    return OperatorGrant(
+        executables=executables,
+        interpreters=interpreters,
+        read_roots=tuple(os.path.realpath(root) for root in read_roots),
+        env=tuple(sorted((env or {}).items())),
+        egress=EgressMode(aliases.get(egress, egress)) if egress else None,
+        hosts=tuple(parse_pattern(host) for host in hosts),
+        tier=TierChoice(tier) if tier else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncRun:
+    """Calls that share a principal, a workspace and a budget."""
+
+    run: Run
+    _installation: Installation
+
+    @property
+    def run_id(self) -> str:
+        return self.run.run_id
+
+    async def call(
+        self,
+        tool: str,
+        input: Mapping[str, Json] | bytes | None = None,
+        *,
+        call_id: str | None = None,
+        project: bool = False,
+        on_output: OnOutput | None = None,
+    ) -> Outcome:
+        request = CallRequest(
+            tool=tool,
+            input={} if input is None else input,
+            run=self.run,
+            call_id=call_id,
+            project=project,
+            on_output=on_output,
+        )
+        return await self._installation.engine.call(request)
+
+    def cancel(self, call_id: str) -> bool:
+        return self._installation.engine.cancel(call_id)
+
+
+class AsyncPalyra:
+    """An embedded installation: no daemon, no server, state in one folder. Use it with `async with`."""
+
+    def __init__(self, home: str | None = None, config: str | None = None) -> None:
+        self._home = find_home(home)
+        self._config = config
+        self._installation: Installation | None = None
+
+    @classmethod
+    def open(cls, home: str | None = None, *, config: str | None = None) -> Self:
+        return cls(home, config)
+
+    async def start(self) -> Self:
+        if self._installation is None:
+            self._installation = await open_installation(self._home, config_file=self._config)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.start().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._installation is not None:
+            self._installation.close()
+            self._installation = None
+
+    @property
+    def installation(self) -> Installation:
+        if self._installation is None:
+            raise PalyraError("this Palyra is not open: use it with `with`, or call start() first")
+        return self._installation
+
+    def run(
+        self,
+        principal: str = DEFAULT_PRINCIPAL,
+        workspace: str | os.PathLike[str] = "",
+        *,
+        run_id: str | None = None,
+        device: str = "",
+        channel: str = "",
+        limits: Limits | None = None,
+        tier: str | None = None,
+        egress: str | None = None,
+        grant: OperatorGrant | None = None,
+    ) -> AsyncRun:
+        """A run of its own, or with `run_id` one more session of a run that shares its budget."""
+        ports = self.installation.ports
+        run = start_run(
+            ports.config,
+            run_id=parse_ulid(run_id, what="run_id") if run_id else ports.ids.ulid(),
+            context=RequestContext(
+                principal=parse_principal(principal), door=Door.PYTHON, device=device, channel=channel
+            ),
+            workspace=os.path.abspath(workspace) if workspace else "",
+            now_unix_ms=ports.clock.now_unix_ms(),
+            limits=limits,
+            tier=TierChoice(tier) if tier else None,
+            egress=EgressMode({"allow_all": "none", "block_all": "strict"}.get(egress, egress)) if egress else None,
+            grant=grant,
+        )
+        return AsyncRun(run, self.installation)
+
+    def tools(self) -> list[dict[str, Json]]:
+        return [tool_json(spec) for spec in self.installation.engine.registry.specs()]
+
+
+class _LoopThread:
+    """One permanent thread with an event loop; coroutines are handed to it and waited for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="palyra", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C in the caller's thread ends the call, whose record is still closed
+            raise
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRun:
+    _run: AsyncRun
+    _thread: _LoopThread
+
+    @property
+    def run_id(self) -> str:
+        return self._run.run_id
+
+    def call(self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Any) -> Outcome:
+        return self._thread.wait_for(self._run.call(tool, input, **options))
+
+
+class Palyra:
+    """The sync face. `Palyra.open()` in a `with` block; safe to use from several threads."""
+
+    def __init__(self, home: str | None = None, config: str | None = None) -> None:
+        self._inner = AsyncPalyra(home, config)
+        self._thread: _LoopThread | None = None
+
+    @classmethod
+    def open(cls, home: str | None = None, *, config: str | None = None) -> Self:
+        return cls(home, config).start()
+
+    def start(self) -> Self:
+        if self._thread is None:
+            self._thread = _LoopThread()
+            try:
+                self._thread.wait_for(self._inner.start())
+            except BaseException:
+                self._thread.stop()
+                self._thread = None
+                raise
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.wait_for(self._inner.close())
+            self._thread.stop()
+            self._thread = None
+
+    def run(
+        self, principal: str = DEFAULT_PRINCIPAL, workspace: str | os.PathLike[str] = "", **options: Any
+    ) -> SyncRun:
+        if self._thread is None:
+            raise PalyraError("this Palyra is not open: use it with `with`, or call start() first")
+        return SyncRun(self._inner.run(principal, workspace, **options), self._thread)
+
+    def tools(self) -> list[dict[str, Json]]:
+        return self._inner.tools()
+
+    @property
+    def installation(self) -> Installation:
+        return self._inner.installation

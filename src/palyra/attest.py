@@ -1,0 +1,206 @@
+"""ATTEST: what was asked, decided, enforced and observed, as one signed statement.
+
+Rules: every field is always there, null where it does not apply; the fields stand flat in the attestation and once
+more inside the signed envelope, and the two must agree; `execution_sha256` is the digest of the canonical fields
+without itself, and because of the 32-byte nonce among them it can be published without giving anything to guess.
+
+`check_outcome` is for whoever holds an outcome and a public key: it recomputes all that can be recomputed.
+Not here: the journal's entries (journal/chain), keys and envelopes (signing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import orjson
+
+from palyra.canon import Json, canonical_strict, digest, sha256_hex
+from palyra.errors import TrustError
+from palyra.signing import NoteVerifier, PublicKey, SigningKey, dsse_sign, dsse_verify, open_note
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "urn:palyra:attestation:v1"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enforcement:
+    """What confined the call: in force, and wanted but absent."""
+
+    backend: str
+    egress_mode: str
+    guarantees: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
+    proof_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFacts:
+    effect: str
+    """allow, ask or deny; none when the call was refused before it could be decided."""
+    policies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    attestation_id: str
+    call_id: str
+    run_id: str
+    tool: str
+    executor: str
+    sandbox_enforcement: Enforcement
+    executed_at_unix_ms: int
+    status: str
+    reason: str | None
+    success: bool
+    timed_out: bool
+    exit_code: int | None
+    input_sha256: str
+    output_sha256: str
+    """Over the whole redacted output, canonical JSON."""
+    config_sha256: str
+    policy_sha256: str | None
+    decision: DecisionFacts
+    limits: Mapping[str, int]
+    usage: Mapping[str, int | None]
+    nonce: bytes
+    plan_sha256: str | None = None
+    skill_sha256: str | None = None
+    approval_id: str | None = None
+    projected_output_sha256: str | None = None
+    """Over the output as returned, where the door showed only a part of it."""
+    egress_sha256: str | None = None
+    redactions: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.nonce) != 32:
+            raise ValueError("the nonce of an attestation has 32 bytes")
+
+
+FIELDS = frozenset(f.name for f in fields(Statement)) | {"execution_sha256", "key_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that does not hold: a stable code and one sentence."""
+
+    code: str
+    detail: str
+
+
+def attest(statement: Statement, key: SigningKey) -> dict[str, Json]:
+    """Every field flat, `execution_sha256`, `key_id`, and the signed envelope."""
+    predicate = {f.name: _plain(getattr(statement, f.name)) for f in fields(Statement)}
+    predicate["key_id"] = key.key_id
+    predicate["execution_sha256"] = _execution_sha256(predicate)
+    payload = canonical_strict(_in_toto(predicate))
+    return {**predicate, "envelope": dsse_sign(key, PAYLOAD_TYPE, payload)}
+
+
+def verify_attestation(attestation: object, key: PublicKey) -> Mapping[str, Json]:
+    """The attested fields, signed by `key`; `TrustError` when anything about them does not agree."""
+    if not isinstance(attestation, Mapping) or set(attestation) != FIELDS | {"envelope"}:
+        raise TrustError("The attestation does not have exactly the fields of an attestation.")
+    payload_type, payload = dsse_verify(attestation["envelope"], key)
+    if payload_type != PAYLOAD_TYPE:
+        raise TrustError("The envelope holds something else than an in-toto statement.")
+    flat = {name: attestation[name] for name in FIELDS}
+    try:
+        # Compared as bytes: True == 1 and 1 == 1.0 in Python, not in what was signed.
+        agrees = canonical_strict(_in_toto(flat)) == payload
+    except (ValueError, TypeError) as error:
+        raise TrustError("The attestation's fields cannot have been signed.") from error
+    if not agrees:
+        raise TrustError("The attestation's fields are not those inside its signed envelope.")
+    if flat["execution_sha256"] != _execution_sha256(flat):
+        raise TrustError("execution_sha256 is not the digest of the attested fields.")
+    if flat["key_id"] != key.key_id:
+        raise TrustError("The attestation names another key than the one that signed it.")
+    return flat
+
+
+def check_outcome(outcome: object, key: PublicKey, *, origin: str | None = None) -> tuple[Finding, ...]:
+    """Everything about an outcome that its attestation, its digests and its receipt contradict; empty when sound.
+
+    `origin` is the journal's name where the caller knows it; without it the receipt's own is taken.
+    """
+    if not isinstance(outcome, Mapping) or not isinstance(outcome.get("attestation"), Mapping):
+        return (Finding("SHAPE", "This is not an outcome with an attestation."),)
+    try:
+        attested = verify_attestation(outcome["attestation"], key)
+    except TrustError as error:
+        return (Finding("ATTESTATION", str(error)),)
+    return (*_check_fields(outcome, attested), *_check_receipt(outcome.get("receipt"), key, origin))
+
+
+def _check_fields(outcome: Mapping[str, Any], attested: Mapping[str, Json]) -> list[Finding]:
+    findings = [
+        Finding(name.upper(), f"The outcome's {name} is not the attested one.")
+        for name in ("call_id", "run_id", "tool", "status", "reason", "success", "usage")
+        if not _same(outcome.get(name), attested[name])
+    ]
+    output = outcome.get("output")
+    projected = attested["projected_output_sha256"]
+    which = "output_sha256" if projected is None else "projected_output_sha256"
+    try:
+        if not isinstance(output, Mapping) or digest(output) != attested[which]:
+            findings.append(Finding("OUTPUT", f"The output does not have the attested {which}."))
+    except ValueError:
+        findings.append(Finding("OUTPUT", "The output cannot be what was attested: it is not exact JSON."))
+    if isinstance(output, Mapping) and "exit_code" in output and not _same(output["exit_code"], attested["exit_code"]):
+        findings.append(Finding("EXIT_CODE", "The output's exit code is not the attested one."))
+    if attested["success"] and (attested["status"] != "completed" or attested["exit_code"] not in (None, 0)):
+        findings.append(Finding("SUCCESS", "The attestation calls a success what its status and exit code do not."))
+    return findings
+
+
+def _check_receipt(receipt: object, key: PublicKey, origin: str | None) -> list[Finding]:
+    """A call whose record could not be written has no receipt; one that is there must hold."""
+    if receipt is None:
+        return []
+    if not isinstance(receipt, Mapping) or set(receipt) != {"index", "tree_size", "checkpoint"}:
+        return [Finding("RECEIPT", "The receipt does not have exactly index, tree_size and checkpoint.")]
+    index, size, note = receipt["index"], receipt["tree_size"], receipt["checkpoint"]
+    if type(index) is not int or type(size) is not int or not isinstance(note, str):
+        return [Finding("RECEIPT", "The receipt's fields are of the wrong kind.")]
+    try:
+        named = note.partition("\n")[0] if origin is None else origin
+        text, _ = open_note(note, (NoteVerifier(named, key),))
+    except TrustError as error:
+        return [Finding("RECEIPT", f"The receipt's checkpoint does not hold: {error}")]
+    lines = text.split("\n")
+    if lines[0] != named or len(lines) != 4 or lines[1] != str(size) or not 0 <= index < size:
+        return [Finding("RECEIPT", "The receipt's index and tree size are not those of its checkpoint.")]
+    return []
+
+
+def _in_toto(predicate: Mapping[str, Json]) -> dict[str, Json]:
+    subject = {"name": f"call/{predicate['call_id']}", "digest": {"sha256": predicate["execution_sha256"]}}
+    return {"_type": STATEMENT_TYPE, "subject": [subject], "predicateType": PREDICATE_TYPE, "predicate": predicate}
+
+
+def _execution_sha256(predicate: Mapping[str, Json]) -> str:
+    return sha256_hex(canonical_strict({k: v for k, v in predicate.items() if k != "execution_sha256"}))
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, str):
+        return str(value)  # a StrEnum becomes its text
+    if isinstance(value, (Enforcement, DecisionFacts)):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _same(left: object, right: object) -> bool:
+    try:
+        return orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONEncodeError, TypeError):
+        return False

@@ -1,0 +1,1 @@
+"""SPEND: how many calls and attempts a run still has."""

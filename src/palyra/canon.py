@@ -1,0 +1,157 @@
+"""Canonical JSON bytes (RFC 8785) and digests over them.
+
+Two profiles. `canonical` is plain RFC 8785 and serves values that callers own (a tool's input and output).
+`canonical_strict` is the journal's: ASCII keys, no floats, integers below 2^53, depth at most 16
+(docs/spec/journal.md); there a fast path through orjson is exact, because with ASCII keys sorting by
+UTF-16 code units and by bytes agree, and without floats nothing depends on number formatting.
+
+Not here: reading untrusted JSON (protocol/parse), signatures (signing).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import orjson
+
+Json: TypeAlias = Any
+"""A JSON value: None, bool, int, float, str, a sequence or a mapping with string keys."""
+
+MAX_INT = 2**53 - 1
+MAX_DEPTH = 16
+
+_SHORT_ESCAPES = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | _SHORT_ESCAPES
+
+
+def canonical(value: Json) -> bytes:
+    """RFC 8785 bytes of any JSON value. Raises ValueError for what JSON cannot carry exactly."""
+    parts: list[str] = []
+    _write(value, parts)
+    try:
+        return "".join(parts).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("a string holds a lone surrogate") from error
+
+
+def canonical_strict(value: Json) -> bytes:
+    """The journal's profile; raises ValueError naming the first rule that is broken."""
+    _check_strict(value, 0)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError as error:
+        raise ValueError(str(error)) from error
+
+
+def sha256_hex(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest(value: Json) -> str:
+    """Hex SHA-256 over the RFC 8785 bytes of a value."""
+    return sha256_hex(canonical(value))
+
+
+def _write(value: Json, parts: list[str]) -> None:
+    if value is None:
+        parts.append("null")
+    elif value is True:
+        parts.append("true")
+    elif value is False:
+        parts.append("false")
+    elif isinstance(value, str):
+        parts.append('"' + value.translate(_ESCAPES) + '"')
+    elif isinstance(value, int):
+        if abs(value) > MAX_INT:
+            raise ValueError(f"integer {value} cannot be carried exactly by JSON readers")
+        parts.append(int.__repr__(value))
+    elif isinstance(value, float):
+        parts.append(_number(value))
+    elif isinstance(value, Mapping):
+        _write_object(value, parts)
+    elif isinstance(value, (list, tuple)):
+        _write_array(value, parts)
+    else:
+        raise ValueError(f"{type(value).__name__} is not a JSON value")
+
+
+def _write_object(value: Mapping[str, Json], parts: list[str]) -> None:
+    parts.append("{")
+    for at, key in enumerate(sorted(value, key=_utf16)):
+        parts.append(("," if at else "") + '"' + key.translate(_ESCAPES) + '":')
+        _write(value[key], parts)
+    parts.append("}")
+
+
+def _write_array(value: list[Json] | tuple[Json, ...], parts: list[str]) -> None:
+    parts.append("[")
+    for at, item in enumerate(value):
+        if at:
+            parts.append(",")
+        _write(item, parts)
+    parts.append("]")
+
+
+def _utf16(key: str) -> bytes:
+    if not isinstance(key, str):
+        raise ValueError(f"object key {key!r} is not a string")
+    try:
+        return key.encode("utf-16-be")
+    except UnicodeEncodeError as error:
+        raise ValueError("an object key holds a lone surrogate") from error
+
+
+def _number(value: float) -> str:
+    """ECMAScript's Number::toString, which RFC 8785 prescribes; Python's repr is the same shortest digits."""
+    if not math.isfinite(value):
+        raise ValueError("NaN and Infinity are not JSON")
+    if value == 0:
+        return "0"
+    mantissa, _, exponent_text = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = "" if fraction == "0" else fraction
+    digits = (whole + fraction).lstrip("0")
+    leading = len(whole + fraction) - len(digits)
+    point = len(whole) - leading + int(exponent_text or 0)
+    digits = digits.rstrip("0")
+    sign = "-" if value < 0 else ""
+    return sign + _place(digits, point)
+
+
+def _place(digits: str, point: int) -> str:
+    """Put the decimal point after `point` digits, in the notation ECMAScript chooses."""
+    count = len(digits)
+    if count <= point <= 21:
+        return digits + "0" * (point - count)
+    if 0 < point <= 21:
+        return digits[:point] + "." + digits[point:]
+    if -6 < point <= 0:
+        return "0." + "0" * -point + digits
+    exponent = point - 1
+    tail = "." + digits[1:] if count > 1 else ""
+    return f"{digits[0]}{tail}e{'+' if exponent >= 0 else '-'}{abs(exponent)}"
+
+
+def _check_strict(value: Json, depth: int) -> None:
+    if value is None or isinstance(value, (str, bool)):
+        return
+    if isinstance(value, int):
+        if abs(value) > MAX_INT:
+            raise ValueError(f"integer {value} is outside the journal's range")
+    elif isinstance(value, float):
+        raise ValueError("floats do not enter the journal")
+    elif depth >= MAX_DEPTH:
+        raise ValueError(f"nesting deeper than {MAX_DEPTH}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not (isinstance(key, str) and key.isascii()):
+                raise ValueError(f"object key {key!r} is not ASCII")
+            _check_strict(item, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _check_strict(item, depth + 1)
+    else:
+        raise ValueError(f"{type(value).__name__} is not a JSON value")

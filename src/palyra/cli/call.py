@@ -1,0 +1,98 @@
+"""`palyra call TOOL JSON`: any tool, with the input an agent would send."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from palyra.cli.options import Settings, with_settings
+
+if TYPE_CHECKING:
+    from palyra.model.outcome import Outcome
+    from palyra.wiring.embedded import Installation
+
+MAX_READ_BYTES = 16 << 20
+
+EPILOG = """\b
+Examples:
+  palyra call palyra.echo '{"hello": "world"}'
+  palyra call palyra.process.run '{"command": "ls", "args": ["-la"]}'
+  palyra call palyra.echo @input.json --json
+  echo '{}' | palyra call palyra.echo -
+
+Exit codes: 0 success, 1 the tool failed, 125 Palyra's own error, 126 refused.
+"""
+
+
+@click.command("call", epilog=EPILOG)
+@click.argument("tool")
+@click.argument("input", required=False, metavar="[JSON | @FILE | -]")
+@click.option("--workspace", metavar="DIR", help="The folder tools may work in (default: this one).")
+@click.option("--run", "run_id", metavar="ID", help="Share the budget of this run (a ULID).")
+@click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
+@click.option("--device", default="", metavar="ID", help="From which device, for policies.")
+@click.option("--channel", default="", metavar="NAME", help="Through which channel, for policies.")
+@with_settings
+def command(
+    settings: Settings,
+    tool: str,
+    input: str | None,
+    workspace: str | None,
+    run_id: str | None,
+    principal: str | None,
+    device: str,
+    channel: str,
+) -> int:
+    """Call any tool with JSON input; the result is shown, with --json the whole outcome."""
+    from palyra.cli.session import with_installation
+
+    data = read_input(input)
+
+    async def work(installation: Installation) -> int:
+        from palyra.cli.render import call_exit_code
+        from palyra.cli.session import call_until_signal, make_run, print_outcome
+        from palyra.engine.trip import CallRequest
+
+        run = make_run(
+            installation, workspace=workspace, principal=principal, run_id=run_id, device=device, channel=channel
+        )
+        request = CallRequest(tool=tool, input=data, run=run, call_id=installation.ports.ids.ulid())
+        outcome = await call_until_signal(installation, request)
+        if not settings.json:
+            show_output(outcome)
+        print_outcome(settings, outcome)
+        return call_exit_code(outcome)
+
+    return with_installation(settings, work)
+
+
+def read_input(given: str | None) -> bytes:
+    """The bytes as they are: the engine judges them, so that malformed input is journaled like any other refusal."""
+    if given is None:
+        return b"{}"
+    if given == "-":
+        return sys.stdin.buffer.read(MAX_READ_BYTES)
+    if given.startswith("@"):
+        try:
+            with open(given[1:], "rb") as file:
+                return file.read(MAX_READ_BYTES)
+        except OSError as error:
+            raise click.UsageError(f"{given[1:]}: {error.strerror}") from error
+    return os.fsencode(given)
+
+
+def show_output(outcome: Outcome) -> None:
+    """For people: a program's own streams, or the result as JSON; control characters made visible."""
+    import orjson
+
+    from palyra.cli.render import visible
+
+    output = dict(outcome.output)
+    if "stdout" in output and "stderr" in output:
+        click.echo(visible(str(output["stdout"])), nl=False)
+        click.echo(visible(str(output["stderr"])), nl=False, err=True)
+    elif output:
+        click.echo(visible(orjson.dumps(output, option=orjson.OPT_INDENT_2).decode()))

@@ -1,0 +1,143 @@
+"""`palyra demo`: half a minute that shows what the product is. Real calls, real sandbox, real journal.
+
+Everything happens in a temporary home and workspace, so it leaves nothing behind and needs no answers. Each step says
+what was asked, what came of it and why; the demo fails (exit 1) when a step does not end as it should.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from palyra.cli.options import Settings, with_settings
+
+if TYPE_CHECKING:
+    from palyra.api import Palyra
+    from palyra.model.call import OperatorGrant
+    from palyra.model.outcome import Outcome
+
+FAKE_TOKEN = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    title: str
+    argv: tuple[str, ...]
+    status: str
+    reason: str | None = None
+    grant: OperatorGrant | None = None
+    limits_ms: int | None = None
+
+
+@click.command("demo", epilog="Example: palyra demo")
+@with_settings
+def command(settings: Settings) -> int:
+    """See in half a minute what Palyra does: allowed, refused, confined, redacted, attested, journaled."""
+    from palyra.api import Palyra
+
+    with _places() as (home, workspace), _listener() as port, Palyra.open(home) as palyra:
+        _say(f"A workspace with two files, and a fresh installation in {home}.\n")
+        kept: list[Outcome] = []
+        played = [_play(palyra, workspace, step, kept) for step in _steps(port)]
+        good = all(played) and _proofs(palyra, kept)
+    click.echo(
+        "\nThat was Palyra. Next: palyra run -- ls -la, palyra doctor, README.md." if good else "\nThe demo failed."
+    )
+    return 0 if good else 1
+
+
+def _steps(port: int) -> tuple[Step, ...]:
+    from palyra.api import grant
+
+    knock = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
+    return (
+        Step("A program on the allowlist runs in tier C", ("ls", "-l"), "completed"),
+        Step("A path outside the workspace is refused", ("cat", "/etc/shadow"), "refused", "OUTSIDE_WORKSPACE"),
+        Step(
+            "An interpreter is refused, and the hint says what to change",
+            ("bash", "-c", "id"),
+            "refused",
+            "INTERPRETER_DENIED",
+        ),
+        Step("A secret in the output is redacted", ("cat", "settings.ini"), "completed"),
+        Step(
+            "Python, allowed by the operator, finds no network in its sandbox",
+            ("python3", "-c", knock),
+            "completed",
+            grant=grant(interpreters=True),
+        ),
+        Step(
+            "A program that does not end is ended, with all it started",
+            ("sleep", "60"),
+            "timeout",
+            "TIMEOUT",
+            limits_ms=500,
+        ),
+    )
+
+
+def _play(palyra: Palyra, workspace: str, step: Step, kept: list[Outcome]) -> bool:
+    run = palyra.run("user:demo", workspace, grant=step.grant)
+    arguments: dict[str, object] = {"command": step.argv[0], "args": list(step.argv[1:])}
+    if step.limits_ms is not None:
+        arguments["timeout_ms"] = step.limits_ms
+    _say(f"• {step.title}\n    $ {' '.join(step.argv)[:100]}")
+    outcome = run.call("palyra.process.run", arguments)
+    kept.append(outcome)
+    for stream in ("stdout", "stderr"):
+        for line in str(outcome.output.get(stream, "")).splitlines()[-4:]:
+            click.echo(f"    | {line[:110]}")
+    verdict = f"{outcome.status.value}" + (f", {outcome.reason}: {outcome.message}" if outcome.reason else "")
+    click.echo(f"    → {verdict}")
+    if outcome.hint:
+        click.echo(f"      hint: {outcome.hint}")
+    as_told = outcome.status == step.status and outcome.reason == step.reason
+    return as_told and not _leaks(outcome) and not (step.grant and outcome.success)
+
+
+def _leaks(outcome: Outcome) -> bool:
+    return FAKE_TOKEN in str(outcome.output)
+
+
+def _proofs(palyra: Palyra, kept: list[Outcome]) -> bool:
+    """Every outcome verifies against the key, and the journal as a whole."""
+    from palyra.attest import check_outcome
+    from palyra.cli.audit import audit_journal
+    from palyra.protocol.wire import outcome_json
+
+    key = palyra.installation.ports.key.public
+    sound = all(not check_outcome(outcome_json(outcome), key) for outcome in kept)
+    _say(
+        f"• Every one of these {len(kept)} outcomes carries a signed attestation: {'all verify' if sound else 'BROKEN'}"
+    )
+    report = audit_journal(palyra.installation)
+    click.echo(f"• The journal of {report.entries} entries {'verifies' if report.sound else 'DOES NOT VERIFY'}.")
+    return sound and report.sound
+
+
+@contextmanager
+def _places() -> Iterator[tuple[str, str]]:
+    with tempfile.TemporaryDirectory(prefix="palyra-demo-") as base:
+        workspace = Path(base) / "workspace"
+        workspace.mkdir()
+        (workspace / "notes.txt").write_text("buy milk\n", encoding="utf-8")
+        (workspace / "settings.ini").write_text(f"name = demo\ntoken = {FAKE_TOKEN}\n", encoding="utf-8")
+        yield str(Path(base) / "home"), str(workspace)
+
+
+@contextmanager
+def _listener() -> Iterator[int]:
+    """Something to reach on this machine, so that "no network" is shown against a door that is open."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def _say(text: str) -> None:
+    click.echo("\n" + text)

@@ -1,0 +1,70 @@
+"""`palyra init`: a commented palyra.toml and a policy folder with examples, in the home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+
+TEMPLATE = """# Palyra's configuration. Unknown keys are errors; docs/reference/config.md lists every key with its default.
+# This file is read from here, never from a workspace or the current folder: agents write there.
+
+posture = "{posture}"            # locked: nothing runs until allowed · standard · developer: interpreters in tier C
+
+[tool_call]
+# allowed_tools = ["palyra.*"]
+# max_calls_per_run = 200
+# execution_timeout_ms = 120000
+
+[tool_call.process_runner]
+# tier = "auto"                  # auto is tier C; "b" only when you ask for it
+# allowed_executables = ["ls", "cat", "git"]   # replaces the built-in list of common programs
+# allow_interpreters = false     # bash, python, node … and what runs them
+# read_roots = []                # further read-only folders, absolute
+# settable_env = ["CI", "TZ", "COLUMNS"]
+# egress_enforcement_mode = "strict"           # none | preflight | strict
+# allowed_egress_hosts = []
+# cpu_time_limit_ms = 60000
+# memory_limit_bytes = 1073741824
+# max_processes = 512
+# max_output_bytes = 1048576
+"""
+
+
+@click.command("init", epilog="\b\nExamples:\n  palyra init\n  palyra init --posture developer")
+@click.option("--posture", type=click.Choice(["locked", "standard", "developer"]), default="standard")
+@with_settings
+def command(settings: Settings, posture: str) -> int:
+    """Write a commented palyra.toml and a policy folder with examples. Existing files are never overwritten."""
+    from palyra.config.load import find_home
+    from palyra.policy.store import starter_files
+
+    home = find_home(settings.home)
+    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    wanted = {home.config_file: TEMPLATE.format(posture=posture)}
+    wanted |= {home.policies / name: text for name, text in starter_files().items()}
+    written, kept = _write_new(wanted)
+    if settings.json:
+        click.echo(orjson.dumps({"home": str(home.root), "written": written, "kept": kept}))
+        return 0
+    for path in written:
+        click.echo(f"wrote {path}")
+    for path in kept:
+        click.echo(f"kept {path} (it was there already)")
+    return 0
+
+
+def _write_new(wanted: dict[Path, str]) -> tuple[list[str], list[str]]:
+    written, kept = [], []
+    for path, text in wanted.items():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+            written.append(str(path))
+        except FileExistsError:
+            kept.append(str(path))
+    return written, kept

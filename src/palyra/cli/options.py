@@ -1,0 +1,73 @@
+"""Options that every command takes, before or after its name, and how they become one value."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    home: str | None = None
+    config: str | None = None
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> Settings:
+        return Settings(**{name: given[name] for name in Settings.__slots__ if given.get(name)})
+
+    def over(self, other: Settings) -> Settings:
+        """What was said after the command's name stands before what was said in front of it."""
+        return Settings(
+            home=self.home or other.home,
+            config=self.config or other.config,
+            json=self.json or other.json,
+            quiet=self.quiet or other.quiet,
+            verbose=self.verbose or other.verbose,
+        )
+
+
+def global_options(function: F) -> F:
+    for option in (
+        click.option("--verbose", is_flag=True, help="Say more on stderr."),
+        click.option("--quiet", is_flag=True, help="Say nothing but results and refusals."),
+        click.option("--json", "json", is_flag=True, help="One JSON value on stdout."),
+        click.option("--config", metavar="FILE", help="Configuration file (default: HOME/palyra.toml)."),
+        click.option("--home", metavar="DIR", help="State folder (default: $PALYRA_HOME or the XDG data folder)."),
+    ):
+        function = option(function)
+    return function
+
+
+def with_settings(function: F) -> F:
+    """Give a command the global options and pass them on as one `Settings` value."""
+
+    @click.pass_context
+    @wraps(function)
+    def command(ctx: click.Context, /, **given: Any) -> Any:
+        outer = ctx.find_object(Settings) or Settings()
+        settings = Settings.of(given).over(outer)
+        for name in Settings.__slots__:
+            given.pop(name, None)
+        return function(settings, **given)
+
+    return global_options(command)  # type: ignore[return-value]  # click's own wrapping loses the type
+
+
+def login_principal() -> str:
+    """`user:<login>`; a login with characters a principal cannot have is spelled with underscores."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = "unknown"
+    return "user:" + (re.sub(r"[^A-Za-z0-9._@-]", "_", name).lstrip("._@-")[:128] or "unknown")

@@ -1,0 +1,71 @@
+"""How outcomes look on a terminal and which exit code they become. Pure: values in, text and numbers out.
+
+Tool output is hostile: what is shown to people outside a transparent `palyra run` goes through `visible`, so that no
+escape sequence, bidi override or control character of a tool reaches the operator's terminal.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from palyra.errors import Reason
+from palyra.model.outcome import Outcome, Status
+from palyra.policy.decide import MISSING_EXECUTABLE
+
+REFUSED, NOT_FOUND, OWN_ERROR, TIMED_OUT, PENDING, INTERRUPTED_BY_USER = 126, 127, 125, 124, 75, 130
+OVER_QUOTA = 137
+_KEEP = frozenset("\n\t")
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+
+
+def visible(text: str) -> str:
+    """Control, format (bidi, zero-width) and private characters spelled out; everything else as it is."""
+    return "".join(c if c in _KEEP or unicodedata.category(c) not in _HIDDEN_CATEGORIES else _spell(c) for c in text)
+
+
+def _spell(char: str) -> str:
+    return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+
+
+def refusal_lines(outcome: Outcome) -> tuple[str, ...]:
+    """The two lines every refusal and failure writes to stderr; none for a program's own exit."""
+    if outcome.reason is None:
+        return ()
+    lines = (f"palyra: {outcome.reason}: {visible(outcome.message or '')}",)
+    return (*lines, f"hint: {visible(outcome.hint)}") if outcome.hint else lines
+
+
+def run_exit_code(outcome: Outcome) -> int:
+    """`palyra run` is transparent: the child's own code, and the table of the contract for the rest."""
+    match outcome.status:
+        case Status.COMPLETED:
+            signal, code = outcome.output.get("signal"), outcome.output.get("exit_code")
+            return 128 + signal if signal else int(code or 0)
+        case Status.REFUSED:
+            return NOT_FOUND if _not_found(outcome) else REFUSED
+        case Status.PENDING_APPROVAL:
+            return PENDING
+        case Status.TIMEOUT:
+            return TIMED_OUT
+        case Status.QUOTA_EXCEEDED:
+            return OVER_QUOTA
+        case Status.CANCELLED:
+            return INTERRUPTED_BY_USER
+        case _:
+            return OWN_ERROR
+
+
+def call_exit_code(outcome: Outcome) -> int:
+    if outcome.success:
+        return 0
+    if outcome.status is Status.REFUSED:
+        return REFUSED
+    if outcome.status is Status.PENDING_APPROVAL:
+        return PENDING
+    return OWN_ERROR if outcome.reason is Reason.INTERNAL else 1
+
+
+def _not_found(outcome: Outcome) -> bool:
+    """Allowed, but not there: told apart by the determining policy, never by text."""
+    policies = outcome.attestation.get("decision", {}).get("policies", ())
+    return list(policies[:1]) == [MISSING_EXECUTABLE]

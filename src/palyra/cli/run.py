@@ -1,0 +1,139 @@
+"""`palyra run -- CMD ARG…`: a program in a sandbox, with its own stdin, stdout, stderr and exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from palyra.cli.options import Settings, with_settings
+
+if TYPE_CHECKING:
+    from palyra.engine.runs import Run
+    from palyra.model.call import OperatorGrant
+    from palyra.wiring.embedded import Installation
+
+RUN_OUTPUT_BYTES = 64 << 20
+EGRESS_WORDS = ("none", "preflight", "strict", "allow_all", "block_all")
+_SIZE = re.compile(r"(\d+)([KMG]?)", re.IGNORECASE)
+
+EPILOG = """\b
+Examples:
+  palyra run -- ls -la
+  palyra run --timeout 5 -- grep -r TODO .
+  palyra run --allow-interpreters -- python3 script.py
+  palyra run --json -- git --version
+
+Exit codes: the program's own; 124 time-out, 125 Palyra's own error, 126 refused, 127 not found, 128+n signal n.
+"""
+
+
+def parse_size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        raise click.BadParameter("write bytes as a number, or with K, M or G: 512M")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
+
+
+def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for item in value:
+        key, equals, text = item.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{item!r} is not K=V")
+        pairs.append((key, text))
+    return tuple(pairs)
+
+
+@click.command("run", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@click.option("--workspace", metavar="DIR", help="The one folder the program may write (default: this one).")
+@click.option("--tier", type=click.Choice(["auto", "b", "c"]), default=None, help="Sandbox tier; auto is C.")
+@click.option("--egress", type=click.Choice(EGRESS_WORDS), default=None, help="Network mode (default: strict).")
+@click.option("--allow-host", "hosts", multiple=True, metavar="HOST[:PORT]", help="A host it may reach. Repeatable.")
+@click.option("--allow", "executables", multiple=True, metavar="EXE", help="Allow this program too. Repeatable.")
+@click.option("--allow-interpreters", is_flag=True, help="Allow bash, python, node and other interpreters.")
+@click.option("--read", "read_roots", multiple=True, metavar="DIR", help="A folder it may read. Repeatable.")
+@click.option("--env", "env", multiple=True, metavar="K=V", callback=parse_pairs, help="Set a variable. Repeatable.")
+@click.option("--timeout", type=click.FloatRange(min=0.001), metavar="S", help="Seconds until it is ended.")
+@click.option("--memory", metavar="BYTES", callback=parse_size, help="Memory limit, e.g. 512M.")
+@click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
+@click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD ARG...")
+@with_settings
+def command(settings: Settings, **flags: object) -> int:
+    """Run a program in a sandbox; transparent stdin, stdout, stderr and exit code."""
+    from palyra.cli.session import with_installation
+
+    return with_installation(settings, lambda installation: _run(settings, installation, flags))
+
+
+async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
+    from palyra.cli.render import run_exit_code
+    from palyra.cli.session import StdinSource, call_until_signal, make_run, print_outcome, write_through
+    from palyra.engine.trip import CallRequest
+
+    run = make_run(
+        installation, workspace=_text(flags["workspace"]), principal=_text(flags["principal"]), grant=_grant(flags)
+    )
+    argv = [_clean(word) for word in flags["argv"]]  # type: ignore[attr-defined]  # click gives a tuple
+    request = CallRequest(
+        tool="palyra.process.run",
+        input={"command": argv[0], "args": argv[1:]},
+        run=_with_limits(run, flags),
+        call_id=installation.ports.ids.ulid(),
+        on_output=None if settings.json else write_through,
+        source=StdinSource() if sys.stdin is not None else None,
+    )
+    outcome = await call_until_signal(installation, request)
+    print_outcome(settings, outcome)
+    return run_exit_code(outcome)
+
+
+def _grant(flags: dict[str, object]) -> OperatorGrant:
+    from palyra.api import grant
+
+    return grant(
+        executables=flags["executables"],  # type: ignore[arg-type]  # click's types are those of the options above
+        interpreters=bool(flags["allow_interpreters"]),
+        read_roots=flags["read_roots"],  # type: ignore[arg-type]
+        env=dict(flags["env"]),  # type: ignore[call-overload]
+        egress=_text(flags["egress"]),
+        hosts=flags["hosts"],  # type: ignore[arg-type]
+        tier=None if flags["tier"] == "auto" else _text(flags["tier"]),
+    )
+
+
+def _with_limits(run: Run, flags: dict[str, object]) -> Run:
+    """The operator's own flags state the limits of this one call; hard caps still hold."""
+    from palyra.model.limits import Limits
+
+    limits = run.limits.as_json() | {
+        "output_bytes": flags["max_output"] if flags["max_output"] is not None else RUN_OUTPUT_BYTES
+    }
+    if flags["timeout"] is not None:
+        limits["wall_ms"] = max(1, round(float(flags["timeout"]) * 1000))  # type: ignore[arg-type]
+    if flags["memory"] is not None:
+        limits["memory_bytes"] = flags["memory"]
+    return replace(run, limits=Limits(**limits))  # type: ignore[arg-type]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _clean(word: str) -> str:
+    """Arguments that are not UTF-8 cannot be JSON: refused with a sentence instead of being changed."""
+    from palyra.errors import Reason, Rejected
+
+    try:
+        word.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Rejected(
+            Reason.MALFORMED, "An argument is not valid UTF-8.", "Rename the file, or pass it on stdin."
+        ) from None
+    return word

@@ -1,0 +1,82 @@
+"""`palyra sandbox list | explain -- CMD ARG…`: what this host enforces, and what would run where. Runs nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+
+if TYPE_CHECKING:
+    from palyra.canon import Json
+    from palyra.model.host import HostFacts
+    from palyra.sandbox.backend import Backend
+
+
+@click.group("sandbox")
+def command() -> None:
+    """What this host can enforce, and what would run where."""
+
+
+@command.command("list", epilog="Example: palyra sandbox list --json")
+@with_settings
+def list_backends(settings: Settings) -> int:
+    """Each backend: its tier, whether it works here, what it guarantees, or what is in the way."""
+    from palyra.cli.host import probe_host
+    from palyra.sandbox.planner import BACKENDS
+
+    host = probe_host(settings)
+    if settings.json:
+        click.echo(orjson.dumps({"items": [_backend_json(backend, host) for backend in BACKENDS], "next": None}))
+        return 0
+    for backend in BACKENDS:
+        click.echo(f"tier {backend.tier.value}  {backend.name}  ({backend.executor})")
+        click.echo("    " + (", ".join(sorted(backend.guarantees(host))) or "cannot be used here"))
+        for blocker in host.blockers:
+            if blocker.backend == backend.name:
+                click.echo(f"    {blocker.code}: {blocker.detail}\n    fix: {blocker.fix}")
+    return 0
+
+
+def _backend_json(backend: Backend, host: HostFacts) -> dict[str, Json]:
+    blockers = [b for b in host.blockers if b.backend == backend.name]
+    return {
+        "backend": backend.name,
+        "tier": backend.tier.value,
+        "executor": backend.executor,
+        "guarantees": sorted(g.value for g in backend.guarantees(host)),
+        "blockers": [{"code": b.code, "detail": b.detail, "fix": b.fix} for b in blockers],
+    }
+
+
+@command.command(
+    "explain",
+    epilog="Example: palyra sandbox explain -- git status",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option("--workspace", metavar="DIR", help="The workspace (default: this folder).")
+@click.option("--as", "principal", metavar="PRINCIPAL", help="Who would ask.")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD ARG...")
+@with_settings
+def explain(settings: Settings, workspace: str | None, principal: str | None, argv: tuple[str, ...]) -> int:
+    """What would run, where, with which argv; nothing is run and nothing is recorded."""
+    from palyra.cli.session import make_run, with_installation
+    from palyra.engine.trip import CallRequest
+    from palyra.wiring.embedded import Installation
+
+    async def work(installation: Installation) -> int:
+        run = make_run(installation, workspace=workspace, principal=principal)
+        request = CallRequest(tool="palyra.process.run", input={"command": argv[0], "args": list(argv[1:])}, run=run)
+        trip, refusal = await installation.engine.assess(request)
+        shown: dict[str, object] = {
+            "refused": None
+            if refusal is None
+            else {"reason": refusal.reason.value, "message": refusal.detail, "hint": refusal.hint},
+            "plan": trip.plan.as_json() if trip.plan is not None else None,
+        }
+        click.echo(orjson.dumps(shown, option=0 if settings.json else orjson.OPT_INDENT_2))
+        return 0 if refusal is None else 1
+
+    return with_installation(settings, work)

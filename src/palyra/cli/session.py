@@ -1,0 +1,115 @@
+"""What `run` and `call` share: opening the home, one run, signals, streams, and printing one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+
+import click
+
+from palyra.cli.options import Settings, login_principal
+from palyra.cli.render import refusal_lines
+from palyra.config.load import find_home
+from palyra.engine.runs import Run, start_run
+from palyra.engine.trip import CallRequest
+from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
+from palyra.model.outcome import Outcome, StreamName
+from palyra.protocol.wire import outcome_bytes
+from palyra.wiring.embedded import Installation, open_installation
+
+CHUNK_BYTES = 64 * 1024
+
+
+def with_installation(settings: Settings, work: Callable[[Installation], Awaitable[int]]) -> int:
+    """Open the home, do one thing on an event loop, close the home; the number is the exit code."""
+
+    async def whole() -> int:
+        installation = await open_installation(find_home(settings.home), config_file=settings.config, owns_process=True)
+        try:
+            return await work(installation)
+        finally:
+            installation.close()
+
+    return asyncio.run(whole())
+
+
+def make_run(
+    installation: Installation,
+    *,
+    workspace: str | None,
+    principal: str | None,
+    run_id: str | None = None,
+    device: str = "",
+    channel: str = "",
+    grant: OperatorGrant | None = None,
+) -> Run:
+    ports = installation.ports
+    return start_run(
+        ports.config,
+        run_id=parse_ulid(run_id, what="--run") if run_id else ports.ids.ulid(),
+        context=RequestContext(
+            principal=parse_principal(principal or login_principal()), door=Door.CLI, device=device, channel=channel
+        ),
+        workspace=os.path.abspath(workspace or ports.config.tool_call.process_runner.workspace_root or "."),
+        now_unix_ms=ports.clock.now_unix_ms(),
+        grant=grant,
+    )
+
+
+async def call_until_signal(installation: Installation, request: CallRequest) -> Outcome:
+    """Ctrl-C and SIGTERM end the call, not its record: it is attested and journaled as cancelled."""
+    loop = asyncio.get_running_loop()
+    call_id = request.call_id or ""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, installation.engine.cancel, call_id)
+    try:
+        return await installation.engine.call(request)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+
+def print_outcome(settings: Settings, outcome: Outcome) -> None:
+    if settings.json:
+        sys.stdout.buffer.write(outcome_bytes(outcome) + b"\n")
+        sys.stdout.buffer.flush()
+    for line in refusal_lines(outcome):
+        click.echo(line, err=True)
+
+
+def write_through(stream: StreamName, chunk: bytes) -> None:
+    """The child's streams as they come. A reader that went away ends the call through the broken pipe."""
+    target = sys.stdout if stream is StreamName.STDOUT else sys.stderr
+    target.buffer.write(chunk)
+    target.buffer.flush()
+
+
+class StdinSource:
+    """Our stdin, read by a thread of its own: regular files cannot be polled, and a terminal may block for ever."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._wanted = threading.Semaphore(0)
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        threading.Thread(target=self._read, name="palyra-stdin", daemon=True).start()
+
+    async def read(self) -> bytes:
+        self._wanted.release()
+        return await self._chunks.get()
+
+    def _read(self) -> None:
+        chunk = b"-"
+        while chunk:
+            self._wanted.acquire()
+            try:
+                chunk = os.read(0, CHUNK_BYTES)
+            except OSError:
+                chunk = b""
+            try:
+                self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+            except RuntimeError:
+                return  # the call has ended and the loop is closed

@@ -1,0 +1,182 @@
+"""The configuration as a value: defaults, caps, and `parse` from a mapping.
+
+Rules: frozen, compared with `==`, hashed with `canon.digest` (the digest is in every attestation), replaced whole.
+An unknown key is an error that names its path. A run may narrow any of it for its session, never widen.
+
+Not here: files, the environment, line numbers (config/load).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, get_type_hints
+
+from palyra.canon import Json, digest
+from palyra.errors import ConfigError
+from palyra.model.call import TierChoice
+from palyra.model.limits import Limits
+from palyra.model.net import EgressMode
+from palyra.model.tool import Capability
+
+POSTURES = ("locked", "standard", "developer")
+EGRESS_ALIASES = {"allow_all": "none", "block_all": "strict"}
+
+COMMON_PROGRAMS = (
+    *("base64", "basename", "bzip2", "cat", "chmod", "cksum", "cmp", "column", "comm", "cp", "cut", "date", "dd"),
+    *("diff", "dirname", "du", "echo", "expand", "expr", "factor", "false", "file", "find", "fmt", "fold", "git"),
+    *("grep", "egrep", "fgrep", "gunzip", "gzip", "head", "iconv", "id", "join", "jq", "ln", "ls", "md5sum", "mkdir"),
+    *("mktemp", "mv", "nl", "nproc", "od", "paste", "patch", "printf", "pwd", "readlink", "realpath", "rev", "rg"),
+    *("rm", "rmdir", "sed", "seq", "sha1sum", "sha256sum", "sha512sum", "shuf", "sleep", "sort", "split", "stat"),
+    *("sum", "tac", "tail", "tar", "tee", "test", "touch", "tr", "tree", "true", "truncate", "tsort", "uname"),
+    *("unexpand", "uniq", "unxz", "unzip", "wc", "which", "whoami", "xxd", "xz", "yes", "zcat", "zip", "zstd"),
+)
+
+
+class ConfigKeyError(ConfigError):
+    """A key that is unknown or holds a wrong value; `path` lets the loader find its line."""
+
+    def __init__(self, path: tuple[str, ...], detail: str, hint: str | None = None) -> None:
+        super().__init__(detail, hint)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRunnerConfig:
+    """`[tool_call.process_runner]`, the `SandboxProcessRunnerPolicy` of the seeds."""
+
+    enabled: bool = True
+    tier: str = "auto"
+    fallback_tier: str = ""
+    workspace_root: str = ""
+    allowed_executables: tuple[str, ...] = COMMON_PROGRAMS
+    allow_interpreters: bool = False
+    path: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
+    read_roots: tuple[str, ...] = ()
+    settable_env: tuple[str, ...] = ("CI", "TZ", "COLUMNS")
+    egress_enforcement_mode: str = "strict"
+    allowed_egress_hosts: tuple[str, ...] = ()
+    cpu_time_limit_ms: int = 60_000
+    memory_limit_bytes: int = 1 << 30
+    max_processes: int = 512
+    max_output_bytes: int = 1 << 20
+
+    @property
+    def tier_choice(self) -> TierChoice:
+        return TierChoice(self.tier)
+
+    @property
+    def egress_mode(self) -> EgressMode:
+        return EgressMode(EGRESS_ALIASES.get(self.egress_enforcement_mode, self.egress_enforcement_mode))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallConfig:
+    """`[tool_call]`."""
+
+    allowed_tools: tuple[str, ...] = ("palyra.*",)
+    allowed_capabilities: tuple[str, ...] = tuple(c.value for c in Capability)
+    max_calls_per_run: int = 200
+    max_attempts_per_run: int = 1000
+    """Refused and malformed calls, counted apart, so that a model cannot loop for ever."""
+    execution_timeout_ms: int = 120_000
+    process_runner: ProcessRunnerConfig = field(default_factory=ProcessRunnerConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    posture: str = "standard"
+    tool_call: ToolCallConfig = field(default_factory=ToolCallConfig)
+
+    @property
+    def digest(self) -> str:
+        return digest(as_json(self))
+
+    @property
+    def limits(self) -> Limits:
+        runner = self.tool_call.process_runner
+        return Limits(
+            wall_ms=self.tool_call.execution_timeout_ms,
+            cpu_ms=runner.cpu_time_limit_ms,
+            memory_bytes=runner.memory_limit_bytes,
+            processes=runner.max_processes,
+            output_bytes=runner.max_output_bytes,
+        )
+
+
+# path -> what it must be: (allowed words) or (smallest, largest)
+_WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("posture",): POSTURES,
+    ("tool_call", "process_runner", "tier"): tuple(t.value for t in TierChoice),
+    ("tool_call", "process_runner", "fallback_tier"): ("", "b"),
+    ("tool_call", "process_runner", "egress_enforcement_mode"): (*(m.value for m in EgressMode), *EGRESS_ALIASES),
+}
+_RANGES: dict[str, tuple[int, int]] = {
+    "max_calls_per_run": (1, 10**9),
+    "max_attempts_per_run": (1, 10**9),
+    "execution_timeout_ms": (1, 24 * 3600 * 1000),
+    "cpu_time_limit_ms": (1, 24 * 3600 * 1000),
+    "memory_limit_bytes": (8 << 20, 1 << 44),
+    "max_processes": (1, 1 << 20),
+    "max_output_bytes": (0, 1 << 32),
+}
+_FOLDERS = ("path", "read_roots")
+
+
+def parse_config(mapping: Mapping[str, Any]) -> Config:
+    config: Config = _parse_table(Config, mapping, ())
+    for name in config.tool_call.allowed_capabilities:
+        if name not in set(Capability):
+            raise ConfigKeyError(("tool_call", "allowed_capabilities"), f"There is no capability {name!r}.")
+    return config
+
+
+def as_json(value: object) -> Json:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: as_json(getattr(value, f.name)) for f in fields(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _parse_table(kind: type[Any], mapping: Mapping[str, Any], at: tuple[str, ...]) -> Any:
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for key, raw in mapping.items():
+        path = (*at, key)
+        if key not in hints:
+            known = ", ".join(sorted(hints))
+            raise ConfigKeyError(path, f"Unknown key {'.'.join(path)}.", f"Known keys here: {known}.")
+        hint = hints[key]
+        if is_dataclass(hint):
+            if not isinstance(raw, Mapping):
+                raise ConfigKeyError(path, f"{'.'.join(path)} must be a table.")
+            values[key] = _parse_table(hint, raw, path)  # type: ignore[arg-type]  # a dataclass type by the line above
+        else:
+            values[key] = _parse_value(hint, raw, path)
+    return kind(**values)
+
+
+def _parse_value(hint: Any, raw: Any, path: tuple[str, ...]) -> Any:
+    name = ".".join(path)
+    if hint is bool or hint is int or hint is str:
+        if type(raw) is not hint:
+            raise ConfigKeyError(path, f"{name} must be {_KINDS[hint]}.")
+        _check_scalar(raw, path)
+        return raw
+    if not (isinstance(raw, list) and all(isinstance(item, str) for item in raw)):
+        raise ConfigKeyError(path, f"{name} must be a list of strings.")
+    if path[-1] in _FOLDERS and not all(item.startswith("/") for item in raw):
+        raise ConfigKeyError(path, f"{name} must list absolute folders.")
+    return tuple(raw)
+
+
+_KINDS = {bool: "true or false", int: "a whole number", str: "a string"}
+
+
+def _check_scalar(raw: object, path: tuple[str, ...]) -> None:
+    words = _WORDS.get(path)
+    if words is not None and raw not in words:
+        spelled = ", ".join(repr(w) for w in words)
+        raise ConfigKeyError(path, f"{'.'.join(path)} = {raw!r} is not one of {spelled}.")
+    bounds = _RANGES.get(path[-1])
+    if bounds is not None and isinstance(raw, int) and not bounds[0] <= raw <= bounds[1]:
+        raise ConfigKeyError(path, f"{'.'.join(path)} = {raw} is outside {bounds[0]} to {bounds[1]}.")

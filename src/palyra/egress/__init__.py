@@ -1,0 +1,1 @@
+"""EGRESS: which hosts may be reached, and how that is enforced."""

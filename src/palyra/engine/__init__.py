@@ -1,0 +1,1 @@
+"""The walk of one call through the rooms, and what it needs of the world."""

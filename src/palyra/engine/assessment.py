@@ -1,0 +1,233 @@
+"""Steps 1 to 6 of the walk: from what was asked to a plan, or a refusal. Nothing runs, nothing is written.
+
+1 validate · 2 look · 3 guard · 4 authorise · 5 budget · 6 plan. Each function fills in the trip or raises `Rejected`.
+`palyra sandbox explain` and `policy explain` walk exactly these steps, so what they show is what would happen.
+
+Not here: the order itself (engine/walk), what each room thinks (its own module).
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from palyra.budget.ledger import Ledger, spend_call
+from palyra.canon import canonical, sha256_hex
+from palyra.config.schema import Config, ProcessRunnerConfig
+from palyra.egress.hosts import parse_pattern
+from palyra.egress.preflight import denied, hosts_named
+from palyra.engine.ports import Ports
+from palyra.engine.trip import Trip
+from palyra.errors import Reason, Rejected
+from palyra.guard.command import classify
+from palyra.guard.environ import build_environment
+from palyra.guard.facts import guard_process
+from palyra.guard.paths import candidates
+from palyra.model.call import CallId, RunId, Tier, ToolCall
+from palyra.model.grant import Deny
+from palyra.model.limits import Limits
+from palyra.model.net import EgressMode, NamedHost, NetGrant
+from palyra.model.outcome import BudgetView
+from palyra.model.plan import BuiltinPlan, Facts, Job, LookRequest
+from palyra.model.tool import ToolKind
+from palyra.policy.decide import decide
+from palyra.policy.request import build_request
+from palyra.protocol.parse import check_input, parse_input
+from palyra.protocol.process_input import ProcessInput, check_process_input
+from palyra.protocol.registry import Registry
+from palyra.protocol.schema import check_arguments
+from palyra.sandbox.planner import choose_tier, needs_for, plan_job
+
+AGENT_HOME = "/home/agent"
+BudgetRow = tuple[int, int, int, int]
+
+
+def validate(trip: Trip, registry: Registry) -> None:
+    """1 — bytes → a known tool and an input its schema accepts; what was sent is kept as it was sent."""
+    request = trip.request
+    trip.input_bytes = request.input if isinstance(request.input, bytes) else b""
+    trip.input_sha256 = sha256_hex(trip.input_bytes)
+    trip.tool = tool = registry.get(request.tool)
+    cap = tool.spec.max_input_bytes
+    if isinstance(request.input, bytes):
+        value = parse_input(request.input, max_bytes=cap)
+    else:
+        value = check_input(request.input, max_bytes=cap)
+    trip.input_bytes = canonical(value)
+    trip.input_sha256 = sha256_hex(trip.input_bytes)
+    trip.parsed = True
+    check_arguments(tool.input_schema, value)
+    trip.call = ToolCall(
+        call_id=CallId(trip.call_id),
+        run_id=RunId(trip.run.run_id),
+        tool=tool.spec.name,
+        input=value,
+        input_sha256=trip.input_sha256,
+        context=trip.run.context,
+        workspace=trip.run.workspace,
+        received_unix_ms=trip.received_unix_ms,
+        limits=trip.run.limits,
+        grant=trip.run.grant,
+    )
+
+
+def prepare(trip: Trip, ports: Ports) -> None:
+    """2 look, 3 guard — what the call would really do, as facts for policy and a job for the planner."""
+    assert trip.tool is not None
+    assert trip.call is not None
+    if trip.tool.spec.kind is ToolKind.BUILTIN:
+        trip.facts = Facts()
+        return
+    runner = ports.config.tool_call.process_runner
+    if not runner.enabled:
+        raise Rejected(
+            Reason.CAPABILITY_DENIED,
+            "Running processes is switched off.",
+            "Set enabled = true in [tool_call.process_runner].",
+        )
+    trip.process = process = check_process_input(trip.call.input)
+    first = classify(process.command, process.args)
+    trip.sights = ports.look.look(
+        LookRequest(
+            workspace=trip.call.workspace,
+            cwd=process.cwd,
+            command=process.command,
+            also=first.also,
+            search_path=runner.path,
+            candidates=candidates(process.args, program=process.command),
+        )
+    )
+    _guard(trip, ports, process, runner)
+
+
+def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunnerConfig) -> None:
+    assert trip.call is not None
+    assert trip.sights is not None
+    sights, grant = trip.sights, trip.call.grant
+    classification = classify(process.command, process.args, sights.executable.shebang)
+    net, named = network_of(trip, process, runner)
+    refused_hosts = () if net.mode is EgressMode.NONE else denied(net, named)
+    tier = choose_tier(trip.run.tier, ports.host, net, fallback=runner.fallback_tier)
+    trip.facts = guard_process(
+        command=process.command,
+        args=process.args,
+        classification=classification,
+        sights=sights,
+        allowed_executables=runner.allowed_executables,
+        allow_interpreters=runner.allow_interpreters,
+        read_roots=(*runner.read_roots, *grant.read_roots),
+        grant=grant,
+        tier=tier.value,
+        egress=net.mode.value,
+        hosts_named=named,
+        hosts_denied=refused_hosts,
+    )
+    trip.job = make_job(trip, process, runner, net=net, named=named, tier=tier)
+
+
+def network_of(
+    trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig
+) -> tuple[NetGrant, tuple[NamedHost, ...]]:
+    patterns = tuple(parse_pattern(text) for text in runner.allowed_egress_hosts)
+    net = NetGrant(trip.run.egress, tuple(sorted({*patterns, *trip.run.grant.hosts})))
+    return net, hosts_named(process.command, process.args, process.requested_egress_hosts)
+
+
+def make_job(
+    trip: Trip,
+    process: ProcessInput,
+    runner: ProcessRunnerConfig,
+    *,
+    net: NetGrant,
+    named: tuple[NamedHost, ...],
+    tier: Tier,
+) -> Job:
+    assert trip.sights is not None
+    needs, wants = needs_for(tier, net)
+    executable, grant = trip.sights.executable, trip.run.grant
+    return Job(
+        program=executable.path,
+        program_sha256=executable.sha256,
+        argv=(process.command, *process.args),
+        env=build_environment(
+            search_path=runner.path,
+            home=AGENT_HOME if tier is Tier.C else trip.sights.workspace.path,
+            caller=dict(process.env),
+            settable=runner.settable_env,
+            operator=grant.env,
+        ),
+        cwd=trip.sights.cwd.resolved,
+        workspace=trip.sights.workspace,
+        read_roots=tuple(dict.fromkeys((*runner.read_roots, *grant.read_roots))),
+        limits=_within(trip.run.limits, process.timeout_ms),
+        net=net,
+        tier=tier,
+        needs=needs,
+        wants=wants,
+        stdin=process.stdin,
+        stdin_streamed=trip.request.source is not None,
+        hosts_named=named,
+    )
+
+
+def _within(limits: Limits, timeout_ms: int | None) -> Limits:
+    return limits if timeout_ms is None else limits.narrow(_with_wall(limits, timeout_ms))
+
+
+def _with_wall(limits: Limits, wall_ms: int) -> Limits:
+    return Limits(**{**limits.as_json(), "wall_ms": min(wall_ms, limits.wall_ms)})
+
+
+def authorise(trip: Trip, ports: Ports, budget: BudgetRow | None) -> None:
+    """4 — the configuration's own lists, then Cedar. A denial is raised with the policy's code."""
+    assert trip.tool is not None
+    assert trip.call is not None
+    assert trip.facts is not None
+    _check_lists(ports.config, trip)
+    bundle = ports.policies.current()
+    trip.policy_sha256 = bundle.digest
+    used, maximum = (budget[0], budget[1]) if budget else (0, trip.run.calls_max)
+    trip.cedar = build_request(
+        trip.call,
+        trip.tool.spec,
+        trip.facts,
+        budget=BudgetView(calls_used=used, calls_max=maximum),
+        approved=False,
+        hour=trip.received_unix_ms // 3_600_000 % 24,
+    )
+    trip.decision = decision = decide(bundle, trip.cedar, details=trip.facts.details)
+    if isinstance(decision, Deny):
+        raise Rejected(decision.reason, decision.message, decision.hint)
+
+
+def _check_lists(config: Config, trip: Trip) -> None:
+    assert trip.tool is not None
+    spec, lists = trip.tool.spec, config.tool_call
+    if not any(fnmatchcase(spec.name, pattern) for pattern in lists.allowed_tools):
+        raise Rejected(
+            Reason.POLICY_DENIED, f"{spec.name} is not in allowed_tools.", "Add it to allowed_tools in [tool_call]."
+        )
+    missing = sorted(c.value for c in spec.capabilities if c.value not in lists.allowed_capabilities)
+    if missing:
+        raise Rejected(
+            Reason.CAPABILITY_DENIED,
+            f"{spec.name} needs the capability {missing[0]}, which is not allowed here.",
+            "Add it to allowed_capabilities in [tool_call].",
+        )
+
+
+def check_budget(budget: BudgetRow | None) -> None:
+    """5 — refuse early what the journal's transaction would refuse anyway (step 8 is exact under concurrency)."""
+    if budget is not None:
+        calls_used, calls_max, attempts_used, attempts_max = budget
+        spend_call(
+            Ledger(calls_used=calls_used, calls_max=calls_max, attempts_used=attempts_used, attempts_max=attempts_max)
+        )
+
+
+def make_plan(trip: Trip, ports: Ports) -> None:
+    """6 — the first backend that guarantees enough on this host; none, and it is refused."""
+    assert trip.tool is not None
+    if trip.job is None:
+        trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
+    else:
+        trip.plan = plan_job(trip.job, ports.host)

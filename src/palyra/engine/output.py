@@ -1,0 +1,81 @@
+"""A program's output on its way out: redacted as it comes, kept, and handed on.
+
+Raw bytes are seen by nobody else: the executor feeds this sink, and only what the redactor let pass is kept,
+streamed, digested and returned.
+
+Not here: quotas and deadlines (launch), what a model sees of a large output (protocol/projection).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from palyra.canon import Json
+from palyra.model.outcome import Execution, StreamName
+from palyra.model.plan import ProcessPlan
+from palyra.redact.stream import Redactor
+
+OnOutput = Callable[[StreamName, bytes], None]
+
+
+class Collector:
+    """The sink of one call. `finish` must be called once, when no more will come."""
+
+    def __init__(self, secrets: Sequence[tuple[str, bytes]], on_output: OnOutput | None = None) -> None:
+        self._redactors = {name: Redactor(secrets) for name in StreamName}
+        self._kept: dict[StreamName, list[bytes]] = {name: [] for name in StreamName}
+        self._on_output = on_output
+
+    def feed(self, stream: StreamName, chunk: bytes) -> None:
+        self._keep(stream, self._redactors[stream].feed(chunk))
+
+    def finish(self) -> None:
+        for stream in StreamName:
+            self._keep(stream, self._redactors[stream].finish())
+
+    def _keep(self, stream: StreamName, clean: bytes) -> None:
+        if clean:
+            self._kept[stream].append(clean)
+            if self._on_output is not None:
+                self._on_output(stream, clean)
+
+    def bytes_of(self, stream: StreamName) -> bytes:
+        return b"".join(self._kept[stream])
+
+    @property
+    def redactions(self) -> Mapping[str, int]:
+        total: Counter[str] = Counter()
+        for redactor in self._redactors.values():
+            total.update(redactor.counts)
+        return dict(sorted(total.items()))
+
+
+def process_output(plan: ProcessPlan, execution: Execution, collector: Collector) -> dict[str, Json]:
+    """The `output` object of a process (contracts.md)."""
+    output: dict[str, Json] = {"exit_code": execution.exit_code, "signal": execution.signal}
+    replaced = False
+    for stream in StreamName:
+        data = collector.bytes_of(stream)
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            text, replaced = data.decode("utf-8", "replace"), True
+        output[stream.value] = text
+    output |= {
+        "stdout_bytes": execution.stdout_bytes,
+        "stderr_bytes": execution.stderr_bytes,
+        "truncated": execution.truncated,
+        "tier": plan.tier.value,
+        "backend": plan.backend,
+        "egress": plan.net.as_json() | {"connections": [_connection(c) for c in execution.connections]},
+    }
+    if replaced:
+        output["encoding"] = "utf-8-replaced"
+    if execution.stdin_sha256 is not None:
+        output |= {"stdin_bytes": execution.stdin_bytes, "stdin_sha256": execution.stdin_sha256}
+    return output
+
+
+def _connection(connection: object) -> dict[str, Json]:
+    return {name: getattr(connection, name) for name in ("host", "port", "verdict", "bytes_up", "bytes_down")}

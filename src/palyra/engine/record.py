@@ -1,0 +1,300 @@
+"""Steps 8, 11 and 12: what is written about a call before it runs, and what is attested, kept and answered after.
+
+Rules: input, plan, output and kept details enter the journal only as salted commitments; the stored details are
+redacted first; the attestation is made of what the trip holds at the end, whichever way that end came.
+
+Not here: the form of entries (journal/chain) and attestations (attest), storing (journal port).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+from palyra.attest import DecisionFacts, Enforcement, Statement, attest
+from palyra.canon import Json, canonical, digest
+from palyra.engine.ports import Ports
+from palyra.engine.trip import Ending, Trip
+from palyra.journal.chain import (
+    Asked,
+    Decided,
+    EgressSummary,
+    commit_value,
+    intent_draft,
+    result_draft,
+)
+from palyra.model.grant import decision_json
+from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
+from palyra.model.plan import Plan, ProcessPlan, plan_digest
+from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
+from palyra.protocol.wire import stored_outcome_bytes
+from palyra.redact.stream import redact_json
+
+NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
+_SALT_BYTES = 32
+
+
+def make_opening(trip: Trip, ports: Ports) -> Opening:
+    """8 — the intent: durable before anything is launched."""
+    assert trip.plan is not None
+    details = canonical(_details(trip, ports))
+    entry = intent_draft(
+        asked=_asked(trip),
+        decided=_decided(trip, ports),
+        owner=ports.owners.me(),
+        executor=trip.plan.executor,
+        enforcement=_enforcement(trip.plan, None),
+        limits=trip.plan.limits.as_json(),
+        commitments=(
+            _commit(ports, "input", trip.input_bytes),
+            _commit(ports, "plan", canonical(trip.plan.as_json())),
+            _commit(ports, "details", details),
+        ),
+    )
+    return Opening(
+        run=trip.run.record,
+        call_id=trip.call_id,
+        tool=trip.request.tool,
+        principal=str(trip.run.context.principal),
+        input_sha256=trip.input_sha256,
+        owner=ports.owners.me(),
+        entry=entry,
+        opened_unix_ms=ports.clock.now_unix_ms(),
+        details=details,
+    )
+
+
+def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Closing]:
+    """11 attest, 12 close — the outcome without its receipt, and what the journal is to keep."""
+    execution = ending.execution or NOTHING_RAN
+    if execution.usage.wall_us == 0:
+        wall = ports.clock.monotonic_us() - trip.started_us
+        execution = replace(execution, usage=replace(execution.usage, wall_us=wall))
+    attestation = attest(_statement(trip, ports, ending, execution), ports.key)
+    outcome = Outcome(
+        call_id=trip.call_id,
+        run_id=trip.run.run_id,
+        tool=trip.request.tool,
+        status=ending.status,
+        success=ending.success,
+        reason=ending.reason,
+        message=ending.message,
+        hint=ending.hint,
+        output=ending.output,
+        usage=execution.usage,
+        budget=BudgetView(calls_max=trip.run.calls_max),
+        artifacts=trip.artifacts,
+        attestation=attestation,
+    )
+    return outcome, _closing(trip, ports, ending, execution, outcome)
+
+
+def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:
+    return replace(
+        outcome,
+        receipt=recorded.receipt.as_json(),
+        budget=BudgetView(calls_used=recorded.calls_used, calls_max=recorded.calls_max),
+    )
+
+
+def _closing(trip: Trip, ports: Ports, ending: Ending, execution: Execution, outcome: Outcome) -> Closing:
+    opened = trip.opened is not None
+    return assemble(
+        ports,
+        outcome,
+        execution,
+        asked=_asked(trip),
+        decided=_decided(trip, ports),
+        run=trip.run.record,
+        input_sha256=trip.input_sha256,
+        opened=opened,
+        redactions=trip.redactions,
+        details=b"" if opened else canonical(_details(trip, ports)),
+        input_bytes=None if opened else trip.input_bytes,
+        keep_call=trip.parsed,
+        egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan) else "",
+    )
+
+
+def assemble(
+    ports: Ports,
+    outcome: Outcome,
+    execution: Execution,
+    *,
+    asked: Asked,
+    decided: Decided,
+    run: RunSpec,
+    input_sha256: str,
+    opened: bool,
+    redactions: Mapping[str, int],
+    details: bytes,
+    input_bytes: bytes | None,
+    keep_call: bool,
+    egress_mode: str,
+) -> Closing:
+    commitments = [_commit(ports, "output", canonical(outcome.output))]
+    if input_bytes is not None:
+        commitments += [_commit(ports, "input", input_bytes), _commit(ports, "details", details)]
+    entry = result_draft(
+        asked=asked,
+        decided=decided,
+        opened=opened,
+        status=outcome.status.value,
+        reason=outcome.reason.value if outcome.reason else None,
+        success=outcome.success,
+        exit_code=execution.exit_code,
+        signal=execution.signal,
+        stdout_bytes=execution.stdout_bytes,
+        stderr_bytes=execution.stderr_bytes,
+        truncated=execution.truncated,
+        usage=execution.usage.as_json(),
+        egress=_egress(execution, egress_mode),
+        redactions=redactions,
+        executor=outcome.attestation["executor"],
+        enforcement=outcome.attestation["sandbox_enforcement"],
+        execution_sha256=outcome.attestation["execution_sha256"],
+        attestation_id=outcome.attestation["attestation_id"],
+        commitments=commitments,
+        artifacts=[ref.artifact_id for ref in outcome.artifacts],
+    )
+    return Closing(
+        run=run,
+        call_id=outcome.call_id,
+        tool=outcome.tool,
+        principal=asked.principal,
+        input_sha256=input_sha256,
+        status=outcome.status.value,
+        reason=outcome.reason.value if outcome.reason else None,
+        entry=entry,
+        closed_unix_ms=ports.clock.now_unix_ms(),
+        outcome=stored_outcome_bytes(outcome),
+        opened=opened,
+        details=details,
+        keep_call=keep_call,
+    )
+
+
+def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution) -> Statement:
+    plan, decision = trip.plan, decision_json(trip.decision)
+    ran = trip.opened is not None and plan is not None
+    output_sha256 = digest(ending.output)
+    return Statement(
+        attestation_id=ports.ids.ulid(),
+        call_id=trip.call_id,
+        run_id=trip.run.run_id,
+        tool=trip.request.tool,
+        executor=plan.executor if ran and plan is not None else "policy",
+        sandbox_enforcement=enforcement_of(_enforcement(plan if ran else None, execution)),
+        executed_at_unix_ms=trip.received_unix_ms,
+        status=ending.status.value,
+        reason=ending.reason.value if ending.reason else None,
+        success=ending.success,
+        timed_out=ending.status is Status.TIMEOUT,
+        exit_code=execution.exit_code,
+        input_sha256=trip.input_sha256,
+        output_sha256=trip.full_output_sha256 or output_sha256,
+        projected_output_sha256=output_sha256 if trip.full_output_sha256 else None,
+        config_sha256=ports.config.digest,
+        policy_sha256=trip.policy_sha256,
+        decision=DecisionFacts(effect=decision["effect"], policies=tuple(decision["policies"])),
+        limits=(plan.limits if plan is not None else trip.run.limits).as_json(),
+        usage=execution.usage.as_json(),
+        nonce=ports.ids.random_bytes(32),
+        plan_sha256=plan_digest(plan) if plan is not None else None,
+        approval_id=trip.approval_id,
+        egress_sha256=digest(ending.output["egress"]) if "egress" in ending.output else None,
+        redactions=trip.redactions,
+    )
+
+
+def _enforcement(plan: Plan | None, execution: Execution | None) -> dict[str, Json]:
+    if plan is None:
+        return {"backend": "", "egress_mode": "", "guarantees": [], "degraded": [], "proof_id": None}
+    late = execution.degraded if execution is not None else ()
+    return {
+        "backend": plan.backend,
+        "egress_mode": plan.net.mode.value if isinstance(plan, ProcessPlan) else "",
+        "guarantees": sorted(g.value for g in plan.guarantees),
+        "degraded": [*plan.degraded, *late],
+        "proof_id": None,
+    }
+
+
+def enforcement_of(value: Mapping[str, Json]) -> Enforcement:
+    return Enforcement(
+        backend=value.get("backend", ""),
+        egress_mode=value.get("egress_mode", ""),
+        guarantees=tuple(value.get("guarantees", ())),
+        degraded=tuple(value.get("degraded", ())),
+    )
+
+
+def _asked(trip: Trip) -> Asked:
+    context = trip.run.context
+    return Asked(
+        call_id=trip.call_id,
+        run_id=trip.run.run_id,
+        tool=trip.request.tool,
+        principal=str(context.principal),
+        door=context.door.value,
+        device=context.device,
+        channel=context.channel,
+        session=context.session,
+        skill=context.skill,
+    )
+
+
+def _decided(trip: Trip, ports: Ports) -> Decided:
+    decision = decision_json(trip.decision)
+    return Decided(
+        effect=decision["effect"],
+        policies=tuple(decision["policies"]),
+        policy_sha256=trip.policy_sha256,
+        config_sha256=ports.config.digest,
+        approval_id=trip.approval_id,
+    )
+
+
+def _details(trip: Trip, ports: Ports) -> dict[str, Json]:
+    """What is kept beside the entry so that a decision can be explained and made again; secrets redacted."""
+    plan = trip.plan
+    secrets = ports.secrets.known_values(trip.run.run_id)
+    return {
+        "door": trip.run.context.door.value,
+        "executor": plan.executor if plan is not None else None,
+        "enforcement": _enforcement(plan, None),
+        "config_sha256": ports.config.digest,
+        "policy_sha256": trip.policy_sha256,
+        "limits": trip.run.limits.as_json(),
+        "decision": decision_json(trip.decision),
+        "plan_sha256": plan_digest(plan) if plan is not None else None,
+        "input": redact_json(dict(trip.call.input), secrets) if trip.call is not None else None,
+        "request": trip.cedar.as_json() if trip.cedar is not None else None,
+        "facts": _facts(trip),
+        "plan": redact_json(plan.as_json(), secrets) if plan is not None else None,
+    }
+
+
+def _facts(trip: Trip) -> Json:
+    if trip.facts is None:
+        return None
+    facts = asdict(trip.facts)
+    facts["details"] = [list(pair) for pair in trip.facts.details]
+    return facts
+
+
+def _egress(execution: Execution, mode: str) -> EgressSummary | None:
+    if not mode:
+        return None
+    allowed = [c for c in execution.connections if c.verdict == "allowed"]
+    return EgressSummary(
+        mode=mode,
+        allowed=len(allowed),
+        denied=len(execution.connections) - len(allowed),
+        bytes_up=sum(c.bytes_up for c in execution.connections),
+        bytes_down=sum(c.bytes_down for c in execution.connections),
+    )
+
+
+def _commit(ports: Ports, field: str, value: bytes) -> Commitment:
+    return commit_value(field, value, ports.ids.random_bytes(_SALT_BYTES))

@@ -1,0 +1,79 @@
+"""A run: who works where, within which limits. Calls of one run share its budget and its workspace.
+
+Rules: a run narrows the configuration for its session and never widens it; the one exception is the operator's own
+command line, which states its limits itself (`Run` is made by the door, never by an agent's bytes).
+
+Not here: the budget's numbers (journal port), the order of calls (engine/turns).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from palyra.config.schema import Config
+from palyra.model.call import OperatorGrant, RequestContext, TierChoice
+from palyra.model.limits import Limits
+from palyra.model.net import EgressMode
+from palyra.model.record import RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    run_id: str
+    context: RequestContext
+    workspace: str
+    limits: Limits
+    calls_max: int
+    attempts_max: int
+    created_unix_ms: int
+    tier: TierChoice = TierChoice.AUTO
+    egress: EgressMode = EgressMode.STRICT
+    grant: OperatorGrant = field(default_factory=OperatorGrant)
+
+    @property
+    def record(self) -> RunSpec:
+        return RunSpec(
+            run_id=self.run_id,
+            principal=str(self.context.principal),
+            workspace=self.workspace,
+            calls_max=self.calls_max,
+            attempts_max=self.attempts_max,
+            created_unix_ms=self.created_unix_ms,
+        )
+
+
+_STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
+
+
+def start_run(
+    config: Config,
+    *,
+    run_id: str,
+    context: RequestContext,
+    workspace: str,
+    now_unix_ms: int,
+    limits: Limits | None = None,
+    tier: TierChoice | None = None,
+    egress: EgressMode | None = None,
+    grant: OperatorGrant | None = None,
+) -> Run:
+    """A run within the configuration: limits, tier and egress asked for can only make it stricter.
+
+    Tier B and a looser egress mode are the operator's to give: they come in `grant`.
+    """
+    runner = config.tool_call.process_runner
+    grant = grant or OperatorGrant()
+    configured = runner.egress_mode
+    stricter = max(configured, egress or configured, key=_STRICTNESS.index)
+    return Run(
+        run_id=run_id,
+        context=context,
+        workspace=workspace or runner.workspace_root,
+        limits=config.limits.narrow(limits) if limits else config.limits,
+        calls_max=config.tool_call.max_calls_per_run,
+        attempts_max=config.tool_call.max_attempts_per_run,
+        created_unix_ms=now_unix_ms,
+        tier=grant.tier or (TierChoice.C if tier is TierChoice.C else runner.tier_choice),
+        egress=grant.egress or stricter,
+        grant=grant,
+    )

@@ -1,0 +1,84 @@
+"""One call under way: what was asked, what is known so far, and how it ended.
+
+Every room adds to the `Trip`; whatever way the call ends, the attestation and the journal entry are made of what is
+in it then. That is why it is the one mutable thing of the engine, and why nothing else keeps state about a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from palyra.canon import Json
+from palyra.engine.output import OnOutput
+from palyra.engine.ports import Source
+from palyra.engine.runs import Run
+from palyra.errors import Reason
+from palyra.model.call import ToolCall
+from palyra.model.grant import Decision
+from palyra.model.outcome import ArtifactRef, Execution, Status
+from palyra.model.plan import Facts, Job, Plan, Sights
+from palyra.model.record import Recorded
+from palyra.policy.request import Request
+from palyra.protocol.process_input import ProcessInput
+from palyra.protocol.registry import RegisteredTool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """What a door hands in. `input` is bytes as they came over a wire, or a mapping from Python code."""
+
+    tool: str
+    input: bytes | Mapping[str, Json]
+    run: Run
+    call_id: str | None = None
+    project: bool = False
+    """Show a model a preview of large output and keep the rest as artifacts (agents' doors)."""
+    on_output: OnOutput | None = None
+    source: Source | None = None
+    """stdin as a stream; only the command line's own door gives one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    status: Status
+    success: bool = False
+    reason: Reason | None = None
+    message: str | None = None
+    hint: str | None = None
+    execution: Execution | None = None
+    output: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Trip:
+    request: CallRequest
+    call_id: str
+    received_unix_ms: int
+    started_us: int
+    input_sha256: str = ""
+    input_bytes: bytes = b""
+    """What the input's commitment in the journal is made over: canonical JSON, or the raw bytes."""
+    parsed: bool = False
+    reused_id: str | None = None
+    """The id the caller sent, when another call has it already; this one then has an id of its own."""
+    tool: RegisteredTool | None = None
+    call: ToolCall | None = None
+    process: ProcessInput | None = None
+    sights: Sights | None = None
+    facts: Facts | None = None
+    job: Job | None = None
+    cedar: Request | None = None
+    policy_sha256: str | None = None
+    decision: Decision | None = None
+    plan: Plan | None = None
+    approval_id: str | None = None
+    opened: Recorded | None = None
+    redactions: Mapping[str, int] = field(default_factory=dict)
+    artifacts: tuple[ArtifactRef, ...] = ()
+    full_output_sha256: str | None = None
+    """Set when the door projects: the digest over the whole redacted output."""
+
+    @property
+    def run(self) -> Run:
+        return self.request.run

@@ -1,0 +1,223 @@
+"""The walk of one call, on one screen. The numbers are those of ARCHITECTURE.md.
+
+1 validate · 2 look · 3 guard · 4 authorise · 5 budget · 6 plan · 7 approve · 8 open (the intent is durable before
+anything runs) · 9 run and capture · 10 redact · 11 attest · 12 close and answer.
+
+Rules: decisions are values, refusals are one exception, caught here and nowhere else; every way out (a refusal, a
+time-out, a cancellation, an error of our own) is attested and journaled; if the journal is down, nothing runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import replace
+
+from palyra.canon import digest
+from palyra.engine import assessment
+from palyra.engine.builtin import HANDLERS
+from palyra.engine.output import Collector, process_output
+from palyra.engine.ports import Ports
+from palyra.engine.record import make_closing, make_opening, with_receipt
+from palyra.engine.repeat import first_outcome, refuse_reused
+from palyra.engine.trip import CallRequest, Ending, Trip
+from palyra.engine.turns import Turns
+from palyra.errors import DuplicateCall, Reason, Rejected, StateError
+from palyra.model.call import parse_ulid
+from palyra.model.grant import Ask
+from palyra.model.outcome import Execution, Outcome, Status, Usage
+from palyra.model.plan import BuiltinPlan, ProcessPlan
+from palyra.protocol.projection import attach, project
+from palyra.protocol.registry import Registry
+from palyra.protocol.schema import check_arguments
+
+log = logging.getLogger("palyra.engine")
+
+
+class Engine:
+    def __init__(self, ports: Ports, registry: Registry) -> None:
+        self.ports = ports
+        self.registry = registry
+        self._turns = Turns()
+        self._live: dict[str, asyncio.Task[Outcome]] = {}
+
+    async def call(self, request: CallRequest) -> Outcome:
+        """Run one call to its end. Cancelling the caller kills the call, and the record is still closed."""
+        trip = self._begin(request)
+        if request.call_id is not None:
+            first = await first_outcome(trip, self.ports, self.registry)
+            if first is not None:
+                return first
+        task = self._live[trip.call_id] = asyncio.ensure_future(self._from_start_to_end(trip))
+        task.add_done_callback(lambda _: self._live.pop(trip.call_id, None))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+            raise
+
+    def cancel(self, call_id: str) -> bool:
+        """Ask a live call of this engine to end; its outcome says CANCELLED."""
+        task = self._live.get(call_id)
+        return task is not None and task.cancel()
+
+    async def assess(self, request: CallRequest) -> tuple[Trip, Rejected | None]:
+        """Steps 1 to 6 alone: what would happen, with nothing run and nothing written."""
+        trip = self._begin(request)
+        try:
+            await self._assess(trip)
+        except Rejected as refusal:
+            return trip, refusal
+        return trip, None
+
+    def _begin(self, request: CallRequest) -> Trip:
+        if request.call_id is not None:
+            parse_ulid(request.call_id, what="call_id")
+        return Trip(
+            request=request,
+            call_id=request.call_id or self.ports.ids.ulid(),
+            received_unix_ms=self.ports.clock.now_unix_ms(),
+            started_us=self.ports.clock.monotonic_us(),
+        )
+
+    async def _from_start_to_end(self, trip: Trip) -> Outcome:
+        try:
+            ending = await self._walk(trip)
+        except Rejected as refusal:
+            ending = refused(refusal)
+        except DuplicateCall:
+            first = await first_outcome(trip, self.ports, self.registry)
+            if first is not None:
+                return first
+            ending = refused(Rejected(Reason.CALL_ID_REUSED, "This call id was used before, for another call."))
+        except StateError as error:
+            ending = refused(Rejected(Reason.JOURNAL_DOWN, error.detail, error.hint))
+        except asyncio.CancelledError:
+            ending = Ending(status=Status.CANCELLED, reason=Reason.CANCELLED, message="The call was cancelled.")
+        except Exception:
+            log.exception("call %s failed inside Palyra", trip.call_id)
+            ending = Ending(
+                status=Status.FAILED,
+                reason=Reason.INTERNAL,
+                message="Palyra failed while handling this call; its log says where.",
+            )
+        return await finish_whatever_comes(self._finish(trip, ending))
+
+    async def _walk(self, trip: Trip) -> Ending:
+        await self._assess(trip)  # 1-6
+        assert trip.tool is not None
+        assert trip.call is not None
+        assert trip.plan is not None
+        if isinstance(trip.decision, Ask):
+            trip.approval_id = await self.ports.approver.ask(trip.call, trip.plan, trip.decision)  # 7
+        async with self._turns.take(trip.run.run_id, trip.tool.spec.parallelism):
+            trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
+            match trip.plan:
+                case ProcessPlan() as plan:
+                    return await self._run_process(trip, plan)  # 9, 10
+                case BuiltinPlan():
+                    return await self._run_builtin(trip)
+
+    async def _assess(self, trip: Trip) -> None:
+        ports = self.ports
+        assessment.validate(trip, self.registry)  # 1
+        refuse_reused(trip)
+        assessment.prepare(trip, ports)  # 2, 3
+        budget = await ports.journal.budget(trip.run.run_id)
+        assessment.authorise(trip, ports, budget)  # 4
+        assessment.check_budget(budget)  # 5
+        assessment.make_plan(trip, ports)  # 6
+
+    async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:
+        collector = Collector(self.ports.secrets.known_values(trip.run.run_id), trip.request.on_output)
+        cancelled = False
+        try:
+            execution = await self.ports.executor.run(plan, collector, trip.request.source)  # 9
+        except asyncio.CancelledError:
+            cancelled = True
+            execution = Execution(
+                status=Status.CANCELLED,
+                reason=Reason.CANCELLED,
+                message="The call was cancelled.",
+                usage=Usage(wall_us=self.ports.clock.monotonic_us() - trip.started_us, cpu_us=None, max_rss_bytes=None),
+            )
+        collector.finish()  # 10
+        trip.redactions = collector.redactions
+        output = process_output(plan, execution, collector)
+        success = execution.status is Status.COMPLETED and execution.exit_code == 0 and not cancelled
+        return Ending(
+            status=execution.status,
+            success=success,
+            reason=execution.reason,
+            message=execution.message,
+            execution=execution,
+            output=output,
+        )
+
+    async def _run_builtin(self, trip: Trip) -> Ending:
+        assert trip.tool is not None
+        assert trip.call is not None
+        output = await HANDLERS[trip.tool.spec.name](trip.call, self.ports)
+        check_arguments(trip.tool.output_schema, output)
+        usage = Usage(wall_us=self.ports.clock.monotonic_us() - trip.started_us)
+        execution = Execution(status=Status.COMPLETED, exit_code=None, usage=usage)
+        return Ending(status=Status.COMPLETED, success=True, execution=execution, output=output)
+
+    async def _finish(self, trip: Trip, ending: Ending) -> Outcome:
+        ending = await self._project(trip, ending)
+        outcome, closing = make_closing(trip, self.ports, ending)  # 11
+        try:
+            return with_receipt(outcome, await self.ports.journal.close_call(closing))  # 12
+        except StateError as error:
+            if trip.opened is None:
+                return outcome if outcome.reason is Reason.JOURNAL_DOWN else _unrecorded(outcome, error)
+            log.critical("call %s ran but its result could not be recorded: %s", trip.call_id, error.detail)
+            return _unrecorded(outcome, error)
+
+    async def _project(self, trip: Trip, ending: Ending) -> Ending:
+        """Agents' doors show a preview of large output; the whole, redacted, becomes artifacts of the run."""
+        if not (trip.request.project and trip.tool is not None and ending.output):
+            return ending
+        projected = project(ending.output, trip.tool.spec)
+        if not projected.overflow:
+            return ending
+        trip.full_output_sha256 = digest(ending.output)
+        refs = {}
+        for name, data in projected.overflow:
+            try:
+                refs[name] = await self.ports.artifacts.put(trip.run.run_id, name, data)
+            except (Rejected, StateError) as error:
+                log.warning("call %s: %s could not be kept: %s", trip.call_id, name, error)
+        trip.artifacts = tuple(refs.values())
+        return replace(ending, output=attach(projected, refs))
+
+
+def refused(refusal: Rejected) -> Ending:
+    return Ending(status=Status.REFUSED, reason=refusal.reason, message=refusal.detail, hint=refusal.hint)
+
+
+async def finish_whatever_comes(work: Awaitable[Outcome]) -> Outcome:
+    """Closing a record is never cut short: a second cancellation waits until it is durable."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+    return task.result()
+
+
+def _unrecorded(outcome: Outcome, error: StateError) -> Outcome:
+    """Fail closed: without its entry a call is not reported as done, though its output is shown."""
+    return replace(
+        outcome,
+        status=Status.REFUSED if outcome.status is Status.REFUSED else Status.FAILED,
+        success=False,
+        reason=Reason.JOURNAL_DOWN if outcome.status is Status.REFUSED else Reason.INTERNAL,
+        message=f"The journal cannot be written: {error.detail}",
+        hint=error.hint,
+    )

@@ -1,0 +1,182 @@
+"""The facts policy decides over, joined from the command's classification, the sights and the lists.
+
+Refuses by itself only what has no business before a policy: a command that is no name, a workspace or cwd that cannot
+be one, a broad kill. Everything else becomes a fact, with a sentence for the refusal that a policy may make of it.
+
+Checks, in this order: 1 shape · 2 executable · 3 interpreters · 4 broad kills · 5 workspace scope · 7 egress preflight.
+(6, the environment, is guard/environ.)
+
+Not here: whether a fact is allowed (policy), what the sandbox then enforces (sandbox).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from palyra.errors import Reason, Rejected
+from palyra.guard.command import Classification, behind, check_shape, is_broad_kill, is_interpreter, normalise
+from palyra.guard.paths import VISIBLE_SYSTEM, inside, judge_paths, lexical
+from palyra.guard.programs import BROAD_KILLS, BUILD_TOOLS
+from palyra.guard.wrappers import is_wrapper
+from palyra.model.call import OperatorGrant, Tier
+from palyra.model.net import NamedHost
+from palyra.model.plan import ExecutableSight, Facts, Sights
+
+Details = Iterator[tuple[str, str]]
+_MAX_SHOWN = 3
+
+
+def guard_process(
+    *,
+    command: str,
+    args: Sequence[str],
+    classification: Classification,
+    sights: Sights,
+    allowed_executables: Sequence[str],
+    allow_interpreters: bool,
+    read_roots: Sequence[str] = (),
+    grant: OperatorGrant,
+    tier: str,
+    egress: str,
+    hosts_named: Sequence[NamedHost] = (),
+    hosts_denied: Sequence[NamedHost] = (),
+) -> Facts:
+    check_shape(command, args)  # 1
+    kind = _refine(classification, sights)  # 3
+    _check_kill(command, args, kind)  # 4
+    _check_places(sights)  # 5
+    with_interpreters = allow_interpreters or grant.interpreters
+    names = frozenset((*allowed_executables, *grant.executables))
+    unlisted = [
+        sight.name
+        for sight in _programs(sights)
+        if sight.name not in names and not (with_interpreters and _comes_with_interpreters(sight))
+    ]
+    # Tier B shows the host's own folders, so nothing beside the workspace is taken for granted there.
+    outside = judge_paths(sights, read_roots, visible=VISIBLE_SYSTEM if tier == Tier.C else ())
+    writable = [sight for sight in _programs(sights) if sight.agent_writable]
+    return Facts(
+        tier=tier,
+        egress=egress,
+        program=kind.program,
+        effective_program=kind.effective_program,
+        interpreter=kind.interpreter,
+        runs_code=kind.runs_code,
+        inline_code=kind.inline_code,
+        listed=not unlisted,
+        found=bool(sights.executable.path and sights.executable.sha256),
+        agent_writable=bool(writable),
+        outside_workspace=bool(outside),
+        hosts_named=len(hosts_named),
+        hosts_denied=len(hosts_denied),
+        granted=command in grant.executables,
+        granted_interpreters=with_interpreters,
+        granted_egress=grant.egress is not None or bool(grant.hosts),
+        details=(
+            *_tell_code(kind),
+            *_tell_executables(sights, unlisted, writable),
+            *_tell_outside(outside, sights),
+            *_tell_hosts(hosts_denied),
+        ),
+    )
+
+
+def _programs(sights: Sights) -> tuple[ExecutableSight, ...]:
+    return (sights.executable, *sights.also)
+
+
+def _refine(kind: Classification, sights: Sights) -> Classification:
+    """Add what the disk says: scripts, and links such as `editor` → vim."""
+    for sight in _programs(sights):
+        name, why, interprets = behind(sight.name, sight.shebang, sight.path)
+        if why and not kind.interpreter and (interprets or not kind.runs_code):
+            kind = replace(kind, effective_program=name, interpreter=interprets, runs_code=True, why=why)
+    return kind
+
+
+def _comes_with_interpreters(sight: ExecutableSight) -> bool:
+    """`--allow-interpreters` lists interpreters, and what is no more than one: scripts, build tools, bare wrappers."""
+    name = normalise(sight.name)
+    _, why, interprets = behind(sight.name, sight.shebang, sight.path)
+    return is_interpreter(name) or name in BUILD_TOOLS or is_wrapper(name) or (bool(why) and interprets)
+
+
+def _check_kill(command: str, args: Sequence[str], kind: Classification) -> None:
+    wrapped = (kind.effective_program, *(normalise(name) for name in kind.also))
+    if is_broad_kill(command, args) or any(name in BROAD_KILLS - {"fuser"} for name in wrapped):
+        raise Rejected(
+            Reason.EXECUTABLE_DENIED,
+            f"{kind.effective_program} ends processes by name and would hit strangers.",
+            "Stop a process you started with palyra.process.stop.",
+        )
+
+
+def _check_places(sights: Sights) -> None:
+    workspace, cwd = sights.workspace, sights.cwd
+    if workspace.problem or not workspace.path:
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            workspace.problem or "The workspace does not exist.",
+            "Name another folder with --workspace DIR.",
+            fields=(("workspace", workspace.problem or "missing"),),
+        )
+    # Outside first: whether a folder out there exists is nothing a call may find out.
+    if not inside(workspace.path, cwd.resolved):
+        raise Rejected(
+            Reason.OUTSIDE_WORKSPACE,
+            f"The working folder {_shown(cwd.text)} is outside the workspace.",
+            "Give a cwd below the workspace, or another --workspace DIR.",
+            fields=(("cwd", "outside the workspace"),),
+        )
+    if not cwd.exists:
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            f"The working folder {_shown(cwd.text)} does not exist.",
+            "Create it first, or leave cwd out.",
+            fields=(("cwd", "does not exist"),),
+        )
+
+
+def _tell_code(kind: Classification) -> Details:
+    if kind.interpreter or kind.runs_code:
+        yield Reason.INTERPRETER_DENIED.value, f"{kind.why or kind.effective_program + ' can run code'}."
+
+
+def _tell_executables(sights: Sights, unlisted: Sequence[str], writable: Sequence[ExecutableSight]) -> Details:
+    code, first = Reason.EXECUTABLE_DENIED.value, sights.executable
+    for name in unlisted[:_MAX_SHOWN]:
+        by = "" if name == first.name else f", which {_shown(first.name)} would run,"
+        yield code, f"{_shown(name)}{by} is not on the executable allowlist."
+    for sight in writable[:_MAX_SHOWN]:
+        yield code, f"{_shown(sight.path)} could be written by the agent, so it is not run."
+    if not first.path:
+        yield code, f"{_shown(first.name)} was not found on the search path."
+    elif not first.sha256:
+        yield code, f"{_shown(first.path)} cannot be read, so what runs could not be attested."
+
+
+def _tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Details:
+    for argument, text, resolved in outside[:_MAX_SHOWN]:
+        if text.startswith("~"):
+            where = "is in a home folder, outside the workspace"
+        elif lexical(text, sights.cwd.resolved) != resolved and inside(
+            sights.workspace.path, lexical(text, sights.cwd.resolved)
+        ):
+            where = "is a link that leads outside the workspace"
+        else:
+            where = "is outside the workspace"
+        yield Reason.OUTSIDE_WORKSPACE.value, f"Argument {argument + 1} ({_shown(text)}) {where}."
+
+
+def _tell_hosts(denied: Sequence[NamedHost]) -> Details:
+    for named in denied[:_MAX_SHOWN]:
+        port = f":{named.port}" if named.port is not None else ""
+        # The host alone: the argument that names it may carry credentials.
+        yield Reason.EGRESS_DENIED.value, f"{_shown(named.host)}{port} is not among the granted hosts."
+
+
+def _shown(text: str) -> str:
+    """For a sentence: short, and nothing that a terminal would obey."""
+    clean = "".join(letter if letter.isprintable() else "?" for letter in text[:121])
+    return clean if len(clean) <= 120 else clean[:119] + "…"

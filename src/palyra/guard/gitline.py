@@ -1,0 +1,154 @@
+"""A git command line: whether git would run a program that its arguments name.
+
+git starts other programs for settings (`-c core.pager=…`, aliases, filters, helpers), transports (`ext::sh -c …`,
+`--upload-pack`), options (`rebase --exec`, `grep -O`) and subcommands it does not know (aliases, `git-foo` on PATH).
+Settings are safe by a list of those known to be harmless, subcommands too: what is on neither list counts as code.
+
+Hooks and the settings in .git/config run with commit, checkout, merge and others. They are not named by arguments: the
+repository's hooks and config stay read-only in the sandbox (guard/look), so what runs is what was there before, inside
+the sandbox, which is the wall. So `git commit` is usable and does not count as running code.
+
+Not here: paths and hosts among the arguments (guard/paths, egress/preflight).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from palyra.guard.options import Spec, find_options, read_options
+
+_GLOBAL = Spec(
+    "C:c:hvpP",
+    "version help paginate no-pager no-replace-objects no-lazy-fetch no-optional-locks no-advice bare "
+    "literal-pathspecs glob-pathspecs noglob-pathspecs icase-pathspecs exec-path? html-path man-path info-path "
+    "git-dir= work-tree= namespace= super-prefix= config-env= attr-source= list-cmds=",
+)
+_PLAIN = frozenset(
+    """
+    add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap
+    check-ref-format checkout cherry cherry-pick clean clone column commit commit-graph commit-tree config
+    count-objects describe diff diff-files diff-index diff-tree fast-export fetch fmt-merge-msg for-each-ref
+    format-patch fsck gc get-tar-commit-id grep hash-object index-pack init init-db log ls-files ls-remote ls-tree
+    mailinfo mailsplit merge merge-base merge-file merge-tree mktag mktree multi-pack-index mv name-rev notes
+    pack-objects pack-refs patch-id prune prune-packed pull push range-diff read-tree rebase reflog remote repack
+    replace rerere reset restore rev-list rev-parse revert rm shortlog show show-branch show-index show-ref
+    sparse-checkout stage stash status stripspace submodule switch symbolic-ref tag unpack-file unpack-objects
+    update-index update-ref var verify-commit verify-pack verify-tag version whatchanged worktree write-tree
+    """.split()
+)
+_OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "clone": ("u", ("upload-pack", "template")),
+    "init": ("", ("template",)),
+    "init-db": ("", ("template",)),
+    "fetch": ("", ("upload-pack",)),
+    "pull": ("", ("upload-pack",)),
+    "ls-remote": ("", ("upload-pack", "exec")),
+    "push": ("", ("receive-pack", "exec")),
+    "rebase": ("x", ("exec",)),
+    "grep": ("O", ("open-files-in-pager",)),
+    "archive": ("", ("exec",)),
+    "diff": ("", ("ext-diff",)),
+    "log": ("", ("ext-diff",)),
+    "show": ("", ("ext-diff",)),
+    "config": ("e", ("edit",)),
+}
+_OPTION_VALUES = {"clone": "bcjou", "rebase": "CsXx", "grep": "ABCefm", "config": "f", "push": "o"}
+_SUBWORDS = {"bisect": "run", "submodule": "foreach", "config": "edit"}
+_TRANSPORT = re.compile(r"(?:^|=)[A-Za-z0-9][A-Za-z0-9+.-]*::")
+_DASH_HOST = re.compile(r"[a-z+]+://(?:[^/@]*@)?-", re.IGNORECASE)
+_REMOTES = frozenset("clone fetch pull push ls-remote remote submodule archive".split())
+
+_SAFE_SECTIONS = frozenset("advice color column i18n log status blame feature index pack commitgraph".split())
+_SAFE_SETTINGS = frozenset(
+    """
+    user.name user.email user.useconfigonly author.name author.email committer.name committer.email core.quotepath
+    core.autocrlf core.eol core.safecrlf core.filemode core.ignorecase core.precomposeunicode core.abbrev
+    core.longpaths core.whitespace core.commentchar core.compression core.preloadindex core.untrackedcache
+    core.checkstat core.bigfilethreshold core.logallrefupdates core.multipackindex core.commitgraph core.fscache
+    core.splitindex init.defaultbranch commit.gpgsign commit.verbose commit.cleanup commit.status tag.gpgsign tag.sort
+    branch.sort branch.autosetupmerge branch.autosetuprebase merge.conflictstyle merge.ff merge.renames
+    merge.renamelimit merge.stat merge.log merge.autostash pull.rebase pull.ff push.default push.followtags
+    push.autosetupremote rebase.autostash rebase.autosquash rebase.stat rebase.updaterefs fetch.prune fetch.prunetags
+    fetch.parallel fetch.fsckobjects diff.renames diff.renamelimit diff.algorithm diff.context diff.interhunkcontext
+    diff.mnemonicprefix diff.noprefix diff.submodule diff.wserrorhighlight diff.colormoved diff.indentheuristic
+    diff.ignoresubmodules diff.statgraphwidth grep.linenumber grep.patterntype grep.extendedregexp grep.column gc.auto
+    gc.autodetach gc.prune maintenance.auto receive.denycurrentbranch transfer.fsckobjects protocol.version
+    safe.directory rerere.enabled stash.showpatch submodule.recurse http.postbuffer http.lowspeedlimit
+    http.lowspeedtime http.version http.maxrequests http.useragent
+    """.split()
+)
+_PAGERS_OFF = frozenset({"", "cat", "false", "no", "off", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class GitReading:
+    subcommand: str = ""
+    at: int = 0
+    """Index of the subcommand among the arguments."""
+    why: str = ""
+    """Why it can run a program that its arguments name; empty when it cannot."""
+
+
+def read_git(args: Sequence[str]) -> GitReading:
+    scan = read_options(args, _GLOBAL)
+    if scan.unknown:
+        return GitReading(why=f"git {scan.unknown.partition('=')[0]} is not known here")
+    for option in scan.options:
+        if option.name in ("c", "config-env") and not is_safe_setting(option.value or ""):
+            return GitReading(why="git -c sets something that can run a program")
+        if option.name == "exec-path" and option.value is not None:
+            return GitReading(why="git --exec-path says where its programs are")
+    if scan.rest >= len(args):
+        return GitReading()
+    subcommand, rest = args[scan.rest], args[scan.rest + 1 :]
+    return GitReading(subcommand, scan.rest, _judge(subcommand, rest))
+
+
+def is_safe_setting(text: str) -> bool:
+    """`section.name=value` with a name that is known to start nothing."""
+    key, _, value = text.partition("=")
+    key = key.lower()
+    if key == "core.pager" or key.startswith("pager."):
+        return value in _PAGERS_OFF
+    return key in _SAFE_SETTINGS or key.partition(".")[0] in _SAFE_SECTIONS
+
+
+def _judge(subcommand: str, rest: Sequence[str]) -> str:
+    if subcommand not in _PLAIN:
+        return f"git {subcommand[:40]} is an alias, an extension or a command that runs programs"
+    letters, names = _OPTIONS.get(subcommand, ("", ()))
+    values = _OPTION_VALUES.get(subcommand, "")
+    for option in find_options(rest, letters=letters, names=names, values=values):
+        return f"git {subcommand} {'--' if len(option.name) > 1 else '-'}{option.name} runs a program"
+    if _SUBWORDS.get(subcommand) in rest:
+        return f"git {subcommand} {_SUBWORDS[subcommand]} runs a program"
+    if subcommand in _REMOTES and any(_TRANSPORT.search(word) for word in rest):
+        return "a git transport such as ext:: runs a program"
+    if subcommand in _REMOTES and any(_DASH_HOST.match(word) for word in rest):
+        return "a git address whose host begins with a dash is an option to ssh"
+    return _judge_settings(subcommand, rest)
+
+
+def _judge_settings(subcommand: str, rest: Sequence[str]) -> str:
+    """Settings that clone and config would keep for the next git to obey."""
+    if subcommand == "clone":
+        for option in find_options(rest, letters="c", names=("config",), values="bcjou"):
+            if not is_safe_setting(option.value or ""):
+                return "git clone -c sets something that can run a program"
+    if subcommand == "config" and _writes_setting(rest):
+        return "git config sets something that can run a program"
+    return ""
+
+
+def _writes_setting(rest: Sequence[str]) -> bool:
+    words = [word for word in rest if not word.startswith("-")]
+    flags = {word.partition("=")[0] for word in rest if word.startswith("-")}
+    if any(flag.startswith(("--get", "--list", "-l")) for flag in flags) or words[:1] in (["get"], ["list"]):
+        return False
+    if words[:1] == ["set"]:
+        words = words[1:]
+    # `config KEY` reads. With a value, or a file named before the key, some word but the last is the key.
+    keys = [word for word in words[:-1] if "." in word]
+    return any(not is_safe_setting(key) for key in keys)

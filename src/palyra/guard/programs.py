@@ -1,0 +1,133 @@
+"""What is known of programs by name: which are interpreters, which run code that their arguments or folder name.
+
+Tables, read by guard/command and guard/wrappers, and `normalise`, which brings a name into the form they hold: no
+folder, lower case, no `.exe`, no version. A program on none of these tables counts as plain: it must still be on the
+executable allowlist to run at all, and the sandbox holds it like any other.
+
+Not here: options and their meaning (guard/wrappers, guard/escapes, guard/gitline, guard/sedscript).
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SHELLS = _names(
+    "sh bash dash ash hush zsh fish ksh mksh pdksh lksh oksh yash posh rbash rksh rzsh csh tcsh elvish nu nushell "
+    "xonsh osh ysh ion murex ngs scsh busybox toybox cmd command powershell pwsh wscript cscript mshta"
+)
+AWKS = _names("awk gawk mawk nawk igawk original-awk goawk bwk")
+LANGUAGES = _names(
+    """
+    python pythonw pypy ipython bpython ptpython micropython circuitpython jython graalpy py pyw
+    node nodejs deno bun iojs qjs quickjs d8 js js-shell gjs cjs rhino phantomjs electron ts-node tsx
+    ruby irb jruby mruby truffleruby perl raku rakudo php php-cgi php-fpm phpdbg hhvm
+    lua luajit luau texlua texluajit tclsh wish tcl expect expectk jimsh
+    r rscript littler julia octave octave-cli matlab scilab gnuplot maxima sage
+    java javaw jshell jrunscript jjs groovy groovysh scala kotlin clojure clj bb lein
+    ghci runghc runhaskell ocaml ocamlrun utop erl escript elixir iex
+    guile racket gracket scheme mit-scheme chez petite gsi csi sbcl clisp ecl ccl abcl emacs emacsclient
+    swipl gprolog yap gforth forth dotnet mono fsi fsharpi csharp osascript m4 mlr dc
+    wasmtime wasmer wasm3 iwasm
+    """
+)
+INTERPRETERS = SHELLS | AWKS | LANGUAGES
+"""Whatever they are given, they are made to run code."""
+
+LOADERS = ("ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-uclibc")
+"""Starts of the dynamic loader's names: `ld-linux-x86-64.so.2 /bin/sh` is /bin/sh."""
+
+BUILD_TOOLS = _names(
+    """
+    make gmake bmake pmake remake cmake ctest cpack ninja samu meson scons waf bazel bazelisk buck buck2 pants please
+    gradle gradlew mvn mvnw ant sbt mill rake thor bundle bundler gem cargo rustc rustup go gofmt zig swift xcodebuild
+    npm npx yarn yarnpkg pnpm pnpx corepack nx turbo lerna gulp grunt webpack vite rollup esbuild jest vitest mocha tsc
+    pip pipx pipenv poetry uv uvx pdm hatch flit conda mamba micromamba pyenv tox nox pytest py.test unittest
+    virtualenv venv twine mypy pylint pre-commit invoke fab ansible ansible-playbook salt
+    composer phpunit artisan mix rebar3 stack cabal ghc dune opam nimble nim crystal shards dub
+    gcc g++ cc c++ cpp clang clang++ tcc icc ld gold lld as collect2 gfortran gnat nasm cython f2py javac kotlinc scalac
+    autoconf automake autoreconf aclocal libtool libtoolize configure just task mage earthly msbuild nmake
+    asdf mise direnv nvm rbenv sdk eslint prettier
+    """
+)
+"""They run what the project's own files say, and the project is what the agent writes."""
+
+RUNNERS = _names(
+    """
+    vi vim view vimdiff gvim evim rvim nvim neovim ex ed red nano pico rnano micro joe jed mcedit kak helix hx mg ne
+    less more most pg man info pinfo screen tmux dtach abduco byobu zellij mc ranger nnn ncdu vifm tig lazygit fzf
+    gdb lldb rr perf valgrind ltrace strace dtruss bpftrace uftrace catchsegv ldd ldconfig faketime cpulimit
+    pidproxy dumb-init tini gosu su-exec catatonit chpst softlimit setuidgid envdir
+    unshare nsenter chroot setpriv capsh runuser su pkexec newgrp sg machinectl systemd-run systemd-nspawn bwrap
+    firejail proot fakechroot fakeroot flatpak snap nix nix-shell guix docker podman nerdctl buildah kubectl oc lxc
+    lxc-attach runc crun ctr helm vagrant qemu qemu-x86_64 qemu-aarch64 wine wine64 box64
+    parallel rush watch watchexec entr reflex nodemon hyperfine script scriptreplay unbuffer rlwrap ttyrec asciinema
+    at batch crontab anacron run-parts start-stop-daemon daemonize supervisord pm2 forever logrotate incrontab
+    xvfb-run dbus-run-session dbus-launch startx xinit sshpass autossh mosh rsh remsh rexec ssh-agent sslh
+    sqlite sqlite3 duckdb psql mysql mariadb mongo mongosh ftp lftp socat nmap tshark wireshark msfconsole
+    tex latex pdftex pdflatex luatex lualatex xetex xelatex latexmk context gs ghostscript ps2pdf dvips
+    magick convert identify mogrify montage exiftool pandoc gimp blender inkscape soffice libreoffice
+    hg svn svnadmin bzr cvs p4 fossil darcs jj git-shell git-remote-ext repo
+    apt apt-get aptitude dpkg dpkg-buildpackage rpm rpmbuild yum dnf zypper pacman makepkg apk brew port snapcraft
+    mount umount modprobe insmod kexec init systemctl service telinit ip tc ebtables iptables nft ctags
+    """
+)
+"""They run other programs: through an escape to a shell, a script of their own, hooks or an editor."""
+
+BROAD_KILLS = _names("pkill killall killall5 skill snice slay xkill pidkill fuser")
+"""They pick processes by name, user or file, so they hit strangers. `fuser` only with -k."""
+
+MULTI_CALL = _names("busybox toybox coreutils gnu-coreutils uutils sbase-box")
+"""One file, many programs: the name it is started by says which, not the file it is."""
+
+PLAIN_SCRIPTS = _names("egrep fgrep zcat gunzip uncompress which")
+"""Scripts of the system that take no code from their arguments: `egrep` is `grep -E`, whatever its first line says."""
+
+VERSIONED = _names(
+    "python pypy ipython perl ruby irb lua luajit node nodejs php php-cgi tclsh wish expect guile gawk mawk ksh zsh "
+    "bash fish julia erl octave gnuplot js qjs swipl racket ocaml java deno bun pwsh powershell micropython "
+    "gcc g++ clang clang++ cpp gfortran pip go ghc make cmake npm npx vim nvim emacs gdb lldb pytest cython tcc"
+)
+"""Families whose names carry versions. Only these lose them: base64, sha256sum and bzip2 keep their digits."""
+
+INLINE_LETTERS = {
+    **dict.fromkeys(SHELLS, "c"),
+    **dict.fromkeys(("python", "pythonw", "pypy", "ipython", "micropython", "jython", "graalpy", "py"), "c"),
+    **dict.fromkeys(("perl", "ruby", "jruby", "mruby", "truffleruby", "julia", "raku"), "eE"),
+    **dict.fromkeys(("node", "nodejs", "bun", "iojs", "qjs"), "ep"),
+    **dict.fromkeys(("lua", "luajit", "luau", "rscript", "r", "littler", "osascript", "groovy", "scala"), "e"),
+    **dict.fromkeys(("php", "php-cgi", "phpdbg"), "rBRE"),
+    **dict.fromkeys(("guile", "gsi", "csi", "racket", "swipl", "ghci", "dc", "expect"), "ceg"),
+}
+INLINE_WORDS = _names(
+    "--eval --print --exec --execute --command --run --expression --batch -command -encodedcommand -enc -ec -eval "
+    "/c /k /r eval"
+)
+"""How code is handed over on the command line itself, per family and for all."""
+
+_VERSION = re.compile(r"[-._]?v?\d+(?:[.]\d+)*(?:[a-z]{0,2}|[-._].*)")
+_SUFFIXES = (".exe", ".cmd", ".bat", ".com")
+MAX_NAME = 256
+
+
+def normalise(name: str) -> str:
+    """The name the tables know a program by: `/usr/bin/Python3.12.exe` → `python`."""
+    base = name.replace("\\", "/").rpartition("/")[2].lower()
+    for suffix in _SUFFIXES:
+        if base.endswith(suffix) and len(base) > len(suffix):
+            base = base[: -len(suffix)]
+    if base.startswith("vim."):  # vim.basic, vim.tiny: what the system's alternatives point to
+        return "vim"
+    for length in range(len(base) - 1, 1, -1):
+        if base[:length] in VERSIONED and _VERSION.fullmatch(base[length:]):
+            return base[:length]
+    return "".join(letter if letter.isprintable() else "?" for letter in base[:MAX_NAME])
+
+
+def is_interpreter(name: str) -> bool:
+    known = normalise(name)
+    return known in INTERPRETERS or known.startswith(LOADERS)

@@ -1,0 +1,1 @@
+"""The journal: entries, their tree, signed heads, and the audit of it all."""

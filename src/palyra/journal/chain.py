@@ -1,0 +1,338 @@
+"""What an entry says, and the bytes it becomes: in-toto statements in the journal's canonical profile.
+
+Rules: an entry is written once and hashed as it stands, and reading it back must give the same bytes; inputs, plans,
+outputs and kept records enter only as salted commitments, never as plain digests, because those can be guessed;
+a message, an argument or a host a program named does not enter at all. An entry never fails a call: what JSON cannot
+carry is escaped, and what is too long is cut in a fixed way, with a count of what was left out.
+
+Intent: durable before anything runs. Result: how it ended; with `opened` false it is the call's only entry (a
+refusal). Act: something an operator or Palyra itself did. Not here: places in the tree (state), checks (audit).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from palyra.canon import MAX_DEPTH, MAX_INT, Json, canonical_strict, sha256_hex
+from palyra.journal.trim import CUTS, ascii_name, trim, trim_text
+from palyra.model.record import Commitment, EntryDraft, Owner
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+INTENT = "urn:palyra:intent:v1"
+RESULT = "urn:palyra:result:v1"
+ACT = "urn:palyra:act:v1"
+KINDS = frozenset({INTENT, RESULT, ACT})
+
+MAX_ENTRY_BYTES = 64 * 1024
+SALT_BYTES = 32
+MAX_FIELDS = 48
+_VALUE_BYTES = 1024
+_PLACE = frozenset({"index", "sequence", "at_unix_ms"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Who asked for what, through which door. The same in a call's intent and its result."""
+
+    call_id: str
+    run_id: str
+    tool: str
+    principal: str
+    door: str
+    device: str = ""
+    channel: str = ""
+    session: str = ""
+    skill: str = ""
+
+    def as_json(self) -> dict[str, Json]:
+        context = {"door": self.door, "device": self.device, "channel": self.channel, "session": self.session}
+        return {
+            "call_id": self.call_id,
+            "run_id": self.run_id,
+            "tool": self.tool,
+            "principal": self.principal,
+            "skill": self.skill,
+            "context": context,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What was decided, by which policies of which bundle, under which configuration."""
+
+    effect: str
+    policies: tuple[str, ...] = ()
+    policy_sha256: str | None = None
+    config_sha256: str | None = None
+    approval_id: str | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "effect": self.effect,
+            "policies": list(self.policies),
+            "policy_sha256": self.policy_sha256,
+            "config_sha256": self.config_sha256,
+            "approval_id": self.approval_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EgressSummary:
+    """Counts only: a host that a program names may itself be a secret on its way out."""
+
+    mode: str
+    allowed: int = 0
+    denied: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "mode": self.mode,
+            "allowed": self.allowed,
+            "denied": self.denied,
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryView:
+    """A stored entry, read back strictly."""
+
+    kind: str
+    index: int
+    sequence: int | None
+    at_unix_ms: int
+    subject: str
+    predicate: Mapping[str, Json]
+
+    @property
+    def call_id(self) -> str | None:
+        return _text(self.predicate.get("call_id"))
+
+    @property
+    def run_id(self) -> str | None:
+        return _text(self.predicate.get("run_id"))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+# ── drafts ───────────────────────────────────────────────────────────────────
+
+
+def commit_value(field: str, value: bytes, salt: bytes) -> Commitment:
+    """HMAC-SHA256 under a fresh salt, bound to the field: a 4-digit secret must not fall to a dictionary."""
+    if len(salt) != SALT_BYTES:
+        raise ValueError(f"a salt has {SALT_BYTES} bytes")
+    if "\0" in field:
+        raise ValueError("a field's name holds no NUL")
+    return Commitment(field, hmac.digest(salt, field.encode() + b"\0" + value, "sha256").hex(), salt)
+
+
+def intent_draft(
+    *,
+    asked: Asked,
+    decided: Decided,
+    owner: Owner,
+    executor: str,
+    enforcement: Mapping[str, Json],
+    limits: Mapping[str, int],
+    commitments: Sequence[Commitment],
+) -> EntryDraft:
+    """`commitments` are those to the input and the plan; `enforcement` is what the plan promises."""
+    predicate = asked.as_json() | {
+        "decision": decided.as_json(),
+        "owner": owner.as_json(),
+        "executor": executor,
+        "sandbox_enforcement": dict(enforcement),
+        "limits": dict(limits),
+    }
+    return _call_draft(INTENT, asked, predicate, commitments)
+
+
+def result_draft(
+    *,
+    asked: Asked,
+    decided: Decided,
+    opened: bool,
+    status: str,
+    reason: str | None,
+    success: bool,
+    exit_code: int | None,
+    signal: int | None,
+    stdout_bytes: int,
+    stderr_bytes: int,
+    truncated: bool,
+    usage: Mapping[str, int | None],
+    egress: EgressSummary | None,
+    redactions: Mapping[str, int],
+    executor: str,
+    enforcement: Mapping[str, Json],
+    execution_sha256: str,
+    attestation_id: str,
+    commitments: Sequence[Commitment],
+    artifacts: Sequence[str] = (),
+) -> EntryDraft:
+    """`enforcement` is what was in force as the launcher saw it; `artifacts` are ids, never digests."""
+    predicate = asked.as_json() | {
+        "decision": decided.as_json(),
+        "opened": opened,
+        "status": status,
+        "reason": reason,
+        "success": success,
+        "exit_code": exit_code,
+        "signal": signal,
+        "output": {"stdout_bytes": stdout_bytes, "stderr_bytes": stderr_bytes, "truncated": truncated},
+        "usage": dict(usage),
+        "egress": None if egress is None else egress.as_json(),
+        "redactions": dict(redactions),
+        "executor": executor,
+        "sandbox_enforcement": dict(enforcement),
+        "execution_sha256": execution_sha256,
+        "attestation_id": attestation_id,
+        "artifacts": list(artifacts),
+    }
+    return _call_draft(RESULT, asked, predicate, commitments)
+
+
+def act_draft(
+    *,
+    act: str,
+    actor: str,
+    subject: str,
+    details: Mapping[str, Json],
+    run_id: str | None = None,
+    commitments: Sequence[Commitment] = (),
+) -> EntryDraft:
+    """`act` is a dotted verb such as policy.swapped; `details` hold facts and names, never values of secrets."""
+    predicate = {"act": act, "actor": actor, "details": dict(details), "run_id": run_id}
+    return _draft(ACT, subject, predicate, run_id=run_id, commitments=commitments)
+
+
+def _call_draft(kind: str, asked: Asked, predicate: dict[str, Json], commitments: Sequence[Commitment]) -> EntryDraft:
+    return _draft(kind, f"call/{asked.call_id}", predicate, run_id=asked.run_id, commitments=commitments)
+
+
+def _draft(
+    kind: str,
+    subject: str,
+    predicate: dict[str, Json],
+    *,
+    run_id: str | None,
+    commitments: Sequence[Commitment],
+) -> EntryDraft:
+    return EntryDraft(
+        predicate_type=kind, subject=subject, predicate=predicate, run_id=run_id, commitments=tuple(commitments)
+    )
+
+
+# ── bytes ────────────────────────────────────────────────────────────────────
+
+
+def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_ms: int) -> bytes:
+    """The canonical bytes of an entry at its place; at most 64 KiB, whatever the draft holds."""
+    if draft.predicate_type not in KINDS or len(draft.predicate) > MAX_FIELDS or "place" in draft.predicate:
+        raise ValueError("this is not a draft of this module")
+    macs = {commitment.field: commitment.mac for commitment in draft.commitments}
+    predicate = dict(draft.predicate) | {
+        "place": {"index": index, "sequence": sequence, "at_unix_ms": at_unix_ms},
+        "commitments": macs,
+    }
+    try:
+        body = canonical_strict(_statement(draft.predicate_type, draft.subject, predicate))
+    except ValueError:
+        body = b""
+    if 0 < len(body) <= MAX_ENTRY_BYTES:
+        return body
+    return _trimmed(draft, predicate)
+
+
+def _trimmed(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
+    """The same entry, cut harder and harder until it fits; its place and its commitments are never cut."""
+    subject = trim_text(draft.subject, 512)
+    whole = {name: predicate[name] for name in ("place", "commitments")}
+    smaller: dict[str, Json] = {}
+    for cut in CUTS:
+        smaller = {ascii_name(name): trim(value, cut) for name, value in predicate.items()} | whole
+        body = canonical_strict(_statement(draft.predicate_type, subject, smaller))
+        if len(body) <= MAX_ENTRY_BYTES:
+            return body
+    for name, value in smaller.items():
+        size = len(canonical_strict(value))
+        if size > _VALUE_BYTES and name not in whole:
+            smaller[name] = {"omitted_bytes": size}
+    return canonical_strict(_statement(draft.predicate_type, subject, smaller))
+
+
+def parse_entry(body: bytes) -> EntryView:
+    """Strict: exactly the bytes `entry_bytes` makes. ValueError with a sentence otherwise.
+
+    Writing the value again and comparing rules out duplicate keys, spaces, other escapes and trailing data.
+    """
+    if len(body) > MAX_ENTRY_BYTES:
+        raise ValueError("the entry is longer than 64 KiB")
+    try:
+        statement = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ValueError("the entry is not JSON") from error
+    if type(statement) is not dict:
+        raise ValueError("the entry is not a statement of ours")
+    if not _is_strict(statement, 0) or orjson.dumps(statement, option=orjson.OPT_SORT_KEYS) != body:
+        raise ValueError("the entry's bytes are not canonical")
+    try:
+        kind, subject, predicate = statement["predicateType"], statement["subject"][0]["name"], statement["predicate"]
+        place = predicate["place"]
+        known = (
+            kind in KINDS
+            and isinstance(subject, str)
+            and statement == _statement(kind, subject, predicate)
+            and set(place) == _PLACE
+            and _is_place(place)
+        )
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError("the entry is not a statement of ours") from error
+    if not known:
+        raise ValueError("the entry is not a statement of ours")
+    return EntryView(kind=kind, subject=subject, predicate=predicate, **place)
+
+
+def _is_strict(value: Any, depth: int) -> bool:
+    """`canon.canonical_strict`'s rules for what a JSON reader made; an audit spends most of its time here."""
+    if depth >= MAX_DEPTH or (type(value) is dict and not all(map(str.isascii, value))):
+        return False
+    for item in value.values() if type(value) is dict else value:
+        kind = type(item)
+        if kind is int:
+            if not -MAX_INT <= item <= MAX_INT:
+                return False
+        elif kind is dict or kind is list:
+            if not _is_strict(item, depth + 1):
+                return False
+        elif kind is float:
+            return False
+    return True
+
+
+def _is_place(place: Mapping[str, Any]) -> bool:
+    sequence = place["sequence"]
+    return type(place["index"]) is type(place["at_unix_ms"]) is int and (sequence is None or type(sequence) is int)
+
+
+def _statement(kind: str, subject: str, predicate: Mapping[str, Json]) -> dict[str, Json]:
+    """in-toto wants a digest of the subject: the execution's where there is one, else that of its name."""
+    named = predicate.get("execution_sha256")
+    sha256 = named if isinstance(named, str) else sha256_hex(subject.encode("utf-8", "surrogatepass"))
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": subject, "digest": {"sha256": sha256}}],
+        "predicateType": kind,
+        "predicate": predicate,
+    }

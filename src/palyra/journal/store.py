@@ -1,0 +1,319 @@
+"""The journal on the database: calls opened and closed with their entries, and everything read back.
+
+Rules: a call's row, its spent budget, its kept records and its entry commit together or not at all; a call id is
+claimed once; what is kept beside an entry is bound to it by a salted commitment, so that it cannot be changed alone.
+The budget's rows are another room's: its functions are handed in.
+
+Not here: durability, locks and signatures (state/writer), what entries look like (journal/chain).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from palyra.errors import DuplicateCall, Reason, Rejected, StateError, TrustError
+from palyra.journal.audit import Audit, Head, Kept, Report, run_audit
+from palyra.journal.chain import SALT_BYTES, EntryView, commit_value
+from palyra.journal.checkpoint import parse_checkpoint
+from palyra.model.record import (
+    Checkpoint,
+    Closing,
+    Entry,
+    EntryDraft,
+    Opening,
+    Owner,
+    Receipt,
+    Recorded,
+    RunSpec,
+    StoredCall,
+)
+from palyra.state.db import Home, snapshot
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+
+_CALL = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
+                  c.owner_boot_id, c.owner_pid, c.owner_start_ticks, c.intent_index, c.result_index, c.opened_unix_ms,
+                  c.details, d.data, c.outcome, o.data, r.calls_used, r.calls_max
+           FROM calls c JOIN runs r USING (run_id)
+           LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome """
+_INSERT = """INSERT INTO calls (call_id, run_id, tool, principal, input_sha256, status, reason, owner_boot_id,
+                 owner_pid, owner_start_ticks, details, outcome, intent_index, result_index, opened_unix_ms,
+                 closed_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+class Budget(Protocol):
+    """The ledger's rows; budget/store fits."""
+
+    def ensure_run(self, tx: Transaction, run: RunSpec) -> bool:
+        """Store the run if it is new. False when it is another principal's."""
+
+    def spend_call(self, tx: Transaction, run_id: str) -> tuple[int, int]:
+        """(calls used, calls max) with this one, or `Rejected`."""
+
+    def spend_attempt(self, tx: Transaction, run_id: str) -> tuple[int, int]:
+        """The same for a refusal, which is only counted."""
+
+    def read_ledger(self, source: Transaction | Writer, run_id: str) -> tuple[int, int, int, int] | None: ...
+
+
+class JournalStore:
+    def __init__(self, writer: Writer, budget: Budget) -> None:
+        self._writer = writer
+        self._budget = budget
+        self._abandoned: set[str] = set()
+
+    # ── the engine's port ──
+
+    async def open_call(self, opening: Opening) -> Recorded:
+        future = self._writer.commit(lambda tx: self._open(tx, opening))
+        try:
+            (used, most), receipt = await future
+        except asyncio.CancelledError:
+            # Cancelled after the commit and before the answer: the call is open, though its caller cannot know.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._abandoned.add(opening.call_id)
+            raise
+        return _recorded(receipt, used, most)
+
+    async def close_call(self, closing: Closing) -> Recorded:
+        if closing.call_id in self._abandoned:
+            closing = replace(closing, opened=True)
+        (used, most), receipt = await self._writer.commit_closing(lambda tx: self._close(tx, closing))
+        self._abandoned.discard(closing.call_id)
+        return _recorded(receipt, used, most)
+
+    async def find_call(self, call_id: str) -> StoredCall | None:
+        """Whoever asks must check the principal before showing any of it."""
+        rows = self._writer.rows(_CALL + "WHERE c.call_id = ?", (call_id,))
+        return self._stored(rows[0]) if rows else None
+
+    async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
+        return self._budget.read_ledger(self._writer, run_id)
+
+    async def open_calls(self) -> Sequence[StoredCall]:
+        rows = self._writer.rows(_CALL + "WHERE c.status = 'open' ORDER BY c.opened_unix_ms")
+        return tuple(self._stored(row) for row in rows)
+
+    # ── acts and queries ──
+
+    async def record_act(self, draft: EntryDraft, *, at_unix_ms: int) -> Receipt:
+        _, receipt = await self._writer.commit(lambda tx: tx.append(draft, at_unix_ms=at_unix_ms))
+        assert receipt is not None, "an entry was appended"
+        return receipt
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest signed head."""
+        rows = self._writer.rows("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1")
+        try:
+            return parse_checkpoint(rows[0][0] or "") if rows else None
+        except TrustError as error:
+            raise StateError(f"The newest checkpoint is damaged: {error}", "Run: palyra journal verify") from error
+
+    def tail(self, count: int, *, before: int | None = None) -> tuple[Entry, ...]:
+        """The last `count` entries, or those before an index: the cursor of a list that goes back in time."""
+        end = before if before is not None else 1 << 62
+        sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx < ? ORDER BY idx DESC LIMIT ?"
+        return tuple(_entry(row) for row in reversed(self._writer.rows(sql, (end, count))))
+
+    def entry(self, index: int) -> Entry | None:
+        rows = self._writer.rows("SELECT idx, leaf_hash, body FROM entries WHERE idx = ?", (index,))
+        return _entry(rows[0]) if rows else None
+
+    def by_call(self, call_id: str) -> tuple[Entry, ...]:
+        sql = """SELECT idx, leaf_hash, body FROM entries, calls
+                 WHERE call_id = ? AND idx IN (intent_index, result_index) ORDER BY idx"""
+        return tuple(_entry(row) for row in self._writer.rows(sql, (call_id,)))
+
+    # ── inside a transaction ──
+
+    def _open(self, tx: Transaction, opening: Opening) -> tuple[int, int]:
+        if tx.execute("SELECT 1 FROM calls WHERE call_id = ?", (opening.call_id,)).fetchone():
+            raise DuplicateCall(opening.call_id)
+        if not self._budget.ensure_run(tx, opening.run):
+            raise Rejected(
+                Reason.CAPABILITY_DENIED,
+                f"Run {opening.run.run_id} belongs to another principal.",
+                "Start a run of your own: leave run_id out.",
+            )
+        spent = self._budget.spend_call(tx, opening.run.run_id)
+        at = opening.opened_unix_ms
+        index = tx.append(_bound(opening.entry, "details", opening.details), at_unix_ms=at)
+        details = tx.keep_blob(opening.details, at_unix_ms=at)
+        owner = opening.owner
+        tx.execute(
+            _INSERT,
+            (opening.call_id, opening.run.run_id, opening.tool, opening.principal, opening.input_sha256, "open", None,
+             owner.boot_id, owner.pid, owner.start_ticks, details, None, index, None, at, None),
+        )  # fmt: skip
+        return spent
+
+    def _close(self, tx: Transaction, closing: Closing) -> tuple[int, int]:
+        at = closing.closed_unix_ms
+        # Only here is it known for certain whether an intent came first and whether a row is kept.
+        facts = {"opened": closing.opened, "kept": closing.opened or closing.keep_call}
+        entry = replace(closing.entry, predicate={**closing.entry.predicate, **facts})
+        if facts["kept"]:
+            entry = _bound(entry, "outcome", closing.outcome)
+        if closing.opened:
+            # The details that are kept are the intent's, whatever this entry was drafted with.
+            entry = replace(entry, commitments=tuple(c for c in entry.commitments if c.field != "details"))
+            self._finish_open(tx, closing, tx.append(entry, at_unix_ms=at))
+            ledger = self._budget.read_ledger(tx, closing.run.run_id)
+            return ledger[:2] if ledger is not None else (0, 0)
+        return self._refuse(tx, closing, entry)
+
+    def _finish_open(self, tx: Transaction, closing: Closing, index: int) -> None:
+        at = closing.closed_unix_ms
+        sql = """UPDATE calls SET status = ?, reason = ?, outcome = ?, result_index = ?, closed_unix_ms = ?
+                 WHERE call_id = ? AND run_id = ? AND status = 'open'"""
+        outcome = tx.keep_blob(closing.outcome, at_unix_ms=at)
+        ids = (closing.call_id, closing.run.run_id)
+        if tx.execute(sql, (closing.status, closing.reason, outcome, index, at, *ids)).rowcount != 1:
+            if tx.execute("SELECT 1 FROM calls WHERE call_id = ? AND run_id = ?", ids).fetchone():
+                raise DuplicateCall(closing.call_id)
+            raise StateError(f"Call {closing.call_id} was never opened.")
+
+    def _refuse(self, tx: Transaction, closing: Closing, entry: EntryDraft) -> tuple[int, int]:
+        at, run_id = closing.closed_unix_ms, closing.run.run_id
+        if closing.keep_call and tx.execute("SELECT 1 FROM calls WHERE call_id = ?", (closing.call_id,)).fetchone():
+            raise DuplicateCall(closing.call_id)
+        # What somebody sends under another principal's run id is recorded, and costs that principal nothing.
+        spent = (0, closing.run.calls_max)
+        if self._budget.ensure_run(tx, closing.run):
+            spent = self._budget.spend_attempt(tx, run_id)
+        if not closing.keep_call:
+            tx.append(entry, at_unix_ms=at)
+            return spent
+        index = tx.append(_bound(entry, "details", closing.details), at_unix_ms=at)
+        details, outcome = (tx.keep_blob(data, at_unix_ms=at) for data in (closing.details, closing.outcome))
+        tx.execute(
+            _INSERT,
+            (closing.call_id, run_id, closing.tool, closing.principal, closing.input_sha256, closing.status,
+             closing.reason, None, None, None, details, outcome, None, index, at, at),
+        )  # fmt: skip
+        return spent
+
+    def _stored(self, row: tuple[Any, ...]) -> StoredCall:
+        (call_id, run_id, tool, principal, input_sha256, status, reason, boot_id, pid, ticks,
+         intent, result, opened_at, details_sha, details, outcome_sha, outcome, used, most) = row  # fmt: skip
+        recorded = None
+        if status != "open" and (newest := self.checkpoint()) is not None:
+            receipt = Receipt(index=result, tree_size=newest.size, checkpoint=newest.note)
+            recorded = Recorded(receipt=receipt, calls_used=used, calls_max=most)
+        return StoredCall(
+            call_id=call_id,
+            run_id=run_id,
+            tool=tool,
+            principal=principal,
+            input_sha256=input_sha256,
+            status=status,
+            reason=reason,
+            owner=None if boot_id is None else Owner(boot_id, pid, ticks),
+            outcome=_blob(outcome_sha, outcome),
+            details=_blob(details_sha, details),
+            intent_index=intent,
+            result_index=result,
+            opened_unix_ms=opened_at,
+            recorded=recorded,
+        )
+
+
+class JournalRows:
+    """The rows an audit reads, from one snapshot (`state.db.snapshot`)."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def entries(self, *, start: int = 0) -> Iterator[Entry]:
+        sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx >= ? ORDER BY idx"
+        for row in self._connection.execute(sql, (start,)):
+            yield _entry(row)
+
+    def checkpoints(self) -> Iterator[tuple[int, str]]:
+        for size, note in self._connection.execute("SELECT size, note FROM checkpoints ORDER BY size"):
+            yield size, note if isinstance(note, str) else ""
+
+    def head(self) -> Head:
+        row = self._connection.execute("SELECT size, frontier FROM head").fetchone()
+        return Head(size=row[0], frontier=_bytes(row[1])) if row else Head(size=-1, frontier=b"")
+
+    def leaves(self, first: int, end: int) -> Iterator[bytes]:
+        """Leaf hashes, for proofs."""
+        sql = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
+        for (leaf,) in self._connection.execute(sql, (first, end)):
+            yield _bytes(leaf)
+
+    def count_calls(self) -> int:
+        count: int = self._connection.execute("SELECT count(*) FROM calls").fetchone()[0]
+        return count
+
+    def kept(self, view: EntryView) -> Kept:
+        """The call's row and kept values as far as this entry speaks of them."""
+        sql = """SELECT c.run_id, c.tool, c.principal, c.status, c.reason, c.intent_index, c.result_index,
+                        d.data, o.data
+                 FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
+                 WHERE c.call_id = ?"""
+        found = self._connection.execute(sql, (view.call_id,)).fetchone()
+        if found is None:
+            return Kept(row=None)
+        run_id, tool, principal, status, reason, intent, result, details, outcome = found
+        row = {"run_id": run_id, "tool": tool, "principal": principal}
+        if "status" in view.predicate:
+            row |= {"status": status, "reason": reason, "result_index": result}
+        else:
+            row |= {"intent_index": intent}
+        values = {"details": details, "outcome": outcome}
+        salts = self._connection.execute("SELECT field, salt FROM openings WHERE entry = ?", (view.index,))
+        known = tuple((name, _bytes(salt), values[name]) for name, salt in salts if values.get(name) is not None)
+        return Kept(row=row, values=known)
+
+
+def verify_journal(
+    home: Home, *, is_alive: Callable[[Owner], bool], known: Sequence[str] = (), every_signature: bool = False
+) -> Report:
+    """The whole audit of a home's journal, from one snapshot, while others go on writing."""
+    with snapshot(home.database) as connection:
+        rows = JournalRows(connection)
+        audit = Audit(
+            verifier=home.verifier, is_alive=is_alive, known=known, every_signature=every_signature, kept=rows.kept
+        )
+        try:
+            return run_audit(audit, rows.entries(), rows.checkpoints(), head=rows.head(), rows=rows.count_calls())
+        except sqlite3.Error as error:
+            return audit.break_off(f"The database cannot be read any further: {error}.")
+
+
+def _bound(entry: EntryDraft, field: str, data: bytes) -> EntryDraft:
+    """The entry with a commitment to what is kept beside it."""
+    if any(commitment.field == field for commitment in entry.commitments):
+        return entry
+    return replace(entry, commitments=(*entry.commitments, commit_value(field, data, os.urandom(SALT_BYTES))))
+
+
+def _recorded(receipt: Receipt | None, used: int, most: int) -> Recorded:
+    assert receipt is not None, "an entry was appended"
+    return Recorded(receipt=receipt, calls_used=used, calls_max=most)
+
+
+def _blob(digest: bytes | None, data: bytes | None) -> bytes:
+    """What was kept, if retention has not removed it; never something else in its place."""
+    if digest is None or data is None:
+        return b""
+    if hashlib.sha256(data).digest() != digest:
+        raise StateError("A kept record is not what was stored.", "Run: palyra journal verify")
+    return data
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    return Entry(row[0], _bytes(row[1]), _bytes(row[2]))
+
+
+def _bytes(value: object) -> bytes:
+    """Somebody else may have put text or nothing there; then it is not what was hashed."""
+    return value if isinstance(value, bytes) else b""

@@ -1,0 +1,1 @@
+"""RUN and CAPTURE: the only room that starts foreign code."""

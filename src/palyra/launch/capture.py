@@ -1,0 +1,113 @@
+"""Both output streams of one program, bounded, as they come.
+
+Rules: reads never block; the sink gets chunks of at most 4 KiB and never more than the quota in all; the byte
+that exceeds the quota trips the capture, and whoever waits kills the tree. A launch nonce on stderr is taken
+out and remembered. After `drain` nothing more is read, even if a stranger still holds the other end.
+
+Not here: killing (ending), the nonce's meaning (message).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+from palyra.launch.executor import CHUNK, Sink
+from palyra.model.outcome import StreamName
+
+_READ_BYTES = 65536
+
+
+class Capture:
+    def __init__(self, *, stdout: int, stderr: int, quota_bytes: int, sink: Sink, nonce: bytes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._open = {StreamName.STDOUT: stdout, StreamName.STDERR: stderr}
+        self._sink = sink
+        self._left = quota_bytes
+        self._nonce = nonce + b"\n"
+        self._kept = b""
+        self.counts = {StreamName.STDOUT: 0, StreamName.STDERR: 0}
+        self.exceeded = False
+        self.launch_failed = False
+        self.last_words = b""
+        """The end of stderr, for the sentence about a failed launch."""
+        self.tripped: asyncio.Future[None] = self._loop.create_future()
+        """Done when the quota is exceeded; carries the exception of a sink that broke."""
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+
+    def start(self) -> None:
+        for stream, fd in self._open.items():
+            os.set_blocking(fd, False)
+            self._loop.add_reader(fd, self._readable, stream, fd)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Read what is left, until both streams end or the time is over."""
+        if self._open and not self.exceeded and not self.tripped.done():
+            await asyncio.wait({self._ended, self.tripped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        self.stop()
+
+    def stop(self) -> None:
+        for stream in list(self._open):
+            self._close(stream)
+        if self._kept:
+            kept, self._kept = self._kept, b""
+            self._feed(StreamName.STDERR, kept)
+
+    def _readable(self, stream: StreamName, fd: int) -> None:
+        try:
+            data = os.read(fd, min(_READ_BYTES, self._left + 1))
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(stream)
+            return
+        self._feed(stream, self._without_nonce(data) if stream is StreamName.STDERR else data)
+
+    def _feed(self, stream: StreamName, data: bytes) -> None:
+        self.counts[stream] += len(data)
+        if stream is StreamName.STDERR:
+            self.last_words = (self.last_words + data)[-CHUNK:]
+        granted = data[: self._left]
+        self._left -= len(granted)
+        try:
+            for at in range(0, len(granted), CHUNK):
+                self._sink.feed(stream, granted[at : at + CHUNK])
+        except Exception as error:  # noqa: BLE001  # a broken sink must end the call, not the loop's callback
+            self._trip(error)
+        if len(granted) < len(data):
+            self.exceeded = True
+            self._trip(None)
+
+    def _trip(self, error: Exception | None) -> None:
+        """No more reading, or a flood would keep the loop busy while the tree is killed. The pipes stay open until
+        then: closing them first would let the program end by SIGPIPE instead."""
+        for fd in self._open.values():
+            self._loop.remove_reader(fd)
+        if not self.tripped.done():
+            if error is None:
+                self.tripped.set_result(None)
+            else:
+                self.tripped.set_exception(error)
+
+    def _close(self, stream: StreamName) -> None:
+        fd = self._open.pop(stream, None)
+        if fd is not None:
+            self._loop.remove_reader(fd)
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        if not self._open and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _without_nonce(self, data: bytes) -> bytes:
+        """Hold back only what can still become the nonce; its first byte is one that programs hardly write."""
+        data, self._kept = self._kept + data, b""
+        if self._nonce in data:
+            self.launch_failed = True
+            data = data.replace(self._nonce, b"")
+        start = data.rfind(self._nonce[:1])
+        if start >= 0 and self._nonce.startswith(data[start:]):
+            data, self._kept = data[:start], data[start:]
+        return data

@@ -1,0 +1,156 @@
+"""The end of a held or running sandbox: every process gone, reaped, its usage read, every descriptor closed.
+
+With a PID namespace, killing its first process kills the tree, and that process is gone only when all others
+are: its pidfd is what is waited for. Where this process is a subreaper the launcher is killed first, so the
+namespace's first process always comes to us with the usage of the whole tree; elsewhere it is left to whoever
+inherits it and no usage is claimed. Without a namespace: the call's cgroup; else its process group and session,
+which a double fork with setsid escapes, so that is claimed nowhere.
+
+A program inside a namespace is not our child: its wait status comes from its pidfd, on older kernels from the
+launcher's exit code, in which a signal cannot be told from a large exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+from dataclasses import dataclass
+
+from palyra.launch import _os
+from palyra.launch.held import Held
+from palyra.launch.waiting import readable
+
+_GONE_TIMEOUT_S = 10.0
+_STATUS_TRIES = 40
+_STATUS_STEP_S = 0.0005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    exit_code: int | None = None
+    signal: int | None = None
+    cpu_us: int | None = None
+    max_rss_bytes: int | None = None
+    survivors: str = ""
+    """Why the tree could not be seen to end; empty when it was."""
+
+
+def kill_tree(held: Held, *, subreaper: bool) -> None:
+    if held.init_fd >= 0:
+        if subreaper:
+            _os.send_signal(held.pid_fd, signal.SIGKILL)
+        _os.send_signal(held.init_fd, signal.SIGKILL)
+    elif held.pid_fd >= 0:
+        _os.send_signal(held.pid_fd, signal.SIGKILL)
+    if held.init_fd < 0 and held.pid and not (held.group is not None and held.group.kill()):
+        _kill_session(held.pid)
+
+
+def ask_to_end(held: Held) -> None:
+    """SIGTERM to the program; without a namespace to its whole group."""
+    if held.init_fd >= 0:
+        _os.send_signal(held.program_fd, signal.SIGTERM)
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(held.pid, signal.SIGTERM)
+
+
+async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
+    """Kill what is left, wait until it is gone, reap, close. Must not be cancelled: see `unbroken`."""
+    status = await _program_status(held) if program_ended and held.init_fd >= 0 else None
+    cpu_us = None
+    try:
+        kill_tree(held, subreaper=subreaper)
+        gone = await _gone(held.init_fd) and await _gone(held.pid_fd)
+        if held.group is not None:
+            cpu_us = held.group.cpu_us()
+            gone = await held.group.remove(_GONE_TIMEOUT_S) and gone
+        ended = _reap(held, status)
+        if subreaper:
+            _os.reap_orphans()
+    finally:
+        held.close()
+    return Ended(
+        exit_code=ended.exit_code,
+        signal=ended.signal,
+        cpu_us=ended.cpu_us if cpu_us is None else cpu_us,
+        max_rss_bytes=ended.max_rss_bytes,
+        survivors="" if gone else "some processes of the call did not end in time",
+    )
+
+
+async def _program_status(held: Held) -> int | None:
+    """The wait status, once the sandbox's first process has reaped the program."""
+    try:
+        for _ in range(_STATUS_TRIES):
+            status = _os.exit_status(held.program_fd)
+            if status is not None:
+                return status
+            await asyncio.sleep(_STATUS_STEP_S)
+    except _os.Unsupported:
+        pass
+    with contextlib.suppress(TimeoutError):  # then the launcher's own exit code is read when it is reaped
+        async with asyncio.timeout(1.0):
+            await readable(held.pid_fd)
+    return None
+
+
+def _reap(held: Held, status: int | None) -> Ended:
+    own = _os.reap(held.pid)
+    if held.init_fd < 0:
+        return _of_child(own)
+    inner = _os.reap(held.init)  # ours as a subreaper, or as the first process of a container
+    cpu_us = max(0, _cpu_us(inner[1]) - held.setup_cpu_us) if inner else None
+    rss = inner[1].ru_maxrss * 1024 if inner else None
+    if status is None and held.program_fd >= 0:
+        with contextlib.suppress(_os.Unsupported):
+            status = _os.exit_status(held.program_fd)
+    if status is not None:
+        code = os.waitstatus_to_exitcode(status)
+        return Ended(exit_code=None if code < 0 else code, signal=-code if code < 0 else None, cpu_us=cpu_us,
+                     max_rss_bytes=rss)  # fmt: skip
+    launcher = os.waitstatus_to_exitcode(own[0]) if own else -1
+    return Ended(exit_code=launcher if launcher >= 0 else None, cpu_us=cpu_us, max_rss_bytes=rss)
+
+
+def _of_child(own: tuple[int, resource.struct_rusage] | None) -> Ended:
+    if own is None:
+        return Ended()
+    code = os.waitstatus_to_exitcode(own[0])
+    # The kernel starts a child's peak at its parent's, so a figure not above our own peak says nothing.
+    floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Ended(
+        exit_code=None if code < 0 else code,
+        signal=-code if code < 0 else None,
+        cpu_us=_cpu_us(own[1]),
+        max_rss_bytes=own[1].ru_maxrss * 1024 if own[1].ru_maxrss > floor else None,
+    )
+
+
+def _cpu_us(usage: resource.struct_rusage) -> int:
+    return round((usage.ru_utime + usage.ru_stime) * 1_000_000)
+
+
+async def _gone(pidfd: int) -> bool:
+    if pidfd < 0:
+        return True
+    try:
+        async with asyncio.timeout(_GONE_TIMEOUT_S):
+            await readable(pidfd)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _kill_session(leader: int) -> None:
+    """Best effort: the group, then whatever else is in the session. The leader is not reaped yet, so its number
+    is still ours."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    for pid, (_, session, _) in _os.process_ids().items():
+        if session == leader and pid != leader:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,32 @@
+"""The Executor protocol, and the two ends of a program's streams that a caller gives it.
+
+The engine holds the same shapes as its own ports; `wiring` joins them. Not here: any executor (process).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from palyra.model.outcome import Execution, StreamName
+from palyra.model.plan import ProcessPlan
+
+CHUNK = 4096
+"""The most bytes a sink is given at once."""
+
+
+class Sink(Protocol):
+    def feed(self, stream: StreamName, chunk: bytes) -> None: ...
+
+
+class Source(Protocol):
+    async def read(self) -> bytes:
+        """The next bytes of the caller's stdin; b"" at the end."""
+
+
+class Executor(Protocol):
+    async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
+        """Run the plan to its end. Cancelling kills the whole tree before this returns."""
+
+
+class LaunchFailed(Exception):
+    """Nothing of the plan's program ran; the sentence says what the launcher or the kernel said."""

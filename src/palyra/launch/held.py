@@ -1,0 +1,275 @@
+"""A held sandbox: everything up to the program itself, started, verified, waiting for its one message.
+
+`start_held(template)` makes one, cold now, ahead of time in a pool; each is used once. Order: 1 pipes and data,
+2 spawn from this thread, 3 learn which processes are inside, 4 bound their number where pid_max does it,
+5 wait until the shell says it is ready, 6 verify (descriptors, mounts, the workspace), 7 into its cgroup.
+Nothing foreign has run when this returns; whatever fails on the way ends every process and closes every
+descriptor.
+
+Not here: what the shell is told (message), limits of the call (limits), the end (ending).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from palyra.launch import _os
+from palyra.launch.cgroup import Group, make_group
+from palyra.launch.executor import LaunchFailed
+from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
+from palyra.launch.waiting import readable
+from palyra.model.plan import Hole, ProcessPlan, Word
+from palyra.sandbox.backend import INFO, namespace_pid_max
+from palyra.sandbox.mounts import first_difference, workspace_of
+
+START_TIMEOUT_S = 20.0
+_PID_MAX = "/proc/sys/kernel/pid_max"
+_ENDED = "The sandbox ended before it was ready."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """What of a plan a sandbox needs before it knows its call. Two equal templates can serve each other's calls."""
+
+    launcher: tuple[Word, ...]
+    data: tuple[bytes, ...]
+    run_as: tuple[int, int] | None
+    no_new_privileges: bool
+    pid_namespace: bool
+    pid_max: int
+    """0: not bounded that way."""
+    cgroup_parent: str
+
+
+def template_of(plan: ProcessPlan) -> Template:
+    return Template(
+        launcher=plan.launcher,
+        data=plan.data,
+        run_as=plan.run_as,
+        no_new_privileges=plan.no_new_privileges,
+        pid_namespace=plan.pid_namespace,
+        pid_max=namespace_pid_max(plan.limits.processes) if plan.namespace_pid_max else 0,
+        cgroup_parent=plan.cgroup_parent,
+    )
+
+
+class Held:
+    """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
+
+    __slots__ = ("control", "group", "init", "init_fd", "pid", "pid_fd", "program", "program_fd", "setup_cpu_us",
+                 "stderr", "stdin", "stdout")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.pid = self.init = self.program = 0
+        """Our child; the first process inside (0 without a namespace); what becomes the program."""
+        self.pid_fd = self.init_fd = self.program_fd = -1
+        self.control = self.stdin = self.stdout = self.stderr = -1
+        self.group: Group | None = None
+        self.setup_cpu_us = 0
+        """CPU time the sandbox's first process used before the program began."""
+
+    def take(self, name: str) -> int:
+        """Hand a descriptor over to someone who will close it."""
+        fd: int = getattr(self, name)
+        setattr(self, name, -1)
+        return fd
+
+    def close(self) -> None:
+        for name in ("pid_fd", "init_fd", "program_fd", "control", "stdin", "stdout", "stderr"):
+            fd = self.take(name)
+            if fd >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+
+
+async def start_held(template: Template, *, shell: str, name: str, abandon: Callable[[Held], Awaitable[None]]) -> Held:
+    """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one."""
+    held = Held()
+    ready = info = -1
+    try:
+        ready, info = _spawn(held, template, shell)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await _enter(held, template, ready=ready, info=info)
+        _verify(held, template, ready)
+        if template.cgroup_parent:
+            held.group = make_group(template.cgroup_parent, name)
+            held.group.add(held.program)
+    except TimeoutError as error:
+        await abandon(held)
+        raise LaunchFailed(f"The sandbox was not ready after {START_TIMEOUT_S:.0f} s.") from error
+    except (LaunchFailed, OSError) as error:
+        said = _said(held)  # the launcher knows best why it gave up
+        await abandon(held)
+        reason = str(error) if isinstance(error, LaunchFailed) else f"The sandbox could not be started: {error}."
+        raise LaunchFailed(said or reason) from error
+    except BaseException:
+        await abandon(held)
+        raise
+    finally:
+        for fd in (ready, info):
+            if fd >= 0:
+                os.close(fd)
+    return held
+
+
+def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int]:
+    """1, 2. Returns the descriptors on which the shell says "ready" and the launcher who is inside."""
+    theirs: list[int] = []
+    ours: list[int] = []
+
+    def pipe(*, child_reads: bool) -> tuple[int, int]:
+        """(theirs, ours)"""
+        read, write = _os.pipe()
+        pair = (read, write) if child_reads else (write, read)
+        theirs.append(pair[0])
+        ours.append(pair[1])
+        return pair
+
+    try:
+        stdin, held.stdin = pipe(child_reads=True)
+        stdout, held.stdout = pipe(child_reads=False)
+        stderr, held.stderr = pipe(child_reads=False)
+        control, held.control = pipe(child_reads=True)
+        ready, our_ready = pipe(child_reads=False)
+        info, our_info = pipe(child_reads=False)
+        for fd in (stdin, stdout, stderr, control):
+            if template.run_as is not None:  # opening /dev/fd/9 or /dev/stderr asks for permission on the pipe itself
+                os.fchown(fd, *template.run_as)
+        for data in template.data:
+            theirs.append(_os.memory_file(data))  # noqa: PERF401  # each is closed even if the next fails
+        files = theirs[-len(template.data) :] if template.data else []
+        argv = [*_filled(template.launcher, files, info), shell, "-c", HELD_SCRIPT]
+        places = {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}
+        keep = [*files, info] if INFO in template.launcher else files
+        held.pid = _start(template, argv, places, keep)
+        held.pid_fd = os.pidfd_open(held.pid)
+    except BaseException:
+        for fd in ours[4:]:
+            os.close(fd)
+        raise
+    finally:
+        for fd in theirs:
+            os.close(fd)
+    return our_ready, our_info
+
+
+def _start(template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int]) -> int:
+    if template.pid_namespace or not template.no_new_privileges:
+        return _os.spawn(argv, places=places, keep=keep)
+    stays_root = os.getuid() == 0 and template.run_as is None
+    return _os.spawn_confined(argv, places=places, keep=keep, drop_capabilities=stays_root)
+
+
+def _filled(words: tuple[Word, ...], files: Sequence[int], info: int) -> list[str]:
+    return [str(info if w == INFO else files[w.index]) if isinstance(w, Hole) else w for w in words]
+
+
+async def _enter(held: Held, template: Template, *, ready: int, info: int) -> None:
+    """3, 4, 5."""
+    writer = -1
+    if template.pid_namespace:
+        await _learn_init(held, info)
+        writer = _bound_pids(held, template) if template.pid_max else -1
+    try:
+        if not (await _read(ready)).startswith(b"r"):
+            raise LaunchFailed(_ENDED)
+    finally:
+        if writer >= 0:
+            await _finished(writer, "The sandbox's pid_max could not be set.")
+    held.program = held.pid
+    if template.pid_namespace:
+        inside = _os.children(held.init)
+        if len(inside) != 1:
+            raise LaunchFailed("The sandbox does not hold exactly one process.")
+        held.program = inside[0]
+        held.setup_cpu_us = _os.cpu_us(held.init)
+    held.program_fd = os.pidfd_open(held.program)
+
+
+async def _learn_init(held: Held, info: int) -> None:
+    text = b""
+    while chunk := await _read(info):
+        text += chunk
+    if not text:
+        raise LaunchFailed(_ENDED)
+    held.init = int(json.loads(text)["child-pid"])
+    held.init_fd = os.pidfd_open(held.init)
+    _os.expect(held.init)
+    if _os.parent(held.init) != held.pid:  # a pid that was reused before its pidfd was opened
+        raise LaunchFailed(_ENDED)
+
+
+def _bound_pids(held: Held, template: Template) -> int:
+    """Our own short-lived child enters the namespace: the bound is written from outside, while nothing runs inside."""
+    namespace = os.open(f"/proc/{held.init}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _os.spawn_in_namespace(namespace, ["/bin/sh", "-c", f"echo {template.pid_max} > {_PID_MAX}"])
+    finally:
+        os.close(namespace)
+
+
+async def _finished(pid: int, sentence: str) -> None:
+    pidfd = os.pidfd_open(pid)
+    try:
+        await readable(pidfd)
+    finally:
+        os.close(pidfd)
+        ended = _os.reap(pid)
+    if ended is None or ended[0]:
+        raise LaunchFailed(sentence)
+
+
+def _verify(held: Held, template: Template, ready: int) -> None:
+    """6. What posix_spawn and the launcher did, checked where no other thread or program can change it any more."""
+    pipes = (held.stdin, held.stdout, held.stderr, held.control, ready)
+    strays = _os.stray_descriptors(held.program, pipes)
+    if strays:
+        raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
+    if not template.pid_namespace:
+        return
+    with open(f"/proc/{held.program}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        difference = first_difference(template.launcher, file.read())
+    workspace = workspace_of(template.launcher)
+    if not difference and _identity_of(workspace) != _stat_inside(held.program, workspace):
+        difference = f"{workspace} is another folder inside"
+    if difference:
+        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
+
+
+def _identity_of(path: str) -> tuple[int, int]:
+    """(device, inode) of a folder reached without following any link."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open("/", flags)
+    try:
+        for part in path.strip("/").split("/"):
+            above, fd = fd, os.open(part, flags, dir_fd=fd)
+            os.close(above)
+        found = os.fstat(fd)
+    finally:
+        os.close(fd)
+    return found.st_dev, found.st_ino
+
+
+def _stat_inside(pid: int, path: str) -> tuple[int, int]:
+    found = os.stat(f"/proc/{pid}/root{path}")
+    return found.st_dev, found.st_ino
+
+
+def _said(held: Held) -> str:
+    """The first line the launcher wrote, if it wrote one."""
+    if held.stderr < 0:
+        return ""
+    os.set_blocking(held.stderr, False)
+    with contextlib.suppress(OSError):
+        return os.read(held.stderr, 4096).decode("utf-8", "replace").strip().split("\n")[0][:500]
+    return ""
+
+
+async def _read(fd: int) -> bytes:
+    await readable(fd)
+    return os.read(fd, 4096)

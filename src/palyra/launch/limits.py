@@ -1,0 +1,59 @@
+"""The kernel's limits on one program, as steps for the held shell: in force before the program's first instruction.
+
+The shell sets them on itself and execs, so nothing the program starts can be without them (`prlimit` after a
+start loses to a program that forks at once; from outside it needs a capability that root in a container lacks
+when the sandbox runs as someone else). Limits are only ever lowered: what this process inherited is the ceiling.
+Units: seconds, KiB and blocks of 512 bytes, rounded so that a limit is never above what was asked.
+
+RLIMIT_DATA, not AS: runtimes that reserve address space (node) cannot start under AS. The hard stack limit is
+lowered too, because the main stack does not count as data and a program could ask for an unlimited one.
+
+Not here: which limits (model/limits), process counts by pid_max or cgroups (held, cgroup).
+"""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+
+from palyra.launch._os import kernel_at_least, process_ids
+from palyra.model.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    flag: str
+    """Of the shell's `ulimit`; "processes" where shells differ."""
+    soft: int
+    hard: int
+
+
+def limit_steps(limits: Limits, *, uid: int, own_user_namespace: bool) -> tuple[Step, ...]:
+    cpu_s = -(-limits.cpu_ms // 1000)
+    memory, stack = limits.memory_bytes, resource.getrlimit(resource.RLIMIT_STACK)[0]
+    steps = [
+        # one second between SIGXCPU and SIGKILL, so that the end can be named
+        _step("t", resource.RLIMIT_CPU, cpu_s, cpu_s + 1, unit=1),
+        _step("d", resource.RLIMIT_DATA, memory, memory, unit=1024),
+        _step("s", resource.RLIMIT_STACK, memory if stack < 0 else min(stack, memory), memory, unit=1024),
+        _step("n", resource.RLIMIT_NOFILE, limits.open_files, limits.open_files, unit=1),
+        _step("f", resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes, unit=512),
+        _step("c", resource.RLIMIT_CORE, 0, 0, unit=512),
+    ]
+    if uid != 0:  # the kernel does not count uid 0's processes
+        # Since 5.14 the kernel counts the processes of a user namespace apart from those outside.
+        apart = own_user_namespace and kernel_at_least(5, 14)
+        count = limits.processes + (0 if apart else _tasks_of(uid) - 1)  # the held shell itself is among them
+        steps.append(_step("processes", resource.RLIMIT_NPROC, count, count, unit=1))
+    return tuple(steps)
+
+
+def _tasks_of(uid: int) -> int:
+    return sum(threads for owner, _, threads in process_ids().values() if owner == uid)
+
+
+def _step(flag: str, kind: int, soft: int, hard: int, *, unit: int) -> Step:
+    ceiling = resource.getrlimit(kind)[1]
+    if ceiling != resource.RLIM_INFINITY:
+        soft, hard = min(soft, ceiling), min(hard, ceiling)
+    return Step(flag, soft // unit, hard // unit)

@@ -1,0 +1,76 @@
+"""What is said to a held shell: one message that makes it become the program. Pure.
+
+A held shell is a `/bin/sh` that waits inside a finished sandbox, reading from descriptor 9. The message closes 9,
+sets a trap, changes folder, lowers limits, sets the environment and execs; quoting carries every byte but NUL.
+If any step fails the trap writes a nonce to stderr that the program could not know: that, and nothing else, means
+"the program was never started". The second line ends a shell whose `cd` failed.
+
+Not here: starting the shell (held), looking for the nonce (capture).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from palyra.launch.limits import Step
+
+CONTROL, READY = 9, 8
+HELD_SCRIPT = f"echo r >&{READY}; exec {READY}>&-; . /dev/fd/{CONTROL}"
+NONCE_START = b"\x1f"
+"""A byte that programs do not end their stderr with, so that nothing is held back while looking for a nonce."""
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# dash exports PWD and OLDPWD by itself; bash counts SHLVL and, when exec fails, leaves without running the trap
+_CLEAN = b'unset PWD OLDPWD SHLVL && { [ -z "$BASH_VERSION" ] || shopt -s execfail; }'
+
+
+def launch_message(
+    *,
+    program: str,
+    arguments: Sequence[str],
+    env: Sequence[tuple[str, str]],
+    cwd: str,
+    limits: Sequence[Step],
+    nonce: bytes,
+) -> bytes:
+    """Raises ValueError for what no exec can carry: a NUL, a relative program or folder, a key that is no name."""
+    if not program.startswith("/") or not cwd.startswith("/"):
+        raise ValueError("the program and its folder must be absolute paths")
+    steps = [
+        b"exec %d<&-" % CONTROL,
+        b"trap " + quote(b"echo " + quote(nonce) + b" >&2") + b" EXIT",
+        b"cd -P -- " + quote(_bytes(cwd)),
+        _CLEAN,
+        *(_ulimit(step) for step in limits),
+    ]
+    for key, value in env:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"{key!r} cannot be the name of an environment variable")
+        steps.append(b"export " + key.encode() + b"=" + quote(_bytes(value)))
+    steps.append(b"exec " + b" ".join(quote(_bytes(word)) for word in (program, *arguments)))
+    return b" && ".join(steps) + b"\nexit 125\n"
+
+
+def _ulimit(step: Step) -> bytes:
+    soft, hard = (b"ulimit -%c -%%b %d" % (which, value) for which, value in ((b"S", step.soft), (b"H", step.hard)))
+    both = soft + b" && " + hard
+    if step.flag != "processes":
+        return both % (step.flag.encode(), step.flag.encode())
+    # -p in dash and busybox, where -u is unknown; -u in bash, where -p is the size of a pipe
+    return b'if [ -z "$BASH_VERSION" ]; then ' + both % (b"p", b"p") + b"; else " + both % (b"u", b"u") + b"; fi"
+
+
+def quote(text: bytes) -> bytes:
+    return b"'" + text.replace(b"'", b"'\\''") + b"'"
+
+
+def nonce_from(random: bytes) -> bytes:
+    return NONCE_START + random.hex().encode()
+
+
+def _bytes(text: str) -> bytes:
+    raw = text.encode("utf-8", "surrogateescape")
+    if b"\0" in raw:
+        raise ValueError("an argument, variable or folder holds a NUL")
+    return raw

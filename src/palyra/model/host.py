@@ -1,0 +1,89 @@
+"""What this machine can enforce: guarantees, and the facts a probe found once.
+
+Planning reads `HostFacts` and nothing else about the host, so the plan for any machine can be tested on any
+other. Not here: looking (sandbox/probe), choosing by it (sandbox/planner).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Guarantee(StrEnum):
+    """A promise with an attack that must fail (tests/conformance). docs/guarantees.md is made from this enum."""
+
+    FS_ISOLATED = "FS_ISOLATED"
+    """Nothing outside the workspace and the read-only system folders can be read; nothing else written."""
+    NET_ISOLATED = "NET_ISOLATED"
+    """No network at all but what the grant's own listeners offer."""
+    HOST_ALLOWLIST = "HOST_ALLOWLIST"
+    """Only the granted hosts can be reached."""
+    CPU_LIMIT = "CPU_LIMIT"
+    """Each process ends after its CPU time."""
+    MEMORY_LIMIT = "MEMORY_LIMIT"
+    """Each process is bounded in private memory."""
+    MEMORY_LIMIT_TREE = "MEMORY_LIMIT_TREE"
+    """All processes of the call together are bounded."""
+    PROCESS_LIMIT = "PROCESS_LIMIT"
+    """A fork bomb stops at the limit."""
+    TREE_KILL = "TREE_KILL"
+    """When the call ends, every process it started is gone, also after setsid and double forks."""
+    SYSCALL_FILTER = "SYSCALL_FILTER"
+    """Kernel entry points that programs do not need are refused (seccomp)."""
+
+
+class Platform(StrEnum):
+    LINUX = "linux"
+    MACOS = "macos"
+    WINDOWS = "windows"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Why a backend cannot be used here, and what to do about it."""
+
+    backend: str
+    code: str
+    detail: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BubblewrapFacts:
+    """A bubblewrap that was *seen* to isolate: a sandbox was started and looked at from inside."""
+
+    path: str
+    version: str
+    disable_userns: bool
+    """`--disable-userns` works here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    platform: Platform
+    machine: str
+    """As the kernel names it: x86_64, aarch64 …"""
+    kernel: str
+    uid: int
+    gid: int
+    shell: str = ""
+    """The /bin/sh that waits inside a sandbox for its launch message."""
+    nsenter: str = ""
+    """util-linux's nsenter, for writing pid_max in a sandbox's own PID namespace."""
+    setpriv: str = ""
+    """util-linux's setpriv, with which a root engine starts a sandbox as the workspace's owner."""
+    bubblewrap: BubblewrapFacts | None = None
+    pid_max_per_namespace: bool = False
+    cgroup_kill: str = ""
+    """A cgroup v2 folder below which we may make groups and use cgroup.kill; empty where we may not."""
+    subreaper: bool = False
+    """This process may collect orphans of its sandboxes, so usage is exact (not in embedders' processes)."""
+    usr_merged: bool = True
+    """/bin, /lib … are links into /usr."""
+    system_folders: tuple[str, ...] = ()
+    """Which of /usr /bin /sbin /lib /lib64 /lib32 exist as real folders."""
+    home: str = ""
+    state_home: str = ""
+    """Palyra's own state folder: never visible inside a sandbox."""
+    blockers: tuple[Blocker, ...] = field(default=())

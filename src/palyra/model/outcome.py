@@ -1,0 +1,135 @@
+"""What came of a call: the raw execution, the usage, and the outcome every door returns.
+
+Rules: all keys of the outcome are always there (contracts.md); times are integer microseconds; `success` means
+completed and, for a process, exit code 0.
+
+Not here: JSON (protocol/wire), attestations (attest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from palyra.canon import Json
+from palyra.errors import Reason
+
+
+class Status(StrEnum):
+    COMPLETED = "completed"
+    REFUSED = "refused"
+    TIMEOUT = "timeout"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    OUT_OF_FUEL = "out_of_fuel"
+    TRAPPED = "trapped"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    PENDING_APPROVAL = "pending_approval"
+    RUNNING = "running"
+
+
+class StreamName(StrEnum):
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    wall_us: int = 0
+    cpu_us: int | None = 0
+    """None where this host cannot tell honestly."""
+    max_rss_bytes: int | None = 0
+    output_bytes: int = 0
+    fuel: int | None = None
+
+    def as_json(self) -> dict[str, int | None]:
+        return {
+            "wall_us": self.wall_us,
+            "cpu_us": self.cpu_us,
+            "max_rss_bytes": self.max_rss_bytes,
+            "output_bytes": self.output_bytes,
+            "fuel": self.fuel,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """One attempt to reach something, as the egress listeners saw it."""
+
+    host: str
+    port: int
+    verdict: str
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How a plan ended, as the executor observed it. Output went chunk by chunk to the sink it was given."""
+
+    status: Status
+    """completed, timeout, quota_exceeded, cancelled or failed."""
+    reason: Reason | None = None
+    message: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout_bytes: int = 0
+    """What the program wrote, before any cut or redaction."""
+    stderr_bytes: int = 0
+    truncated: bool = False
+    usage: Usage = field(default_factory=Usage)
+    stdin_bytes: int = 0
+    stdin_sha256: str | None = None
+    connections: tuple[Connection, ...] = ()
+    degraded: tuple[str, ...] = ()
+    """What the launcher found missing while starting, on top of the plan's own list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetView:
+    """What is left for the run, in every outcome, so that an agent can plan."""
+
+    calls_used: int = 0
+    calls_max: int = 0
+
+    def as_json(self) -> dict[str, int]:
+        return {"calls_used": self.calls_used, "calls_max": self.calls_max}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactRef:
+    artifact_id: str
+    sha256: str
+    size_bytes: int
+    name: str
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "artifact_id": self.artifact_id,
+            "sha256": self.sha256,
+            "size_bytes": self.size_bytes,
+            "name": self.name,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    call_id: str
+    run_id: str
+    tool: str
+    status: Status
+    success: bool
+    reason: Reason | None = None
+    message: str | None = None
+    hint: str | None = None
+    output: Mapping[str, Json] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    budget: BudgetView = field(default_factory=BudgetView)
+    approval: Mapping[str, Json] | None = None
+    artifacts: tuple[ArtifactRef, ...] = ()
+    attestation: Mapping[str, Json] = field(default_factory=dict)
+    """Every field flat, and `envelope`: the signed DSSE envelope."""
+    receipt: Mapping[str, Json] | None = None
+    """index, tree_size, checkpoint: what makes each client a witness."""

@@ -1,0 +1,231 @@
+"""From a call to something that can be run: what was seen, what it means, and the plan.
+
+`Sights` are what the disk says (guard/look). `Facts` are what policy decides over. `Job` is what is to be run.
+A `Plan` is resolved, printable and hashable: what is approved, run and attested is this same value.
+
+Not here: making any of them (guard, sandbox), running them (launch).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from palyra.canon import Json, digest, sha256_hex
+from palyra.model.call import Tier
+from palyra.model.host import Guarantee
+from palyra.model.limits import Limits
+from palyra.model.net import NamedHost, NetGrant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathCandidate:
+    """A piece of an argument that can be a path, as guard/paths read it."""
+
+    argument: int
+    """Index into args; -1 for cwd."""
+    text: str
+    must_exist: bool = False
+    """Only a path if it names something that exists (a bare word)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRequest:
+    workspace: str
+    cwd: str
+    """Relative to the workspace, or absolute; empty means the workspace."""
+    command: str
+    also: tuple[str, ...] = ()
+    """Further program names to resolve: what a wrapper would run."""
+    search_path: tuple[str, ...] = ()
+    candidates: tuple[PathCandidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSight:
+    argument: int
+    text: str
+    resolved: str
+    """Where it really ends, links followed component by component; a dangling link's target too."""
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutableSight:
+    name: str
+    path: str
+    """Absolute; empty when it was not found on the fixed PATH."""
+    sha256: str = ""
+    agent_writable: bool = False
+    """Below the workspace, or writable by the uid the child would have."""
+    shebang: str = ""
+    """Basename of the interpreter a script names in its first line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceSight:
+    path: str
+    """Real path; empty when it does not exist or is no folder."""
+    problem: str = ""
+    """Why it cannot be a workspace: missing, not a folder, the root, a home, a system folder, Palyra's own."""
+    owner_uid: int = 0
+    owner_gid: int = 0
+    protected: tuple[str, ...] = ()
+    """Absolute paths inside it that exist and stay read-only: .git/hooks, .git/config, CI folders …"""
+    masked: tuple[str, ...] = ()
+    """Absolute paths inside it that exist and are hidden: .env files, Palyra's own files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sights:
+    workspace: WorkspaceSight
+    cwd: PathSight
+    executable: ExecutableSight
+    also: tuple[ExecutableSight, ...] = ()
+    paths: tuple[PathSight, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What Cedar sees of a call: flat scalars, computed here; raw arguments never enter (spec/policy.md)."""
+
+    tier: str = ""
+    """A, B, C or empty for a built-in tool."""
+    egress: str = ""
+    program: str = ""
+    """Normalised basename of the program that is started."""
+    effective_program: str = ""
+    """What a wrapper really runs; equals `program` otherwise."""
+    interpreter: bool = False
+    runs_code: bool = False
+    """Can run code that its arguments name: a wrapper to an interpreter, an -exec, a build tool."""
+    inline_code: bool = False
+    listed: bool = False
+    """On the executable allowlist of the configuration or of the operator's flags."""
+    found: bool = False
+    agent_writable: bool = False
+    outside_workspace: bool = False
+    hosts_named: int = 0
+    hosts_denied: int = 0
+    """Named hosts that the network grant does not cover."""
+    granted: bool = False
+    """The operator's flags name this program (`--allow`)."""
+    granted_interpreters: bool = False
+    granted_egress: bool = False
+
+    details: tuple[tuple[str, str], ...] = ()
+    """(reason code, sentence) for refusals: which argument, which host, which program. Never sent to Cedar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A native program to be run, before anyone chose a sandbox for it."""
+
+    program: str
+    program_sha256: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+    workspace: WorkspaceSight
+    read_roots: tuple[str, ...]
+    limits: Limits
+    net: NetGrant
+    tier: Tier
+    needs: frozenset[Guarantee]
+    wants: frozenset[Guarantee]
+    """Taken where the host has them; what is absent is reported as degraded."""
+    stdin: bytes = b""
+    stdin_streamed: bool = False
+    hosts_named: tuple[NamedHost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """A place in a launcher's argv for the number of a descriptor that will hold `data[index]`."""
+
+    index: int
+
+
+Word: TypeAlias = "str | Hole"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """Everything needed to start one native program. rlimit, bwrap, docker … all compile to this."""
+
+    backend: str
+    executor: str
+    """The label of contracts.md: sandbox_tier_c_linux_bubblewrap …"""
+    tier: Tier
+    launcher: tuple[Word, ...]
+    """argv of what is started on the host; ends where the held shell's own argv begins. Empty: the shell itself."""
+    data: tuple[bytes, ...] = ()
+    program: str
+    program_sha256: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+    limits: Limits
+    net: NetGrant
+    run_as: tuple[int, int] | None = None
+    """(uid, gid) when a root engine starts the sandbox as someone else."""
+    no_new_privileges: bool = True
+    pid_namespace: bool = False
+    """The program has a PID namespace of its own: killing its init kills the tree."""
+    namespace_pid_max: bool = False
+    """Bound the number of processes by pid_max of the sandbox's PID namespace (root; see spec/process.md)."""
+    cgroup_parent: str = ""
+    guarantees: frozenset[Guarantee]
+    degraded: tuple[str, ...] = ()
+    stdin: bytes = b""
+    stdin_streamed: bool = False
+    kind: Literal["process"] = "process"
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "kind": self.kind,
+            "backend": self.backend,
+            "executor": self.executor,
+            "tier": self.tier.value,
+            "launcher": [f"{{{w.index}}}" if isinstance(w, Hole) else w for w in self.launcher],
+            "data": [sha256_hex(d) for d in self.data],
+            "program": self.program,
+            "program_sha256": self.program_sha256,
+            "argv": list(self.argv),
+            "env": [list(pair) for pair in self.env],
+            "cwd": self.cwd,
+            "limits": self.limits.as_json(),
+            "net": self.net.as_json(),
+            "run_as": list(self.run_as) if self.run_as else None,
+            "no_new_privileges": self.no_new_privileges,
+            "pid_namespace": self.pid_namespace,
+            "namespace_pid_max": self.namespace_pid_max,
+            "cgroup_parent": self.cgroup_parent,
+            "guarantees": sorted(g.value for g in self.guarantees),
+            "degraded": list(self.degraded),
+            "stdin_sha256": sha256_hex(self.stdin),
+            "stdin_streamed": self.stdin_streamed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltinPlan:
+    """A tool of Palyra's own, answered by the engine: no foreign code, no foreign data."""
+
+    tool: str
+    executor: str = "builtin"
+    backend: str = "builtin"
+    limits: Limits = field(default_factory=Limits)
+    guarantees: frozenset[Guarantee] = frozenset()
+    degraded: tuple[str, ...] = ()
+    kind: Literal["builtin"] = "builtin"
+
+    def as_json(self) -> dict[str, Json]:
+        return {"kind": self.kind, "tool": self.tool, "executor": self.executor, "limits": self.limits.as_json()}
+
+
+Plan: TypeAlias = ProcessPlan | BuiltinPlan
+
+
+def plan_digest(plan: Plan) -> str:
+    return digest(plan.as_json())

@@ -1,0 +1,108 @@
+"""What each reason means and what to do about it: one row a code, for `palyra explain` and the reference.
+
+A test holds this table against `errors.Reason`, and docs/reference/reasons.md is made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from palyra.errors import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    meaning: str
+    remedy: str
+
+
+REASONS: dict[Reason, Page] = {
+    Reason.MALFORMED: Page(
+        "The input is not one strict JSON object: bad UTF-8, a duplicate key, NaN, nesting past 32, trailing data.",
+        "Send one JSON object as RFC 8259 has it; the message names the first thing that is wrong.",
+    ),
+    Reason.TOO_LARGE: Page(
+        "The input is larger than the tool takes; it was refused before it was parsed.",
+        "Send less: put large data into a file of the workspace. palyra tools show TOOL names the cap.",
+    ),
+    Reason.UNKNOWN_TOOL: Page("There is no tool of that name.", "palyra tools list shows them all."),
+    Reason.BAD_ARGUMENTS: Page(
+        "The input does not fit the tool's schema, or an argument has a shape that is never right.",
+        "The message names the field. For process.run: command is one program name, its arguments go into args.",
+    ),
+    Reason.POLICY_DENIED: Page(
+        "No policy permits this call, or a policy forbids it.",
+        "palyra policy explain CALL_ID names the policies and the smallest change that would allow it.",
+    ),
+    Reason.POLICY_ERROR: Page(
+        "A policy could not be evaluated, so the call was denied.",
+        "palyra policy explain CALL_ID names the policy; mend it, then palyra policy show.",
+    ),
+    Reason.NOT_APPROVED: Page(
+        "Policy asks for a person, and the person said no or nobody could be asked.",
+        "Ask again where someone can answer, or change the policy that asks.",
+    ),
+    Reason.APPROVAL_TIMEOUT: Page("Nobody decided in time, so the call was denied.", "Repeat the call to ask again."),
+    Reason.BUDGET_SPENT: Page(
+        "The run has used up its calls, or its refused attempts.",
+        "Start another run, or raise max_calls_per_run or max_attempts_per_run in [tool_call].",
+    ),
+    Reason.EXECUTABLE_DENIED: Page(
+        "The program is not on the allowlist, is not there, could be written by the agent, or kills broadly by name.",
+        "palyra run --allow NAME, or allowed_executables in [tool_call.process_runner].",
+    ),
+    Reason.INTERPRETER_DENIED: Page(
+        "The program is an interpreter, or would run one or other code that its arguments name.",
+        'palyra run --allow-interpreters, allow_interpreters = true, or posture = "developer".',
+    ),
+    Reason.OUTSIDE_WORKSPACE: Page(
+        "An argument or the working folder leads out of the workspace, links followed.",
+        "Work below the workspace, choose another with --workspace, or grant a folder with --read DIR.",
+    ),
+    Reason.EGRESS_DENIED: Page(
+        "The call names a host that it was not granted.",
+        "palyra run --allow-host HOST, or allowed_egress_hosts in [tool_call.process_runner].",
+    ),
+    Reason.UNENFORCEABLE: Page(
+        "This host cannot enforce what the call needs, so it was not run with less.",
+        "palyra doctor names the blocker and the fix.",
+    ),
+    Reason.SKILL_NOT_ACTIVE: Page("The skill is not enabled.", "An operator enables it: palyra skills enable ID."),
+    Reason.SKILL_TAMPERED: Page(
+        "The skill's files are not those that were approved; it is quarantined.", "Install it again from its package."
+    ),
+    Reason.CAPABILITY_DENIED: Page(
+        "The tool or the credential lacks a capability the call needs.",
+        "allowed_capabilities in [tool_call], or an operator's credential.",
+    ),
+    Reason.JOURNAL_DOWN: Page(
+        "The journal cannot be written durably, so nothing runs.",
+        "Free space or mend the state folder, then try again: palyra doctor, palyra journal verify.",
+    ),
+    Reason.SPAWN_FAILED: Page(
+        "The program was allowed but could not be started.",
+        "The message is the launcher's own; palyra doctor checks the sandbox.",
+    ),
+    Reason.TIMEOUT: Page(
+        "The call did not end in time; its whole process tree was killed.",
+        "palyra run --timeout S, timeout_ms in the input, or execution_timeout_ms in [tool_call].",
+    ),
+    Reason.QUOTA_EXCEEDED: Page(
+        "The program wrote more than its output quota; it was killed and what was captured is returned.",
+        "palyra run --max-output BYTES, or max_output_bytes; or let it write to a file.",
+    ),
+    Reason.OUT_OF_FUEL: Page("The WASM guest used up its fuel.", "Raise fuel_budget, or do less per call."),
+    Reason.MEMORY_LIMIT: Page(
+        "The kernel ended the program at its memory limit.", "palyra run --memory BYTES, or memory_limit_bytes."
+    ),
+    Reason.CPU_LIMIT: Page("The kernel ended the program at its CPU limit.", "cpu_time_limit_ms."),
+    Reason.TRAPPED: Page("The WASM guest trapped.", "Mend the skill; its log says where."),
+    Reason.CANCELLED: Page("The caller cancelled the call; its process tree was killed.", "Nothing to do."),
+    Reason.INTERRUPTED: Page(
+        "Palyra itself was killed while the call ran; the call was closed at the next start.",
+        "Check what the program had done, then repeat the call.",
+    ),
+    Reason.BUSY: Page("Too many calls of this run wait already.", "Wait for some to finish, or use another run."),
+    Reason.CALL_ID_REUSED: Page("The call id belongs to another call.", "Send a fresh call_id, or leave it out."),
+    Reason.INTERNAL: Page("Palyra itself failed.", "The log says where; report it."),
+}

@@ -1,0 +1,137 @@
+"""Why a permit did not apply: each part of its scope and each clause of its conditions, evaluated one by one.
+
+Every part becomes a little policy of its own, and Cedar is asked which of them hold; nothing here interprets
+Cedar's language. `a && b` is taken apart, so the answer names `b` and not the whole condition.
+
+Not here: what to do about it (explain).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import cedarpy
+import orjson
+
+from palyra.canon import Json
+from palyra.policy.bundle import PolicyBundle
+from palyra.policy.cedar import Compiled, attributes_used, evaluate, parse_tree
+from palyra.policy.request import Request
+from palyra.policy.verdict import PolicyInfo
+
+MAX_NEAREST = 3
+_ANY = {"op": "All"}
+_BODY = re.compile(r"\b(?:when|unless)\s*\{(.*)\}\s*;\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearPermit:
+    """A permit that did not apply, and the parts of it that failed, as Cedar text."""
+
+    policy: PolicyInfo
+    failed: tuple[str, ...]
+
+
+def nearest_permits(bundle: PolicyBundle, request: Request) -> tuple[NearPermit, ...]:
+    """The permits with the fewest failing parts, best first. None that is about another action."""
+    found: list[NearPermit] = []
+    for policy in _permits(bundle):
+        parts = list(_parts(policy))
+        held = _which_hold([part for _, part in parts], request)
+        failed = tuple(name for at, (name, _) in enumerate(parts) if at not in held)
+        about_this = not any(name.startswith("action ") for name in failed)
+        if failed and about_this:
+            found.append(NearPermit(policy=bundle.index[policy["annotations"]["id"]], failed=failed))
+    found.sort(key=lambda near: (_about_others(near), len(near.failed), near.policy.id))
+    return tuple(found[:MAX_NEAREST])
+
+
+def _about_others(near: NearPermit) -> int:
+    """A permit for someone else or another tool is farther away than one whose conditions fail."""
+    return sum(name.startswith(("principal ", "resource ")) for name in near.failed)
+
+
+def _permits(bundle: PolicyBundle) -> Iterator[Mapping[str, Json]]:
+    for policy in parse_tree("\n".join(bundle.policies.values())).values():
+        if policy["effect"] == "permit":
+            yield policy
+
+
+def _parts(policy: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+    """(how it reads, a policy that holds exactly when this part does)."""
+    for slot in ("principal", "action", "resource"):
+        if policy[slot]["op"] != "All":
+            part = _policy(**{slot: policy[slot]})
+            yield _scope_text(slot, part), part
+    for condition in policy["conditions"]:
+        for kind, body in _split(condition["kind"], condition["body"]):
+            part = _policy(conditions=[{"kind": kind, "body": body}])
+            text = _condition_text(part)
+            yield (text if kind == "when" else f"!({text})"), part
+
+
+def _split(kind: str, body: Json) -> list[tuple[str, Json]]:
+    """`when a && b` holds when both do; `unless a || b` when neither does."""
+    joint = "&&" if kind == "when" else "||"
+    pieces: list[tuple[str, Json]] = []
+    stack = [body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, dict) and joint in node:
+            stack += [node[joint]["right"], node[joint]["left"]]
+        else:
+            pieces.append((kind, node))
+    return pieces
+
+
+def _policy(**parts: Json) -> dict[str, Json]:
+    base = {
+        "effect": "permit",
+        "principal": _ANY,
+        "action": _ANY,
+        "resource": _ANY,
+        "conditions": [],
+        "annotations": {},
+    }
+    return base | parts
+
+
+def _document(policies: list[Json]) -> str:
+    named = {str(at): policy for at, policy in enumerate(policies)}
+    return orjson.dumps({"templates": {}, "staticPolicies": named, "templateLinks": []}).decode()
+
+
+def _which_hold(parts: list[Json], request: Request) -> frozenset[int]:
+    """Indices of the parts that hold. One that cannot be evaluated does not."""
+    numbers = {str(at): str(at) for at in range(len(parts))}
+    compiled = Compiled(
+        policies=cedarpy.PolicySet.from_json_str(_document(parts)),
+        ids=numbers,
+        looks_at={str(at): attributes_used(part["conditions"]) for at, part in enumerate(parts)},
+    )
+    answer = evaluate(compiled, [request])[0]
+    if not answer.error:
+        return frozenset(map(int, answer.policies))
+    if len(parts) == 1:
+        return frozenset()
+    return frozenset(at for at, part in enumerate(parts) if _which_hold([part], request))
+
+
+def _text(part: Json) -> str:
+    return cedarpy.policies_from_json_str(_document([part])).strip()
+
+
+def _condition_text(part: Json) -> str:
+    found = _BODY.search(_text(part))
+    return " ".join(found[1].split()) if found else _text(part)
+
+
+def _scope_text(slot: str, part: Json) -> str:
+    inside = _text(part).removeprefix("permit(").split(")", 1)[0]
+    return next(
+        piece.strip()
+        for piece in re.split(r", (?=principal|action|resource)", inside)
+        if piece.strip().startswith(slot)
+    )

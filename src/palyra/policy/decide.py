@@ -1,0 +1,88 @@
+"""A bundle and a request → allow, ask or deny, with the sentence and the hint a caller sees.
+
+Rules: the decision is `verdict.judge`'s, remembered by exactly what the bundle's policies can see; a denial's sentence
+is the guard's own where it has one for that code (it knows which argument, which host), else the policy's @reason;
+its hint is what was tried and found enough (tier C, strict egress), else the policy's @hint.
+
+Not here: evaluation (cedar), the order of outcomes (verdict).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from palyra.errors import Reason
+from palyra.model.grant import Allow, Ask, Decision, Deny
+from palyra.policy.bundle import PolicyBundle
+from palyra.policy.request import Request
+from palyra.policy.verdict import Verdict, judge
+
+MISSING_EXECUTABLE = "guard.25-executable-missing"
+"""The policy of an allowed program that is not there: first among a denial's policies, it means exit code 127."""
+
+_REMEDY_HINTS = {
+    "tier C": 'It would be allowed in tier C: leave out --tier, or set tier = "auto".',
+    "strict egress": "It would be allowed with strict egress: use --egress strict or that egress_enforcement_mode.",
+    "tier C and strict egress": "It would be allowed in tier C with strict egress: leave out --tier and --egress.",
+}
+_NO_PERMIT_HINT = (
+    "palyra policy explain shows what would allow it: a flag, an approval, or a policy for the policies folder; "
+    "the posture is {posture}."
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+
+
+def decide(bundle: PolicyBundle, request: Request, *, details: Iterable[tuple[str, str]] = ()) -> Decision:
+    """`details` are `Facts.details`: sentences by reason code."""
+    verdict = verdict_of(bundle, request)
+    match verdict.effect:
+        case "allow":
+            return Allow(policies=verdict.policies)
+        case "ask":
+            return Ask(policies=verdict.policies)
+        case "deny":
+            return _deny(bundle, request, verdict, details)
+        case _:
+            return Deny(
+                reason=Reason.POLICY_ERROR,
+                policies=(),
+                message=f"Policy could not be evaluated, so the call is refused: {verdict.error}.",
+                hint="palyra policy check names the policy at fault; palyra policy explain shows the request.",
+            )
+
+
+def verdict_of(bundle: PolicyBundle, request: Request) -> Verdict:
+    key = bundle.cedar.key(request)
+    known = bundle.verdicts.get(key)
+    if known is None:
+        known = judge(bundle.cedar, bundle.index, request)
+        if known.effect != "error":
+            bundle.verdicts.put(key, known)
+    return known
+
+
+def _deny(bundle: PolicyBundle, request: Request, verdict: Verdict, details: Iterable[tuple[str, str]]) -> Deny:
+    first = bundle.index[verdict.policies[0]] if verdict.policies else None
+    reason = verdict.code or Reason.POLICY_DENIED
+    said = next((sentence for code, sentence in details if code == reason), "") or (first.reason if first else "")
+    hint = _REMEDY_HINTS.get(verdict.remedy, "")
+    if not hint:
+        hint = first.hint if first else _NO_PERMIT_HINT.format(posture=bundle.name)
+    return Deny(
+        reason=reason,
+        policies=verdict.policies,
+        message=said or _plain(request, forbidden=first is not None),
+        hint=hint.replace("{program}", program_name(request)) or None,
+    )
+
+
+def _plain(request: Request, *, forbidden: bool) -> str:
+    what = f"{request.tool} for {request.principal}"
+    return f"A policy forbids {what}." if forbidden else f"No policy permits {what}."
+
+
+def program_name(request: Request) -> str:
+    """What a flag would have to name. Anything but a plain name could carry terminal codes into a hint."""
+    name = str(request.context["effective_program"] or request.context["program"])
+    return name if _PLAIN_NAME.fullmatch(name) else "NAME"

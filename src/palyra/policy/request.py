@@ -1,0 +1,193 @@
+"""One call as a Cedar request: who, which action, which tool, and a flat context of scalars.
+
+Rules: the context holds facts that were computed here, each typed by `ATTRIBUTES` (the bundles' schema says the
+same); raw arguments never enter it, because Cedar reads `__entity` and `__extn` keys in JSON objects as values of
+other types. A `Request` that exists has exactly these attributes, of exactly these types, within the caps.
+
+Not here: entities and evaluation (cedar), what the answer means (verdict, decide).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TypeAlias
+
+from palyra.canon import MAX_INT, Json
+from palyra.errors import Reason, Rejected
+from palyra.model.call import Principal, PrincipalKind, Tier, ToolCall, parse_principal
+from palyra.model.outcome import BudgetView
+from palyra.model.plan import Facts
+from palyra.model.tool import Capability, ToolKind, ToolSpec
+
+Scalar: TypeAlias = str | bool | int
+
+EXECUTE = "tool::execute"
+EXECUTE_UNSANDBOXED = "tool::execute-unsandboxed"
+"""An action of its own, so that no policy about ordinary calls can ever permit running without a sandbox."""
+LIST = "tool::list"
+ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, LIST)
+
+_FACTS = tuple(
+    "tier egress program effective_program interpreter runs_code inline_code listed found agent_writable "
+    "outside_workspace hosts_named hosts_denied granted granted_interpreters granted_egress".split()
+)
+"""Taken from `Facts` under the same name. `details` is for people and never enters."""
+_CAPABILITIES = tuple((f"cap_{capability}", capability) for capability in Capability)
+_STRINGS = frozenset("door device channel skill tier egress program effective_program".split())
+_NUMBERS = frozenset("hosts_named hosts_denied calls_used calls_max hour".split())
+_OTHERS = tuple("door device channel skill granted_tier sensitive calls_used calls_max approved hour".split())
+
+ATTRIBUTES: Mapping[str, type] = MappingProxyType(
+    {
+        name: str if name in _STRINGS else int if name in _NUMBERS else bool
+        for name in (*_FACTS, *_OTHERS, *(name for name, _ in _CAPABILITIES))
+    }
+)
+"""Every attribute of the context, always all of them, with its type."""
+
+MAX_TEXT = 1024
+"""Characters of one string: Cedar is slow with huge contexts, and no fact needs more."""
+
+_read_facts = attrgetter(*_FACTS)
+_ROLES = {PrincipalKind.AGENT: ("agent",), PrincipalKind.USER: ("developer",)}
+_TYPES = {PrincipalKind.AGENT: "Agent", PrincipalKind.USER: "User"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    principal: Principal
+    roles: tuple[str, ...]
+    """Empty for a principal nobody knows, which is refused."""
+    action: str
+    tool: str
+    groups: tuple[str, ...]
+    context: Mapping[str, Scalar]
+
+    def __post_init__(self) -> None:
+        if self.action not in ACTIONS:
+            raise _unsound(f"there is no action {self.action[:40]!r}")
+        if len(self.context) != len(ATTRIBUTES):
+            raise _unsound("the context has too many or too few attributes")
+        for name, kind in ATTRIBUTES.items():
+            value = self.context.get(name)
+            # `type() is`, not isinstance: True is an int to Python, and a Bool to Cedar.
+            if type(value) is not kind:
+                raise _unsound(f"attribute {name} is missing or not of type {kind.__name__}")
+            if isinstance(value, str):
+                if len(value) > MAX_TEXT:
+                    raise _unsound(f"attribute {name} is too long")
+            elif value is None or abs(value) > MAX_INT:
+                raise _unsound(f"attribute {name} is out of range")
+
+    @property
+    def principal_uid(self) -> dict[str, str]:
+        return {"type": _TYPES[self.principal.kind], "id": self.principal.name}
+
+    @property
+    def cedar(self) -> dict[str, Json]:
+        """As cedarpy takes it: uids as objects, which it reads faster than text and without any escaping."""
+        return {
+            "principal": self.principal_uid,
+            "action": {"type": "Action", "id": self.action},
+            "resource": {"type": "Tool", "id": self.tool},
+            "context": dict(self.context),
+        }
+
+    def with_context(self, **changes: Scalar) -> Request:
+        return replace(self, context={**self.context, **changes})
+
+    def as_json(self) -> dict[str, Json]:
+        """For records: everything the decision depends on, so that it can be made again."""
+        return {
+            "principal": str(self.principal),
+            "roles": list(self.roles),
+            "action": self.action,
+            "tool": self.tool,
+            "groups": list(self.groups),
+            "context": {name: self.context[name] for name in sorted(self.context)},
+        }
+
+
+def _unsound(why: str) -> Rejected:
+    return Rejected(Reason.POLICY_ERROR, f"The call could not be put before policy: {why}.")
+
+
+def roles_of(principal: Principal) -> tuple[str, ...]:
+    """Embedded use: whoever the home's owner starts is known, agents as `agent` and people as `developer`."""
+    return _ROLES[principal.kind]
+
+
+def groups_of(spec: ToolSpec) -> tuple[str, ...]:
+    """`palyra` or `skill` by where the tool comes from, and `builtin` or `process` by how its calls run.
+
+    A skill's tool never counts as the engine's own, whatever its spec says.
+    """
+    if spec.provenance != "builtin":
+        return ("skill",)
+    return ("palyra", "builtin" if spec.kind is ToolKind.BUILTIN else "process")
+
+
+def build_request(
+    call: ToolCall,
+    spec: ToolSpec,
+    facts: Facts,
+    *,
+    budget: BudgetView,
+    approved: bool,
+    hour: int,
+    roles: tuple[str, ...] | None = None,
+) -> Request:
+    """What policy is asked about this call. `hour` is 0 to 23, UTC; `roles` are the configuration's, if it has any."""
+    if call.tool != spec.name:
+        raise _unsound(f"the call names {call.tool[:80]!r} and the specification {spec.name!r}")
+    context = call.context
+    values: dict[str, Scalar] = dict(zip(_FACTS, _read_facts(facts), strict=True))
+    values |= {
+        "door": context.door.value,
+        "device": context.device,
+        "channel": context.channel,
+        "skill": context.skill,
+        "granted_tier": call.grant.tier is not None,
+        "sensitive": spec.sensitive,
+        "calls_used": budget.calls_used,
+        "calls_max": budget.calls_max,
+        "approved": approved,
+        "hour": hour,
+    }
+    for name, capability in _CAPABILITIES:
+        values[name] = capability in spec.capabilities
+    return Request(
+        principal=context.principal,
+        roles=roles_of(context.principal) if roles is None else roles,
+        action=EXECUTE_UNSANDBOXED if facts.tier == Tier.UNSANDBOXED else EXECUTE,
+        tool=spec.name,
+        groups=groups_of(spec),
+        context=values,
+    )
+
+
+def parse_request(value: Json) -> Request:
+    """A recorded request, read back. Raises Rejected(POLICY_ERROR) for anything that `as_json` does not write."""
+    if not isinstance(value, Mapping) or set(value) != {"principal", "roles", "action", "tool", "groups", "context"}:
+        raise _unsound("the record is not a request")
+    if not isinstance(value["context"], Mapping) or not all(
+        isinstance(value[k], str) for k in ("principal", "action", "tool")
+    ):
+        raise _unsound("the record is not a request")
+    return Request(
+        principal=parse_principal(value["principal"]),
+        roles=_names(value["roles"]),
+        action=value["action"],
+        tool=value["tool"],
+        groups=_names(value["groups"]),
+        context=dict(value["context"]),
+    )
+
+
+def _names(value: Json) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise _unsound("roles and groups are lists of names")
+    return tuple(value)

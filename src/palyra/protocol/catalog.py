@@ -1,0 +1,88 @@
+"""The tools Palyra brings itself. Descriptions are read by models: short, exact, with what is refused."""
+
+from __future__ import annotations
+
+from palyra.canon import Json
+from palyra.model.tool import Capability, Parallelism, Projection, ToolKind, ToolSpec
+from palyra.protocol.process_schema import PROCESS_INPUT, PROCESS_OUTPUT
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+KIB = 1024
+
+ANY_OBJECT: dict[str, Json] = {"$schema": DIALECT, "type": "object"}
+
+ARTIFACT_INPUT: dict[str, Json] = {
+    "$schema": DIALECT,
+    "type": "object",
+    "required": ["artifact_id"],
+    "additionalProperties": False,
+    "properties": {
+        "artifact_id": {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"},
+        "offset_bytes": {"type": "integer", "minimum": 0, "maximum": 2**53 - 1, "default": 0},
+        "max_bytes": {"type": "integer", "minimum": 1, "maximum": 16 * KIB, "default": 16 * KIB},
+    },
+}
+ARTIFACT_OUTPUT: dict[str, Json] = {
+    "$schema": DIALECT,
+    "type": "object",
+    "required": ["artifact_id", "sha256", "offset_bytes", "bytes", "total_bytes", "next_offset_bytes", "encoding"],
+    "additionalProperties": False,
+    "properties": {
+        "artifact_id": {"type": "string"},
+        "sha256": {"type": "string"},
+        "offset_bytes": {"type": "integer"},
+        "bytes": {"type": "integer"},
+        "total_bytes": {"type": "integer"},
+        "next_offset_bytes": {"type": ["integer", "null"]},
+        "encoding": {"enum": ["utf-8", "base64"]},
+        "text": {"type": "string"},
+        "base64": {"type": "string"},
+    },
+}
+
+BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
+    ToolSpec(
+        name="palyra.echo",
+        version="1.0.0",
+        description="Returns the object it was given. For trying things.",
+        kind=ToolKind.BUILTIN,
+        input_schema=ANY_OBJECT,
+        output_schema=ANY_OBJECT,
+        capabilities=frozenset(),
+        parallelism=Parallelism.READ_ONLY,
+        projection=Projection.INLINE_UNLESS_LARGE,
+        max_input_bytes=64 * KIB,
+    ),
+    ToolSpec(
+        name="palyra.process.run",
+        version="1.0.0",
+        description=(
+            "Runs one program in a sandbox and returns its exit code and output. `command` is a program name without "
+            "folder or arguments; the arguments go into `args`, one each, without quoting. There is no shell: pipes, "
+            "globs, `&&` and redirections are not interpreted. Only the workspace can be written; there is no network "
+            "unless it was granted. A non-zero exit code is a normal result."
+        ),
+        kind=ToolKind.PROCESS,
+        input_schema=PROCESS_INPUT,
+        output_schema=PROCESS_OUTPUT,
+        capabilities=frozenset({Capability.PROCESS_EXEC, Capability.FILESYSTEM_READ, Capability.FILESYSTEM_WRITE}),
+        parallelism=Parallelism.EXCLUSIVE,
+        projection=Projection.REDACTED_PREVIEW_AND_ARTIFACT,
+        max_input_bytes=128 * KIB,
+    ),
+    ToolSpec(
+        name="palyra.artifact.read",
+        version="1.0.0",
+        description=(
+            "Reads a page of a large result that was kept as an artifact of this run. Page on with "
+            "`offset_bytes` = the last answer's `next_offset_bytes` until that is null."
+        ),
+        kind=ToolKind.BUILTIN,
+        input_schema=ARTIFACT_INPUT,
+        output_schema=ARTIFACT_OUTPUT,
+        capabilities=frozenset({Capability.ARTIFACTS_READ}),
+        parallelism=Parallelism.READ_ONLY,
+        projection=Projection.INLINE_UNLESS_LARGE,
+        max_input_bytes=64 * KIB,
+    ),
+)

@@ -1,0 +1,151 @@
+"""Bytes → one strict JSON object. Nothing is guessed, coerced or repaired.
+
+Order: 1 size, before anything is read · 2 UTF-8 · 3 depth, by a linear scan over the brackets outside strings, so that
+ten megabytes of `[` never reach a recursive parser · 4 the standard library's parser with hooks: it shows every pair,
+so duplicate keys are seen (a fast parser keeps the last one silently: two readers, two calls) · 5 one object.
+
+`check_input` holds a Python mapping from a library caller to the same rules. Not here: schemas (protocol/schema).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import orjson
+
+from palyra.canon import MAX_INT, Json
+from palyra.errors import Reason, Rejected
+
+MAX_DEPTH = 32
+_SHOWN = 40
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+_OPENING = frozenset(b"[{")
+
+
+def parse_input(data: bytes, *, max_bytes: int) -> dict[str, Json]:
+    _check_size(len(data), max_bytes)  # 1
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise _malformed("The input begins with a byte order mark.")
+    try:
+        text = data.decode("utf-8")  # 2
+    except UnicodeDecodeError as error:
+        raise _malformed(f"The input is not UTF-8: byte {error.start} is wrong.") from None
+    _check_depth(data)  # 3
+    try:
+        value = _DECODER.decode(text)  # 4
+    except json.JSONDecodeError as error:
+        raise _malformed(f"The input is not JSON: {error.msg.lower()} at character {error.pos}.") from None
+    if not isinstance(value, dict):  # 5
+        raise _malformed("The input must be one JSON object.")
+    _check_surrogates(value, data)
+    return value
+
+
+def check_input(value: object, *, max_bytes: int) -> dict[str, Json]:
+    """A mapping from Python code: a deep plain copy, by the rules a wire input obeys."""
+    if not isinstance(value, Mapping):
+        raise _bad("The input must be a mapping.")
+    copied = _copy(value, 1)
+    assert isinstance(copied, dict)
+    try:
+        size = len(orjson.dumps(copied))
+    except (orjson.JSONEncodeError, TypeError):
+        raise _malformed("A string in the input holds a lone surrogate.") from None
+    _check_size(size, max_bytes)
+    return copied
+
+
+def _check_size(size: int, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise Rejected(
+            Reason.TOO_LARGE,
+            f"The input has {size} bytes; this tool takes at most {max_bytes}.",
+            "Put large data into a file of the workspace and name the file.",
+        )
+
+
+def _check_depth(data: bytes) -> None:
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", data)):
+        if bracket[0] in _OPENING:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise _malformed(f"The input is nested deeper than {MAX_DEPTH} levels.")
+        else:
+            depth -= 1
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add
+        raise _malformed(f"The key {twice[:_SHOWN]!r} stands twice in one object.")
+    return found
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 17 or abs(number := int(digits)) > MAX_INT:
+        raise _malformed("An integer is larger than 2^53 - 1, which JSON readers cannot carry exactly.")
+    return number
+
+
+def _fraction(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise _malformed("A number is too large.")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise _malformed(f"{name} is not JSON.")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_int=_whole, parse_float=_fraction, parse_constant=_constant, strict=True
+)
+
+
+def _check_surrogates(value: Json, data: bytes) -> None:
+    """Only a \\u escape can make one; text with it could not be digested or sent on."""
+    if b"\\u" in data:
+        try:
+            orjson.dumps(value)
+        except (orjson.JSONEncodeError, TypeError):
+            raise _malformed("A string in the input holds a lone surrogate.") from None
+
+
+def _copy(value: object, depth: int) -> Json:
+    if value is None or isinstance(value, (bool, str)):
+        return value if value is None or isinstance(value, bool) else str(value)
+    if isinstance(value, int):
+        if abs(value) > MAX_INT:
+            raise _malformed("An integer is larger than 2^53 - 1, which JSON readers cannot carry exactly.")
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _malformed("NaN and Infinity are not JSON.")
+        return float(value)
+    if depth > MAX_DEPTH:
+        raise _malformed(f"The input is nested deeper than {MAX_DEPTH} levels.")
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise _bad("Every key of the input must be a string.")
+        return {str(key): _copy(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copy(item, depth + 1) for item in value]
+    raise _bad(f"The input holds a {type(value).__name__[:_SHOWN]}, which is not a JSON value.")
+
+
+def _malformed(detail: str) -> Rejected:
+    return Rejected(Reason.MALFORMED, detail, "Send one JSON object as RFC 8259 has it.")
+
+
+def _bad(detail: str) -> Rejected:
+    return Rejected(Reason.BAD_ARGUMENTS, detail, "palyra tools show TOOL prints the schema.")

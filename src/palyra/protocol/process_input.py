@@ -1,0 +1,65 @@
+"""The input of palyra.process.run as a value, with the refusals that deserve a hint of their own.
+
+The schema has passed already. What it cannot say well: a command line in `command` is the commonest mistake of models,
+and the hint shows the split form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from palyra.canon import Json
+from palyra.errors import Reason, Rejected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInput:
+    command: str
+    args: tuple[str, ...] = ()
+    cwd: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    stdin: bytes = b""
+    timeout_ms: int | None = None
+    requested_egress_hosts: tuple[str, ...] = ()
+
+
+def check_process_input(value: Mapping[str, Json]) -> ProcessInput:
+    command: str = value["command"]
+    words = command.split()
+    if len(words) != 1 or command != words[0]:
+        split = (
+            f'command="{_plain(words[0])}", args=[{", ".join(_quote(w) for w in words[1:6])}]'
+            if words
+            else 'command="ls"'
+        )
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            "command must be one program name; it holds white space.",
+            f"Split it: {split}. There is no shell.",
+        )
+    if "/" in command or "\\" in command:
+        name = command.replace("\\", "/").rpartition("/")[2]
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            "command must be a program name without a folder.",
+            f'Use command="{_plain(name)}"; it is looked up in the folders of the operator\'s path setting.',
+        )
+    return ProcessInput(
+        command=command,
+        args=tuple(value.get("args", ())),
+        cwd=value.get("cwd", ""),
+        env=tuple(sorted(value.get("env", {}).items())),
+        stdin=value.get("stdin", "").encode("utf-8"),
+        timeout_ms=value.get("timeout_ms"),
+        requested_egress_hosts=tuple(value.get("requested_egress_hosts", ())),
+    )
+
+
+def _quote(word: str) -> str:
+    return f'"{_plain(word)}"'
+
+
+def _plain(word: str) -> str:
+    """A word for a hint: printable, short, without quotes of its own."""
+    return "".join(c if c.isprintable() and c not in '"\\' else "?" for c in word[:40]) or "NAME"

@@ -1,0 +1,81 @@
+"""Input and output schema of palyra.process.run, with the caps of the contract (in bytes where they are bytes)."""
+
+from __future__ import annotations
+
+from palyra.canon import Json
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NO_NUL = "^[^\\u0000]*$"
+MAX_STDIN_BYTES = 64 * 1024
+
+_TEXT_4K: dict[str, Json] = {"type": "string", "x-maxBytes": 4096, "pattern": _NO_NUL}
+
+PROCESS_INPUT: dict[str, Json] = {
+    "$schema": _DIALECT,
+    "type": "object",
+    "required": ["command"],
+    "additionalProperties": False,
+    "properties": {
+        "command": {
+            "type": "string",
+            "minLength": 1,
+            "x-maxBytes": 256,
+            "pattern": _NO_NUL,
+            "description": "One program name, such as git. No folder, no arguments.",
+        },
+        "args": {"type": "array", "maxItems": 128, "items": _TEXT_4K, "description": "Its arguments, one each."},
+        "cwd": _TEXT_4K | {"description": "Working folder below the workspace. Default: the workspace."},
+        "env": {
+            "type": "object",
+            "maxProperties": 32,
+            "propertyNames": {"maxLength": 128, "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+            "additionalProperties": _TEXT_4K,
+            "description": "Further environment variables, where the operator made them settable.",
+        },
+        "stdin": {"type": "string", "x-maxBytes": MAX_STDIN_BYTES, "description": "Text for its standard input."},
+        "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86_400_000},
+        "requested_egress_hosts": {
+            "type": "array",
+            "maxItems": 64,
+            "items": {"type": "string", "minLength": 1, "x-maxBytes": 512, "pattern": _NO_NUL},
+            "description": "Hosts it will want to reach; refused at once when one is not granted.",
+        },
+    },
+}
+
+_COUNT: dict[str, Json] = {"type": "integer", "minimum": 0}
+_MAYBE_COUNT: dict[str, Json] = {"type": ["integer", "null"], "minimum": 0}
+
+PROCESS_OUTPUT: dict[str, Json] = {
+    "$schema": _DIALECT,
+    "type": "object",
+    "required": [
+        *("exit_code", "signal", "stdout", "stderr", "stdout_bytes", "stderr_bytes"),
+        *("truncated", "tier", "backend", "egress"),
+    ],
+    "additionalProperties": False,
+    "properties": {
+        "exit_code": _MAYBE_COUNT,
+        "signal": _MAYBE_COUNT,
+        "stdout": {"type": "string"},
+        "stderr": {"type": "string"},
+        "stdout_bytes": _COUNT,
+        "stderr_bytes": _COUNT,
+        "truncated": {"type": "boolean"},
+        "tier": {"enum": ["B", "C", "unsandboxed"]},
+        "backend": {"type": "string"},
+        "egress": {
+            "type": "object",
+            "required": ["mode", "allowed_hosts", "connections"],
+            "properties": {
+                "mode": {"enum": ["none", "preflight", "strict"]},
+                "allowed_hosts": {"type": "array", "items": {"type": "string"}},
+                "connections": {"type": "array", "items": {"type": "object"}},
+            },
+        },
+        "encoding": {"const": "utf-8-replaced", "description": "Bytes that were not UTF-8 were replaced."},
+        "stdin_bytes": _COUNT,
+        "stdin_sha256": {"type": "string"},
+        "projection": {"type": "object", "description": "What was left out, and the artifacts that hold it."},
+    },
+}

@@ -1,0 +1,95 @@
+"""Values ↔ JSON: the only codec, used by every door. All keys of an outcome are always there, in one order.
+
+A stored outcome leaves out budget and receipt: the journal knows them, and knows them as of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from palyra.canon import Json
+from palyra.errors import Reason
+from palyra.model.outcome import ArtifactRef, BudgetView, Outcome, Status, Usage
+from palyra.model.record import Recorded
+from palyra.model.tool import ToolSpec
+
+KEYS = (
+    *("call_id", "run_id", "tool", "status", "success", "reason", "message", "hint", "output", "usage", "budget"),
+    *("approval", "artifacts", "attestation", "receipt"),
+)
+_NOT_STORED = frozenset({"budget", "receipt"})
+
+
+def outcome_json(outcome: Outcome) -> dict[str, Json]:
+    return {
+        "call_id": outcome.call_id,
+        "run_id": outcome.run_id,
+        "tool": outcome.tool,
+        "status": outcome.status.value,
+        "success": outcome.success,
+        "reason": outcome.reason.value if outcome.reason else None,
+        "message": outcome.message,
+        "hint": outcome.hint,
+        "output": outcome.output,
+        "usage": outcome.usage.as_json(),
+        "budget": outcome.budget.as_json(),
+        "approval": outcome.approval,
+        "artifacts": [ref.as_json() for ref in outcome.artifacts],
+        "attestation": outcome.attestation,
+        "receipt": outcome.receipt,
+    }
+
+
+def outcome_bytes(outcome: Outcome) -> bytes:
+    return orjson.dumps(outcome_json(outcome))
+
+
+def parse_outcome(value: object) -> Outcome:
+    """What `outcome_json` wrote, read back. ValueError for anything else."""
+    if not isinstance(value, Mapping) or set(value) != set(KEYS):
+        raise ValueError("this is not an outcome: its keys are not those of the contract")
+    try:
+        return Outcome(
+            **{name: value[name] for name in ("call_id", "run_id", "tool", "success", "message", "hint", "output")},
+            status=Status(value["status"]),
+            reason=Reason(value["reason"]) if value["reason"] is not None else None,
+            usage=Usage(**value["usage"]),
+            budget=BudgetView(**value["budget"]),
+            approval=value["approval"],
+            artifacts=tuple(ArtifactRef(**ref) for ref in value["artifacts"]),
+            attestation=value["attestation"],
+            receipt=value["receipt"],
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"this is not an outcome: {error}") from error
+
+
+def stored_outcome_bytes(outcome: Outcome) -> bytes:
+    return orjson.dumps({key: item for key, item in outcome_json(outcome).items() if key not in _NOT_STORED})
+
+
+def restore_outcome(data: bytes, recorded: Recorded) -> Outcome:
+    kept: dict[str, Any] = orjson.loads(data)
+    budget = BudgetView(calls_used=recorded.calls_used, calls_max=recorded.calls_max)
+    return parse_outcome(kept | {"budget": budget.as_json(), "receipt": recorded.receipt.as_json()})
+
+
+def tool_json(spec: ToolSpec) -> dict[str, Json]:
+    return {
+        "name": spec.name,
+        "version": spec.version,
+        "description": spec.description,
+        "kind": spec.kind.value,
+        "capabilities": sorted(c.value for c in spec.capabilities),
+        "sensitive": spec.sensitive,
+        "parallelism": spec.parallelism.value,
+        "projection": spec.projection.value,
+        "max_input_bytes": spec.max_input_bytes,
+        "provenance": spec.provenance,
+        "input_schema": spec.input_schema,
+        "output_schema": spec.output_schema,
+        "schema_sha256": spec.schema_sha256,
+    }

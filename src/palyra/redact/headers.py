@@ -1,0 +1,118 @@
+"""`Authorization:` and `Proxy-Authorization:`: as a header line, in quotes (curl -H '…'), or as a key and a value.
+
+Rules: the header's name and its scheme are kept, the credentials are replaced. Behind a known scheme, at the start
+of a line and between quotes the value counts as credentials; elsewhere (types and expressions in source code) only
+what looks like one. Prose, templates and placeholders of ours stay. A header is judged when its line is complete.
+
+Not here: other headers (keys in them are found by their shape), URLs (urls).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from palyra.redact.patterns import EDGE
+from palyra.redact.urls import STAND_IN
+from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, swallow_run
+
+_NAME: Final = (
+    rb"(?P<before>\\{0,3}[\"'])?%s(?P<name>(?:(?i:proxy)[-_])?(?i:authorization))"
+    rb"(?P<after>\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]"
+) % EDGE
+_LONGEST_NAME: Final = 48
+_ANCHOR = re.compile(rb"[uU](?i:thorization)(?:\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]")
+"""The end of the name, quick to search for; the whole of it is looked at when the value is judged."""
+_ENDING = re.compile(_NAME + rb"\Z")
+
+_OPENING = re.compile(rb"[ \t]*(?:[bfruBFRU]{0,2}(?P<quote>\\{0,3}[\"'`]))?[ \t]*")
+_ONE_TOKEN = re.compile(
+    rb"(?:basic|bearer|token|negotiate|ntlm|api-?key|key|aws|sharedkey(?:lite)?)[ \t]+", re.IGNORECASE
+)
+_PARAMETERS = re.compile(
+    rb"(?:digest|oauth|hawk|mac|signature|aws4-[\w-]++|goog4-[\w-]++|googlelogin)[ \t]+", re.IGNORECASE
+)
+_TOKEN68 = re.compile(rb"[A-Za-z0-9._~+/-][^\s\"'\\,;`<>]*+")
+_LOOKS_SECRET = re.compile(
+    rb"(?:[A-Za-z][\w-]{0,30}[ \t]+)?(?P<token>(?=[\w.~+/=:|-]{0,64}[0-9])[\w.~+/=:|-]{12,}+)(?![(\[])"
+)
+_EXPRESSION = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_WORD = re.compile(rb"[A-Za-z]{1,12}")
+
+
+class Authorization:
+    _rest = staticmethod(swallow_run(re.compile(rb"[^\r\n\"']*+")))
+
+    def find(self, data: bytes, pos: int) -> Iterator[int]:
+        start = max(0, pos - CONTEXT)
+        if b"uthorization" in data or b"UTHORIZATION" in data:
+            yield from (found.end() for found in _ANCHOR.finditer(data, start) if found.end() >= pos)
+
+    def judge(self, window: Window) -> Verdict:
+        data, at = window.data, window.at
+        end = min((end for sign in b"\r\n" if (end := data.find(sign, at, window.stop)) >= 0), default=window.stop)
+        if end == window.stop and not window.full:
+            return OPEN
+        name = _ENDING.search(data, max(0, at - _LONGEST_NAME), at)
+        if name is None:
+            return None
+        span = _credentials(data[at:end], name, at_start=_starts_line(data, name.start()))
+        if span is None:
+            return None
+        endless = at + span[1] == window.stop and not window.ended
+        return Hit(kind="authorization", start=at + span[0], end=at + span[1], swallow=self._rest if endless else None)
+
+
+def _starts_line(data: bytes, at: int) -> bool:
+    """First on its line, or behind the arrows of `curl -v`."""
+    before = data[max(0, at - 3) : at]
+    return not before or before[-1:] in (b"\n", b"\r") or before in (b"\n> ", b"\n< ", b"> ", b"< ")
+
+
+def _credentials(line: bytes, name: re.Match[bytes], *, at_start: bool) -> tuple[int, int] | None:
+    """Where in the rest of the line behind the name the credentials stand."""
+    opening = _OPENING.match(line)
+    begin = opening.end() if opening else 0
+    quote = (opening.group("quote") if opening else None) or (None if name["after"] else name["before"])
+    end = _closing(line, begin, quote) if quote else len(line.rstrip())
+    if line[begin : begin + 1] in (b"=", b":", b">"):
+        return None
+    scheme = _PARAMETERS.match(line, begin, end)
+    if scheme is not None:
+        return (scheme.end(), end) if b"=" in line[scheme.end() : end] else None
+    scheme = _ONE_TOKEN.match(line, begin, end)
+    if scheme is not None:
+        return _one_token(line, scheme.end(), end)
+    if quote or at_start:
+        return _whole_value(line, begin, end, keyword=not quote and not name["name"].islower())
+    found = _LOOKS_SECRET.match(line, begin, end)
+    if found is None or _EXPRESSION.fullmatch(found["token"]):
+        return None
+    return found.span("token")
+
+
+def _closing(line: bytes, begin: int, quote: bytes) -> int:
+    found = re.compile(rb"(?<!\\)" + re.escape(quote)).search(line, begin)
+    return found.start() if found else len(line.rstrip())
+
+
+def _one_token(line: bytes, begin: int, end: int) -> tuple[int, int] | None:
+    found = _TOKEN68.match(line, begin, end)
+    if found is None:
+        return None
+    bare = found.group().rstrip(b")]}")
+    return (begin, begin + len(bare)) if bare.lower() != b"token" else None
+
+
+def _whole_value(line: bytes, begin: int, end: int, *, keyword: bool) -> tuple[int, int] | None:
+    """A value without a known scheme. `keyword`: it stands where even a plain word can be one."""
+    value = line[begin:end].strip()
+    words = value.split()
+    if not words or STAND_IN.fullmatch(words[-1]) or value[:1] in (b"{", b"$", b"<", b"%"):
+        return None
+    if len(words) > 2 and b"=" not in value:
+        return None
+    if not keyword and _WORD.fullmatch(value.rstrip(b",;")):
+        return None
+    return begin, begin + len(line[begin:end].rstrip())

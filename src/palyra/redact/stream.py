@@ -1,0 +1,199 @@
+"""The redactor: bytes in, the same bytes out with every secret replaced by `[redacted:kind:N]`.
+
+Rules: (1) known values first, then headers, URLs, key blocks and key shapes; (2) any split of the stream into chunks
+gives the same text and the same counts; (3) what cannot belong to a secret is released at once, what may is held
+back, at most `CAP` bytes for a candidate; (4) N is a counter, the same for the same value, never a digest: a digest
+of a short secret can be guessed; (5) every other byte is preserved.
+
+Not here: what a secret looks like (patterns, pem, headers, urls), which values are known (the vault).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from palyra.canon import Json
+from palyra.redact.headers import Authorization
+from palyra.redact.known import KnownValues
+from palyra.redact.patterns import EDGE, KEYS
+from palyra.redact.pem import PrivateKeys
+from palyra.redact.urls import QueryValues, UserInfo
+from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window
+
+Secrets: TypeAlias = Sequence[tuple[str, bytes]]
+"""(name, value): the name is what the placeholder shows."""
+
+MAX_NUMBERS: Final = 10_000
+"""Different secrets that are told apart; hostile output full of keys must not fill the memory."""
+
+# At the same place the wider one judges first: a whole query value, then a key that begins it.
+_KEY_BLOCKS = PrivateKeys()
+_DETECTORS: Final[tuple[Detector, ...]] = (_KEY_BLOCKS, UserInfo(), QueryValues(), Authorization(), *KEYS)
+
+_HELD_ANCHORS = (*_KEY_BLOCKS.anchors, *(anchor for keys in KEYS if not keys.after for anchor in keys.anchors))
+_BEGINNINGS = frozenset(anchor[:size] for anchor in _HELD_ANCHORS for size in range(1, len(anchor)))
+_LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
+_EDGE = re.compile(EDGE)
+_NAME_SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class _Placeholders:
+    """Hands out numbers and counts. Known values have theirs from the start, so that two streams agree on them."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self.counts: Counter[str] = Counter()
+        self._numbers: dict[bytes, int] = {}
+        self._known = [(_NAME_SIGNS.sub("-", name)[:64] or "secret", value) for name, value in secrets]
+        for _, value in secrets:
+            self._number(value)
+
+    def known(self, index: int) -> bytes:
+        return self.other(*self._known[index])
+
+    def other(self, kind: str, value: bytes) -> bytes:
+        self.counts[kind] += 1
+        return b"[redacted:%s:%d]" % (kind.encode(), self._number(value))
+
+    def _number(self, value: bytes) -> int:
+        key = hashlib.sha256(value).digest()
+        if key not in self._numbers and len(self._numbers) >= MAX_NUMBERS:
+            return MAX_NUMBERS + 1
+        return self._numbers.setdefault(key, len(self._numbers) + 1)
+
+
+class _Shapes:
+    """The filter for secrets nobody told us about. Keeps the undecided tail and a little of what came before it."""
+
+    def __init__(self, placeholders: _Placeholders) -> None:
+        self._placeholders = placeholders
+        self._data = b""
+        self._pos = 0
+        self._swallow: Swallow | None = None
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._data += chunk
+        return b"".join(self._run(ended=False))
+
+    def finish(self) -> bytes:
+        rest = b"".join(self._run(ended=True))
+        self._data, self._pos, self._swallow = b"", 0, None
+        return rest
+
+    def _run(self, *, ended: bool) -> Iterator[bytes]:
+        if not self._swallow_rest(ended=ended):
+            for at, detector in _candidates(self._data, self._pos):
+                if at < self._pos:
+                    continue
+                verdict = self._judge(detector, at, ended=ended)
+                if verdict is OPEN:
+                    yield self._release(min(at, _begun_anchor(self._data, self._pos)))
+                    break
+                if verdict is None:
+                    continue
+                yield self._release(verdict.start)
+                yield self._placeholders.other(verdict.kind, self._data[verdict.start : verdict.end])
+                self._pos, self._swallow = verdict.end, verdict.swallow
+                if self._swallow_rest(ended=ended):
+                    break
+            else:
+                yield self._release(len(self._data) if ended else _begun_anchor(self._data, self._pos))
+        keep = max(0, self._pos - CONTEXT)
+        self._data, self._pos = self._data[keep:], self._pos - keep
+
+    def _judge(self, detector: Detector, at: int, *, ended: bool) -> Verdict:
+        data, stop = self._data, min(len(self._data), at + CAP)
+        if not ended and at >= len(data) - _LONGEST_BEGINNING and _begun_anchor(data, self._pos) <= at:
+            return OPEN  # what begins here may turn out to be something wider
+        return detector.judge(Window(data=data, at=at, stop=stop, ended=ended and stop == len(data)))
+
+    def _release(self, until: int) -> bytes:
+        clear, self._pos = self._data[self._pos : until], until
+        return clear
+
+    def _swallow_rest(self, *, ended: bool) -> bool:
+        """Whether the stream is still inside a secret that was longer than the cap."""
+        if self._swallow is None:
+            return False
+        self._pos, more = self._swallow(self._data, self._pos, ended=ended)
+        if not more:
+            self._swallow = None
+        return more
+
+
+def _candidates(data: bytes, pos: int) -> list[tuple[int, Detector]]:
+    found = [(at, rank) for rank, detector in enumerate(_DETECTORS) for at in detector.find(data, pos)]
+    found.sort()
+    return [(at, _DETECTORS[rank]) for at, rank in found]
+
+
+def _begun_anchor(data: bytes, pos: int) -> int:
+    """Where the anchor begins that the data ends in the middle of ("gh" may become "ghp_…")."""
+    size = len(data)
+    for at in range(max(pos, size - _LONGEST_BEGINNING), size):
+        if data[at:] in _BEGINNINGS and (data[at] == 0x2D or _EDGE.match(data, at)):
+            return at
+    return size
+
+
+class Redactor:
+    """One stream's redactor. Feed chunks as they come, `finish` once at the end."""
+
+    def __init__(self, secrets: Secrets = ()) -> None:
+        self._placeholders = _Placeholders(secrets)
+        self._known = KnownValues([value for _, value in secrets], self._placeholders.known)
+        self._shapes = _Shapes(self._placeholders)
+
+    def feed(self, chunk: bytes) -> bytes:
+        return self._shapes.feed(self._known.feed(chunk))
+
+    def finish(self) -> bytes:
+        return self._shapes.feed(self._known.finish()) + self._shapes.finish()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many times a secret of each kind was replaced."""
+        return dict(sorted(self._placeholders.counts.items()))
+
+
+def redact_text(text: str, secrets: Secrets = ()) -> str:
+    return _redact_str(text, Redactor(secrets))
+
+
+def redact_json(value: Json, secrets: Secrets = ()) -> Json:
+    """The same value with secrets replaced in every string and every key; numbers throughout are one series."""
+    return _redact_value(value, Redactor(secrets))
+
+
+def _redact_value(value: Json, redactor: Redactor) -> Json:
+    if isinstance(value, str):
+        return _redact_str(value, redactor)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # A secret of digits alone leaks as a number just as well.
+        shown = _redact_str(repr(value), redactor)
+        return value if shown == repr(value) else shown
+    if isinstance(value, Mapping):
+        clean: dict[str, Json] = {}
+        for key, item in value.items():
+            name = _redact_str(key, redactor)
+            while name in clean:
+                name += "'"
+            clean[name] = _redact_value(item, redactor)
+        return clean
+    if isinstance(value, (list, tuple)):
+        return [_redact_value(item, redactor) for item in value]
+    return value
+
+
+def _redact_str(text: str, redactor: Redactor) -> str:
+    data = text.encode("utf-8", "surrogatepass")
+    clean = redactor.feed(data) + redactor.finish()
+    if clean == data:
+        return text
+    try:
+        return clean.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return clean.decode("utf-8", "replace")  # a known value ended inside a character

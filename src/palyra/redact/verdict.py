@@ -1,0 +1,86 @@
+"""The words of a detector: a window of bytes, and what was found in it.
+
+Rules: a detector finds candidates by a literal anchor (a cheap search), then judges one candidate inside a window
+of at most `CAP` bytes. The verdict is a hit, nothing, or `OPEN`: more bytes could still change it. So nothing is
+decided by where a chunk happened to end, and what is held back is bounded.
+
+Not here: any shape of a secret (patterns, pem, telling), the stream that joins windows (stream).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal, Protocol, TypeAlias
+
+CAP: Final = 16 * 1024
+"""What is held back for one candidate at most; a longer secret is replaced at once and its rest swallowed."""
+
+CONTEXT: Final = 64
+"""Bytes before a candidate that a detector may look at."""
+
+
+class Swallow(Protocol):
+    """Goes on with a secret that was longer than `CAP`: where it stops, and whether it may go on after that."""
+
+    def __call__(self, data: bytes, at: int, *, ended: bool) -> tuple[int, bool]: ...
+
+
+class Undecided(Enum):
+    OPEN = "open"
+
+
+OPEN: Final = Undecided.OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """`data[start:end]` is a secret."""
+
+    kind: str
+    start: int
+    end: int
+    swallow: Swallow | None = None
+
+
+Verdict: TypeAlias = Hit | Literal[Undecided.OPEN] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The bytes one candidate is judged by: `data[at:stop]`, and up to `CONTEXT` bytes before `at`."""
+
+    data: bytes
+    at: int
+    stop: int
+    ended: bool
+    """The stream ends at `stop`."""
+
+    @property
+    def capped(self) -> bool:
+        return self.stop - self.at >= CAP
+
+    @property
+    def full(self) -> bool:
+        """Nothing that comes later counts: the candidate must be judged now."""
+        return self.ended or self.capped
+
+
+class Detector(Protocol):
+    def find(self, data: bytes, pos: int) -> Iterable[int]:
+        """Candidates at or after `pos`, whose anchors lie complete in the data."""
+
+    def judge(self, window: Window) -> Verdict: ...
+
+
+def swallow_run(alphabet: re.Pattern[bytes]) -> Swallow:
+    """Swallow bytes of one alphabet, however many follow."""
+
+    def swallow(data: bytes, at: int, *, ended: bool) -> tuple[int, bool]:
+        found = alphabet.match(data, at)
+        stop = found.end() if found else at
+        return stop, stop == len(data) and not ended
+
+    return swallow

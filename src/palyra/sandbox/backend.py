@@ -1,0 +1,79 @@
+"""The Backend protocol, and what every backend for native programs must decide the same way.
+
+Rules: `guarantees(host)` is the most a backend can promise on a host; `plan(job, host).guarantees` is what it
+promises for this job, and only that is claimed, attested and tested. Both are functions of values, so the plan
+for any machine can be made on any other. A root engine never starts a program as uid 0 in a workspace that
+belongs to someone else.
+
+Not here: the table of backends and the choice (planner), starting anything (launch).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from palyra.errors import Unenforceable
+from palyra.model.call import Tier
+from palyra.model.host import Guarantee, HostFacts
+from palyra.model.plan import Hole, Job, ProcessPlan, Word
+
+INFO = Hole(-1)
+"""Where a launcher writes which process is the first one inside: the number of a descriptor, not of data."""
+
+LOWEST_PID_MAX = 301
+"""The kernel keeps pids below 300 for the first turn and refuses a smaller pid_max."""
+_SPARE_PIDS = 64
+
+
+class Backend(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def tier(self) -> Tier: ...
+    @property
+    def executor(self) -> str:
+        """The label attestations carry when this backend ran the program."""
+
+    def guarantees(self, host: HostFacts) -> frozenset[Guarantee]: ...
+    def plan(self, job: Job, host: HostFacts) -> ProcessPlan: ...
+
+
+def identity(job: Job, host: HostFacts) -> tuple[int, int] | None:
+    """(uid, gid) to change to before anything foreign runs; None means the engine's own."""
+    if host.uid == 0 and job.workspace.owner_uid != 0:
+        return job.workspace.owner_uid, job.workspace.owner_gid
+    return None
+
+
+def keeps_root(job: Job, host: HostFacts) -> bool:
+    """The engine is root and so is the workspace's owner: containers, CI. Said in every plan's `degraded`."""
+    return host.uid == 0 and identity(job, host) is None
+
+
+def change_identity(to: tuple[int, int] | None, host: HostFacts) -> tuple[Word, ...]:
+    """The words that go before a launcher. `setpriv` does it in one exec, without a thread of ours ever holding
+    the other uid, which that uid's own processes could then signal."""
+    if to is None:
+        return ()
+    if not host.setpriv:
+        raise Unenforceable(
+            (Guarantee.FS_ISOLATED.value,),
+            f"The workspace belongs to uid {to[0]} and this engine is root, but setpriv is missing to change to it.",
+            "Install util-linux (setpriv), or run Palyra as the workspace's owner.",
+        )
+    uid, gid = str(to[0]), str(to[1])
+    return (host.setpriv, "--reuid", uid, "--regid", gid, "--clear-groups", "--inh-caps=-all", "--")
+
+
+def absent(job: Job, given: frozenset[Guarantee]) -> tuple[str, ...]:
+    """What the job wanted and does not get, for the plan's `degraded`."""
+    return tuple(sorted(g.value for g in job.wants - given))
+
+
+def namespace_pid_max(processes: int) -> int:
+    """pid_max of a sandbox's own PID namespace.
+
+    After the first turn the kernel hands out only pids from 300 up, so a limit near 300 would leave a build
+    with room for one process; hence the spare ones. `degraded` says so where the result is above the limit.
+    """
+    return max(processes, LOWEST_PID_MAX - 1 + min(processes, _SPARE_PIDS))

@@ -1,0 +1,203 @@
+"""Tier C on Linux: the bubblewrap plan, its options in a fixed order.
+
+ 1 lifetime     dies with the engine, own session (no controlling terminal)
+ 2 namespaces   user, pid, ipc, uts, cgroup; network unless the egress mode shares it; no further user namespaces
+ 3 privileges   uid and gid 1000, no capabilities
+ 4 system       read-only system folders; never the host's root
+ 5 kernel       own /proc with /proc/sys read-only (a root-started sandbox could write core_pattern), minimal /dev
+ 6 private      sized tmpfs for /tmp, /var/tmp, /dev/shm and the home folder
+ 7 etc          synthetic files; certificates, the linker's cache and the like read-only
+ 8 readable     granted folders, the program's own folder
+ 9 workspace    the only writable bind
+10 closed       parents bound onto themselves, then read-only paths, then hidden ones
+11 seal         / read-only, last of all mounts: later ones would fail, earlier ones would leave it open
+12 start        empty environment; the launcher is started with an empty one too, or /proc/1/environ shows ours
+13 filter       seccomp
+
+Mounts of 6 come before 8 and 9, so that a folder below /tmp is not hidden by the tmpfs. Not here: which folders
+(view), the filter (seccomp), whether the mounts landed where they should (mounts), starting it (launch).
+"""
+
+from __future__ import annotations
+
+from palyra.model.call import Tier
+from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
+from palyra.model.net import EgressMode
+from palyra.model.plan import Hole, Job, ProcessPlan, Word
+from palyra.sandbox.backend import INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
+from palyra.sandbox.seccomp import MACHINES, assemble
+from palyra.sandbox.view import AGENT_HOME, PRIVATE, SYSTEM, View, view_of
+
+_ETC: dict[str, bytes] = {
+    "passwd": b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
+    "group": b"agent:x:1000:\nnogroup:x:65534:\n",
+    "nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files dns\n",
+}
+_ETC_ISOLATED: dict[str, bytes] = {
+    "hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "resolv.conf": b"nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+}
+_ETC_SHARED = ("/etc/hosts", "/etc/resolv.conf")
+_ETC_READ_ONLY = (
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/ssl/certs",
+    "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust/extracted",
+)
+_ALWAYS = frozenset({Guarantee.FS_ISOLATED, Guarantee.CPU_LIMIT, Guarantee.MEMORY_LIMIT, Guarantee.TREE_KILL})
+
+
+class BubblewrapBackend:
+    name = "bubblewrap"
+    tier = Tier.C
+    executor = "sandbox_tier_c_linux_bubblewrap"
+
+    def guarantees(self, host: HostFacts) -> frozenset[Guarantee]:
+        if host.platform is not Platform.LINUX or host.bubblewrap is None or not host.shell:
+            return frozenset()
+        given = _ALWAYS | {Guarantee.NET_ISOLATED}
+        if host.machine in MACHINES:
+            given |= {Guarantee.SYSCALL_FILTER}
+        if host.uid != 0 or host.setpriv or _has_pid_max(host):
+            given |= {Guarantee.PROCESS_LIMIT}
+        return given
+
+    def plan(self, job: Job, host: HostFacts) -> ProcessPlan:
+        """Raises Unenforceable where the workspace or a granted folder would open the sandbox."""
+        assert host.bubblewrap is not None, "the planner asks for guarantees first"
+        run_as = identity(job, host)
+        given = self._given(job, host)
+        words, data = _words(job, host, host.bubblewrap)
+        return ProcessPlan(
+            backend=self.name,
+            executor=self.executor,
+            tier=self.tier,
+            launcher=(*change_identity(run_as, host), *words),
+            data=data,
+            program=job.program,
+            program_sha256=job.program_sha256,
+            argv=job.argv,
+            env=job.env,
+            cwd=job.cwd,
+            limits=job.limits,
+            net=job.net,
+            run_as=run_as,
+            pid_namespace=True,
+            namespace_pid_max=_bounded_by_pid_max(job, host),
+            guarantees=given,
+            degraded=(*absent(job, given), *_notes(job, host)),
+            stdin=job.stdin,
+            stdin_streamed=job.stdin_streamed,
+        )
+
+    def _given(self, job: Job, host: HostFacts) -> frozenset[Guarantee]:
+        given = self.guarantees(host)
+        if _shares_network(job):
+            given -= {Guarantee.NET_ISOLATED}
+        if keeps_root(job, host) and not _bounded_by_pid_max(job, host):
+            given -= {Guarantee.PROCESS_LIMIT}
+        return given
+
+
+def _has_pid_max(host: HostFacts) -> bool:
+    return host.uid == 0 and host.pid_max_per_namespace
+
+
+def _bounded_by_pid_max(job: Job, host: HostFacts) -> bool:
+    """RLIMIT_NPROC does nothing for uid 0, also inside a user namespace that root made."""
+    return keeps_root(job, host) and _has_pid_max(host)
+
+
+def _shares_network(job: Job) -> bool:
+    return job.net.mode is not EgressMode.STRICT
+
+
+def _notes(job: Job, host: HostFacts) -> tuple[str, ...]:
+    notes = []
+    if keeps_root(job, host):
+        notes.append("root_owned_workspace: the workspace is root's, so uid 0 stays, behind every other wall")
+        bound = namespace_pid_max(job.limits.processes)
+        if _bounded_by_pid_max(job, host) and bound > job.limits.processes:
+            notes.append(f"process_limit: at most {bound} processes, the smallest bound that works for uid 0")
+    if _shares_network(job):
+        notes.append(f"network_shared: egress mode {job.net.mode.value} leaves the host's network reachable")
+    return tuple(notes)
+
+
+def _words(job: Job, host: HostFacts, bwrap: BubblewrapFacts) -> tuple[tuple[Word, ...], tuple[bytes, ...]]:
+    view = view_of(job, host)
+    scratch = str(job.limits.scratch_bytes)
+    data: list[bytes] = []
+    words: list[Word] = [bwrap.path]
+    words += ["--die-with-parent", "--new-session"]  # 1
+    words += _namespaces(job, bwrap)  # 2
+    words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--cap-drop", "ALL"]  # 3
+    words += _system(host)  # 4
+    words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]  # 5
+    words += ["--dev", "/dev", "--size", scratch, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
+    for folder in PRIVATE:  # 6
+        words += ["--perms", "0755" if folder == AGENT_HOME else "1777", "--size", scratch, "--tmpfs", folder]
+    words += _etc(job, data)  # 7
+    for path in view.readable:  # 8
+        words += ["--ro-bind", path, path]
+    words += ["--bind", job.workspace.path, job.workspace.path]  # 9
+    words += _closed(view, data)  # 10
+    words += ["--remount-ro", "/"]  # 11
+    words += ["--chdir", job.workspace.path, "--clearenv"]  # 12
+    if host.machine in MACHINES:  # 13
+        words += ["--seccomp", _hole(data, assemble(host.machine))]
+    words += ["--info-fd", INFO, "--"]
+    return tuple(words), tuple(data)
+
+
+def _namespaces(job: Job, bwrap: BubblewrapFacts) -> list[Word]:
+    words: list[Word] = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if not _shares_network(job):
+        words.append("--unshare-net")
+    if bwrap.disable_userns:
+        words.append("--disable-userns")
+    return words
+
+
+def _system(host: HostFacts) -> list[Word]:
+    words: list[Word] = ["--ro-bind", "/usr", "/usr"]
+    for folder in SYSTEM[1:]:
+        if host.usr_merged:
+            words += ["--symlink", f"usr{folder}", folder] if folder in _MERGED else []
+        else:
+            words += ["--ro-bind-try", folder, folder]
+    return words
+
+
+_MERGED = ("/bin", "/sbin", "/lib", "/lib64")
+
+
+def _etc(job: Job, data: list[bytes]) -> list[Word]:
+    """Copied into the root's own tmpfs, which step 11 seals: cheaper than a mount for each file."""
+    words: list[Word] = ["--dir", "/etc"]
+    files = _ETC if _shares_network(job) else _ETC | _ETC_ISOLATED
+    for name, content in files.items():
+        words += ["--perms", "0644", "--file", _hole(data, content), f"/etc/{name}"]
+    for path in (*_ETC_READ_ONLY, *(_ETC_SHARED if _shares_network(job) else ())):
+        words += ["--ro-bind-try", path, path]
+    return words
+
+
+def _closed(view: View, data: list[bytes]) -> list[Word]:
+    words: list[Word] = []
+    for path in view.parents:
+        words += ["--bind", path, path]
+    for path in view.protected:
+        words += ["--ro-bind", path, path]
+    for path in view.hidden_files:
+        words += ["--ro-bind-data", _hole(data, b""), path]
+    for path in view.hidden_folders:
+        words += ["--perms", "0555", "--size", "4096", "--tmpfs", path, "--remount-ro", path]
+    return words
+
+
+def _hole(data: list[bytes], content: bytes) -> Hole:
+    data.append(content)
+    return Hole(len(data) - 1)

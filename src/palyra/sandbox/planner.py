@@ -1,0 +1,110 @@
+"""The table of backends in order of preference, and the choice: the first that guarantees enough; none, refused.
+
+Fails closed: needs ⊆ what the finished plan guarantees, checked on the plan itself; a call never slides to a
+weaker tier by itself. `choose_tier` runs before policy decides, so policy always sees the tier that will run:
+tier B is taken only when asked for, or for `auto` where the operator configured that fallback, no tier C backend
+can serve the call and tier B can.
+
+Not here: what each backend promises (bwrap, rlimit), what the host can do (probe).
+"""
+
+from __future__ import annotations
+
+from palyra.errors import Unenforceable
+from palyra.model.call import Tier, TierChoice
+from palyra.model.host import Guarantee, HostFacts
+from palyra.model.net import EgressMode, NetGrant
+from palyra.model.plan import Job, ProcessPlan
+from palyra.sandbox.backend import Backend
+from palyra.sandbox.bwrap import BubblewrapBackend
+from palyra.sandbox.rlimit import RlimitBackend
+
+BACKENDS: tuple[Backend, ...] = (BubblewrapBackend(), RlimitBackend())
+
+_NEEDS: dict[Tier, frozenset[Guarantee]] = {
+    Tier.C: frozenset(
+        {
+            Guarantee.FS_ISOLATED,
+            Guarantee.CPU_LIMIT,
+            Guarantee.MEMORY_LIMIT,
+            Guarantee.PROCESS_LIMIT,
+            Guarantee.TREE_KILL,
+            Guarantee.SYSCALL_FILTER,
+        }
+    ),
+    Tier.B: frozenset({Guarantee.CPU_LIMIT, Guarantee.MEMORY_LIMIT}),
+}
+_WANTS: dict[Tier, frozenset[Guarantee]] = {
+    Tier.C: frozenset({Guarantee.MEMORY_LIMIT_TREE}),
+    Tier.B: frozenset({Guarantee.FS_ISOLATED, Guarantee.PROCESS_LIMIT, Guarantee.TREE_KILL}),
+}
+
+
+def needs_for(tier: Tier, net: NetGrant) -> tuple[frozenset[Guarantee], frozenset[Guarantee]]:
+    """(needs, wants) of a native call."""
+    needs = _NEEDS[tier]
+    if net.mode is EgressMode.STRICT:
+        needs |= {Guarantee.NET_ISOLATED}
+        if net.hosts:
+            needs |= {Guarantee.HOST_ALLOWLIST}
+    return needs, _WANTS[tier] - needs
+
+
+def choose_tier(
+    choice: TierChoice,
+    host: HostFacts,
+    net: NetGrant,
+    *,
+    fallback: str = "",
+    backends: tuple[Backend, ...] = BACKENDS,
+) -> Tier:
+    """The tier a call gets. Where it cannot be had, planning refuses; nothing is decided here by failing."""
+    if choice is TierChoice.B:
+        return Tier.B
+    may_fall_back = choice is TierChoice.AUTO and fallback == "b"
+    if may_fall_back and not _served(Tier.C, host, net, backends) and _served(Tier.B, host, net, backends):
+        return Tier.B
+    return Tier.C
+
+
+def plan_job(job: Job, host: HostFacts, backends: tuple[Backend, ...] = BACKENDS) -> ProcessPlan:
+    """Raises Unenforceable. A backend may promise less for this job than for the host: the plan is what counts."""
+    lacking: list[frozenset[Guarantee]] = []
+    of_tier = [backend for backend in backends if backend.tier is job.tier]
+    for backend in of_tier:
+        missing = job.needs - backend.guarantees(host)
+        if not missing:
+            plan = backend.plan(job, host)
+            missing = job.needs - plan.guarantees
+            if not missing:
+                return plan
+        lacking.append(missing)
+    raise _unenforceable(job.tier, min(lacking, key=len, default=job.needs), host, of_tier)
+
+
+def _served(tier: Tier, host: HostFacts, net: NetGrant, backends: tuple[Backend, ...]) -> bool:
+    needs, _ = needs_for(tier, net)
+    return any(backend.tier is tier and needs <= backend.guarantees(host) for backend in backends)
+
+
+def _unenforceable(
+    tier: Tier, missing: frozenset[Guarantee], host: HostFacts, backends: list[Backend]
+) -> Unenforceable:
+    names = tuple(sorted(g.value for g in missing))
+    blockers = [b for b in host.blockers if any(b.backend == backend.name for backend in backends)]
+    blocked = blockers and not any(backend.guarantees(host) for backend in backends)
+    why = f": {blockers[0].detail}" if blocked else "."
+    hint = blockers[0].fix if blocked else _hint(tier, missing)
+    return Unenforceable(names, f"No tier {tier.value} sandbox on this host can enforce {', '.join(names)}{why}", hint)
+
+
+def _hint(tier: Tier, missing: frozenset[Guarantee]) -> str:
+    if tier is Tier.B and Guarantee.NET_ISOLATED in missing:
+        return "Use --tier c, or --egress preflight or none, which do not ask the kernel to enforce egress."
+    if Guarantee.HOST_ALLOWLIST in missing:
+        return "Leave out the allowed hosts for no network at all, or use --egress preflight or none."
+    if Guarantee.PROCESS_LIMIT in missing:
+        return "Run Palyra as a plain user, or give the workspace to one: the kernel does not count uid 0's processes."
+    if Guarantee.SYSCALL_FILTER in missing:
+        return "There is no system call filter for this machine yet; x86_64 and aarch64 have one."
+    return "Run `palyra doctor` to see what this host can enforce and what blocks the rest."

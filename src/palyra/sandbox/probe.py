@@ -1,0 +1,381 @@
+"""Look once at this machine → HostFacts. Available means: a real sandbox was started and seen to isolate.
+
+The sandbox is the planner's own, made for a temporary workspace beside a secret; a shell inside reports what it
+sees (evidence). What was found is remembered in `probe.json` of the state home under keys that change with the
+kernel, the boot, the bwrap file, the user, the cgroup and the plan itself; a failure is never remembered.
+
+Not here: what the facts allow (bwrap, rlimit, planner), what a failure means (diagnose).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from palyra.canon import digest
+from palyra.model.call import Tier
+from palyra.model.host import Blocker, BubblewrapFacts, HostFacts, Platform
+from palyra.model.limits import Limits
+from palyra.model.net import NO_NETWORK
+from palyra.model.plan import Hole, Job, ProcessPlan, WorkspaceSight, plan_digest
+from palyra.sandbox.backend import INFO, LOWEST_PID_MAX
+from palyra.sandbox.bwrap import BubblewrapBackend
+from palyra.sandbox.diagnose import BACKEND, Symptoms, diagnose, missing_program
+from palyra.sandbox.evidence import HELD, REPORT, parse_report, pid_max_in, problem_in
+from palyra.sandbox.view import MADE, is_within
+
+CACHE_NAME = "probe.json"
+_REMEMBERED = 8
+_TRIAL_TIMEOUT_S = 15.0
+_TOOLS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
+_SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
+_KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
+"""Those whose behaviour the launch message is written for."""
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
+_PID_MAX = "/proc/sys/kernel/pid_max"
+_SYSCTLS = (
+    "user/max_user_namespaces",
+    "kernel/unprivileged_userns_clone",
+    "kernel/apparmor_restrict_unprivileged_userns",
+)
+# In a child of its own, because a process cannot leave a namespace it entered.
+_NAMESPACES = """
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+for name, flags in (("user", 0x10000000), ("user+net", 0x50000000), ("user+pid", 0x30000000)):
+    if os.fork() == 0:
+        failed = libc.unshare(flags)
+        print(name, errno.errorcode.get(ctypes.get_errno(), "?") if failed else "", flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    path: str
+    version: str
+    disable_userns: bool
+    pid_max_per_namespace: bool
+    cgroup_kill: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    words: str = ""
+    """What is wrong; empty when the sandbox isolates."""
+    started: bool = False
+    pid_max_per_namespace: bool = False
+
+
+def probe(
+    *, home: str, state_home: str, search_path: Sequence[str], owns_process: bool = False, fresh: bool = False
+) -> HostFacts:
+    """Never raises for what a host lacks: that is a blocker, with its fix.
+
+    `owns_process`: this process is Palyra's own, so it may collect its sandboxes' orphans. `fresh`: look again.
+    """
+    if not sys.platform.startswith("linux"):
+        blocker = Blocker(BACKEND, "platform", "bubblewrap needs Linux.", "Use a Linux host.")
+        kind = Platform.MACOS if sys.platform == "darwin" else Platform.WINDOWS
+        return HostFacts(platform=kind, machine="", kernel="", uid=0, gid=0, blockers=(blocker,))
+    host = replace(_basics(home, state_home), subreaper=owns_process)
+    if not host.shell:
+        blocker = Blocker(BACKEND, "shell", "There is no /bin/sh of a kind that Palyra knows.", "Install dash.")
+        return replace(host, blockers=(blocker,))
+    bwrap = _find("bwrap", (*search_path, *_TOOLS))
+    if not bwrap:
+        return replace(host, cgroup_kill=_try_cgroup(), blockers=(missing_program(_distributions()),))
+    key = _key(host, bwrap)
+    found = None if fresh else _recall(host.state_home, key)
+    if found is None:
+        looked = _look(host, bwrap)
+        if isinstance(looked, Blocker):
+            return replace(host, cgroup_kill=_try_cgroup(), blockers=(looked,))
+        found = looked
+        _remember(host.state_home, key, found)
+    return replace(
+        host,
+        bubblewrap=BubblewrapFacts(path=found.path, version=found.version, disable_userns=found.disable_userns),
+        pid_max_per_namespace=found.pid_max_per_namespace,
+        cgroup_kill=found.cgroup_kill,
+    )
+
+
+def _basics(home: str, state_home: str) -> HostFacts:
+    uname = os.uname()
+    return HostFacts(
+        platform=Platform.LINUX,
+        machine=uname.machine,
+        kernel=uname.release,
+        uid=os.getuid(),
+        gid=os.getgid(),
+        shell=next((path for path in _SHELLS if _is_known_shell(path)), ""),
+        nsenter=_find("nsenter", _TOOLS),
+        setpriv=_find("setpriv", _TOOLS),
+        usr_merged=os.path.islink("/bin") and os.path.islink("/lib"),
+        system_folders=tuple(f for f in _SYSTEM if os.path.isdir(f) and not os.path.islink(f)),
+        home=os.path.realpath(home) if home else "",
+        state_home=os.path.realpath(state_home) if state_home else "",
+    )
+
+
+# ── the trial ────────────────────────────────────────────────────────────────
+
+
+def _look(host: HostFacts, bwrap: str) -> _Finding | Blocker:
+    """A sandbox with every option; one without --disable-userns where this bwrap or kernel does not have it."""
+    said = subprocess.run([bwrap, "--version"], env={}, capture_output=True, text=True, check=False).stdout.split()
+    trial = _Trial()
+    for disable_userns in (True, False):
+        facts = BubblewrapFacts(path=bwrap, version=said[-1] if said else "", disable_userns=disable_userns)
+        trial = _try(replace(host, bubblewrap=facts))
+        if not trial.words:
+            return _Finding(
+                **asdict(facts), pid_max_per_namespace=trial.pid_max_per_namespace, cgroup_kill=_try_cgroup()
+            )
+        if trial.started:
+            break
+    return diagnose(
+        Symptoms(
+            words=trial.words,
+            uid=host.uid,
+            namespaces=_try_namespaces(),
+            sysctls={name: int(value) for name in _SYSCTLS if (value := _read(f"/proc/sys/{name}")).isdigit()},
+            seccomp=int(_status("Seccomp") or 0),
+            started=trial.started,
+        )
+    )
+
+
+def _try(host: HostFacts) -> _Trial:
+    folder = os.path.realpath(tempfile.mkdtemp(prefix="palyra-probe-"))
+    try:
+        workspace, secret = os.path.join(folder, "workspace"), os.path.join(folder, "secret")
+        os.mkdir(workspace, 0o700)
+        with open(secret, "w", encoding="ascii") as file:
+            file.write("secret")
+        plan = BubblewrapBackend().plan(_job(workspace, host), replace(host, home="", state_home=""))
+        with contextlib.ExitStack() as stack:
+            return _run_trial(plan, host, [workspace, secret, *_hidden(host, workspace)], stack)
+    except (OSError, ValueError) as error:
+        return _Trial(words=f"{type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: contextlib.ExitStack) -> _Trial:
+    files = [_memory_file(data, stack) for data in plan.data]
+    info_read, info_write = os.pipe()
+    stack.callback(os.close, info_read)
+    argv = [str(info_write if w == INFO else files[w.index]) if isinstance(w, Hole) else w for w in plan.launcher]
+    process = subprocess.Popen(
+        [*argv, host.shell, "-c", REPORT, "probe", *arguments],
+        env={},
+        pass_fds=[*files, info_write],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    os.close(info_write)
+    stack.enter_context(process)
+    timer = threading.Timer(_TRIAL_TIMEOUT_S, process.kill)
+    stack.callback(timer.cancel)
+    timer.start()
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.strip() == HELD:
+            break
+    before = _read(_PID_MAX)
+    if lines and host.uid == 0 and _kernel_at_least(host.kernel, 6, 14):
+        _bound_pids(host, os.read(info_read, 4096))
+    rest, errors = process.communicate("\n")
+    report = parse_report("".join(lines) + rest)
+    if not lines:
+        return _Trial(words=errors.strip().split("\n")[0] or f"bwrap ended with {process.returncode}")
+    bounded = pid_max_in(report) == str(LOWEST_PID_MAX) and _read(_PID_MAX) == before
+    return _Trial(words=problem_in(report), started=True, pid_max_per_namespace=bounded)
+
+
+def _bound_pids(host: HostFacts, info: bytes) -> None:
+    """Only asked of kernels that keep pid_max per namespace: an older one would change the whole machine's."""
+    if host.nsenter:
+        init = int(json.loads(info)["child-pid"])
+        argv = [host.nsenter, f"--pid=/proc/{init}/ns/pid", host.shell, "-c", f"echo {LOWEST_PID_MAX} > {_PID_MAX}"]
+        subprocess.run(argv, env={}, capture_output=True, check=False, timeout=_TRIAL_TIMEOUT_S)
+
+
+def _hidden(host: HostFacts, workspace: str) -> list[str]:
+    """What must not be seen inside, unless the sandbox makes a folder of that name itself."""
+    own = [path for path in (host.state_home, host.home) if path and not is_within(workspace, path)]
+    return [path for path in own if not any(is_within(made, path) or is_within(path, made) for made in MADE)]
+
+
+def _job(workspace: str, host: HostFacts) -> Job:
+    return Job(
+        program="/usr/bin/true",
+        program_sha256="",
+        argv=("true",),
+        env=(),
+        cwd=workspace,
+        workspace=WorkspaceSight(path=workspace, owner_uid=host.uid, owner_gid=host.gid),
+        read_roots=(),
+        limits=Limits(),
+        net=NO_NETWORK,
+        tier=Tier.C,
+        needs=frozenset(),
+        wants=frozenset(),
+    )
+
+
+def _try_namespaces() -> dict[str, str]:
+    if not sys.executable:
+        return {}
+    argv = [sys.executable, "-I", "-S", "-c", _NAMESPACES]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(argv, env={}, capture_output=True, text=True, check=False, timeout=_TRIAL_TIMEOUT_S)
+        return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+    return {}
+
+
+def _try_cgroup() -> str:
+    """Our own cgroup v2 folder, if groups can be made below it and a process really moved into one."""
+    mounts = [line.split() for line in _read("/proc/self/mountinfo").splitlines() if " - cgroup2 " in line]
+    own = [line[3:] for line in _read("/proc/self/cgroup").splitlines() if line.startswith("0::/")]
+    if not mounts or not own or ".." in own[0]:
+        return ""
+    parent = os.path.normpath(mounts[0][4] + own[0])
+    group = os.path.join(parent, f"palyra-probe-{os.getpid()}-{threading.get_ident()}")
+    try:
+        os.mkdir(group)
+    except OSError:
+        return ""
+    try:
+        return parent if _kills(group) else ""
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(group)
+
+
+def _kills(group: str) -> bool:
+    with subprocess.Popen(["/bin/sh", "-c", "read x"], env={}, stdin=subprocess.PIPE) as child:
+        try:
+            for name, text in (("cgroup.procs", str(child.pid)), ("cgroup.kill", "1")):
+                with open(os.path.join(group, name), "w", encoding="ascii") as file:
+                    file.write(text)
+        except OSError:
+            child.kill()
+            return False
+        return child.wait(_TRIAL_TIMEOUT_S) == -9
+
+
+# ── what is remembered ───────────────────────────────────────────────────────
+
+
+def _key(host: HostFacts, bwrap: str) -> str:
+    """Whatever could change the answer. The plan's digest stands for this version of Palyra."""
+    file = os.stat(bwrap)
+    facts = BubblewrapFacts(path=bwrap, version="", disable_userns=True)
+    plan = BubblewrapBackend().plan(_job("/probe", host), replace(host, bubblewrap=facts, home="", state_home=""))
+    return digest(
+        {
+            "kernel": [host.kernel, os.uname().version, _read("/proc/sys/kernel/random/boot_id")],
+            "bwrap": [bwrap, str(file.st_dev), str(file.st_ino), file.st_size, str(file.st_mtime_ns)],
+            "user": [host.uid, host.gid, host.shell, host.nsenter],
+            "cgroup": _read("/proc/self/cgroup"),
+            "plan": [plan_digest(plan), digest(REPORT)],
+        }
+    )
+
+
+def _recall(state_home: str, key: str) -> _Finding | None:
+    try:
+        fd = os.open(os.path.join(state_home, CACHE_NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(fd, encoding="utf-8") as file:
+            owner = os.fstat(fd)
+            if owner.st_uid not in (0, os.getuid()) or owner.st_mode & 0o022:
+                return None
+            entry = json.load(file)[key]
+        found = _Finding(**entry)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    types = {"path": str, "version": str, "disable_userns": bool, "pid_max_per_namespace": bool, "cgroup_kill": str}
+    return found if all(type(entry[name]) is kind for name, kind in types.items()) else None
+
+
+def _remember(state_home: str, key: str, found: _Finding) -> None:
+    """Whole or not at all; a home that cannot be written is no reason to fail."""
+    if not os.path.isdir(state_home):
+        return
+    path = os.path.join(state_home, CACHE_NAME)
+    entries = {}
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
+        read = json.load(file)
+        entries = read if isinstance(read, dict) else {}
+    entries.pop(key, None)
+    kept = dict([*entries.items(), (key, asdict(found))][-_REMEMBERED:])
+    with contextlib.suppress(OSError):
+        fd, temporary = tempfile.mkstemp(prefix=".probe-", dir=state_home)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(kept, file)
+        os.replace(temporary, path)
+
+
+# ── small looks ──────────────────────────────────────────────────────────────
+
+
+def _memory_file(data: bytes, stack: contextlib.ExitStack) -> int:
+    fd = os.memfd_create("palyra-probe", os.MFD_CLOEXEC)
+    stack.callback(os.close, fd)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _is_known_shell(path: str) -> bool:
+    return os.access(path, os.X_OK) and os.path.basename(os.path.realpath(path)) in _KNOWN_SHELLS
+
+
+def _find(name: str, folders: Sequence[str]) -> str:
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return ""
+
+
+def _kernel_at_least(release: str, major: int, minor: int) -> bool:
+    numbers = release.split("-")[0].split(".")
+    return all(n.isdigit() for n in numbers[:2]) and tuple(map(int, numbers[:2])) >= (major, minor)
+
+
+def _distributions() -> tuple[str, ...]:
+    """ID, then ID_LIKE, of /etc/os-release."""
+    fields = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines() if "=" in line)
+    words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', "")
+    return tuple(words.split())
+
+
+def _status(name: str) -> str:
+    lines = [line for line in _read("/proc/self/status").splitlines() if line.startswith(f"{name}:")]
+    return lines[0].split()[1] if lines else ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

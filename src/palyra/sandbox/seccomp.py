@@ -1,0 +1,178 @@
+"""The system call filter of tier C, assembled by hand: one table of names, one column of numbers a machine.
+
+`assemble(machine)` returns the bytes of the kernel's `struct sock_filter[]` for bubblewrap's `--seccomp`.
+Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers and `clone3` do not
+exist (ENOSYS, so libraries fall back to `clone`, whose flags can be read), 3 flat refusals (EPERM),
+4 rules over arguments (namespaces, socket families, terminal injection), 5 everything else is allowed.
+
+Not here: anything that runs the filter; the tests hold a simulator, so both machines are checked anywhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""AUDIT_ARCH_* of the machines whose numbers are in the tables below."""
+
+ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
+
+# name: (x86_64, aarch64); None where the machine has no such call
+REFUSED: dict[str, tuple[int | None, int | None]] = {
+    # other processes' memory and descriptors
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    # mounts and roots
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "setns": (308, 268),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    # large attack surfaces that programs do not need
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "fanotify_init": (300, 262),
+    "memfd_secret": (447, 447),
+    "lookup_dcookie": (212, 18),
+    # the kernel's keyrings are not part of any namespace
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    # the machine itself
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "syslog": (103, 116),
+    "acct": (163, 89),
+    "vhangup": (153, 58),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "nfsservctl": (180, 42),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+    "ustat": (136, None),
+    "sysfs": (139, None),
+    "_sysctl": (156, None),
+    "create_module": (174, None),
+}
+ABSENT: dict[str, tuple[int, int]] = {"clone3": (435, 435)}
+JUDGED: dict[str, tuple[int, int]] = {
+    "clone": (56, 220),
+    "unshare": (272, 97),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "ioctl": (16, 29),
+}
+_RULE_OF = {
+    "clone": "namespaces",
+    "unshare": "namespaces",
+    "socket": "family",
+    "socketpair": "family",
+    "ioctl": "terminal",
+}
+
+NAMESPACE_FLAGS = 0x7E020080
+"""CLONE_NEWTIME | NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET"""
+FAMILIES = (1, 2, 10)
+"""AF_UNIX, AF_INET, AF_INET6: an allowlist, because every other family is an attack surface of its own."""
+TERMINAL_INJECTION = (0x5412, 0x541C)
+"""TIOCSTI types into the operator's terminal; TIOCLINUX pastes into a console."""
+X32_BIT = 0x40000000
+
+# BPF: 32-bit load at an absolute offset, three jumps, return
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER_AT, _ARCH_AT = 0, 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    code: int
+    value: int
+    yes: str = ""
+    no: str = ""
+    """Labels to jump to; empty means the next step."""
+
+
+def assemble(machine: str) -> bytes:
+    """The filter for one machine of `MACHINES`; raises KeyError for any other."""
+    arch = MACHINES[machine]
+    blocks = [("", _flat(machine, arch)), *_argument_rules(), *_verdicts()]
+    labels: dict[str, int] = {}
+    steps: list[_Step] = []
+    for label, block in blocks:
+        labels[label] = len(steps)
+        steps += block
+    return b"".join(_encode(at, step, labels) for at, step in enumerate(steps))
+
+
+def _flat(machine: str, arch: int) -> list[_Step]:
+    column = list(MACHINES).index(machine)
+    steps = [_Step(_LOAD, _ARCH_AT), _Step(_IF_EQUAL, arch, no="kill"), _Step(_LOAD, _NUMBER_AT)]
+    if machine == "x86_64":
+        steps.append(_Step(_IF_AT_LEAST, X32_BIT, yes="enosys"))
+    steps += [_Step(_IF_EQUAL, numbers[column], yes="enosys") for numbers in ABSENT.values()]
+    refused = (numbers[column] for numbers in REFUSED.values())
+    steps += [_Step(_IF_EQUAL, number, yes="eperm") for number in refused if number is not None]
+    steps += [_Step(_IF_EQUAL, numbers[column], yes=_RULE_OF[name]) for name, numbers in JUDGED.items()]
+    steps.append(_Step(_RETURN, ALLOW))
+    return steps
+
+
+def _argument_rules() -> list[tuple[str, list[_Step]]]:
+    families = [_Step(_IF_EQUAL, family, yes="allow") for family in FAMILIES]
+    requests = [_Step(_IF_EQUAL, request, yes="eperm") for request in TERMINAL_INJECTION]
+    return [
+        ("namespaces", [_argument(0), _Step(_IF_ANY_BIT, NAMESPACE_FLAGS, yes="eperm", no="allow")]),
+        ("family", [_argument(0), *families, _Step(_RETURN, ERRNO | EAFNOSUPPORT)]),
+        ("terminal", [_argument(1), *requests]),  # falls through to "allow"
+    ]
+
+
+def _verdicts() -> list[tuple[str, list[_Step]]]:
+    verdicts = {"allow": ALLOW, "eperm": ERRNO | EPERM, "enosys": ERRNO | ENOSYS, "kill": KILL_PROCESS}
+    return [(label, [_Step(_RETURN, verdict)]) for label, verdict in verdicts.items()]
+
+
+def _argument(position: int) -> _Step:
+    """The low half only: the kernel reads these arguments as 32 bits, so high bits must not hide a match."""
+    return _Step(_LOAD, 16 + 8 * position)
+
+
+def _encode(at: int, step: _Step, labels: dict[str, int]) -> bytes:
+    yes, no = (labels[label] - at - 1 if label else 0 for label in (step.yes, step.no))
+    if not (0 <= yes < 256 and 0 <= no < 256):
+        raise OverflowError(f"step {at} jumps too far for classic BPF")
+    return struct.pack("=HBBI", step.code, yes, no, step.value)

@@ -1,0 +1,127 @@
+"""Which folders of the host a tier C program sees, and which parts of its workspace are closed to it.
+
+Rules: only real, absolute paths, compared by component. The workspace may not be, hold or lie in a folder the
+sandbox makes for itself. A path that stays read-only or hidden is only safe when none of its parents inside the
+workspace can be renamed away (`mv .git x && mkdir -p .git/hooks` plants a hook), so every parent is a mount too.
+Palyra's own state is never visible, even where a granted folder holds it; the operator's home only where a
+granted folder says so.
+
+Not here: the launcher's words for all this (bwrap), whether a path exists (guard/look).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from palyra.errors import Unenforceable
+from palyra.model.host import Guarantee, HostFacts
+from palyra.model.plan import Job
+
+AGENT_HOME = "/home/agent"
+PRIVATE = ("/tmp", "/var/tmp", AGENT_HOME)  # noqa: S108  # the sandbox's own, on a tmpfs
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+MADE = (*PRIVATE, *SYSTEM, "/dev", "/etc", "/proc", "/sys")
+"""Folders of a sandbox that are not the host's, or are the host's for every program."""
+_KERNEL = ("/dev", "/proc", "/sys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    readable: tuple[str, ...]
+    """Folders (or one file) bound read-only, outer before inner."""
+    parents: tuple[str, ...]
+    """Folders inside the workspace bound onto themselves, so that they cannot be renamed away."""
+    protected: tuple[str, ...]
+    hidden_files: tuple[str, ...]
+    hidden_folders: tuple[str, ...]
+
+
+def view_of(job: Job, host: HostFacts) -> View:
+    workspace = job.workspace.path
+    _check_workspace(workspace, host)
+    readable = _readable(job, host)
+    state = (host.state_home,) if host.state_home and _within_any(host.state_home, (workspace, *readable)) else ()
+    hidden_folders = {path.rstrip("/") for path in job.workspace.masked if path.endswith("/")} | set(state)
+    hidden_files = {path for path in job.workspace.masked if not path.endswith("/")}
+    closed = {*job.workspace.protected, *hidden_files, *hidden_folders}
+    return View(
+        readable=readable,
+        parents=tuple(sorted(_parents(workspace, closed) - set(job.workspace.protected))),
+        protected=tuple(sorted(job.workspace.protected)),
+        hidden_files=tuple(sorted(hidden_files)),
+        hidden_folders=tuple(sorted(hidden_folders)),
+    )
+
+
+def is_within(path: str, folder: str) -> bool:
+    """`path` is `folder` or lies below it, by component."""
+    return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
+
+
+def _within_any(path: str, folders: Iterable[str]) -> bool:
+    return any(is_within(path, folder) for folder in folders)
+
+
+def _check_workspace(workspace: str, host: HostFacts) -> None:
+    if not workspace.startswith("/") or posixpath.normpath(workspace) != workspace:
+        raise _refused(f"The workspace {workspace!r} is not a resolved absolute path.", "Name an existing folder.")
+    clash = [made for made in MADE if is_within(made, workspace)]
+    clash += [made for made in (*SYSTEM, *_KERNEL) if is_within(workspace, made)]
+    if host.home and is_within(host.home, workspace):
+        clash.append(host.home)
+    if host.state_home and is_within(workspace, host.state_home):
+        clash.append(host.state_home)
+    if clash:
+        raise _refused(
+            f"The workspace {workspace} overlaps {clash[0]}, which must stay apart.",
+            "Use a project folder of its own as the workspace.",
+        )
+
+
+def _readable(job: Job, host: HostFacts) -> tuple[str, ...]:
+    """Granted folders that are not visible anyway, outer before inner, and the program where it is not in one."""
+    visible = (*SYSTEM, job.workspace.path)
+    roots: list[str] = []
+    for root in sorted({posixpath.normpath(root) for root in job.read_roots}):
+        _check_root(root, host)
+        if not _within_any(root, (*visible, *roots)):
+            roots.append(root)
+    if not _within_any(job.program, (*visible, *roots)):
+        roots.append(_program_root(job.program, host))
+    return tuple(sorted(roots))
+
+
+def _check_root(root: str, host: HostFacts) -> None:
+    covered = [made for made in MADE if is_within(made, root) and made not in SYSTEM]
+    covered += [made for made in _KERNEL if is_within(root, made)]
+    if host.state_home and is_within(root, host.state_home):
+        covered.append(host.state_home)
+    if not root.startswith("/") or covered:
+        raise _refused(
+            f"The read-only folder {root} would cover or open {covered[0] if covered else 'a relative path'}.",
+            "Name the exact folder the program needs in read_roots or --read.",
+        )
+
+
+def _program_root(program: str, host: HostFacts) -> str:
+    """The folder of a toolchain's program; only the program itself where that folder says too much."""
+    folder = posixpath.dirname(program)
+    own = (*MADE, *(path for path in (host.home, host.state_home) if path))
+    return program if any(is_within(path, folder) for path in own) else folder
+
+
+def _parents(workspace: str, paths: Iterable[str]) -> set[str]:
+    """Folders strictly between the workspace and each path."""
+    found: set[str] = set()
+    for path in paths:
+        parent = posixpath.dirname(path)
+        while parent != workspace and is_within(parent, workspace):
+            found.add(parent)
+            parent = posixpath.dirname(parent)
+    return found
+
+
+def _refused(detail: str, hint: str) -> Unenforceable:
+    return Unenforceable((Guarantee.FS_ISOLATED.value,), detail, hint)

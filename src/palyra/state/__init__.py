@@ -1,0 +1,1 @@
+"""One database, one writer: under every store."""

@@ -1,0 +1,270 @@
+"""The state folder of a home: one SQLite database, the installation's key, a lock. Created whole, opened checked.
+
+Rules: the folder is made beside its place and renamed into it, so a hundred first starts at once agree on one key and
+one journal, and a crash leaves nothing half made; a database from a newer Palyra is refused, an older one migrated
+after a backup; a key or a folder that others could have touched is refused.
+
+The database file is opened by SQLite alone: closing any other handle on it would drop SQLite's own locks.
+Not here: commits (state/writer), the tables (state/schema).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from palyra.errors import StateError
+from palyra.signing import NoteVerifier, SigningKey
+from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
+from palyra.state.lock import FileLock
+from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
+
+OLDEST_SQLITE = (3, 37)
+PATIENCE_S = 30.0
+BUSY_TIMEOUT_S = 2.0
+RESERVE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """A home whose state was found sound: where it is, and as whom it signs."""
+
+    root: Path
+    key: SigningKey
+    origin: str
+    """The journal's name, unique to this installation."""
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state"
+
+    @property
+    def database(self) -> Path:
+        return self.state / "palyra.db"
+
+    @property
+    def lock(self) -> Path:
+        return self.state / "writer.lock"
+
+    @property
+    def reserve(self) -> Path:
+        return self.state / "reserve"
+
+    @property
+    def verifier(self) -> NoteVerifier:
+        return NoteVerifier(self.origin, self.key.public)
+
+
+def open_home(root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[Home, sqlite3.Connection]:
+    """The home at `root`, created when there is none, and a connection to its database."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StateError(f"SQLite {sqlite3.sqlite_version} is too old; Palyra needs 3.37 or newer.")
+    try:
+        root = root.absolute()
+        state = root / "state"
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_root(root)
+        if not _has_state(state):
+            _install(root, migrations)
+        check_private(state, state.lstat(), is_kind=stat.S_ISDIR)
+        key = read_key(state / "installation.key")
+        connection = connect(state / "palyra.db")
+    except OSError as error:
+        raise StateError(f"The state in {root} cannot be used: {error.strerror}.", "Name another --home.") from error
+    try:
+        _check_version(connection, root, migrations)
+        origin = _check_identity(connection, key)
+    except sqlite3.Error as error:
+        connection.close()
+        raise StateError(f"The database {state / 'palyra.db'} cannot be used: {error}.") from error
+    except BaseException:
+        connection.close()
+        raise
+    home = Home(root=root, key=key, origin=origin)
+    if not home.reserve.exists():  # it was given back once; a disk that is still full is no reason to stop here
+        with contextlib.suppress(OSError):
+            refill_reserve(home.reserve)
+    return home, connection
+
+
+def connect(database: Path) -> sqlite3.Connection:
+    """A connection as every part of Palyra uses it; the file must exist."""
+    try:
+        connection = sqlite3.connect(
+            f"{database.as_uri()}?mode=rw",
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        for pragma in (
+            "synchronous = FULL",  # NORMAL loses acknowledged commits in a power cut
+            "fullfsync = ON",
+            "checkpoint_fullfsync = ON",
+            "wal_autocheckpoint = 0",  # off the commit path, see state/writer
+            "foreign_keys = ON",
+            "trusted_schema = OFF",
+            "cell_size_check = ON",
+            "temp_store = MEMORY",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error as error:
+        raise StateError(
+            f"The database {database} cannot be opened: {error}.", "Restore it from a backup, or name another --home."
+        ) from error
+    return connection
+
+
+@contextlib.contextmanager
+def snapshot(database: Path) -> Iterator[sqlite3.Connection]:
+    """One unchanging view of the database for long reads, while others go on writing."""
+    connection = connect(database)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("BEGIN")
+        yield connection
+    finally:
+        connection.close()
+
+
+# ── the first start ──────────────────────────────────────────────────────────
+
+
+def _has_state(state: Path) -> bool:
+    """An empty folder counts as none: the new one is renamed over it."""
+    try:
+        return bool(os.listdir(state))
+    except FileNotFoundError:
+        return False
+
+
+def _check_root(root: Path) -> None:
+    """Whoever may write the home may move the state away, and the history with it."""
+    found = root.stat()
+    if found.st_uid != os.geteuid():
+        raise StateError(
+            f"The home {root} belongs to user {found.st_uid}, not to {os.geteuid()}.",
+            "Use another folder with --home, or start Palyra as that user.",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        raise StateError(f"The home {root} can be written by other users.", f"Run: chmod go-w '{root}'")
+
+
+def _install(root: Path, migrations: tuple[Migration, ...]) -> None:
+    lock = FileLock(root)
+    if not lock.acquire(PATIENCE_S):
+        raise StateError(f"Another process has been setting up {root} for {PATIENCE_S:.0f} s.", "Try again.")
+    try:
+        if not _has_state(root / "state"):
+            for leftover in root.glob("state.new-*"):
+                shutil.rmtree(leftover)
+            _build(root, migrations)
+    finally:
+        lock.close()
+
+
+def _build(root: Path, migrations: tuple[Migration, ...]) -> None:
+    folder = root / f"state.new-{os.urandom(8).hex()}"
+    folder.mkdir(mode=0o700)
+    key = create_key(folder / "installation.key")
+    for name in ("palyra.db", "writer.lock", "reserve"):
+        os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    refill_reserve(folder / "reserve")
+    origin = f"palyra.local/{os.urandom(8).hex()}"
+    connection = connect(folder / "palyra.db")
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        _migrate(connection, 0, migrations)
+        sql = "INSERT INTO meta VALUES ('origin', ?), ('vkey', ?)"
+        connection.execute(sql, (origin, NoteVerifier(origin, key.public).vkey))
+    finally:
+        connection.close()
+    sync_folder(folder)
+    folder.rename(root / "state")
+    sync_folder(root)
+
+
+def refill_reserve(path: Path) -> None:
+    """Space that is given back when the disk is full, so that calls which ran can still be closed."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        if os.fstat(fd).st_size != RESERVE_BYTES:
+            file.write(bytes(RESERVE_BYTES))
+            file.flush()
+            os.fsync(fd)
+
+
+# ── every start ──────────────────────────────────────────────────────────────
+
+
+def _check_identity(connection: sqlite3.Connection, key: SigningKey) -> str:
+    """The journal and the key belong together: a swapped key file must not sign on as if nothing had happened."""
+    meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta"))
+    origin = meta.get("origin", "")
+    if not origin or NoteVerifier(origin, key.public).vkey != meta.get("vkey"):
+        raise StateError(
+            "The installation's key is not the one this journal was started with.",
+            "Restore state/installation.key from a backup, or move the state folder away to start anew.",
+        )
+    return origin
+
+
+def _check_version(connection: sqlite3.Connection, root: Path, migrations: tuple[Migration, ...]) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StateError(f"{root / 'state' / 'palyra.db'} is not a database of Palyra.", "Move it away.")
+    version = _version(connection)
+    if version < len(migrations):
+        lock = FileLock(root / "state" / "writer.lock")
+        if not lock.acquire(PATIENCE_S):
+            raise StateError("The database must be migrated, and another process holds it.", "End that process first.")
+        try:
+            version = _version(connection)
+            if version < len(migrations):
+                _backup(connection, root / "state", version)
+                _migrate(connection, version, migrations)
+                version = len(migrations)
+        finally:
+            lock.close()
+    if version > len(migrations):
+        raise StateError(
+            f"The database has version {version}; this Palyra knows up to {len(migrations)}.",
+            "Use the newer Palyra that wrote it, or name another --home.",
+        )
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def _backup(connection: sqlite3.Connection, state: Path, version: int) -> None:
+    target = state / f"palyra.db.v{version}.backup"
+    temporary = state / f".{target.name}.{os.urandom(8).hex()}"
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with contextlib.closing(sqlite3.connect(temporary)) as copy:
+        connection.backup(copy)
+    temporary.rename(target)
+    sync_folder(state)
+
+
+def _migrate(connection: sqlite3.Connection, version: int, migrations: tuple[Migration, ...]) -> None:
+    """All steps or none: one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for at in range(version, len(migrations)):
+            for statement in migrations[at]:
+                connection.execute(statement)
+            connection.execute("INSERT INTO migrations VALUES (?)", (at + 1,))
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,73 @@
+"""The installation's private key on disk: written once, whole or not at all, readable by its owner alone.
+
+Rules: a key file never replaces another; one that somebody else could have written or read is refused, because then
+its signatures prove nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from palyra.errors import StateError, TrustError
+from palyra.signing import SigningKey, parse_pem, write_pem
+
+MAX_KEY_BYTES = 4096
+
+
+def create_key(path: Path) -> SigningKey:
+    """A new key at `path`, durable before it is used. FileExistsError when there is one already."""
+    key = SigningKey.generate()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(write_pem(key).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)  # unlike a rename, a link cannot overwrite
+    finally:
+        temporary.unlink()
+    sync_folder(path.parent)
+    return key
+
+
+def read_key(path: Path) -> SigningKey:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise StateError(
+            f"The installation's key {path} cannot be read: {error.strerror}.",
+            "Restore it from a backup; without it nothing can be signed.",
+        ) from error
+    with os.fdopen(fd, "rb") as file:
+        check_private(path, os.fstat(file.fileno()), is_kind=stat.S_ISREG)
+        text = file.read(MAX_KEY_BYTES)
+    try:
+        return parse_pem(text.decode("ascii"))
+    except (UnicodeDecodeError, TrustError) as error:
+        raise StateError(f"The installation's key {path} is damaged.", "Restore it from a backup.") from error
+
+
+def check_private(path: Path, found: os.stat_result, *, is_kind: Callable[[int], bool]) -> None:
+    """Ours, of the kind expected, and closed to everyone else."""
+    if not is_kind(found.st_mode):
+        raise StateError(f"{path} is not what Palyra put there.", f"Move {path} away.")
+    if found.st_uid != os.geteuid():
+        raise StateError(
+            f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}.",
+            "Use another folder with --home, or start Palyra as that user.",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise StateError(f"{path} is open to other users.", f"Run: chmod go-rwx '{path}'")
+
+
+def sync_folder(path: Path) -> None:
+    """Make names that were just added to a folder durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

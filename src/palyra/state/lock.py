@@ -1,0 +1,66 @@
+"""A file lock that many processes take in turn, each for one commit.
+
+`flock` belongs to the open file: it is gone when its holder dies, two writers in one process exclude each other, and
+waiting never blocks an event loop because taking it is a try. A forked child drops the inherited file at once,
+otherwise it would keep alive a lock that its parent died with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+import weakref
+from pathlib import Path
+
+FIRST_PAUSE_S = 0.0005
+LONGEST_PAUSE_S = 0.008
+
+
+class FileLock:
+    def __init__(self, path: Path) -> None:
+        """`path` is a file that exists, or a folder."""
+        self._path = path
+        self._fd = -1
+        _ALIVE.add(self)
+
+    def try_acquire(self) -> bool:
+        if self._fd < 0:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def acquire(self, patience_s: float) -> bool:
+        """Wait for it, asleep between tries; for threads that have nothing else to do."""
+        deadline, pause_s = time.monotonic() + patience_s, FIRST_PAUSE_S
+        while not self.try_acquire():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+        return True
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+_ALIVE: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+def _drop_inherited() -> None:
+    for lock in list(_ALIVE):
+        with contextlib.suppress(OSError):
+            lock.close()
+
+
+os.register_at_fork(after_in_child=_drop_inherited)

@@ -1,0 +1,49 @@
+"""The tables of the one database, as a list of migrations. A migration that has shipped is never edited.
+
+`entries` is an ordinary rowid table and stands before `checkpoints`; it is not STRICT and nothing refers to it by
+foreign key, so that an auditor may copy, cut and attack it with plain SQL. Rows of `calls` and `blobs` are what
+retention may remove; what they held stays bound by salted commitments in the entries.
+"""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x504C5952  # PLYR
+
+Migration = tuple[str, ...]
+
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+        "CREATE TABLE migrations (version INTEGER PRIMARY KEY) STRICT",
+        "CREATE TABLE entries (idx INTEGER PRIMARY KEY, leaf_hash BLOB, body BLOB)",
+        "CREATE TABLE checkpoints (size INTEGER PRIMARY KEY, note TEXT)",
+        """CREATE TABLE head (
+               one INTEGER PRIMARY KEY CHECK (one = 1), size INTEGER NOT NULL, frontier BLOB NOT NULL
+           ) STRICT""",
+        "INSERT INTO head VALUES (1, 0, x'')",
+        """CREATE TABLE runs (
+               run_id TEXT PRIMARY KEY, principal TEXT NOT NULL, workspace TEXT NOT NULL,
+               calls_used INTEGER NOT NULL, calls_max INTEGER NOT NULL,
+               attempts_used INTEGER NOT NULL, attempts_max INTEGER NOT NULL,
+               next_sequence INTEGER NOT NULL DEFAULT 0, created_unix_ms INTEGER NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE TABLE blobs (sha256 BLOB PRIMARY KEY, data BLOB NOT NULL, kept_unix_ms INTEGER NOT NULL) STRICT",
+        """CREATE TABLE calls (
+               call_id TEXT PRIMARY KEY, run_id TEXT NOT NULL REFERENCES runs, tool TEXT NOT NULL,
+               principal TEXT NOT NULL, input_sha256 TEXT NOT NULL, status TEXT NOT NULL, reason TEXT,
+               owner_boot_id TEXT, owner_pid INTEGER, owner_start_ticks INTEGER,
+               details BLOB REFERENCES blobs, outcome BLOB REFERENCES blobs,
+               intent_index INTEGER, result_index INTEGER,
+               opened_unix_ms INTEGER NOT NULL, closed_unix_ms INTEGER
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX calls_open ON calls (opened_unix_ms) WHERE status = 'open'",
+        """CREATE TABLE openings (
+               entry INTEGER NOT NULL, field TEXT NOT NULL, run_id TEXT, salt BLOB NOT NULL, PRIMARY KEY (entry, field)
+           ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE artifacts (
+               artifact_id TEXT PRIMARY KEY, run_id TEXT NOT NULL REFERENCES runs, name TEXT NOT NULL,
+               sha256 TEXT NOT NULL, size_bytes INTEGER NOT NULL, created_unix_ms INTEGER NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX artifacts_run ON artifacts (run_id)",
+    ),
+)

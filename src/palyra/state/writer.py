@@ -1,0 +1,347 @@
+"""The one writer: a state change and its journal entry in one durable transaction, for many callers and processes.
+
+Order of one commit: 1 the file lock · 2 BEGIN IMMEDIATE · 3 the head, checked against its signed checkpoint · 4 every
+waiting piece of work, each in a savepoint of its own · 5 one signed checkpoint for all · 6 COMMIT, durable · 7 answers.
+
+Rules: what waits when the loop gets to it goes into one transaction; a refusal inside one piece of work undoes that
+piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a lock
+held elsewhere is waited for. Everything runs on the caller's thread: handing a commit to another one costs more than
+the commit. The log file is copied back off that path, under the same lock, and reused rather than grown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from palyra.errors import StateError, TrustError
+from palyra.journal.checkpoint import open_checkpoint, sign_checkpoint
+from palyra.journal.merkle import EMPTY_ROOT, Frontier
+from palyra.model.record import Checkpoint, Receipt
+from palyra.signing import NoteSigner
+from palyra.state.db import PATIENCE_S, Home, connect, open_home
+from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S, FileLock
+from palyra.state.transaction import HeadBroken, Transaction
+
+T = TypeVar("T")
+Work = Callable[[Transaction], T]
+
+ENTRIES_PER_COPY_BACK = 128
+"""Whoever commits the entry that crosses a multiple of this copies the log back; about 4 MiB of log."""
+BYTES_PER_COPY_BACK = 4 << 20
+COPY_BACK_PATIENCE_S = 2.0
+
+_FULL = 13
+_WAIT = frozenset({5, 6, 15})  # BUSY, LOCKED, PROTOCOL (locks of the log's index)
+_OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting(Generic[T]):
+    work: Work[T]
+    closing: bool
+    future: asyncio.Future[tuple[T, Receipt | None]] | None = None
+    value: T | None = None
+    index: int | None = None
+    error: BaseException | None = None
+    receipt: Receipt | None = None
+
+    def answer(self) -> None:
+        if self.future is None or self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result((self.value, self.receipt))  # type: ignore[arg-type]  # set when error is not
+
+
+class Writer:
+    """One for each process and home. Used by one event loop at a time, and by plain code through `commit_now`."""
+
+    def __init__(self, home: Home, connection: sqlite3.Connection) -> None:
+        self.home = home
+        self._connection = connection
+        self._pid = os.getpid()
+        self._guard = threading.RLock()
+        self._lock = FileLock(home.lock)
+        self._signer = NoteSigner(home.origin, home.key)
+        self._trusted: tuple[int, bytes, str] | None = None
+        self._queue: list[_Waiting[Any]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pause_s = 0.0
+        self._waiting_since: float | None = None
+        self._down: StateError | None = None
+        self._closings_only = False
+        self._copy_back_due = False
+        self._unsaved_bytes = 0
+
+    @classmethod
+    def open(cls, root: Path) -> Writer:
+        return cls(*open_home(root))
+
+    # ── for callers ──
+
+    def commit(self, work: Work[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
+        """Run `work` in the next transaction. Done when it is durable; raises what it raised, and that is undone."""
+        return self._enqueue(_Waiting(work, closing=False))
+
+    def commit_closing(self, work: Work[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
+        """The same for the record of something that has run: on a full disk it may use the reserved space."""
+        return self._enqueue(_Waiting(work, closing=True))
+
+    def commit_now(self, work: Work[T]) -> tuple[T, Receipt | None]:
+        """For code without a loop: waits here."""
+        waiting: _Waiting[T] = _Waiting(work, closing=False)
+        deadline, pause_s = time.monotonic() + PATIENCE_S, FIRST_PAUSE_S
+        while not self._try([waiting]):
+            if time.monotonic() >= deadline:
+                raise self._too_long()
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+        self._copy_back_if_due(None)
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
+
+    def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """Read what is committed."""
+        self._notice_fork()
+        with self._guard:
+            try:
+                return self._connection.execute(sql, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise StateError(f"The database cannot be read: {error}.") from error
+
+    def close(self) -> None:
+        self._notice_fork()
+        with self._guard:
+            if self._copy_back_due and self._down is None:
+                self._copy_back()
+            self._down = self._down or StateError("The state was closed.")
+            self._connection.close()
+            self._lock.close()
+
+    # ── group commit ──
+
+    def _enqueue(self, waiting: _Waiting[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
+        self._notice_fork()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None and self._loop.is_running():
+                raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
+            self._loop, self._queue = loop, []
+        waiting.future = loop.create_future()
+        self._queue.append(waiting)
+        if len(self._queue) == 1:
+            self._pause_s, self._waiting_since = FIRST_PAUSE_S, None
+            loop.call_soon(self._flush, loop)
+        return waiting.future
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            return
+        # A caller that was cancelled before its turn finds nothing done.
+        batch = [waiting for waiting in self._queue if waiting.future is not None and not waiting.future.done()]
+        self._queue = []
+        if not batch:
+            return
+        if not self._try(batch):
+            now = time.monotonic()
+            self._waiting_since = self._waiting_since or now
+            if now - self._waiting_since < PATIENCE_S:
+                self._queue = batch
+                loop.call_later(self._pause_s, self._flush, loop)
+                self._pause_s = min(self._pause_s * 1.5, LONGEST_PAUSE_S)
+                return
+            for waiting in batch:
+                waiting.error = self._too_long()
+        for waiting in batch:
+            waiting.answer()
+        self._copy_back_if_due(loop)
+
+    def _try(self, batch: list[_Waiting[Any]]) -> bool:
+        """One transaction for all of `batch`; False when somebody else is writing. Results are left in `batch`."""
+        self._notice_fork()
+        with self._guard:
+            batch = self._admit(batch)
+            if not batch:
+                return True
+            again: list[_Waiting[Any]] = []
+            try:
+                if not self._lock.try_acquire():  # 1
+                    return False
+                self._transact(self._connection, batch)
+            except Exception as error:  # noqa: BLE001  # nobody may be left waiting for an answer
+                if _code(error) in _WAIT:
+                    return False
+                again = self._stop(error, batch)
+            finally:
+                self._let_go()
+        return self._try(again) if again else True
+
+    def _let_go(self) -> None:
+        if self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+        self._lock.release()
+
+    def _admit(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+        if self._down is None:
+            return batch
+        for waiting in batch:
+            if not (waiting.closing and self._closings_only):
+                waiting.error = StateError(self._down.detail, self._down.hint)
+        return [waiting for waiting in batch if waiting.closing and self._closings_only]
+
+    def _transact(self, connection: sqlite3.Connection, batch: list[_Waiting[Any]]) -> None:
+        connection.execute("BEGIN IMMEDIATE")  # 2
+        transaction = Transaction(connection, self._read_head(connection))  # 3
+        before = transaction.frontier.size
+        for waiting in batch:  # 4
+            self._run(transaction, waiting)
+        checkpoint = None
+        if transaction.frontier.size > before:
+            checkpoint = self._seal(connection, transaction.frontier)  # 5
+        connection.execute("COMMIT")  # 6
+        if checkpoint is not None:
+            self._trusted = (checkpoint.size, transaction.frontier.pack(), checkpoint.note)
+            for waiting in batch:
+                if waiting.index is not None:
+                    waiting.receipt = Receipt(
+                        index=waiting.index, tree_size=checkpoint.size, checkpoint=checkpoint.note
+                    )
+        self._unsaved_bytes += transaction.bytes_written
+        crossed = before // ENTRIES_PER_COPY_BACK != transaction.frontier.size // ENTRIES_PER_COPY_BACK
+        self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
+
+    def _run(self, transaction: Transaction, waiting: _Waiting[Any]) -> None:
+        waiting.error, waiting.index = None, None
+        transaction.begin_work()
+        try:
+            waiting.value = waiting.work(transaction)
+        except HeadBroken:
+            raise
+        except Exception as error:  # whatever it is, it is its caller's, and undone
+            if isinstance(error, sqlite3.Error) and _code(error) not in _OF_THE_WORK:
+                raise
+            transaction.undo_work()
+            # A future refuses to carry StopIteration, and then nobody behind it would be answered.
+            waiting.error = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
+        else:
+            waiting.index = transaction.last_index
+        transaction.end_work()
+
+    def _read_head(self, connection: sqlite3.Connection) -> Frontier:
+        """The tree as it stands, only if its newest checkpoint is ours: otherwise whoever can edit the file could
+        have us sign a rewritten history by extending it."""
+        rows = connection.execute("SELECT size, frontier FROM head").fetchall()
+        note = connection.execute("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
+        if len(rows) != 1:
+            raise HeadBroken("the head is missing")
+        (size, packed), signed = rows[0], "" if note is None else note[0]
+        try:
+            frontier = Frontier.parse(size, packed)
+            if (size, packed, signed) != self._trusted:
+                self._check_head(frontier, signed)
+        except (ValueError, TrustError) as error:
+            raise HeadBroken(str(error).rstrip(".")) from error
+        self._trusted = (size, packed, signed)
+        return frontier
+
+    def _check_head(self, frontier: Frontier, note: str) -> None:
+        signed = open_checkpoint(note, self._signer.verifier) if note else Checkpoint("", 0, EMPTY_ROOT, "")
+        if (signed.size, signed.root) != (frontier.size, frontier.root()):
+            raise ValueError("the head is not the tree of the newest signed checkpoint")
+        if self._trusted is not None and frontier.size <= self._trusted[0]:
+            raise ValueError(f"the tree had {self._trusted[0]} entries a moment ago and was set back")
+
+    def _seal(self, connection: sqlite3.Connection, frontier: Frontier) -> Checkpoint:
+        checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root())
+        connection.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
+        connection.execute("UPDATE head SET size = ?, frontier = ?", (frontier.size, frontier.pack()))
+        return checkpoint
+
+    # ── when something is wrong ──
+
+    def _stop(self, error: Exception, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+        """Fail-stop: after a failed write nobody knows what the disk holds.
+
+        Returns what may be tried once more: with the disk full, the records of what has run already get the space
+        that was kept for them.
+        """
+        full = _code(error) == _FULL
+        self._closings_only = full and self._down is None and self._release_reserve()
+        if isinstance(error, HeadBroken):
+            self._down = StateError(
+                f"The journal does not agree with its own signed head: {error}.", "Run: palyra journal verify"
+            )
+        elif full:
+            self._down = StateError("The disk is full; nothing can be recorded.", "Free space, then start again.")
+        else:
+            self._down = StateError(f"The journal could not be written: {error}.", "Check the disk, then start again.")
+        return self._admit(batch)
+
+    def _release_reserve(self) -> bool:
+        try:
+            self.home.reserve.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _too_long(self) -> StateError:
+        return StateError(
+            f"Another process has held the journal's lock for {PATIENCE_S:.0f} s.",
+            f"Find it with: fuser '{self.home.lock}'",
+        )
+
+    def _notice_fork(self) -> None:
+        """After a fork the parent's connection is not ours: using it corrupts, closing it could drop its log."""
+        if self._pid != os.getpid():
+            _INHERITED.append(self._connection)
+            self._pid, self._guard, self._trusted = os.getpid(), threading.RLock(), None
+            self._connection, self._lock = connect(self.home.database), FileLock(self.home.lock)
+            self._loop, self._queue = None, []
+
+    # ── the log file ──
+
+    def _copy_back_if_due(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if not self._copy_back_due or self._down is not None:
+            return
+        self._copy_back_due, self._unsaved_bytes = False, 0
+        if loop is None:
+            self._copy_back()
+        else:
+            loop.run_in_executor(None, self._copy_back)
+
+    def _copy_back(self) -> None:
+        """Passive: it waits for no reader. Under the writer's lock, so that no other process restarts the log
+        meanwhile; then the next commit starts the log from its beginning, in a file that need not grow."""
+        lock = FileLock(self.home.lock)
+        try:
+            if not lock.acquire(COPY_BACK_PATIENCE_S):
+                self._copy_back_due = True
+                return
+            with contextlib.closing(connect(self.home.database)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except (sqlite3.Error, StateError, OSError) as error:
+            if _code(error.__cause__ or error) not in _WAIT:
+                self._down = self._down or StateError(f"The journal's log could not be copied back: {error}.")
+        finally:
+            lock.close()
+
+
+_INHERITED: list[sqlite3.Connection] = []
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary result code; 1 for what Python's own layer raised."""
+    code: int = getattr(error, "sqlite_errorcode", 1 if isinstance(error, sqlite3.Error) else 0)
+    return code & 0xFF

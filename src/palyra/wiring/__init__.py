@@ -1,0 +1,1 @@
+"""The fuse box: the one place that joins hands to the engine's ports."""

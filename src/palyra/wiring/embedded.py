@@ -1,0 +1,136 @@
+"""One process, one home: joins the hands to the engine's ports for the library and the command line.
+
+`Installation` is what a door holds: the engine and the few hands that doors read from. Opening it creates the home
+on first use, probes the host (or reads the cached probe), loads the policies and closes calls that a crash left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from palyra.artifacts.store import ArtifactStore
+from palyra.budget.store import BudgetStore
+from palyra.config.load import Home, load_config, user_home
+from palyra.config.schema import Config
+from palyra.engine.ports import Approver, Ports
+from palyra.engine.recover import recover
+from palyra.engine.walk import Engine
+from palyra.errors import Reason, Rejected
+from palyra.guard.look import Looker
+from palyra.journal.store import JournalStore
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import ToolCall
+from palyra.model.grant import Ask
+from palyra.model.host import HostFacts
+from palyra.model.plan import Plan
+from palyra.policy.store import PolicyStore
+from palyra.protocol.catalog import BUILTIN_TOOLS
+from palyra.protocol.registry import make_registry
+from palyra.sandbox.probe import probe
+from palyra.state.writer import Writer
+from palyra.wiring.clock import SystemClock, SystemIds
+from palyra.wiring.owners import ProcessOwners
+
+
+class NoApprover:
+    """Nobody can be asked in this process: what policy would ask about is refused, with a hint."""
+
+    async def ask(self, call: ToolCall, plan: Plan, decision: Ask) -> str:
+        raise Rejected(
+            Reason.NOT_APPROVED,
+            f"Policy asks for a person's approval of {call.tool}, and nobody can be asked here.",
+            "Grant it on the command line (see palyra run --help), or change the policy: palyra policy explain.",
+        )
+
+
+class NoSecrets:
+    """An installation without a vault knows no secret values; detectors by shape still work."""
+
+    def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    home: Home
+    config: Config
+    config_file: Path | None
+    host: HostFacts
+    engine: Engine
+    journal: JournalStore
+    policies: PolicyStore
+    writer: Writer
+
+    @property
+    def ports(self) -> Ports:
+        return self.engine.ports
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+async def open_installation(
+    home: Home,
+    *,
+    config_file: str | None = None,
+    owns_process: bool = False,
+    approver: Approver | None = None,
+) -> Installation:
+    """`owns_process`: this process is Palyra's own (command line, daemon), so it may collect orphans."""
+    config, source = load_config(home, config_file)
+    writer = Writer.open(home.root)
+    try:
+        installation = _join(home, config, source, writer, owns_process=owns_process, approver=approver)
+        await recover(installation.ports)
+    except BaseException:
+        writer.close()
+        raise
+    return installation
+
+
+def _join(
+    home: Home,
+    config: Config,
+    source: Path | None,
+    writer: Writer,
+    *,
+    owns_process: bool,
+    approver: Approver | None,
+) -> Installation:
+    clock = SystemClock()
+    ids = SystemIds(clock)
+    host = probe(
+        home=user_home(),
+        state_home=str(home.root),
+        search_path=config.tool_call.process_runner.path,
+        owns_process=owns_process,
+    )
+    journal = JournalStore(writer, BudgetStore())
+    policies = PolicyStore(config.posture, home.policies)
+    ports = Ports(
+        config=config,
+        host=host,
+        clock=clock,
+        ids=ids,
+        look=Looker(home=user_home(), state_home=str(home.root)),
+        executor=ProcessExecutor(host),
+        journal=journal,
+        owners=ProcessOwners(),
+        policies=policies,
+        approver=approver or NoApprover(),
+        artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
+        secrets=NoSecrets(),
+        key=writer.home.key,
+    )
+    return Installation(
+        home=home,
+        config=config,
+        config_file=source,
+        host=host,
+        engine=Engine(ports, make_registry(BUILTIN_TOOLS)),
+        journal=journal,
+        policies=policies,
+        writer=writer,
+    )

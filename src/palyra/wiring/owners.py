@@ -1,0 +1,55 @@
+"""Touches: /proc. Who has a call in its hands, and whether that process still lives.
+
+A pid alone can be reused: boot id and start time tell two processes apart. Where there is no /proc the pid's
+existence is all that can be known, and the start time is 0 on both sides.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from palyra.model.record import Owner
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class ProcessOwners:
+    def __init__(self) -> None:
+        self._boot_id = _read(_BOOT_ID).strip()
+
+    def me(self) -> Owner:
+        pid = os.getpid()
+        return Owner(self._boot_id, pid, _start_ticks(pid) or 0)
+
+    def is_alive(self, owner: Owner) -> bool:
+        if owner.boot_id != self._boot_id:
+            return False
+        if not self._boot_id:
+            return _exists(owner.pid)
+        return _start_ticks(owner.pid) == owner.start_ticks
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat; the name before it may hold spaces and brackets. A zombie is not alive."""
+    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    if len(fields) < 20 or fields[0] in ("Z", "X"):
+        return None
+    return int(fields[19])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,199 @@
+"""Where attacks are run: real plans of real backends in the real executor, on whatever host this is.
+
+An attack is a Python program that prints one JSON value; it is run by the system's own interpreter inside. Each
+test is run once for every way this host can own a workspace: as whoever runs the tests and, where that is root,
+as another user as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import shutil
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.model.host import Guarantee, HostFacts
+from palyra.model.limits import Limits
+from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
+from palyra.model.outcome import Execution, Status, StreamName
+from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.sandbox.planner import BACKENDS, needs_for, plan_job
+from palyra.sandbox.probe import probe
+
+PYTHON = "/usr/bin/python3"
+OTHER_USER = 65534
+OPEN = NetGrant(EgressMode.NONE)
+OWNERS = [os.getuid()] if os.getuid() else [0, OTHER_USER]
+
+
+@functools.cache
+def host() -> HostFacts:
+    with tempfile.TemporaryDirectory() as state:
+        return probe(home="/nonexistent", state_home=state, search_path=())
+
+
+@dataclass
+class Kept:
+    """A sink that keeps everything."""
+
+    parts: dict[StreamName, bytearray] = field(default_factory=lambda: {name: bytearray() for name in StreamName})
+
+    def feed(self, stream: StreamName, chunk: bytes) -> None:
+        assert len(chunk) <= 4096
+        self.parts[stream] += chunk
+
+    @property
+    def stdout(self) -> str:
+        return self.parts[StreamName.STDOUT].decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.parts[StreamName.STDERR].decode("utf-8", "replace")
+
+
+@dataclass
+class Result:
+    execution: Execution
+    plan: ProcessPlan
+    output: Kept
+
+    @property
+    def json(self) -> Any:
+        assert self.execution.status is Status.COMPLETED, (self.execution, self.output.stderr)
+        assert self.output.stdout, (self.execution, self.output.stderr)
+        return json.loads(self.output.stdout)
+
+
+@dataclass
+class Arena:
+    """A workspace, a folder beside it that must stay out of reach, and one tier."""
+
+    tier: Tier
+    folder: Path
+    owner: int
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "workspace"
+
+    @property
+    def outside(self) -> Path:
+        return self.folder / "outside"
+
+    @property
+    def secret(self) -> Path:
+        return self.outside / "secret"
+
+    def give(self, *paths: Path) -> None:
+        """To whoever owns the workspace."""
+        for path in paths:
+            os.chown(path, self.owner, self.owner, follow_symlinks=False)
+
+    def job(self, *argv: str, **changes: Any) -> Job:
+        net = changes.pop("net", NO_NETWORK if self.tier is Tier.C else OPEN)
+        needs, wants = needs_for(self.tier, net)
+        protected, masked = changes.pop("protected", ()), changes.pop("masked", ())
+        facts: dict[str, Any] = {
+            "program": argv[0],
+            "program_sha256": "",
+            "argv": argv,
+            "env": (("PATH", "/usr/bin:/bin"), ("HOME", "/tmp")),
+            "cwd": str(self.workspace),
+            "workspace": WorkspaceSight(
+                path=str(self.workspace), owner_uid=self.owner, owner_gid=self.owner, protected=protected, masked=masked
+            ),
+            "read_roots": (),
+            "limits": Limits(wall_ms=30_000),
+            "net": net,
+            "tier": self.tier,
+            "needs": needs,
+            "wants": wants,
+        }
+        return Job(**(facts | changes))
+
+    def run(self, *argv: str, **changes: Any) -> Result:
+        return asyncio.run(self.start(*argv, **changes))
+
+    async def start(self, *argv: str, source: Any = None, **changes: Any) -> Result:
+        plan, output = plan_job(self.job(*argv, **changes), host()), Kept()
+        execution = await ProcessExecutor(host()).run(plan, output, source)
+        return Result(execution, plan, output)
+
+    def attack(self, program: str, *arguments: str, **changes: Any) -> Result:
+        """`report(value)` prints the one JSON value; `tried(function)` is its result or the name of what it raised."""
+        text = PRELUDE + textwrap.dedent(program)
+        return self.run(PYTHON, "-I", "-S", "-c", text, *arguments, **changes)
+
+
+PRELUDE = """
+import errno, json, os, sys, time
+def report(value):
+    print(json.dumps(value), flush=True)
+def tried(function, *arguments):
+    try:
+        return function(*arguments)
+    except OSError as error:
+        return errno.errorcode.get(error.errno, type(error).__name__)
+    except Exception as error:
+        return type(error).__name__
+def read(path):
+    with open(path) as file:
+        return file.read()
+def write(path, text="written by the program"):
+    with open(path, "w") as file:
+        file.write(text)
+    return "written"
+"""
+
+
+@contextmanager
+def arena(tier: Tier, owner: int) -> Iterator[Arena]:
+    """Not below pytest's own folder, which is closed to other users."""
+    folder = Path(tempfile.mkdtemp(prefix="palyra-arena-")).resolve()
+    place = Arena(tier, folder, owner)
+    try:
+        for path in (folder, place.workspace, place.outside):
+            path.mkdir(exist_ok=True)
+            path.chmod(0o755)
+        place.secret.write_text("the secret")
+        place.give(place.workspace, place.outside, place.secret)
+        yield place
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def require(tier: Tier, *promised: Guarantee) -> None:
+    """Skip, saying why, what this host does not promise."""
+    if not Path(PYTHON).exists():
+        pytest.skip(f"there is no {PYTHON} to attack with")
+    offered = frozenset[Guarantee]().union(*(b.guarantees(host()) for b in BACKENDS if b.tier is tier))
+    missing = [g.value for g in promised if g not in offered]
+    if missing:
+        why = "; ".join(blocker.detail for blocker in host().blockers)
+        pytest.skip(f"tier {tier.value} does not promise {', '.join(missing)} here. {why}")
+
+
+def marked_processes(mark: str) -> list[int]:
+    """Processes of this machine whose command line holds `mark`, ourselves aside."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    if mark.encode() in file.read():
+                        found.append(int(name))
+            except OSError:
+                continue
+    return found

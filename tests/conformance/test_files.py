@@ -1,0 +1,273 @@
+"""FS_ISOLATED: nothing outside the workspace and the system's folders can be read, nothing else written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from palyra.errors import Unenforceable
+from palyra.model.host import Guarantee
+from palyra.model.outcome import Status
+from tests.conformance.arena import Arena
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _claimed(tier_c: Arena) -> None:
+    from palyra.model.call import Tier
+    from tests.conformance.arena import require
+
+    require(Tier.C, Guarantee.FS_ISOLATED)
+
+
+def test_a_secret_beside_the_workspace_cannot_be_read_in_any_way(tier_c: Arena) -> None:
+    (tier_c.workspace / "link").symlink_to(tier_c.secret)
+    (tier_c.workspace / "folder").symlink_to(tier_c.outside)
+    found = tier_c.attack(
+        """
+        secret = sys.argv[1]
+        report({
+            "absolute": tried(read, secret),
+            "dots": tried(read, "../outside/secret"),
+            "link": tried(read, "link"),
+            "folder link": tried(read, "folder/secret"),
+            "own root": tried(read, "/proc/self/root" + secret),
+            "first process's root": tried(read, "/proc/1/root" + secret),
+            "own cwd": tried(read, "/proc/self/cwd/../outside/secret"),
+            "hard link": tried(os.link, secret, "hard"),
+            "listing": tried(os.listdir, os.path.dirname(secret)),
+        })
+        """,
+        str(tier_c.secret),
+    ).json
+    assert set(found.values()) <= {"ENOENT", "EACCES", "EPERM"}, found
+
+
+def test_homes_the_state_folder_and_other_workspaces_do_not_exist_inside(tier_c: Arena) -> None:
+    found = tier_c.attack(
+        """
+        paths = ["/root", "/home", "/home/agent", "/run", "/sys", "/boot", "/srv", "/opt", "/mnt", "/var", "/etc/shadow",
+                 "/etc/sudoers", "/var/run/docker.sock", "/etc/ssh", "/var/lib"]
+        report({path: tried(os.listdir, path) for path in paths})
+        """
+    ).json
+    seen = {path: what for path, what in found.items() if what not in ("ENOENT", "ENOTDIR", "EACCES")}
+    assert seen == {"/home": ["agent"], "/home/agent": [], "/var": ["tmp"]}
+
+
+def test_nothing_outside_can_be_written_in_any_way(tier_c: Arena) -> None:
+    (tier_c.workspace / "link").symlink_to(tier_c.secret)
+    (tier_c.workspace / "dangling").symlink_to(tier_c.outside / "new")
+    found = tier_c.attack(
+        """
+        secret = sys.argv[1]
+        folder = os.path.dirname(secret)
+        report({
+            "absolute": tried(write, secret),
+            "new": tried(write, folder + "/new"),
+            "dots": tried(write, "../outside/new"),
+            "link": tried(write, "link"),
+            "dangling": tried(write, "dangling"),
+            "own root": tried(write, "/proc/self/root" + secret),
+            "rename": tried(os.rename, "/proc/self/cwd/link", folder + "/new"),
+            "beside": tried(write, "../new"),
+        } | {
+            path: tried(write, path + "/palyra-new")
+            for path in ("", "/usr", "/usr/bin", "/etc", "/dev", "/proc", "/proc/sys/kernel", "/home", "/var", "/lib/")
+        })
+        """,
+        str(tier_c.secret),
+    ).json
+    found.pop("beside")  # the sandbox's own /tmp, where this workspace lies; what counts is the host's, below
+    assert "written" not in found.values(), found
+    assert tier_c.secret.read_text() == "the secret"
+    assert sorted(path.name for path in tier_c.outside.iterdir()) == ["secret"]
+    assert sorted(path.name for path in tier_c.folder.iterdir()) == ["outside", "workspace"]
+
+
+def test_the_workspace_and_the_private_folders_can_be_written(tier_c: Arena) -> None:
+    found = tier_c.attack(
+        """
+        report({path: tried(write, path + "/new") for path in (".", "/tmp", "/var/tmp", "/dev/shm", "/home/agent")})
+        """
+    ).json
+    assert set(found.values()) == {"written"}
+    assert (tier_c.workspace / "new").read_text() == "written by the program"
+    assert (tier_c.workspace / "new").stat().st_uid == tier_c.owner
+
+
+def test_private_folders_are_bounded_and_gone_afterwards(tier_c: Arena) -> None:
+    from palyra.model.limits import Limits
+
+    filler = """
+        def fill(path):
+            with open(path, "wb") as file:
+                for _ in range(64):
+                    file.write(bytes(1 << 20))
+        report({path: [tried(fill, path + "/big"), os.path.getsize(path + "/big")]
+                for path in ("/tmp", "/var/tmp", "/dev/shm", "/home/agent")})
+    """
+    limits = Limits(scratch_bytes=2 << 20, wall_ms=30_000)
+    found = tier_c.attack(filler, limits=limits).json
+    assert {what for what, _ in found.values()} == {"ENOSPC"}
+    assert max(size for _, size in found.values()) <= 2 << 20
+    assert tier_c.attack('report(os.listdir("/tmp"))').json == [tier_c.folder.name]
+
+
+def test_kernel_settings_cannot_be_opened_for_writing(tier_c: Arena) -> None:
+    found = tier_c.attack(
+        """
+        opened = []
+        own = {"self", "thread-self", *(name for name in os.listdir("/proc") if name.isdigit())}
+        for top in sorted(set(os.listdir("/proc")) - own):
+            tree = os.walk("/proc/" + top) if os.path.isdir("/proc/" + top) else [("/proc", [], [top])]
+            for folder, _, names in tree:
+                for name in names:
+                    path = folder + "/" + name
+                    try:
+                        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+                        opened.append(path)
+                    except OSError:
+                        pass
+        report(opened)
+        """
+    ).json
+    harmless = {"/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/pressure/irq"}
+    assert set(found) <= harmless, found
+
+
+def test_the_engines_environment_cannot_be_read(tier_c: Arena) -> None:
+    os.environ["PALYRA_TEST_SECRET"] = "do not show"
+    try:
+        found = tier_c.attack(
+            """
+            report({pid: tried(read, f"/proc/{pid}/environ") for pid in os.listdir("/proc") if pid.isdigit()}
+                   | {"env": dict(os.environ)})
+            """
+        ).json
+    finally:
+        del os.environ["PALYRA_TEST_SECRET"]
+    assert "do not show" not in str(found)
+    assert found["1"] in ("", "EACCES")
+    assert found["env"].keys() <= {"PATH", "HOME", "LC_CTYPE"}  # the interpreter sets the last one itself
+
+
+def test_a_protected_folder_cannot_be_written_or_renamed_away(tier_c: Arena) -> None:
+    git = tier_c.workspace / ".git"
+    (git / "hooks").mkdir(parents=True)
+    (git / "config").write_text("[core]\n")
+    (tier_c.workspace / ".env").write_text("TOKEN=1\n")
+    tier_c.give(git, git / "hooks", git / "config", tier_c.workspace / ".env")
+    found = tier_c.attack(
+        """
+        report({
+            "hook": tried(write, ".git/hooks/pre-commit"),
+            "config": tried(write, ".git/config"),
+            "move .git": tried(os.rename, ".git", "old"),
+            "move hooks": tried(os.rename, ".git/hooks", ".git/old"),
+            "replace config": tried(os.replace, sys.argv[0] and __import__("shutil").copy(".git/config", ".git/x"), ".git/config"),
+            "remove config": tried(os.unlink, ".git/config"),
+            "remove hooks": tried(os.rmdir, ".git/hooks"),
+            "link over": tried(os.symlink, "/tmp", ".git/hooks"),
+            "mask read": tried(read, ".env"),
+            "mask write": tried(write, ".env"),
+            "mask move": tried(os.rename, ".env", "env"),
+            "mask remove": tried(os.unlink, ".env"),
+            "commit": tried(write, ".git/index"),
+        })
+        """,
+        protected=(str(git / "config"), str(git / "hooks")),
+        masked=(str(tier_c.workspace / ".env"),),
+    ).json
+    assert found.pop("mask read") == ""
+    assert found.pop("commit") == "written"
+    assert set(found.values()) <= {"EROFS", "EBUSY", "EEXIST", "EACCES", "EPERM"}, found
+    assert (git / "config").read_text() == "[core]\n"
+    assert list((git / "hooks").iterdir()) == []
+    assert (tier_c.workspace / ".env").read_text() == "TOKEN=1\n"
+
+
+def test_a_folder_swapped_for_a_link_while_the_sandbox_is_made_opens_nothing(tier_c: Arena) -> None:
+    """The agent's other call renames `.git` and puts a link to a secret folder there, over and over."""
+    git, spare, link = (tier_c.workspace / name for name in (".git", "spare", "link"))
+    (git / "hooks").mkdir(parents=True)
+    (tier_c.outside / "hooks").mkdir()
+    link.symlink_to(tier_c.outside)
+    tier_c.give(git, git / "hooks", tier_c.outside / "hooks", link)
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            try:
+                os.rename(git, spare)
+                os.rename(link, git)
+                os.rename(git, link)
+                os.rename(spare, git)
+            except OSError:
+                continue
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    program = 'report([tried(read, ".git/secret"), tried(write, ".git/stolen"), tried(write, ".git/hooks/planted")])'
+    statuses = []
+    try:
+        for _ in range(25):
+            result = tier_c.attack(program, protected=(str(git / "hooks"),))
+            statuses.append(result.execution.status)
+            assert "the secret" not in result.output.stdout
+            assert not result.output.stdout.endswith('"written"]\n'), result.output.stdout
+    finally:
+        stop.set()
+        swapping.join()
+    assert sorted(path.name for path in tier_c.outside.iterdir()) == ["hooks", "secret"]
+    assert list((tier_c.outside / "hooks").iterdir()) == []
+    assert set(statuses) <= {Status.COMPLETED, Status.FAILED}
+
+
+def test_granted_folders_are_readable_and_nothing_more(tier_c: Arena) -> None:
+    found = tier_c.attack(
+        "report([tried(read, sys.argv[1]), tried(write, sys.argv[1])])",
+        str(tier_c.secret),
+        read_roots=(str(tier_c.outside),),
+    ).json
+    assert found == ["the secret", "EROFS"]
+
+
+def test_a_program_of_a_toolchain_outside_the_system_folders_runs(tier_c: Arena) -> None:
+    tool = tier_c.outside / "tool"
+    tool.write_text("#!/bin/sh\necho tool ran in $PWD\n")
+    tool.chmod(0o755)
+    result = tier_c.run(str(tool))
+    assert result.output.stdout == f"tool ran in {tier_c.workspace}\n"
+
+
+def test_a_workspace_that_is_no_project_folder_is_refused(tier_c: Arena) -> None:
+    from dataclasses import replace
+
+    from palyra.sandbox.planner import plan_job
+    from tests.conformance.arena import host
+
+    job = tier_c.job("/bin/true")
+    for path in ("/", "/tmp", "/usr", "/etc"):
+        with pytest.raises(Unenforceable):
+            plan_job(replace(job, workspace=replace(job.workspace, path=path)), host())
+
+
+def test_git_works_inside_with_its_own_files_closed(tier_c: Arena) -> None:
+    git = Path("/usr/bin/git")
+    if not git.exists():
+        pytest.skip("there is no git")
+    hooks = tier_c.workspace / ".git" / "hooks"
+    subprocess.run([git, "init", "-q", tier_c.workspace], check=True, env={"HOME": "/nonexistent"})
+    for path in (tier_c.workspace, *tier_c.workspace.rglob("*")):
+        tier_c.give(path)
+    script = (
+        "echo hello > file && git add file && git -c user.name=a -c user.email=a@b commit -qm m && git log --format=%s"
+    )
+    result = tier_c.run("/bin/sh", "-c", script, protected=(str(hooks.parent / "config"), str(hooks)))
+    assert result.output.stdout == "m\n", result.output.stderr

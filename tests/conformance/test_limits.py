@@ -1,0 +1,149 @@
+"""CPU_LIMIT, MEMORY_LIMIT, PROCESS_LIMIT, and the bounds on output and time that every plan has."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from palyra.errors import Reason
+from palyra.model.host import Guarantee
+from palyra.model.limits import Limits
+from palyra.model.outcome import Status
+from palyra.sandbox.backend import namespace_pid_max
+from tests.conformance.arena import Arena, Result, marked_processes
+
+pytestmark = pytest.mark.slow
+
+
+def claimed(result: Result, promise: Guarantee) -> None:
+    if promise not in result.plan.guarantees:
+        pytest.skip(f"{promise.value} is not claimed for this workspace: {', '.join(result.plan.degraded)}")
+
+
+def test_a_program_that_burns_cpu_is_ended_and_named(any_tier: Arena) -> None:
+    result = any_tier.attack("while True: pass", limits=Limits(cpu_ms=1000, wall_ms=30_000))
+    assert Guarantee.CPU_LIMIT in result.plan.guarantees
+    assert (result.execution.status, result.execution.reason) == (Status.COMPLETED, Reason.CPU_LIMIT)
+    assert result.execution.usage.wall_us < 20_000_000
+
+
+def test_a_program_that_ignores_the_cpu_signal_is_killed(any_tier: Arena) -> None:
+    program = """
+        import signal
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+        while True: pass
+    """
+    result = any_tier.attack(program, limits=Limits(cpu_ms=1000, wall_ms=30_000))
+    assert (result.execution.status, result.execution.signal) == (Status.COMPLETED, 9)
+
+
+def test_a_memory_bomb_stops_at_the_limit(any_tier: Arena) -> None:
+    program = """
+        import resource
+        held = []
+        def grow():
+            while len(held) < 64:
+                held.append(bytearray(16 << 20))
+        what = tried(grow)
+        raised = tried(resource.setrlimit, resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        stack = tried(resource.setrlimit, resource.RLIMIT_STACK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        report([what, len(held) * 16, raised, stack])
+    """
+    result = any_tier.attack(program, limits=Limits(memory_bytes=128 << 20, wall_ms=30_000))
+    assert Guarantee.MEMORY_LIMIT in result.plan.guarantees
+    what, mib, raised, stack = result.json
+    assert what == "MemoryError"
+    assert mib <= 128
+    assert (raised, stack) == ("ValueError", "ValueError")
+
+
+def test_a_fork_bomb_stops_at_the_limit(any_tier: Arena) -> None:
+    program = """
+        made, failed = 1, ""
+        while made < 1500 and not failed:
+            try:
+                if os.fork() == 0:
+                    time.sleep(60)
+                    os._exit(0)
+                made += 1
+            except OSError as error:
+                failed = errno.errorcode[error.errno]
+        report([made, failed])
+    """
+    result = any_tier.attack(program, limits=Limits(processes=100, wall_ms=30_000))
+    claimed(result, Guarantee.PROCESS_LIMIT)
+    made, failed = result.json
+    bound = namespace_pid_max(100) if result.plan.namespace_pid_max else 100
+    if any_tier.tier.value == "B":
+        bound += 10  # counted together with the user's other processes, some of which end meanwhile
+    assert (failed, made <= bound) == ("EAGAIN", True), (made, bound)
+
+
+def test_a_spreading_fork_bomb_ends_with_the_call(tier_c: Arena) -> None:
+    script = "b() { b | b & }; b; sleep 60; : palyra-bomb-mark"
+    result = tier_c.run("/bin/sh", "-c", script, limits=Limits(processes=100, wall_ms=700))
+    assert result.execution.status in (Status.TIMEOUT, Status.COMPLETED, Status.QUOTA_EXCEEDED)
+    assert marked_processes("palyra-bomb-mark") == []
+
+
+def test_small_builds_are_not_strangled_after_many_processes(tier_c: Arena) -> None:
+    """With pid_max near the kernel's lowest, pids run out after the first turn: one process at a time."""
+    script = "i=0; while [ $i -lt 700 ]; do /bin/true; i=$((i+1)); done; /bin/echo a | /bin/cat | /bin/cat | /bin/cat"
+    result = tier_c.run("/bin/sh", "-c", script, limits=Limits(processes=32, wall_ms=60_000))
+    assert (result.execution.exit_code, result.output.stdout) == (0, "a\n"), result.output.stderr
+
+
+def test_a_flood_is_ended_at_the_quota_with_what_was_captured(any_tier: Arena) -> None:
+    result = any_tier.run("/bin/sh", "-c", "yes | head -c 1073741824", limits=Limits(output_bytes=1 << 20))
+    assert (result.execution.status, result.execution.reason) == (Status.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED)
+    assert result.output.stdout == "y\n" * (1 << 19)
+    assert result.execution.truncated
+
+
+def test_a_flood_on_stderr_alone_counts_too(any_tier: Arena) -> None:
+    result = any_tier.run("/bin/sh", "-c", "yes >&2", limits=Limits(output_bytes=4096))
+    assert (result.execution.status, len(result.output.stderr)) == (Status.QUOTA_EXCEEDED, 4096)
+
+
+def test_a_slow_drip_does_not_outlive_the_deadline(any_tier: Arena) -> None:
+    began = time.monotonic()
+    result = any_tier.run("/bin/sh", "-c", "while :; do echo .; sleep 0.05; done", limits=Limits(wall_ms=400))
+    assert (result.execution.status, result.execution.reason) == (Status.TIMEOUT, Reason.TIMEOUT)
+    assert result.output.stdout.startswith(".\n.\n")
+    assert time.monotonic() - began < 10
+
+
+def test_a_program_may_tidy_up_at_the_deadline_but_not_stay(any_tier: Arena) -> None:
+    tidy = any_tier.run("/bin/sh", "-c", 'trap "echo tidy; exit 0" TERM; sleep 30 & wait', limits=Limits(wall_ms=300))
+    assert (tidy.execution.status, tidy.output.stdout) == (Status.TIMEOUT, "tidy\n")
+    stubborn = any_tier.attack(
+        """
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        report("begun")
+        time.sleep(30)
+        """,
+        limits=Limits(wall_ms=500),
+    )
+    assert (stubborn.execution.status, stubborn.execution.signal) == (Status.TIMEOUT, 9)
+
+
+def test_files_and_descriptors_are_bounded(any_tier: Arena) -> None:
+    program = """
+        import signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        def descriptors():
+            while True:
+                os.dup(0)
+        def big():
+            with open("big", "wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1 << 16))
+        found = [tried(big), os.path.getsize("big"), tried(descriptors)]
+        for fd in range(3, 64):
+            tried(os.close, fd)
+        report(found)
+    """
+    limits = Limits(open_files=64, file_bytes=1 << 20, wall_ms=30_000)
+    assert any_tier.attack(program, limits=limits).json == ["EFBIG", 1 << 20, "EMFILE"]

@@ -1,0 +1,84 @@
+"""NET_ISOLATED: no network at all, not even the host's own loopback or its abstract sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from palyra.model.call import Tier
+from palyra.model.host import Guarantee
+from tests.conformance.arena import OPEN, Arena, require
+
+pytestmark = pytest.mark.slow
+
+ATTACK = """
+import socket
+port, udp, name, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+def connect(family, address):
+    with socket.socket(family, socket.SOCK_STREAM) as s:
+        s.settimeout(2)
+        s.connect(address)
+        return "connected"
+def send(address):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.sendto(b"hello", address)
+        return "sent"
+report({
+    "loopback": tried(connect, socket.AF_INET, ("127.0.0.1", port)),
+    "loopback 6": tried(connect, socket.AF_INET6, ("::1", port)),
+    "abstract": tried(connect, socket.AF_UNIX, "\\0" + name),
+    "path": tried(connect, socket.AF_UNIX, path),
+    "metadata": tried(connect, socket.AF_INET, ("169.254.169.254", 80)),
+    "raw address": tried(connect, socket.AF_INET, ("192.0.2.1", 443)),
+    "udp outside": tried(send, ("192.0.2.1", 53)),
+    "udp loopback": tried(send, ("127.0.0.1", udp)),
+    "name": tried(socket.getaddrinfo, "example.com", 80),
+    "interfaces": sorted(line.split(":")[0].strip() for line in open("/proc/net/dev") if ":" in line),
+})
+"""
+
+
+@pytest.fixture
+def listeners(tier_c: Arena) -> Iterator[tuple[list[str], socket.socket]]:
+    """Of the host: TCP, UDP, an abstract socket and one with a path beside the workspace."""
+    tcp = socket.create_server(("127.0.0.1", 0))
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    udp.setblocking(False)
+    name = f"palyra-test-{os.urandom(8).hex()}"
+    abstract, path = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    abstract.bind("\0" + name)
+    place = str(tier_c.outside / "socket")
+    path.bind(place)
+    os.chmod(place, 0o777)
+    for each in (abstract, path):
+        each.listen()
+    yield [str(tcp.getsockname()[1]), str(udp.getsockname()[1]), name, place], udp
+    for each in (tcp, udp, abstract, path):
+        each.close()
+
+
+def test_nothing_of_the_hosts_network_can_be_reached(tier_c: Arena, listeners: tuple[list[str], socket.socket]) -> None:
+    require(Tier.C, Guarantee.NET_ISOLATED)
+    arguments, udp = listeners
+    result = tier_c.attack(ATTACK, *arguments)
+    assert Guarantee.NET_ISOLATED in result.plan.guarantees
+    found = result.json
+    assert found.pop("interfaces") == ["lo"]
+    found.pop("udp loopback")  # the sandbox's own loopback takes it; what counts is that ours got nothing
+    assert "connected" not in found.values(), found
+    assert "sent" not in found.values(), found
+    with pytest.raises(BlockingIOError):
+        udp.recv(10)
+
+
+def test_where_the_network_is_shared_nothing_is_claimed(
+    tier_c: Arena, listeners: tuple[list[str], socket.socket]
+) -> None:
+    result = tier_c.attack(ATTACK, *listeners[0], net=OPEN)
+    assert Guarantee.NET_ISOLATED not in result.plan.guarantees
+    assert any(note.startswith("network_shared") for note in result.plan.degraded)
+    assert (result.json["loopback"], result.json["path"]) == ("connected", "ENOENT")

@@ -1,0 +1,234 @@
+"""TREE_KILL, and what every call keeps: nothing survives, nothing leaks in, nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from palyra.errors import Reason
+from palyra.model.host import Guarantee
+from palyra.model.limits import Limits
+from palyra.model.outcome import Status
+from tests.conformance.arena import PYTHON, Arena, Result, host, marked_processes
+from tests.conformance.test_limits import claimed
+
+pytestmark = pytest.mark.slow
+
+SURVIVOR = """
+import os, sys, time
+for _ in range(2):
+    if os.fork():
+        if len(sys.argv) > 2:
+            time.sleep(60)
+        os._exit(0)
+    os.setsid()
+while True:
+    with open("alive", "a") as file:
+        file.write(".")
+    time.sleep(0.01)
+"""
+
+
+def still_writing(place: Arena) -> bool:
+    file = place.workspace / "alive"
+    before = file.stat().st_size if file.exists() else 0
+    time.sleep(0.2)
+    return (file.stat().st_size if file.exists() else 0) > before
+
+
+def test_a_double_fork_with_setsid_does_not_survive_the_programs_end(any_tier: Arena) -> None:
+    mark = f"palyra-mark-{os.urandom(8).hex()}"
+    starter = f'{PYTHON} -I -S -c "$0" {mark}; sleep 0.3'
+    result = any_tier.run("/bin/sh", "-c", starter, SURVIVOR)
+    claimed(result, Guarantee.TREE_KILL)
+    assert result.execution.status is Status.COMPLETED
+    assert (any_tier.workspace / "alive").exists()
+    assert not still_writing(any_tier)
+    assert marked_processes(mark) == []
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(wall_ms=500), Limits(output_bytes=10, wall_ms=30_000)], ids=["deadline", "quota"]
+)
+def test_nothing_survives_the_deadline_or_the_quota(any_tier: Arena, limits: Limits) -> None:
+    mark = f"palyra-mark-{os.urandom(8).hex()}"
+    script = f'{PYTHON} -I -S -c "$0" {mark}; sleep 0.2; echo more than ten bytes of output; sleep 30'
+    result = any_tier.run("/bin/sh", "-c", script, SURVIVOR, limits=limits)
+    claimed(result, Guarantee.TREE_KILL)
+    assert result.execution.status in (Status.TIMEOUT, Status.QUOTA_EXCEEDED)
+    assert not still_writing(any_tier)
+    assert marked_processes(mark) == []
+
+
+def test_cancelling_kills_the_tree_before_it_returns(any_tier: Arena) -> None:
+    mark = f"palyra-mark-{os.urandom(8).hex()}"
+
+    async def go() -> Result | None:
+        task = asyncio.create_task(
+            any_tier.start("/bin/sh", "-c", f'{PYTHON} -I -S -c "$0" {mark}; sleep 30', SURVIVOR)
+        )
+        while not (any_tier.workspace / "alive").exists():
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert marked_processes(mark) == [] or any_tier.tier.value == "B"
+        return None
+
+    asyncio.run(go())
+    for pid in marked_processes(mark):  # tier B where no tree kill is claimed
+        os.kill(pid, 9)
+
+
+@pytest.mark.parametrize("after_s", [0, 0.001, 0.003, 0.006, 0.01, 0.02])
+def test_cancelling_at_any_moment_of_the_start_leaves_nothing(any_tier: Arena, after_s: float) -> None:
+    mark = f"palyra-mark-{os.urandom(8).hex()}"
+
+    async def go() -> None:
+        task = asyncio.create_task(any_tier.start("/bin/sh", "-c", f": {mark}; sleep 30"))
+        await asyncio.sleep(after_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    before = open_files()
+    asyncio.run(go())
+    if any_tier.tier.value == "B":  # without a namespace the last ones may still be dying
+        time.sleep(0.2)
+    assert marked_processes(mark) == []
+    assert open_files() == before
+    assert own_children() == []
+
+
+def test_a_program_that_never_starts_is_told_apart_from_one_that_fails(any_tier: Arena) -> None:
+    missing = any_tier.run("/usr/bin/palyra-does-not-exist")
+    assert (missing.execution.status, missing.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+    assert "/usr/bin/palyra-does-not-exist" in (missing.execution.message or "")
+    nowhere = any_tier.run("/bin/true", cwd=str(any_tier.workspace / "gone"))
+    assert (nowhere.execution.status, nowhere.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+    for code in (1, 125, 126, 127, 137, 255):
+        own = any_tier.run("/bin/sh", "-c", f"exit {code}")
+        assert (own.execution.status, own.execution.exit_code, own.execution.signal) == (Status.COMPLETED, code, None)
+
+
+def test_a_signal_is_told_apart_from_an_exit_code(any_tier: Arena) -> None:
+    for number in (9, 11, 15):
+        ended = any_tier.run("/bin/sh", "-c", f"kill -{number} $$").execution
+        assert (ended.status, ended.exit_code, ended.signal) == (Status.COMPLETED, None, number)
+
+
+def test_a_launcher_that_fails_says_why(tier_c: Arena) -> None:
+    result = tier_c.run("/bin/true", protected=(str(tier_c.workspace / "not-there"),))
+    assert (result.execution.status, result.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+    assert "not-there" in (result.execution.message or "")
+
+
+def test_only_the_three_streams_are_open_inside(any_tier: Arena) -> None:
+    inheritable, other = os.pipe()
+    os.set_inheritable(inheritable, True)
+    os.set_inheritable(other, True)
+    try:
+        found = any_tier.attack("report(sorted(int(fd) for fd in os.listdir('/proc/self/fd')))").json
+    finally:
+        os.close(inheritable)
+        os.close(other)
+    assert found in ([0, 1, 2], [0, 1, 2, 3])  # 3 is the listing itself
+
+
+def test_the_environment_is_exactly_the_plans(any_tier: Arena) -> None:
+    env = (("PATH", "/usr/bin:/bin"), ("K", 'it\'s "a" $b `c`\n\\n\té'), ("PWD", "/x"), ("EMPTY", ""))
+    result = any_tier.run("/usr/bin/env", "-0", env=env)
+    assert sorted(result.output.stdout.split("\0")[:-1]) == sorted(f"{k}={v}" for k, v in env)
+    assert any_tier.run("/usr/bin/env", env=()).output.stdout == ""
+
+
+def test_every_byte_of_every_argument_arrives(any_tier: Arena) -> None:
+    every = "".join(chr(c) for c in range(1, 256))
+    raw = bytes(range(128, 256)).decode("utf-8", "surrogateescape")
+    arguments = (every, raw, "", "-n", "$(id)", "`id`", "a b\n'c'\"d\"\\", *(["x" * 4096] * 128))
+    result = any_tier.run(PYTHON, "-I", "-S", "-c", "import os,sys,hashlib\nfor a in sys.argv[1:]:"
+                          " print(hashlib.sha256(os.fsencode(a)).hexdigest())", *arguments)  # fmt: skip
+    expected = [hashlib.sha256(os.fsencode(a)).hexdigest() for a in arguments]
+    assert result.output.stdout.split() == expected
+
+
+def test_stdin_is_given_whole_and_recorded(any_tier: Arena) -> None:
+    data = os.urandom(300_000)
+    result = any_tier.run("/usr/bin/sha256sum", stdin=data)
+    assert result.output.stdout.split()[0] == hashlib.sha256(data).hexdigest()
+    assert (result.execution.stdin_bytes, result.execution.stdin_sha256) == (
+        len(data),
+        hashlib.sha256(data).hexdigest(),
+    )
+
+
+class Typed:
+    """A caller's stream that never ends by itself."""
+
+    def __init__(self, chunks: Sequence[bytes]) -> None:
+        self._chunks = list(chunks)
+
+    async def read(self) -> bytes:
+        if self._chunks:
+            return self._chunks.pop(0)
+        await asyncio.sleep(3600)
+        return b""
+
+
+def test_a_streamed_stdin_ends_with_the_program(any_tier: Arena) -> None:
+    result = asyncio.run(any_tier.start("/usr/bin/head", "-n1", source=Typed([b"one\n"]), stdin_streamed=True))
+    assert (result.output.stdout, result.execution.exit_code) == ("one\n", 0)
+    assert (result.execution.stdin_bytes, result.execution.stdin_sha256) == (4, hashlib.sha256(b"one\n").hexdigest())
+
+
+def test_a_program_without_input_reads_an_end(any_tier: Arena) -> None:
+    result = any_tier.run("/bin/cat")
+    assert (result.output.stdout, result.execution.exit_code, result.execution.stdin_sha256) == ("", 0, None)
+
+
+def test_both_streams_are_apart_and_can_be_opened_by_name(any_tier: Arena) -> None:
+    result = any_tier.run("/bin/sh", "-c", "echo out > /dev/stdout; echo err > /dev/stderr")
+    assert (result.output.stdout, result.output.stderr) == ("out\n", "err\n")
+
+
+def test_no_privileges_can_be_gained(any_tier: Arena) -> None:
+    found = any_tier.attack(
+        "report({line.split(':')[0]: line.split()[1] for line in open('/proc/self/status') if line[:3] in ('Cap', 'NoN')})"
+    ).json
+    assert found["NoNewPrivs"] == "1"
+    assert int(found["CapEff"], 16) == int(found["CapPrm"], 16) == 0
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def own_children() -> list[str]:
+    """Ours, dead ones included."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return file.read().split()
+
+
+def test_sixty_four_calls_at_once_leave_nothing_behind(any_tier: Arena) -> None:
+    mark = f"palyra-mark-{os.urandom(8).hex()}"
+
+    async def go() -> list[Result]:
+        calls = (any_tier.start("/bin/sh", "-c", f"echo {n}; : {mark}; sleep 0.05 & exit {n % 3}") for n in range(64))
+        return list(await asyncio.gather(*calls))
+
+    groups = host().cgroup_kill
+    before = open_files(), sorted(os.listdir(tempfile.gettempdir())), os.listdir(groups) if groups else []
+    results = asyncio.run(go())
+    assert [(r.output.stdout, r.execution.exit_code) for r in results] == [(f"{n}\n", n % 3) for n in range(64)]
+    if Guarantee.TREE_KILL in results[0].plan.guarantees:
+        assert marked_processes(mark) == []
+    assert own_children() == []
+    after = open_files(), sorted(os.listdir(tempfile.gettempdir())), os.listdir(groups) if groups else []
+    assert [n for n in after[1] if n.startswith("palyra")] == [n for n in before[1] if n.startswith("palyra")]
+    assert (after[0], [n for n in after[2] if n.startswith("palyra")]) == (before[0], [])

@@ -1,0 +1,124 @@
+"""Usage is measured where this process may collect its sandboxes' orphans, and not claimed where it may not.
+
+A subreaper is made for good, so these run in a process of their own, as the command line and the daemon do.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from palyra.model.call import Tier
+from tests.conformance.arena import OWNERS, Arena, arena, require
+
+pytestmark = pytest.mark.slow
+
+PRELUDE = """
+import asyncio, json, os, sys
+from dataclasses import replace
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv[1])
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.sandbox.planner import plan_job
+from tests.conformance.arena import Arena, Kept, host
+place = Arena(Tier(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+facts = replace(host(), subreaper=True)
+executor = ProcessExecutor(facts)
+async def run(*argv):
+    return await executor.run(plan_job(place.job(*argv), facts), Kept())
+def children():
+    return open(f"/proc/self/task/{os.getpid()}/children").read().split()
+"""
+
+
+@pytest.fixture(
+    params=[(tier, uid) for tier in (Tier.B, Tier.C) for uid in OWNERS], ids=lambda p: f"{p[0]}-owner{p[1]}"
+)
+def place(request: pytest.FixtureRequest):
+    tier, owner = request.param
+    require(tier)
+    with arena(tier, owner) as made:
+        yield made
+
+
+def own_process(place: Arena, program: str) -> object:
+    root = Path(__file__).parents[2]
+    arguments = [json.dumps([str(root / "src"), str(root)]), place.tier.value, str(place.folder), str(place.owner)]
+    argv = [sys.executable, "-c", PRELUDE + textwrap.dedent(program), *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_cpu_time_of_the_whole_tree_is_measured(place: Arena) -> None:
+    program = """
+        burn = "import time\\nwhile time.process_time() < 0.4: pass"
+        both = f'/usr/bin/python3 -I -S -c "$0" & /usr/bin/python3 -I -S -c "$0"; wait'
+        ended = asyncio.run(run("/bin/sh", "-c", both, burn))
+        print(json.dumps([ended.exit_code, ended.usage.cpu_us]))
+    """
+    code, cpu_us = own_process(place, program)
+    assert code == 0
+    assert 750_000 < cpu_us < 2_000_000
+
+
+def test_the_peak_of_memory_is_the_programs_own_or_unknown(place: Arena) -> None:
+    program = """
+        ballast = bytearray(os.urandom(1 << 20)) * 150
+        small = asyncio.run(run("/bin/true")).usage.max_rss_bytes
+        del ballast
+        big = asyncio.run(run("/usr/bin/python3", "-I", "-S", "-c", "x = b'x' * (400 << 20)")).usage.max_rss_bytes
+        print(json.dumps([small, big]))
+    """
+    small, big = own_process(place, program)
+    assert small is None or small < 50 << 20
+    assert 400 << 20 < big < 600 << 20
+
+
+def test_a_subreaper_is_left_without_orphans(place: Arena) -> None:
+    program = """
+        async def go():
+            script = "echo x; sleep 0.05 & exit 3"
+            return await asyncio.gather(*(run("/bin/sh", "-c", script) for _ in range(24)))
+        codes = {ended.exit_code for ended in asyncio.run(go())}
+        if place.tier is Tier.B:  # without a namespace the last ones may still be dying; the next call takes them
+            asyncio.run(asyncio.sleep(0.2))
+            asyncio.run(run("/bin/true"))
+        print(json.dumps([sorted(codes), children()]))
+    """
+    assert own_process(place, program) == [[3], []]
+
+
+def test_nothing_is_claimed_where_orphans_are_not_ours(tier_c: Arena) -> None:
+    usage = tier_c.run("/bin/true").execution.usage
+    assert (usage.cpu_us, usage.max_rss_bytes) == (None, None)
+    assert usage.wall_us > 0
+
+
+def test_the_sandbox_dies_with_the_engine(place: Arena) -> None:
+    """Killed without a chance to tidy up: tier C leaves nothing; tier B promises nothing here."""
+    if place.tier is Tier.B:
+        pytest.skip("tier B does not promise that a call ends with the engine")
+    program = """
+        async def go():
+            task = asyncio.create_task(run("/bin/sh", "-c", "setsid sh -c 'while :; do echo . >> alive; sleep 0.01; done' & sleep 60"))
+            while not (place.workspace / "alive").exists():
+                await asyncio.sleep(0.01)
+            print(json.dumps("begun"), flush=True)
+            os.kill(os.getpid(), 9)
+        asyncio.run(go())
+    """
+    root = Path(__file__).parents[2]
+    arguments = [json.dumps([str(root / "src"), str(root)]), place.tier.value, str(place.folder), str(place.owner)]
+    done = subprocess.run([sys.executable, "-c", PRELUDE + textwrap.dedent(program), *arguments], timeout=60,
+                          capture_output=True, text=True)  # fmt: skip
+    assert (done.returncode, done.stdout) == (-9, '"begun"\n'), done.stderr
+    from tests.conformance.test_processes import still_writing
+
+    assert not (still_writing(place) and still_writing(place))

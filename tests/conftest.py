@@ -1,0 +1,40 @@
+"""Fixtures every test may use: a state home and a workspace of its own. Nothing reads the developer's real home."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_real_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A test that forgets `--home` lands in a throwaway folder, never in the state of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for key in [key for key in os.environ if key.startswith("PALYRA_")]:
+            patch.delenv(key)
+        patch.setenv("PALYRA_HOME", str(tmp_path_factory.mktemp("forgotten-home")))
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A state home that nobody else may enter. It does not exist yet, like a new user's."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    """An empty folder that is a legal workspace.
+
+    Not below `tmp_path`: pytest closes that to everyone but its owner, and a root engine runs children under another
+    uid, which must be able to walk in.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="palyra-workspace-")).resolve()
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,206 @@
+"""Real processes, real kills, real full disks: nothing acknowledged is lost, nothing half written is believed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from palyra.journal.chain import parse_entry
+from palyra.journal.store import JournalRows
+from palyra.state.db import open_home, snapshot
+from tests.journaling import audit_home, open_store, opening, run_spec, ulid
+
+PROJECT = Path(__file__).parents[2]
+
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from tests.journaling import *
+
+async def call(store, run):
+    call_id = ulid()
+    opened = await store.open_call(opening(call_id, run))
+    print(opened.receipt.index, flush=True)
+    closed = await store.close_call(closing(call_id, run))
+    print(closed.receipt.index, flush=True)
+
+async def work(home, callers, rounds):
+    writer, store = open_store(Path(home))
+    async def caller():
+        run = run_spec(ulid())
+        for _ in range(rounds):
+            await call(store, run)
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    writer.close()
+
+asyncio.run(work(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+"""
+
+
+def start(home: Path, *, callers: int, rounds: int) -> subprocess.Popen[str]:
+    """A process of its own that walks calls through the journal of `home` and prints what was acknowledged."""
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(home), str(callers), str(rounds)],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def indexes(home: Path) -> list[int]:
+    found, connection = open_home(home)
+    connection.close()
+    with snapshot(found.database) as view:
+        return [entry.index for entry in JournalRows(view).entries()]
+
+
+@pytest.mark.slow
+def test_twenty_processes_that_start_at_once_in_no_home_share_one_journal(home: Path) -> None:
+    children = [start(home, callers=2, rounds=5) for _ in range(20)]
+    outputs = [child.communicate(timeout=120) for child in children]
+    assert [child.returncode for child in children] == [0] * 20, outputs[0][1]
+    acknowledged = sorted(int(line) for output, _ in outputs for line in output.split())
+    assert acknowledged == list(range(400)) == indexes(home)
+    found, connection = open_home(home)
+    connection.close()
+    assert audit_home(found, every=True).findings == ()
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_to_sigkill(home: Path) -> None:
+    acknowledged: set[int] = set()
+    for number in range(8):
+        child = start(home, callers=16, rounds=10**6)
+        assert child.stdout is not None
+        acknowledged.add(int(child.stdout.readline()))
+        time.sleep(0.02 + 0.03 * number)
+        child.send_signal(signal.SIGKILL)
+        output, _ = child.communicate(timeout=60)
+        # The last line may have been cut by the kill itself.
+        acknowledged |= {int(line) for line in output.splitlines(keepends=True) if line.endswith("\n")}
+        assert acknowledged <= set(indexes(home))
+        found, connection = open_home(home)
+        connection.close()
+        report = audit_home(found, alive=True)
+        assert report.findings == ()
+        assert report.entries >= len(acknowledged)
+    assert len(acknowledged) > 100
+
+
+@pytest.mark.slow
+def test_calls_that_a_kill_left_open_are_listed_with_their_owner(home: Path) -> None:
+    child = start(home, callers=4, rounds=10**6)
+    assert child.stdout is not None
+    for _ in range(20):
+        child.stdout.readline()
+    child.kill()
+    child.communicate(timeout=60)
+    writer, store = open_store(home)
+    left = asyncio.run(store.open_calls())
+    report = audit_home(writer.home, alive=False)
+    assert sorted(call.intent_index or 0 for call in left) == sorted(f.index or 0 for f in report.findings)
+    assert {finding.code for finding in report.findings} <= {"DANGLING"}
+    writer.close()
+
+
+FULL = """
+import asyncio, sys
+from pathlib import Path
+from palyra.errors import StateError
+from tests.journaling import *
+
+LIMIT = "limit" in sys.argv
+
+async def work(home):
+    writer, store = open_store(Path(home))
+    run = run_spec(ulid())
+    opened = []
+    if LIMIT:
+        import resource
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+    try:
+        for _ in range(5000):
+            call_id = ulid()
+            await store.open_call(opening(call_id, run, details=ulid().encode() * 400))
+            opened.append(call_id)
+            if len(opened) > 3:
+                await store.close_call(closing(opened.pop(0), run))
+        print("never full")
+    except StateError as error:
+        print("refused", error.detail)
+    closed = 0
+    for call_id in opened:
+        try:
+            await store.close_call(closing(call_id, run))
+            closed += 1
+        except StateError:
+            pass
+    print("closed", closed, "of", len(opened))
+    try:
+        await store.open_call(opening(ulid(), run))
+        print("opened again")
+    except StateError:
+        print("stopped")
+
+asyncio.run(work(sys.argv[1]))
+"""
+
+
+def fill(home: Path, *arguments: str, wrap: tuple[str, ...] = ()) -> list[str]:
+    done = subprocess.run(
+        [*wrap, sys.executable, "-c", FULL, str(home), *arguments],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_a_write_that_the_system_refuses_stops_the_journal_and_leaves_it_sound(home: Path) -> None:
+    refused, closed, stopped = fill(home, "limit")
+    assert refused.startswith("refused The journal could not be written")
+    assert closed.startswith("closed 0 of")
+    assert stopped == "stopped"
+    found, connection = open_home(home)
+    connection.close()
+    assert audit_home(found, alive=True).findings == ()
+    writer, store = open_store(home)
+    assert asyncio.run(store.open_call(opening(ulid(), run_spec(ulid())))).receipt.index > 0
+    writer.close()
+
+
+@pytest.mark.slow
+def test_on_a_disk_that_is_really_full_calls_that_ran_are_still_closed(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = (f"mount -t tmpfs -o size=4m,mode=700 none '{disk}' && \"$@\" && "
+             f"cp -r '{disk}/home' '{tmp_path}/copy'")  # fmt: skip
+    wrap = (unshare or "", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    if unshare is None or subprocess.run([*wrap[:4], "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces here, so no small disk can be mounted")
+    refused, closed, stopped = fill(disk / "home", wrap=wrap)
+    assert refused.startswith("refused The disk is full")
+    assert closed == "closed 3 of 3" or closed == "closed 4 of 4"
+    assert stopped == "stopped"
+    found, connection = open_home(tmp_path / "copy")
+    connection.close()
+    report = audit_home(found, alive=False)
+    assert (report.findings, report.open_calls) == ((), 0)
+    with snapshot(found.database) as view:
+        last = list(JournalRows(view).entries())[-1]
+    assert parse_entry(last.body).kind == "urn:palyra:result:v1"

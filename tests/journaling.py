@@ -1,0 +1,127 @@
+"""Journals to test with: drafts, openings and closings that differ only where a test wants them to."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+from palyra.budget.store import BudgetStore
+from palyra.journal.audit import Report
+from palyra.journal.chain import Asked, Decided, act_draft, commit_value, intent_draft, result_draft
+from palyra.journal.store import JournalStore, verify_journal
+from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec
+from palyra.state.db import Home
+from palyra.state.writer import Writer
+
+NOW = 1_700_000_000_000
+OWNER = Owner("boot", 42, 7)
+DECIDED = Decided(effect="allow", policies=("workspace",), policy_sha256="0" * 64, config_sha256="1" * 64)
+ENFORCEMENT = {"backend": "bwrap", "egress_mode": "strict", "guarantees": ["FS_ISOLATED"], "degraded": []}
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_counter = itertools.count(os.getpid() << 40)
+
+
+def ulid(number: int | None = None) -> str:
+    """A well-formed id: the next one, or the one with this number."""
+    value = next(_counter) if number is None else number
+    return "".join(_ALPHABET[(value >> 5 * place) & 31] for place in range(25, -1, -1))
+
+
+def run_spec(run_id: str, *, principal: str = "agent:demo", calls_max: int = 1000, attempts_max: int = 1000) -> RunSpec:
+    return RunSpec(
+        run_id=run_id,
+        principal=principal,
+        workspace="/workspace",
+        calls_max=calls_max,
+        attempts_max=attempts_max,
+        created_unix_ms=NOW,
+    )
+
+
+def asked(call_id: str, run_id: str, principal: str = "agent:demo") -> Asked:
+    return Asked(call_id=call_id, run_id=run_id, tool="palyra.echo", principal=principal, door="python")
+
+
+def intent(call_id: str, run_id: str, *, principal: str = "agent:demo") -> EntryDraft:
+    return intent_draft(
+        asked=asked(call_id, run_id, principal),
+        decided=DECIDED,
+        owner=OWNER,
+        executor="builtin",
+        enforcement=ENFORCEMENT,
+        limits={"wall_ms": 1000},
+        commitments=(commit_value("input", b"{}", bytes(32)), commit_value("plan", b"{}", bytes(32))),
+    )
+
+
+def result(call_id: str, run_id: str, *, opened: bool = True, principal: str = "agent:demo") -> EntryDraft:
+    return result_draft(
+        asked=asked(call_id, run_id, principal),
+        decided=DECIDED,
+        opened=opened,
+        status="completed" if opened else "refused",
+        reason=None if opened else "POLICY_DENIED",
+        success=opened,
+        exit_code=0,
+        signal=None,
+        stdout_bytes=2,
+        stderr_bytes=0,
+        truncated=False,
+        usage={"wall_us": 5, "cpu_us": None},
+        egress=None,
+        redactions={},
+        executor="builtin",
+        enforcement=ENFORCEMENT,
+        execution_sha256="2" * 64,
+        attestation_id=ulid(1),
+        commitments=(commit_value("output", b"{}", bytes(32)),),
+    )
+
+
+def act(name: str = "policy.swapped", run_id: str | None = None) -> EntryDraft:
+    return act_draft(act=name, actor="user:operator", subject="home", details={"why": "test"}, run_id=run_id)
+
+
+def opening(call_id: str, run: RunSpec, *, details: bytes = b'{"input":{}}') -> Opening:
+    return Opening(
+        run=run,
+        call_id=call_id,
+        tool="palyra.echo",
+        principal=run.principal,
+        input_sha256="3" * 64,
+        owner=OWNER,
+        entry=intent(call_id, run.run_id, principal=run.principal),
+        opened_unix_ms=NOW,
+        details=details,
+    )
+
+
+def closing(
+    call_id: str, run: RunSpec, *, opened: bool = True, keep_call: bool = True, outcome: bytes = b'{"output":{}}'
+) -> Closing:
+    return Closing(
+        run=run,
+        call_id=call_id,
+        tool="palyra.echo",
+        principal=run.principal,
+        input_sha256="3" * 64,
+        status="completed" if opened else "refused",
+        reason=None if opened else "POLICY_DENIED",
+        entry=result(call_id, run.run_id, opened=opened, principal=run.principal),
+        closed_unix_ms=NOW + 1,
+        outcome=outcome,
+        opened=opened,
+        details=b"" if opened else b'{"input":{}}',
+        keep_call=keep_call,
+    )
+
+
+def open_store(root: Path) -> tuple[Writer, JournalStore]:
+    writer = Writer.open(root)
+    return writer, JournalStore(writer, BudgetStore())
+
+
+def audit_home(home: Home, *, known: tuple[str, ...] = (), alive: bool = False, every: bool = False) -> Report:
+    """The whole audit, as `palyra journal verify` runs it."""
+    return verify_journal(home, is_alive=lambda _: alive, known=known, every_signature=every)

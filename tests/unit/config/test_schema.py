@@ -1,0 +1,69 @@
+"""Configuration: unknown keys and wrong values are errors that name their path; defaults work."""
+
+from __future__ import annotations
+
+import pytest
+
+from palyra.config.load import Home, load_config
+from palyra.config.schema import Config, ConfigKeyError, parse_config
+from palyra.errors import ConfigError
+from palyra.model.net import EgressMode
+
+
+def test_an_empty_file_is_the_default():
+    assert parse_config({}) == Config()
+
+
+@pytest.mark.parametrize(("word", "mode"), [("allow_all", EgressMode.NONE), ("block_all", EgressMode.STRICT)])
+def test_the_aliases_of_egress_modes_are_accepted(word, mode):
+    config = parse_config({"tool_call": {"process_runner": {"egress_enforcement_mode": word}}})
+    assert config.tool_call.process_runner.egress_mode is mode
+
+
+@pytest.mark.parametrize(
+    ("mapping", "path"),
+    [
+        ({"surprise": 1}, ("surprise",)),
+        ({"posture": "open"}, ("posture",)),
+        ({"tool_call": {"process_runner": {"tier": "a"}}}, ("tool_call", "process_runner", "tier")),
+        ({"tool_call": {"max_calls_per_run": True}}, ("tool_call", "max_calls_per_run")),
+        ({"tool_call": {"max_calls_per_run": 0}}, ("tool_call", "max_calls_per_run")),
+        ({"tool_call": {"max_calls_per_run": 1.5}}, ("tool_call", "max_calls_per_run")),
+        ({"tool_call": {"allowed_tools": "palyra.*"}}, ("tool_call", "allowed_tools")),
+        ({"tool_call": {"allowed_capabilities": ["fly"]}}, ("tool_call", "allowed_capabilities")),
+        ({"tool_call": {"process_runner": {"path": ["bin"]}}}, ("tool_call", "process_runner", "path")),
+        ({"tool_call": 3}, ("tool_call",)),
+    ],
+)
+def test_a_wrong_key_or_value_names_its_path(mapping, path):
+    with pytest.raises(ConfigKeyError) as caught:
+        parse_config(mapping)
+    assert caught.value.path == path
+
+
+def test_equal_configurations_have_equal_digests_and_others_do_not():
+    assert Config().digest == parse_config({"posture": "standard"}).digest
+    assert Config().digest != parse_config({"posture": "developer"}).digest
+
+
+def test_an_error_in_a_file_names_file_and_line(tmp_path):
+    home = Home(tmp_path)
+    home.config_file.write_text('posture = "standard"\n\n[tool_call.process_runner]\nmax_procesess = 3\n')
+    with pytest.raises(ConfigError) as caught:
+        load_config(home)
+    assert caught.value.detail.startswith(f"{home.config_file}:4: Unknown key tool_call.process_runner.max_procesess.")
+
+
+def test_a_configuration_everyone_may_write_is_refused(tmp_path):
+    home = Home(tmp_path)
+    home.config_file.write_text("")
+    home.config_file.chmod(0o666)
+    with pytest.raises(ConfigError):
+        load_config(home)
+
+
+def test_the_workspace_and_the_current_folder_are_never_read(tmp_path, monkeypatch):
+    (tmp_path / "palyra.toml").write_text('posture = "developer"\n')
+    monkeypatch.chdir(tmp_path)
+    config, source = load_config(Home(tmp_path / "home"))
+    assert (config, source) == (Config(), None)

@@ -1,0 +1,60 @@
+"""Grants: an empty list allows nothing, suffixes end at labels, names never reach private addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from palyra.egress.hosts import parse_pattern
+from palyra.egress.rules import judge_address, judge_host
+from palyra.model.net import EgressMode, NetGrant
+
+
+def grant(*patterns: str) -> NetGrant:
+    return NetGrant(EgressMode.STRICT, tuple(parse_pattern(p) for p in patterns))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "host", "port", "allowed"),
+    [
+        ((), "example.com", 443, False),
+        (("example.com",), "example.com", 443, True),
+        (("example.com",), "example.com", 22, False),
+        (("example.com",), "example.com", None, True),
+        (("example.com:22",), "example.com", 443, False),
+        (("example.com",), "www.example.com", 443, False),
+        (("*.example.com",), "www.example.com", 443, True),
+        (("*.example.com",), "a.b.example.com", 443, True),
+        (("*.example.com",), "example.com", 443, False),
+        (("*.example.com",), "evilexample.com", 443, False),
+        (("*.example.com",), "example.com.evil.net", 443, False),
+        (("10.0.0.0/8",), "10.1.2.3", 80, True),
+        (("10.0.0.0/8",), "11.1.2.3", 80, False),
+        (("10.0.0.0/8",), "::ffff:10.1.2.3", 80, True),
+        (("*.0.0.example.com",), "10.0.0.1", 80, False),
+    ],
+)
+def test_what_a_grant_allows(patterns, host, port, allowed):
+    assert judge_host(grant(*patterns), host, port).allowed is allowed
+
+
+def test_without_restriction_everything_is_allowed_and_says_so():
+    assert judge_host(NetGrant(EgressMode.NONE), "anything.example", 1).why == "egress is not restricted"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "address", "name", "allowed"),
+    [
+        (("example.com",), "93.184.216.34", "example.com", True),
+        (("example.com",), "127.0.0.1", "example.com", False),
+        (("example.com",), "169.254.169.254", "example.com", False),
+        (("example.com",), "::ffff:10.0.0.1", "example.com", False),
+        (("example.com", "10.0.0.0/8"), "10.0.0.1", "example.com", True),
+        (("example.com",), "93.184.216.34", None, False),
+        (("93.184.216.34",), "93.184.216.34", None, True),
+        (("example.com",), "93.184.216.34", "other.example", False),
+    ],
+)
+def test_a_name_reaches_only_public_addresses_unless_the_range_is_granted(patterns, address, name, allowed):
+    assert judge_address(grant(*patterns), ipaddress.ip_address(address), 443, name=name).allowed is allowed

@@ -1,0 +1,93 @@
+"""The child's environment is rebuilt, and keys that make programs run or load things are never set."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.errors import Reason, Rejected
+from palyra.guard.environ import FIXED, build_environment, is_banned
+
+
+def build(caller=(), settable=(), operator=()):
+    return build_environment(
+        search_path=("/usr/bin", "/bin"), home="/home/agent", caller=dict(caller), settable=settable, operator=operator
+    )
+
+
+BASE = (
+    ("HOME", "/home/agent"),
+    ("LANG", "C.UTF-8"),
+    ("LC_ALL", "C.UTF-8"),
+    ("LOGNAME", "agent"),
+    ("PATH", "/usr/bin:/bin"),
+    ("TERM", "dumb"),
+    ("TMPDIR", "/tmp"),
+    ("USER", "agent"),
+)
+
+
+def test_nothing_is_inherited(monkeypatch):
+    monkeypatch.setenv("SECRET_OF_THE_ENGINE", "x")
+    assert build() == BASE
+
+
+def test_listed_keys_and_the_operators_own_are_set():
+    built = build({"CI": "1", "TZ": "UTC"}, ("CI", "TZ"), (("MODE", "x"), ("TZ", "Z")))
+    assert built == tuple(sorted((*BASE, ("CI", "1"), ("TZ", "Z"), ("MODE", "x"))))
+
+
+def test_a_key_that_is_not_settable_is_refused_and_the_setting_named():
+    with pytest.raises(Rejected) as caught:
+        build({"CI": "1"})
+    assert caught.value.reason is Reason.BAD_ARGUMENTS
+    assert "settable_env" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "key",
+    """LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES GCONV_PATH NODE_OPTIONS PYTHONPATH PYTHONSTARTUP
+    PYTHONHOME BASH_ENV ENV PERL5OPT PERL5LIB RUBYOPT RUBYLIB GIT_SSH_COMMAND GIT_CONFIG_COUNT JAVA_TOOL_OPTIONS
+    _JAVA_OPTIONS IFS PS4 PROMPT_COMMAND SSH_ASKPASS SSH_AUTH_SOCK HTTP_PROXY https_proxy All_Proxy NO_PROXY PALYRA_HOME
+    ld_preload BASH_FUNC_x TAR_OPTIONS LESSOPEN EDITOR PAGER GLIBC_TUNABLES POSIXLY_CORRECT XDG_CONFIG_HOME
+    RUSTC_WRAPPER
+    PYTHONWARNINGS DOTNET_STARTUP_HOOKS LUA_INIT_5_4 OPENSSL_CONF MAKEFLAGS RIPGREP_CONFIG_PATH""".split(),
+)
+def test_banned_keys_are_refused_to_callers_and_to_operators(key):
+    with pytest.raises(Rejected):
+        build({key: "x"}, (key,))
+    with pytest.raises(Rejected):
+        build(operator=((key, "x"),))
+
+
+@pytest.mark.parametrize("key", sorted(FIXED))
+def test_the_plans_own_keys_are_nobody_elses(key):
+    with pytest.raises(Rejected):
+        build({key: "x"}, (key,))
+    with pytest.raises(Rejected):
+        build(operator=((key, "x"),))
+
+
+@pytest.mark.parametrize(
+    "pair", [("1X", "a"), ("A-B", "a"), ("", "a"), ("A=B", "a"), ("A\nB", "a"), ("X", "a\0b"), ("X", "a" * 4097)]
+)
+def test_what_is_no_pair_is_refused(pair):
+    with pytest.raises(Rejected):
+        build(operator=(pair,))
+
+
+@pytest.mark.parametrize("key", ["CI", "TZ", "COLUMNS", "MY_VAR", "RUST_BACKTRACE", "PYTHONUNBUFFERED", "DEBUG", "CC"])
+def test_harmless_keys_are_not_banned(key):
+    assert not is_banned(key)
+
+
+@given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=4))
+def test_no_caller_gets_anything_unlisted(caller):
+    try:
+        built = build(caller, ("CI",))
+    except Rejected:
+        assert not set(caller) <= {"CI"} or "\0" in caller["CI"]
+        return
+    assert built == tuple(sorted((*BASE, *caller.items())))
+    assert set(caller) <= {"CI"}

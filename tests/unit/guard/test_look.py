@@ -1,0 +1,347 @@
+"""What the disk says: links are followed to their end, nothing missing raises, programs come from the fixed path."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from palyra.guard.look import ChildIdentity, Looker
+from palyra.guard.paths import candidates
+from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights
+
+
+@pytest.fixture
+def looker(tmp_path: Path) -> Looker:
+    return Looker(home=str(tmp_path / "me"), state_home=str(tmp_path / "state"))
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    folder = (tmp_path / "ws").resolve()
+    folder.mkdir()
+    (folder / "sub").mkdir()
+    (folder / "file").write_text("x")
+    return folder
+
+
+def look(looker: Looker, ws: Path, *args: str, cwd: str = "", command: str = "tool", path: str = "", also=()) -> Sights:
+    return looker.look(
+        LookRequest(
+            workspace=str(ws),
+            cwd=cwd,
+            command=command,
+            also=also,
+            search_path=(path,) if path else (),
+            candidates=candidates(args),
+        )
+    )
+
+
+def ends(sights: Sights) -> list[tuple[str, bool]]:
+    return [(sight.resolved, sight.exists) for sight in sights.paths]
+
+
+# ── paths ────────────────────────────────────────────────────────────────────
+
+
+def test_a_path_ends_where_it_says(looker, ws):
+    assert ends(look(looker, ws, "sub/../file", "./new/x", str(ws / "file"))) == [
+        (f"{ws}/file", True),
+        (f"{ws}/new/x", False),
+        (f"{ws}/file", True),
+    ]
+
+
+def test_relative_paths_stand_on_cwd(looker, ws):
+    seen = look(looker, ws, "../file", cwd="sub")
+    assert seen.cwd == PathSight(argument=-1, text="sub", resolved=f"{ws}/sub", exists=True)
+    assert ends(seen) == [(f"{ws}/file", True)]
+
+
+def test_a_bare_word_that_names_nothing_is_no_path(looker, ws):
+    assert look(looker, ws, "status").paths == ()
+
+
+def test_a_link_out_of_the_workspace_is_followed(looker, ws):
+    (ws / "link").symlink_to("/etc/passwd")
+    assert ends(look(looker, ws, "link")) == [("/etc/passwd", True)]
+
+
+def test_a_dangling_link_is_followed_to_its_target(looker, ws, tmp_path):
+    (ws / "link").symlink_to(tmp_path / "outside" / "new")
+    assert ends(look(looker, ws, "link")) == [(f"{tmp_path.resolve()}/outside/new", False)]
+
+
+def test_a_link_to_a_folder_in_the_middle_is_followed(looker, ws, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (ws / "sub" / "door").symlink_to("../../outside")
+    assert ends(look(looker, ws, "sub/door/secret", "sub/door/../x")) == [
+        (f"{tmp_path.resolve()}/outside/secret", False),
+        (f"{tmp_path.resolve()}/x", False),
+    ]
+
+
+def test_a_chain_of_links_is_followed(looker, ws):
+    (ws / "a").symlink_to("b")
+    (ws / "b").symlink_to("sub/c")
+    (ws / "sub" / "c").symlink_to("/etc/shadow")
+    assert [end for end, _ in ends(look(looker, ws, "a"))] == ["/etc/shadow"]
+
+
+def test_a_loop_of_links_ends(looker, ws):
+    (ws / "a").symlink_to("b")
+    (ws / "b").symlink_to("a")
+    assert [exists for _, exists in ends(look(looker, ws, "a"))] == [False]
+
+
+def test_an_address_that_is_really_a_folder_is_a_path(looker, ws):
+    (ws / "http:").mkdir()
+    (ws / "http:" / "x").symlink_to("/etc/passwd")
+    assert ends(look(looker, ws, "http://x")) == [("/etc/passwd", True)]
+
+
+def test_tilde_is_a_home_folder(looker, ws, tmp_path):
+    assert [end for end, _ in ends(look(looker, ws, "~/.ssh/id", "~"))] == [
+        f"{tmp_path.resolve()}/me/.ssh/id",
+        f"{tmp_path.resolve()}/me",
+    ]
+    assert [end for end, _ in ends(look(looker, ws, "~root/x"))] == ["/root/x"]
+    assert [end for end, _ in ends(look(looker, ws, "~no-such-user/x"))] == [f"{ws}/~no-such-user/x"]
+
+
+def test_devices_and_descriptors_are_not_followed(looker, ws):
+    paths = ["/dev/stdin", "/dev/null", "/dev/fd/3", "/dev/fd"]
+    assert [end for end, _ in ends(look(looker, ws, *paths))] == paths
+
+
+def test_odd_paths_are_facts_not_exceptions(looker, ws):
+    odd = ["file/below", "x" * 5000 + "/y", "/root/closed/x", "a\0/b", "\ud800/x", "\udcff/x", "./" + "a/" * 2000]
+    request = LookRequest(
+        workspace=str(ws),
+        cwd="",
+        command="x",
+        candidates=tuple(PathCandidate(argument=at, text=text) for at, text in enumerate(odd)),
+    )
+    assert [sight.exists for sight in looker.look(request).paths] == [False] * len(odd)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=12))
+def test_any_request_is_looked_at_without_failing(looker, ws, text, cwd, command):
+    request = LookRequest(
+        workspace=str(ws),
+        cwd=cwd,
+        command=command,
+        search_path=("/usr/bin",),
+        candidates=(PathCandidate(argument=0, text=text),),
+    )
+    for sight in looker.look(request).paths:
+        assert sight.resolved.startswith("/")
+        assert ".." not in sight.resolved.split("/")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.lists(st.sampled_from(["..", ".", "", "sub", "file", "in", "out", "loop", "no"]), max_size=7))
+def test_following_agrees_with_the_system(looker, ws, parts):
+    for name, target in (("in", "sub"), ("out", ".."), ("loop", "loop")):
+        if not os.path.lexists(ws / name):
+            (ws / name).symlink_to(target)
+    text = "./" + "/".join(parts)
+    real = os.path.realpath(ws / text)
+    for end, exists in ends(look(looker, ws, text)):
+        assert end == real or not os.path.exists(ws / text)
+        assert exists or not os.path.exists(ws / text)
+
+
+# ── the workspace ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "No workspace was given."),
+        ("nowhere", "The workspace does not exist or cannot be entered."),
+        ("ws/file", "The workspace is not a folder."),
+        ("me", "The workspace is a home folder itself."),
+        ("state/x", "The workspace lies inside Palyra's own state."),
+        (".", "The workspace contains the home folder."),
+    ],
+)
+def test_what_cannot_be_a_workspace_is_said(looker, ws, tmp_path, name, problem):
+    (tmp_path / "me").mkdir()
+    (tmp_path / "state" / "x").mkdir(parents=True)
+    sight = looker.look(LookRequest(workspace=str(tmp_path / name) if name else "", cwd="", command="x")).workspace
+    assert sight.problem == problem
+
+
+def test_a_link_to_a_system_folder_is_no_workspace(looker, tmp_path):
+    (tmp_path / "innocent").symlink_to("/etc")
+    sight = look(looker, tmp_path / "innocent").workspace
+    assert (sight.path, sight.problem) == ("/etc", "The workspace /etc is a system folder.")
+
+
+def test_protected_and_masked_paths_are_those_that_exist(looker, ws):
+    (ws / ".git" / "hooks").mkdir(parents=True)
+    (ws / ".git" / "config").write_text("")
+    (ws / ".git" / "modules" / "lib" / "a" / "hooks").mkdir(parents=True)
+    (ws / ".git" / "modules" / "lib" / "a" / "HEAD").write_text("")
+    (ws / ".git" / "modules" / "lib" / "a" / "config").write_text("")
+    for name in (".github", ".vscode", ".env.d"):
+        (ws / name).mkdir()
+    for name in (".gitlab-ci.yml", ".env", ".env.local", ".envrc", ".env.example", "env", "README"):
+        (ws / name).write_text("")
+    status = ws.stat()
+    sight = look(looker, ws).workspace
+    assert (sight.path, sight.problem, sight.owner_uid, sight.owner_gid) == (str(ws), "", status.st_uid, status.st_gid)
+    assert [path.removeprefix(f"{ws}/") for path in sight.protected] == [
+        ".env.d",
+        ".env.example",
+        ".git/config",
+        ".git/hooks",
+        ".git/modules/lib/a/config",
+        ".git/modules/lib/a/hooks",
+        ".github",
+        ".gitlab-ci.yml",
+        ".vscode",
+    ]
+    assert [path.removeprefix(f"{ws}/") for path in sight.masked] == [".env", ".env.local", ".envrc"]
+
+
+def test_the_git_file_of_a_worktree_is_protected(looker, ws):
+    (ws / ".git").write_text("gitdir: /elsewhere/.git/worktrees/x\n")
+    assert look(looker, ws).workspace.protected == (f"{ws}/.git",)
+
+
+def test_a_protected_link_is_its_target_inside_and_nothing_outside(looker, ws, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (ws / ".vscode").symlink_to(tmp_path / "outside")
+    (ws / ".github").symlink_to("sub")
+    (ws / ".env").symlink_to("file")
+    (ws / ".env.out").symlink_to("/etc/passwd")
+    (ws / ".idea").symlink_to("nowhere")
+    (ws / ".husky").symlink_to(".")
+    sight = look(looker, ws).workspace
+    assert (sight.protected, sight.masked) == ((f"{ws}/sub",), (f"{ws}/file",))
+
+
+def test_a_pipe_with_a_protected_name_is_left_out(looker, ws):
+    os.mkfifo(ws / ".env")
+    sight = look(looker, ws).workspace
+    assert (sight.protected, sight.masked) == ((), ())
+
+
+def test_more_env_files_than_can_be_hidden_is_a_problem(looker, ws):
+    for number in range(65):
+        (ws / f".env.{number}").write_text("")
+    assert look(looker, ws).workspace.problem == "The workspace holds more than 64 .env files to be hidden."
+
+
+# ── executables ──────────────────────────────────────────────────────────────
+
+
+def install(folder: Path, name: str, content: bytes = b"\x7fELF...", mode: int = 0o755) -> Path:
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_bytes(content)
+    program.chmod(mode)
+    return program
+
+
+@pytest.fixture
+def bin_folder(tmp_path: Path) -> Path:
+    folder = tmp_path.resolve() / "bin"
+    folder.mkdir()
+    return folder
+
+
+def test_a_program_is_found_on_the_fixed_path_with_its_digest(looker, ws, bin_folder):
+    program = install(bin_folder, "tool")
+    assert look(looker, ws, path=str(bin_folder)).executable == ExecutableSight(
+        name="tool", path=str(program), sha256=hashlib.sha256(b"\x7fELF...").hexdigest()
+    )
+
+
+def test_a_program_planted_in_cwd_is_not_found(looker, ws):
+    install(ws, "tool")
+    install(ws / "sub", "tool")
+    request = LookRequest(workspace=str(ws), cwd="sub", command="tool", search_path=("", ".", "sub", "relative"))
+    assert looker.look(request).executable == ExecutableSight(name="tool", path="")
+
+
+def test_a_program_in_the_workspace_could_be_written_by_the_agent(looker, ws):
+    install(ws / "sub", "tool")
+    assert look(looker, ws, path=str(ws / "sub")).executable.agent_writable
+
+
+def test_a_program_that_is_a_link_through_the_workspace_could_be_too(looker, ws, bin_folder):
+    install(bin_folder, "real")
+    (ws / "link").symlink_to(bin_folder / "real")
+    (bin_folder / "tool").symlink_to(ws / "link")
+    sight = look(looker, ws, path=str(bin_folder)).executable
+    assert (sight.path, sight.agent_writable) == (str(bin_folder / "real"), True)
+
+
+def test_a_program_in_a_folder_open_to_all_could_be_replaced(looker, ws, bin_folder):
+    install(bin_folder, "tool")
+    bin_folder.chmod(0o777)
+    assert look(looker, ws, path=str(bin_folder)).executable.agent_writable
+
+
+def test_a_program_of_the_childs_own_could_be_written(ws, bin_folder, tmp_path):
+    install(bin_folder, "tool")
+    owner = bin_folder.stat().st_uid
+    child = ChildIdentity(uid=owner or 12345, gids=frozenset())
+    os.chown(bin_folder / "tool", child.uid if os.getuid() == 0 else -1, -1)
+    watchful = Looker(home="", state_home="", child=child)
+    assert look(watchful, ws, path=str(bin_folder)).executable.agent_writable
+
+
+@pytest.mark.parametrize(("content", "mode"), [(b"\x7fELF", 0o644), (None, 0)])
+def test_what_cannot_be_run_is_passed_over(looker, ws, bin_folder, content, mode):
+    if content is None:
+        (bin_folder / "tool").mkdir()
+    else:
+        install(bin_folder, "tool", content, mode)
+    assert look(looker, ws, path=str(bin_folder)).executable.path == ""
+
+
+@pytest.mark.parametrize("name", ["", "..", ".", "a/b", "/bin/sh", "a\0b", "x" * 300, "\ud800"])
+def test_what_is_no_name_is_not_found(looker, ws, name):
+    assert look(looker, ws, command=name, path="/usr/bin").executable == ExecutableSight(name=name, path="")
+
+
+@pytest.mark.parametrize(
+    ("content", "shebang"),
+    [
+        (b"#!/usr/bin/env -S python3 -u\n", "python3"), (b"#!/bin/sh\n", "sh"), (b"echo no first line\n", "sh"),
+        (b"", "sh"),
+        (b"\x7fELF\x02", ""), (b"MZ\x90", ""), (b"\xcf\xfa\xed\xfe", ""),
+    ],
+)  # fmt: skip
+def test_scripts_are_told_from_binaries(looker, ws, bin_folder, content, shebang):
+    install(bin_folder, "tool", content)
+    assert look(looker, ws, path=str(bin_folder)).executable.shebang == shebang
+
+
+def test_a_changed_program_has_another_digest(looker, ws, bin_folder):
+    install(bin_folder, "tool", b"\x7fELF one")
+    first = look(looker, ws, path=str(bin_folder)).executable.sha256
+    assert look(looker, ws, path=str(bin_folder)).executable.sha256 == first
+    (bin_folder / "tool").unlink()
+    install(bin_folder, "tool", b"\x7fELF two!")
+    assert look(looker, ws, path=str(bin_folder)).executable.sha256 == hashlib.sha256(b"\x7fELF two!").hexdigest()
+
+
+def test_what_a_wrapper_runs_is_looked_up_the_same_way(looker, ws, bin_folder):
+    install(bin_folder, "tool")
+    seen = look(looker, ws, path=str(bin_folder), command="missing", also=("tool", "none"))
+    assert [(sight.name, bool(sight.path)) for sight in (seen.executable, *seen.also)] == [
+        ("missing", False),
+        ("tool", True),
+        ("none", False),
+    ]

@@ -1,0 +1,171 @@
+"""The bundle in use is only ever replaced by a good one, and what the folder holds is never half read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from palyra.model.grant import Allow, Deny
+from palyra.policy import store
+from palyra.policy.bundle import PolicyError
+from palyra.policy.decide import decide
+from palyra.policy.examples import ordinary_request
+from palyra.policy.store import (
+    POSTURES,
+    PolicyStore,
+    load_posture,
+    read_folder,
+    read_posture,
+    starter_files,
+    try_in_child,
+)
+
+NO_RM = '@id("local.no-rm") forbid (principal, action, resource) when { context.effective_program == "rm" };\n'
+NO_LS = '@id("local.no-ls") forbid (principal, action, resource) when { context.effective_program == "ls" };\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "policies"
+    path.mkdir(mode=0o700)
+    return path
+
+
+def test_each_posture_is_in_the_package():
+    for posture in POSTURES:
+        assert {"shared/walls.cedar", "schema.cedarschema", "examples.toml"} <= read_posture(posture).keys()
+        assert load_posture(posture).name == posture
+    with pytest.raises(PolicyError, match="There is no posture 'wide-open'"):
+        PolicyStore("wide-open").current()
+
+
+def test_a_bundle_is_loaded_once(folder: Path):
+    policies = PolicyStore("standard", folder)
+    assert policies.current() is policies.current()
+    assert PolicyStore("standard", folder / "missing").current() == load_posture("standard")
+
+
+def test_a_folders_policies_stand_beside_the_posture(folder: Path):
+    (folder / "mine.cedar").write_text(NO_RM)
+    bundle = PolicyStore("standard", folder).current()
+    assert isinstance(decide(bundle, ordinary_request(program="rm")), Deny)
+    assert isinstance(decide(bundle, ordinary_request(program="ls")), Allow)
+
+
+def test_a_new_homes_folder_changes_nothing(folder: Path):
+    for name, text in starter_files().items():
+        (folder / name).write_text(text)
+    assert PolicyStore("standard", folder).current() == load_posture("standard")
+
+
+def test_the_comments_of_a_new_homes_folder_are_policies_that_work(folder: Path):
+    for name, text in starter_files().items():
+        lines = [line.removeprefix("// ").removeprefix("# ") for line in text.splitlines() if line[:1] in "/#"]
+        start = next(at for at, line in enumerate(lines) if line.startswith(("@id", "[[example")))
+        code = "\n".join(line for line in lines[start:] if line not in ("//", "#"))
+        (folder / name).write_text(code)
+    bundle = PolicyStore("standard", folder).current()
+    assert {"local.no-rm-for-agents", "local.demo-lists-files"} <= bundle.index.keys()
+
+
+def test_reloading_swaps_the_bundle_whole(folder: Path):
+    policies = PolicyStore("standard", folder)
+    before = policies.current()
+    (folder / "mine.cedar").write_text(NO_LS)
+    assert policies.current() is before
+    after = policies.reload()
+    assert policies.current() is after
+    assert isinstance(decide(before, ordinary_request()), Allow)
+    assert isinstance(decide(after, ordinary_request()), Deny)
+    (folder / "mine.cedar").unlink()
+    assert policies.reload() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("permit (principal, action, resource);", r"local/mine\.cedar:1: The policy has no @id"),
+        (
+            '@id("x") permit (principal, action, resource) when { context.nope };',
+            r"local/mine\.cedar:1: policy 'x': attri",
+        ),
+        ('@id("x") permit (principal, action, resource) when { ' + "(" * 1000, "nested deeper than 32"),
+    ],
+)
+def test_a_bad_bundle_never_replaces_a_good_one(folder: Path, text: str, message: str):
+    (folder / "mine.cedar").write_text(NO_RM)
+    policies = PolicyStore("standard", folder)
+    good = policies.current()
+    (folder / "mine.cedar").write_text(text)
+    with pytest.raises(PolicyError, match=message):
+        policies.reload()
+    assert policies.current() is good
+
+
+def test_a_bad_folder_at_the_start_lets_nothing_run(folder: Path):
+    (folder / "mine.cedar").write_text("permit")
+    with pytest.raises(PolicyError, match="does not end with `;`"):
+        PolicyStore("standard", folder).current()
+
+
+def test_text_that_ends_the_parser_ends_only_the_child(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "_CHILD", "import os; os.abort()")
+    with pytest.raises(PolicyError, match="ended the process that tried it"):
+        try_in_child("standard", {"mine.cedar": NO_RM})
+
+
+def test_text_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "_CHILD", "while True: pass")
+    monkeypatch.setattr(store, "_CHILD_SECONDS", 0.2)
+    with pytest.raises(PolicyError, match="TimeoutExpired"):
+        try_in_child("standard", {"mine.cedar": NO_RM})
+
+
+def test_without_an_interpreter_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch, folder: Path):
+    policies = PolicyStore("standard", folder)
+    good = policies.current()
+    (folder / "mine.cedar").write_text(NO_RM)
+    monkeypatch.setattr(sys, "executable", str(folder / "gone"))
+    with pytest.raises(PolicyError, match="could not be tried out"):
+        policies.reload()
+    assert policies.current() is good
+
+
+def test_a_misnamed_file_is_an_error_but_notes_and_backups_are_not(folder: Path):
+    for name in ("README.md", ".hidden", "mine.cedar~"):
+        (folder / name).write_text("anything")
+    assert read_folder(folder) == {}
+    (folder / "mine.cedar.txt").write_text(NO_RM)
+    with pytest.raises(PolicyError, match=r"mine\.cedar\.txt"):
+        PolicyStore("standard", folder).current()
+
+
+def test_a_folder_in_the_folder_is_an_error(folder: Path):
+    (folder / "more").mkdir()
+    with pytest.raises(PolicyError, match="Only files belong here"):
+        read_folder(folder)
+
+
+def test_ten_mebibytes_are_refused_without_being_read_whole(folder: Path):
+    (folder / "a.cedar").write_bytes(b"// x\n" * (2 << 20))
+    with pytest.raises(PolicyError, match="at most 1048576 bytes"):
+        read_folder(folder)
+
+
+def test_bytes_that_are_no_text_are_refused(folder: Path):
+    (folder / "a.cedar").write_bytes(b"\xff\xfe")
+    with pytest.raises(PolicyError, match="not UTF-8"):
+        read_folder(folder)
+
+
+def test_what_everyone_can_write_is_refused(folder: Path):
+    (folder / "a.cedar").write_text(NO_RM)
+    (folder / "a.cedar").chmod(0o666)
+    with pytest.raises(PolicyError, match=r"a\.cedar: Everyone on this machine can write here"):
+        read_folder(folder)
+    (folder / "a.cedar").chmod(0o600)
+    folder.chmod(0o777)
+    with pytest.raises(PolicyError, match="Everyone on this machine can write here"):
+        read_folder(folder)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from palyra.model.plan import WorkspaceSight
+from palyra.sandbox.bwrap import BubblewrapBackend
+from palyra.sandbox.mounts import Expected, expected_mounts, first_difference, workspace_of
+from tests.unit.sandbox.jobs import make_host, make_job
+
+WS = "/home/alice/my project"
+LAUNCHER = (
+    BubblewrapBackend()
+    .plan(
+        make_job(
+            workspace=WorkspaceSight(
+                path=WS,
+                owner_uid=1001,
+                owner_gid=1001,
+                protected=(f"{WS}/.git/hooks",),
+                masked=(f"{WS}/.env", f"{WS}/.palyra/"),
+            )
+        ),
+        make_host(),
+    )
+    .launcher
+)
+P = WS.replace(" ", "\\040")
+TABLE = [
+    "66 42 0:41 /newroot / ro,nosuid - tmpfs tmpfs rw",
+    "68 66 0:42 / /proc rw - proc proc rw",
+    f"90 66 254:0 /@home{P[5:]} {P} rw,nosuid - btrfs /dev/vda rw",
+    f"91 90 254:0 /@home{P[5:]}/.git {P}/.git rw,nosuid - btrfs /dev/vda rw",
+    f"92 91 254:0 /@home{P[5:]}/.git/hooks {P}/.git/hooks ro,nosuid - btrfs /dev/vda rw",
+    f"93 90 0:50 /bindfileXY {P}/.env ro,nosuid - tmpfs tmpfs rw",
+    f"94 90 0:51 / {P}/.palyra ro,nosuid - tmpfs tmpfs rw",
+]
+
+
+def changed(ident: str, old: str, new: str) -> str:
+    lines = [line.replace(old, new) if line.startswith(ident) else line for line in TABLE]
+    assert lines != TABLE
+    return "\n".join(lines)
+
+
+def test_the_plans_own_words_say_what_to_expect() -> None:
+    assert workspace_of(LAUNCHER) == WS
+    assert expected_mounts(LAUNCHER) == (
+        Expected(f"{WS}/.git", shows_itself=True, read_only=False),
+        Expected(f"{WS}/.git/hooks", shows_itself=True, read_only=True),
+        Expected(f"{WS}/.env", shows_itself=False, read_only=True),
+        Expected(f"{WS}/.palyra", shows_itself=False, read_only=True),
+    )
+
+
+def test_a_table_as_planned_passes_also_on_a_subvolume() -> None:
+    assert first_difference(LAUNCHER, "\n".join(TABLE)) == ""
+
+
+def test_a_folder_swapped_for_a_link_to_a_secret_is_seen() -> None:
+    table = changed("91", f"/@home{P[5:]}/.git ", "/@home/alice/.ssh ")
+    assert first_difference(LAUNCHER, table) == f"{WS}/.git shows /@home/alice/.ssh of another place"
+
+
+def test_a_folder_swapped_for_one_on_another_device_is_seen() -> None:
+    table = changed("91", "254:0", "254:1")
+    assert "another place" in first_difference(LAUNCHER, table)
+
+
+@pytest.mark.parametrize("ident", ["91", "92", "93", "94"])
+def test_a_mount_that_landed_elsewhere_is_seen(ident: str) -> None:
+    table = "\n".join(line for line in TABLE if not line.startswith(ident))
+    assert first_difference(LAUNCHER, table).endswith("is not covered as planned")
+
+
+def test_a_writable_mount_where_a_read_only_one_was_planned_is_seen() -> None:
+    assert first_difference(LAUNCHER, changed("92", "ro,", "rw,")) == f"{WS}/.git/hooks is not read-only"
+
+
+def test_a_hidden_file_that_still_shows_the_disk_is_seen() -> None:
+    assert first_difference(LAUNCHER, changed("93", "tmpfs tmpfs", "btrfs /dev/vda")) == f"{WS}/.env is not hidden"
+
+
+def test_a_folder_that_was_a_mount_of_its_own_on_the_host_is_still_itself() -> None:
+    own = [line for line in TABLE if not line.startswith("91")]
+    own += [
+        f"80 90 254:9 /volume {P}/.git rw - ext4 /dev/vdb rw",
+        f"91 80 254:9 /volume {P}/.git rw - ext4 /dev/vdb rw",
+    ]
+    own[3] = f"92 91 254:9 /volume/hooks {P}/.git/hooks ro - ext4 /dev/vdb rw"
+    assert first_difference(LAUNCHER, "\n".join(own)) == ""
+
+
+def test_a_folder_deleted_meanwhile_is_seen() -> None:
+    table = changed("91", "/.git ", "/.git//deleted ")
+    assert first_difference(LAUNCHER, table) != ""

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from palyra.errors import Reason, Unenforceable
+from palyra.model.call import Tier, TierChoice
+from palyra.model.host import Blocker, Guarantee, HostFacts
+from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
+from palyra.model.plan import WorkspaceSight
+from palyra.sandbox.planner import BACKENDS, choose_tier, needs_for, plan_job
+from tests.unit.sandbox.jobs import make_host, make_job
+
+OPEN = NetGrant(EgressMode.NONE)
+HOSTS = NetGrant(EgressMode.STRICT, (HostPattern(HostKind.EXACT, "example.com"),))
+BLOCKER = Blocker(
+    "bubblewrap", "missing", "bubblewrap (bwrap) is not installed.", "Install bubblewrap: apt install bubblewrap"
+)
+
+
+def without_bubblewrap() -> HostFacts:
+    return make_host(bubblewrap=None, blockers=(BLOCKER,))
+
+
+def refusal(job: object, host: HostFacts) -> Unenforceable:
+    with pytest.raises(Unenforceable) as caught:
+        plan_job(job, host)
+    assert caught.value.reason is Reason.UNENFORCEABLE
+    return caught.value
+
+
+def test_tier_c_takes_bubblewrap_and_tier_b_the_plain_child() -> None:
+    assert plan_job(make_job(), make_host()).backend == "bubblewrap"
+    assert plan_job(make_job(tier=Tier.B, net=OPEN), make_host()).backend == "rlimit"
+
+
+def test_what_runs_always_guarantees_what_was_needed() -> None:
+    for tier, net in ((Tier.C, NO_NETWORK), (Tier.C, OPEN), (Tier.B, OPEN)):
+        job = make_job(tier=tier, net=net)
+        assert job.needs <= plan_job(job, make_host()).guarantees
+
+
+def test_without_a_backend_the_refusal_names_what_is_missing_and_the_fix() -> None:
+    error = refusal(make_job(), without_bubblewrap())
+    assert set(error.missing) == {g.value for g in needs_for(Tier.C, NO_NETWORK)[0]}
+    assert "bubblewrap (bwrap) is not installed." in error.detail
+    assert error.hint == BLOCKER.fix
+
+
+def test_strict_hosts_are_refused_while_nothing_enforces_them() -> None:
+    error = refusal(make_job(net=HOSTS), make_host())
+    assert error.missing == ("HOST_ALLOWLIST",)
+    assert "--egress" in (error.hint or "")
+
+
+def test_strict_egress_in_tier_b_is_refused() -> None:
+    error = refusal(make_job(tier=Tier.B), make_host())
+    assert error.missing == ("NET_ISOLATED",)
+    assert "--tier c" in (error.hint or "")
+
+
+def test_a_promise_the_job_loses_is_refused_although_the_host_could_keep_it() -> None:
+    roots = make_job(workspace=WorkspaceSight(path="/srv/project"))
+    error = refusal(roots, make_host(uid=0, gid=0))
+    assert error.missing == ("PROCESS_LIMIT",)
+    assert "uid 0" in (error.hint or "")
+
+
+def test_no_tier_is_ever_exchanged_for_a_weaker_one_by_planning() -> None:
+    assert refusal(make_job(net=OPEN), without_bubblewrap()).missing
+    assert refusal(replace(make_job(), tier=Tier.A), make_host()).missing
+
+
+@pytest.mark.parametrize(
+    ("choice", "fallback", "net", "works", "expected"),
+    [
+        (TierChoice.AUTO, "", OPEN, True, Tier.C),
+        (TierChoice.AUTO, "", OPEN, False, Tier.C),
+        (TierChoice.AUTO, "b", OPEN, True, Tier.C),
+        (TierChoice.AUTO, "b", OPEN, False, Tier.B),
+        (TierChoice.AUTO, "b", NO_NETWORK, False, Tier.C),
+        (TierChoice.C, "b", OPEN, False, Tier.C),
+        (TierChoice.B, "", NO_NETWORK, True, Tier.B),
+    ],
+)
+def test_tier_b_is_taken_only_when_asked_for_or_as_a_configured_fallback(
+    choice: TierChoice, fallback: str, net: NetGrant, works: bool, expected: Tier
+) -> None:
+    host = make_host() if works else without_bubblewrap()
+    assert choose_tier(choice, host, net, fallback=fallback) is expected
+
+
+def test_needs_grow_with_the_network_grant() -> None:
+    base = needs_for(Tier.C, OPEN)[0]
+    assert needs_for(Tier.C, NO_NETWORK)[0] == base | {Guarantee.NET_ISOLATED}
+    assert needs_for(Tier.C, HOSTS)[0] == base | {Guarantee.NET_ISOLATED, Guarantee.HOST_ALLOWLIST}
+
+
+def test_every_backend_has_a_name_and_a_label_of_its_own() -> None:
+    assert [(b.name, b.tier, b.executor) for b in BACKENDS] == [
+        ("bubblewrap", Tier.C, "sandbox_tier_c_linux_bubblewrap"),
+        ("rlimit", Tier.B, "sandbox_tier_b"),
+    ]

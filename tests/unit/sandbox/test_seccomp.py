@@ -1,0 +1,121 @@
+"""The filter, run in a simulator of the kernel's own machine: both tables are checked on any host."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from palyra.sandbox import seccomp as s
+
+REFUSE, ABSENT, NO_FAMILY = s.ERRNO | s.EPERM, s.ERRNO | s.ENOSYS, s.ERRNO | s.EAFNOSUPPORT
+I386 = 0x40000003
+
+
+def simulate(program: bytes, *, arch: int, nr: int, args: tuple[int, ...] = ()) -> int:
+    """One `struct seccomp_data` through the filter; returns the verdict."""
+    padded = (*args, *(0,) * (6 - len(args)))
+    data = struct.pack("=IIQ6Q", nr, arch, 0, *padded)
+    steps = list(struct.iter_unpack("=HBBI", program))
+    at = accumulator = 0
+    while True:
+        code, yes, no, value = steps[at]
+        at += 1
+        match code:
+            case 0x20:
+                accumulator = struct.unpack_from("=I", data, value)[0]
+            case 0x06:
+                return value
+            case 0x15:
+                at += yes if accumulator == value else no
+            case 0x35:
+                at += yes if accumulator >= value else no
+            case 0x45:
+                at += yes if accumulator & value else no
+            case _:
+                raise AssertionError(f"unknown instruction {code:#x}")
+
+
+@pytest.fixture(params=sorted(s.MACHINES))
+def machine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def ask(machine: str, nr: int, *args: int) -> int:
+    return simulate(s.assemble(machine), arch=s.MACHINES[machine], nr=nr, args=args)
+
+
+def number(machine: str, name: str) -> int | None:
+    column = list(s.MACHINES).index(machine)
+    return {**s.REFUSED, **s.ABSENT, **s.JUDGED}[name][column]
+
+
+def test_every_listed_call_is_refused(machine: str) -> None:
+    verdicts = {name: ask(machine, nr) for name in s.REFUSED if (nr := number(machine, name)) is not None}
+    assert set(verdicts.values()) == {REFUSE}
+    assert {"ptrace", "mount", "bpf", "keyctl", "io_uring_setup", "userfaultfd", "setns"} <= set(verdicts)
+
+
+def test_no_number_stands_for_two_calls(machine: str) -> None:
+    numbers = [n for name in {**s.REFUSED, **s.ABSENT, **s.JUDGED} if (n := number(machine, name)) is not None]
+    assert len(numbers) == len(set(numbers))
+
+
+def test_ordinary_calls_are_allowed(machine: str) -> None:
+    listed = {number(machine, name) for name in {**s.REFUSED, **s.ABSENT, **s.JUDGED}}
+    assert {ask(machine, nr) for nr in range(600) if nr not in listed} == {s.ALLOW}
+
+
+def test_clone3_does_not_exist_so_that_flags_can_be_read(machine: str) -> None:
+    assert ask(machine, 435) == ABSENT
+
+
+@pytest.mark.parametrize(
+    "flag", [0x80, 0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000]
+)
+@pytest.mark.parametrize("call", ["clone", "unshare"])
+def test_new_namespaces_are_refused(machine: str, call: str, flag: int) -> None:
+    nr = number(machine, call)
+    assert nr is not None
+    assert ask(machine, nr, flag) == REFUSE
+    assert ask(machine, nr, flag | 0xDEAD_0000_0000_0000) == REFUSE
+
+
+def test_threads_and_forks_are_allowed(machine: str) -> None:
+    clone = number(machine, "clone")
+    assert clone is not None
+    assert {ask(machine, clone, flags) for flags in (0x3D0F00, 0x1200011, 0x4111, 17)} == {s.ALLOW}
+
+
+@pytest.mark.parametrize("call", ["socket", "socketpair"])
+def test_only_three_socket_families_exist(machine: str, call: str) -> None:
+    nr = number(machine, call)
+    assert nr is not None
+    for family in range(64):
+        assert ask(machine, nr, family) == (s.ALLOW if family in (1, 2, 10) else NO_FAMILY)
+    assert ask(machine, nr, 0x1_0000_0010) == NO_FAMILY  # the kernel reads 32 bits: this is AF_NETLINK
+
+
+def test_typing_into_a_terminal_is_refused_with_high_bits_too(machine: str) -> None:
+    ioctl = number(machine, "ioctl")
+    assert ioctl is not None
+    for request in (0x5412, 0x541C, 0x1_0000_5412, 0xFFFF_FFFF_0000_541C):
+        assert ask(machine, ioctl, 0, request) == REFUSE
+    assert ask(machine, ioctl, 0, 0x5413) == s.ALLOW  # the window's size
+    assert ask(machine, ioctl, 0x5412, 0x5401) == s.ALLOW  # the descriptor is not the request
+
+
+def test_another_architecture_is_killed(machine: str) -> None:
+    program = s.assemble(machine)
+    other = next(arch for name, arch in s.MACHINES.items() if name != machine)
+    assert simulate(program, arch=I386, nr=1) == s.KILL_PROCESS
+    assert simulate(program, arch=other, nr=1) == s.KILL_PROCESS
+
+
+def test_x32_numbers_do_not_exist() -> None:
+    assert {ask("x86_64", s.X32_BIT | nr) for nr in (0, 56, 101, 520)} == {ABSENT}
+
+
+def test_a_machine_without_a_table_has_no_filter() -> None:
+    with pytest.raises(KeyError):
+        s.assemble("riscv64")

@@ -1,0 +1,222 @@
+"""A home is made whole, opened checked, migrated with a backup."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from palyra.errors import StateError
+from palyra.signing import parse_vkey
+from palyra.state.db import RESERVE_BYTES, Home, open_home, snapshot
+from palyra.state.keyfile import create_key, read_key
+from palyra.state.schema import MIGRATIONS, Migration
+from palyra.state.writer import Writer
+from tests.journaling import NOW, act, audit_home
+
+
+def opened(root: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> Home:
+    home, connection = open_home(root, migrations=migrations)
+    connection.close()
+    return home
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def with_entry(root: Path) -> Home:
+    writer = Writer.open(root)
+    writer.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
+    writer.close()
+    return writer.home
+
+
+# ── the first start ──────────────────────────────────────────────────────────
+
+
+def test_a_new_home_is_closed_to_everyone_else(home: Path) -> None:
+    previous = os.umask(0)
+    try:
+        found = opened(home)
+        writer = Writer.open(home)
+        writer.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
+    finally:
+        os.umask(previous)
+    assert mode(home) == mode(found.state) == 0o700
+    files = {path.name: mode(path) for path in found.state.iterdir()}
+    writer.close()
+    assert set(files) == {"installation.key", "palyra.db", "palyra.db-shm", "palyra.db-wal", "reserve", "writer.lock"}
+    assert set(files.values()) == {0o600}
+    assert found.reserve.stat().st_size == RESERVE_BYTES
+
+
+def test_the_second_start_finds_the_same_key_and_journal(home: Path) -> None:
+    first, second = opened(home), opened(home)
+    assert (first.key.seed, first.origin) == (second.key.seed, second.origin)
+    assert parse_vkey(first.verifier.vkey) == second.verifier
+
+
+def test_two_homes_have_two_names_and_two_keys(tmp_path: Path) -> None:
+    one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
+    assert one.origin != two.origin
+    assert one.key.seed != two.key.seed
+
+
+def test_a_first_start_that_was_cut_off_is_cleaned_up(home: Path) -> None:
+    leftover = home / "state.new-0000"
+    leftover.mkdir(parents=True)
+    (leftover / "installation.key").write_text("half a key")
+    home.chmod(0o700)
+    opened(home)
+    assert sorted(path.name for path in home.iterdir()) == ["state"]
+
+
+def test_an_empty_state_folder_counts_as_none(home: Path) -> None:
+    (home / "state").mkdir(parents=True, mode=0o700)
+    home.chmod(0o700)
+    opened(home)
+    assert (home / "state" / "palyra.db").is_file()
+
+
+def test_the_journal_database_is_durable_by_its_settings(home: Path) -> None:
+    _, connection = open_home(home)
+    values = {
+        name: connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "foreign_keys", "wal_autocheckpoint")
+    }
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    connection.close()
+    assert values == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "wal_autocheckpoint": 0}
+    assert tables.index("entries") < tables.index("checkpoints")
+
+
+# ── refusals ─────────────────────────────────────────────────────────────────
+
+
+def damage_key(state: Path) -> None:
+    (state / "installation.key").write_text("-----BEGIN NONSENSE-----\n")
+
+
+def swap_key(state: Path) -> None:
+    (state / "installation.key").unlink()
+    create_key(state / "installation.key")
+
+
+def link_key(state: Path) -> None:
+    (state / "installation.key").rename(state / "elsewhere")
+    (state / "installation.key").symlink_to(state / "elsewhere")
+
+
+def pipe_key(state: Path) -> None:
+    (state / "installation.key").unlink()
+    os.mkfifo(state / "installation.key", 0o600)
+
+
+def link_state(state: Path) -> None:
+    state.rename(state.with_name("elsewhere"))
+    state.symlink_to(state.with_name("elsewhere"))
+
+
+def run_sql(sql: str) -> Callable[[Path], None]:
+    def change(state: Path) -> None:
+        connection = sqlite3.connect(state / "palyra.db")
+        with connection:
+            connection.execute(sql)
+        connection.close()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda state: (state / "installation.key").unlink(), "key"),
+        (lambda state: (state / "installation.key").chmod(0o640), "open to other users"),
+        (damage_key, "damaged"),
+        (swap_key, "not the one this journal was started with"),
+        (link_key, "cannot be read"),
+        (pipe_key, "not what Palyra put there"),
+        (lambda state: state.chmod(0o755), "open to other users"),
+        (lambda state: state.parent.chmod(0o770), "written by other users"),
+        (link_state, "not what Palyra put there"),
+        (lambda state: (state / "palyra.db").unlink(), "cannot be opened"),
+        (lambda state: (state / "palyra.db").write_bytes(b"not a database" * 500), "cannot be"),
+        (lambda state: (state / "palyra.db").write_bytes(b""), "not a database of Palyra"),
+        (run_sql("PRAGMA application_id = 7"), "not a database of Palyra"),
+        (run_sql("PRAGMA user_version = 99"), "version 99; this Palyra knows up to"),
+        (run_sql("DELETE FROM meta"), "not the one this journal was started with"),
+        (run_sql("DROP TABLE meta"), "cannot be used"),
+    ],
+)
+def test_a_state_that_cannot_be_trusted_is_refused(home: Path, change: Callable[[Path], None], sentence: str) -> None:
+    change(opened(home).state)
+    with pytest.raises(StateError, match=sentence):
+        open_home(home)
+
+
+def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(StateError):
+        open_home(tmp_path / "home")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_home_of_somebody_else_is_refused(home: Path) -> None:
+    state = opened(home).state
+    os.chown(state, 12345, 12345)
+    with pytest.raises(StateError, match="belongs to user 12345"):
+        open_home(home)
+    os.chown(home, 12345, 12345)
+    with pytest.raises(StateError, match="belongs to user 12345"):
+        open_home(home)
+
+
+def test_a_key_file_never_replaces_another(tmp_path: Path) -> None:
+    first = create_key(tmp_path / "key")
+    with pytest.raises(FileExistsError):
+        create_key(tmp_path / "key")
+    assert read_key(tmp_path / "key").seed == first.seed
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+# ── migrations ───────────────────────────────────────────────────────────────
+
+NEWER: tuple[Migration, ...] = (*MIGRATIONS, ("CREATE TABLE novelty (x INTEGER) STRICT",))
+BROKEN: tuple[Migration, ...] = (*MIGRATIONS, ("CREATE TABLE novelty (x INTEGER)", "CREATE NONSENSE"))
+
+
+def test_an_older_database_is_backed_up_and_migrated(home: Path) -> None:
+    before = with_entry(home)
+    after = opened(home, NEWER)
+    backup = after.state / f"palyra.db.v{len(MIGRATIONS)}.backup"
+    assert (mode(backup), before.origin) == (0o600, after.origin)
+    copy = sqlite3.connect(backup)
+    assert copy.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+    copy.close()
+    with snapshot(after.database) as connection:
+        assert connection.execute("SELECT version FROM migrations").fetchall() == [
+            (version,) for version in range(1, len(NEWER) + 1)
+        ]
+        assert connection.execute("SELECT count(*) FROM novelty").fetchone() == (0,)
+    assert audit_home(after).findings == ()
+
+
+def test_a_migrated_database_is_refused_by_the_older_palyra(home: Path) -> None:
+    opened(home, NEWER)
+    with pytest.raises(StateError, match="this Palyra knows up to") as refused:
+        opened(home, MIGRATIONS)
+    assert refused.value.hint is not None
+    assert "newer Palyra" in refused.value.hint
+
+
+def test_a_migration_that_fails_changes_nothing(home: Path) -> None:
+    before = with_entry(home)
+    with pytest.raises(StateError):
+        opened(home, BROKEN)
+    assert opened(home).origin == before.origin
+    assert audit_home(before).findings == ()

@@ -1,0 +1,404 @@
+"""One writer for many: grouped, undone one by one, stopped for good when the disk fails."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.errors import Reason, Rejected, StateError
+from palyra.journal.checkpoint import open_checkpoint
+from palyra.state import db
+from palyra.state import writer as writer_module
+from palyra.state.lock import FileLock
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+from tests.journaling import NOW, act, audit_home
+
+
+@pytest.fixture
+def writer(home: Path) -> Iterator[Writer]:
+    opened = Writer.open(home)
+    yield opened
+    opened.close()
+
+
+def append(tx: Transaction) -> int:
+    return tx.append(act(), at_unix_ms=NOW)
+
+
+def refuse(tx: Transaction) -> int:
+    tx.append(act("must.vanish"), at_unix_ms=NOW)
+    raise Rejected(Reason.BUDGET_SPENT, "No more.")
+
+
+def count(writer: Writer, table: str = "entries") -> int:
+    number: int = writer.rows(f"SELECT count(*) FROM {table}")[0][0]
+    return number
+
+
+# ── group commit ─────────────────────────────────────────────────────────────
+
+
+def test_what_waits_goes_into_one_commit_under_one_checkpoint(writer: Writer) -> None:
+    async def scenario() -> list[tuple[int, Any]]:
+        return await asyncio.gather(*(writer.commit(append) for _ in range(50)))
+
+    answers = asyncio.run(scenario())
+    assert [value for value, _ in answers] == list(range(50))
+    assert [receipt.index for _, receipt in answers] == list(range(50))
+    assert len({receipt.checkpoint for _, receipt in answers}) == 1
+    assert open_checkpoint(answers[0][1].checkpoint, writer.home.verifier).size == 50
+    assert count(writer, "checkpoints") == 1
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_refusal_undoes_its_own_work_and_no_other(writer: Writer) -> None:
+    async def scenario() -> list[Any]:
+        works = [append, refuse, append, lambda tx: next(iter([])), lambda tx: tx.execute("NONSENSE"), append]
+        return await asyncio.gather(*(writer.commit(work) for work in works), return_exceptions=True)
+
+    answers = asyncio.run(scenario())
+    kinds = [type(answer) for answer in answers]
+    assert kinds == [tuple, Rejected, tuple, RuntimeError, sqlite3.OperationalError, tuple]
+    assert [answers[at][1].index for at in (0, 2, 5)] == [0, 1, 2]
+    assert count(writer) == 3
+    assert audit_home(writer.home).findings == ()
+
+
+def test_work_without_an_entry_gets_no_receipt_and_no_checkpoint(writer: Writer) -> None:
+    async def scenario() -> Any:
+        return await writer.commit(lambda tx: tx.execute("INSERT INTO meta VALUES ('a', 'b')").rowcount)
+
+    assert asyncio.run(scenario()) == (1, None)
+    assert count(writer, "checkpoints") == 0
+
+
+def test_work_cancelled_before_its_turn_is_not_done(writer: Writer) -> None:
+    async def scenario() -> Any:
+        futures = [writer.commit(append) for _ in range(3)]
+        futures[1].cancel()
+        return await asyncio.gather(futures[0], futures[2])
+
+    assert [value for value, _ in asyncio.run(scenario())] == [0, 1]
+    assert count(writer) == 2
+
+
+def test_one_loop_after_another_may_use_a_writer_and_two_at_once_may_not(writer: Writer) -> None:
+    async def abandon() -> None:
+        writer.commit(append)
+
+    async def commit() -> int:
+        return (await writer.commit(append))[0]
+
+    asyncio.run(abandon())
+    assert asyncio.run(commit()) >= 0
+    refused: list[BaseException] = []
+
+    async def from_another_thread() -> None:
+        def run() -> None:
+            try:
+                asyncio.run(commit())
+            except StateError as error:
+                refused.append(error)
+
+        await writer.commit(append)
+        thread = threading.Thread(target=run)
+        thread.start()
+        while thread.is_alive():
+            await asyncio.sleep(0.001)
+
+    asyncio.run(from_another_thread())
+    assert len(refused) == 1
+
+
+def test_plain_code_commits_without_a_loop(writer: Writer) -> None:
+    value, receipt = writer.commit_now(append)
+    assert receipt is not None
+    assert (value, receipt.tree_size) == (0, 1)
+    with pytest.raises(Rejected):
+        writer.commit_now(refuse)
+    assert count(writer) == 1
+
+
+def test_threads_may_commit_through_one_writer(writer: Writer) -> None:
+    threads = [threading.Thread(target=lambda: [writer.commit_now(append) for _ in range(10)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (count(writer), audit_home(writer.home).findings) == (40, ())
+
+
+# ── other processes' locks ───────────────────────────────────────────────────
+
+
+def test_a_lock_held_elsewhere_is_waited_for_while_the_loop_goes_on(writer: Writer) -> None:
+    other = FileLock(writer.home.lock)
+    assert other.try_acquire()
+
+    async def scenario() -> tuple[int, int]:
+        waiting = [writer.commit(append) for _ in range(3)]
+        ticks = 0
+        for _ in range(30):
+            await asyncio.sleep(0.001)
+            ticks += 1
+        assert not any(future.done() for future in waiting)
+        other.release()
+        return (await asyncio.gather(*waiting))[2][0], ticks
+
+    assert asyncio.run(scenario()) == (2, 30)
+    other.close()
+
+
+def test_a_write_transaction_of_a_foreign_program_is_waited_for(writer: Writer) -> None:
+    other = sqlite3.connect(writer.home.database, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.2, lambda: other.execute("ROLLBACK")).start()
+    assert writer.commit_now(append)[0] == 0
+    other.close()
+
+
+def test_a_lock_that_is_never_released_ends_in_a_refusal_and_not_in_a_dead_writer(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "PATIENCE_S", 0.05)
+    other = FileLock(writer.home.lock)
+    assert other.try_acquire()
+
+    async def commit() -> Any:
+        return await writer.commit(append)
+
+    with pytest.raises(StateError, match="has held"):
+        asyncio.run(commit())
+    with pytest.raises(StateError, match="has held"):
+        writer.commit_now(append)
+    other.close()
+    assert asyncio.run(commit())[0] == 0
+
+
+# ── forks ────────────────────────────────────────────────────────────────────
+
+
+def test_a_forked_child_opens_its_own_connection_and_drops_the_lock(writer: Writer) -> None:
+    writer.commit_now(append)
+    assert writer._lock.try_acquire()  # the fork happens in the middle of a commit
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if writer._lock._fd == -1 else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    writer._lock.release()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if writer.commit_now(append)[0] == 1 else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert writer.commit_now(append)[0] == 2
+    assert audit_home(writer.home).findings == ()
+
+
+# ── a history that was rewritten ─────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE head SET size = 1, frontier = substr(frontier, 1, 32)",
+        "UPDATE head SET frontier = zeroblob(64)",
+        "UPDATE head SET size = -1",
+        "DELETE FROM head",
+        "DELETE FROM checkpoints",
+        "DELETE FROM checkpoints WHERE size = 3",
+        "UPDATE checkpoints SET note = replace(note, 'A', 'B')",
+        "UPDATE checkpoints SET note = ''",
+        "UPDATE entries SET idx = 3 WHERE idx = 2",
+        "DROP TABLE head",
+    ],
+)
+def test_a_head_that_was_changed_is_never_signed_over(writer: Writer, sql: str) -> None:
+    for _ in range(3):
+        writer.commit_now(append)
+    other = sqlite3.connect(writer.home.database)
+    with other:
+        other.execute(sql)
+    fresh = Writer.open(writer.home.root)
+    for victim in (writer, fresh):
+        with pytest.raises(StateError):
+            victim.commit_now(append)
+        with pytest.raises(StateError):
+            victim.commit_now(append)
+    assert other.execute("SELECT count(*) FROM entries").fetchone() == (3,)
+    other.close()
+    fresh.close()
+
+
+def test_a_journal_set_back_under_a_running_writer_is_noticed(writer: Writer) -> None:
+    for _ in range(2):
+        writer.commit_now(append)
+    before = writer.rows("SELECT size, frontier FROM head")[0]
+    writer.commit_now(append)
+    other = sqlite3.connect(writer.home.database)
+    with other:
+        other.execute("DELETE FROM entries WHERE idx = 2")
+        other.execute("DELETE FROM checkpoints WHERE size = 3")
+        other.execute("UPDATE head SET size = ?, frontier = ?", before)
+    other.close()
+    with pytest.raises(StateError, match="set back"):
+        writer.commit_now(append)
+
+
+# ── disks that fail ──────────────────────────────────────────────────────────
+
+
+class FailingConnection:
+    """A connection whose COMMIT fails as a broken disk makes it fail."""
+
+    def __init__(self, real: sqlite3.Connection, code: int) -> None:
+        self._real, self._code = real, code
+        self.failing = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        if sql == "COMMIT" and self.failing:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = self._code
+            raise error
+        return self._real.execute(sql, parameters)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, 1034, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY])
+def test_a_failed_write_stops_the_writer_for_good(writer: Writer, code: int) -> None:
+    broken = FailingConnection(writer._connection, code)
+    writer._connection = broken  # type: ignore[assignment]
+
+    async def scenario() -> list[Any]:
+        works = [writer.commit(append), writer.commit_closing(append)]
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    assert [type(answer) for answer in asyncio.run(scenario())] == [StateError, StateError]
+    broken.failing = False  # the disk is well again, and still nobody knows what it holds
+    assert [type(answer) for answer in asyncio.run(scenario())] == [StateError, StateError]
+    with pytest.raises(StateError):
+        writer.commit_now(append)
+    assert count(writer) == 0
+
+
+def test_on_a_full_disk_what_has_run_is_closed_in_the_reserved_space(writer: Writer) -> None:
+    broken = FailingConnection(writer._connection, sqlite3.SQLITE_FULL)
+    writer._connection = broken  # type: ignore[assignment]
+    reserve = writer.home.reserve
+
+    async def scenario() -> list[Any]:
+        works = [writer.commit(append), writer.commit_closing(append)]
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    def give_space_back() -> bool:
+        broken.failing = False
+        return Writer._release_reserve(writer)
+
+    writer._release_reserve = give_space_back  # type: ignore[method-assign]
+    first, second = asyncio.run(scenario())
+    assert (type(first), second[0]) == (StateError, 0)
+    assert "disk is full" in str(first)
+    first, second = asyncio.run(scenario())
+    assert (type(first), second[0]) == (StateError, 1)
+    assert not reserve.exists()
+    assert (count(writer), audit_home(writer.home).findings) == (2, ())
+
+
+def test_a_disk_that_stays_full_stops_closings_too(writer: Writer) -> None:
+    writer.commit_now(append)
+    pages = writer.rows("PRAGMA page_count")[0][0]
+    writer._connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    async def fill() -> list[Any]:
+        works: list[Any] = [
+            writer.commit_closing(lambda tx: tx.keep_blob(os.urandom(100_000), at_unix_ms=NOW)),
+            writer.commit(append),
+        ]
+        return await asyncio.gather(*works, return_exceptions=True)
+
+    assert [type(answer) for answer in asyncio.run(fill())] == [StateError, StateError]
+    assert [type(answer) for answer in asyncio.run(fill())] == [StateError, StateError]
+    assert not writer.home.reserve.exists()
+    assert (count(writer), audit_home(writer.home).findings) == (1, ())
+
+
+def test_the_reserve_comes_back_at_the_next_start(writer: Writer) -> None:
+    writer.home.reserve.unlink()
+    Writer.open(writer.home.root).close()
+    assert writer.home.reserve.stat().st_size == db.RESERVE_BYTES
+
+
+def test_a_lock_file_that_is_gone_is_an_answer_and_not_a_hang(writer: Writer) -> None:
+    writer.home.lock.unlink()
+
+    async def commit() -> Any:
+        return await writer.commit(append)
+
+    with pytest.raises(StateError):
+        asyncio.run(commit())
+
+
+def test_a_closed_writer_says_so(home: Path) -> None:
+    writer = Writer.open(home)
+    writer.close()
+    with pytest.raises(StateError, match="closed"):
+        writer.commit_now(append)
+    with pytest.raises(StateError):
+        writer.rows("SELECT 1")
+
+
+# ── the log file ─────────────────────────────────────────────────────────────
+
+
+def test_the_log_is_copied_back_and_reused_rather_than_grown(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "ENTRIES_PER_COPY_BACK", 16)
+    log = writer.home.database.with_name("palyra.db-wal")
+    sizes = []
+    for _ in range(8):
+        for _ in range(16):
+            writer.commit_now(append)
+        sizes.append(log.stat().st_size)
+    assert max(sizes) < 2 * sizes[0]
+    assert audit_home(writer.home).findings == ()
+
+
+def test_the_log_is_copied_back_behind_the_callers_back(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "ENTRIES_PER_COPY_BACK", 8)
+
+    async def scenario() -> None:
+        for _ in range(64):
+            await writer.commit(append)
+
+    asyncio.run(scenario())
+    assert (count(writer), audit_home(writer.home).findings) == (64, ())
+
+
+def test_a_copy_back_that_fails_stops_the_writer(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(database: Path) -> sqlite3.Connection:
+        raise StateError(os.strerror(errno.EIO))
+
+    monkeypatch.setattr(writer_module, "ENTRIES_PER_COPY_BACK", 2)
+    writer.commit_now(append)
+    monkeypatch.setattr(writer_module, "connect", fail)
+    writer.commit_now(append)
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="copied back"):
+        writer.commit_now(append)

@@ -1,0 +1,243 @@
+"""What is attested is what is signed, and what is returned is what was attested."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import rfc8785
+
+from palyra.attest import (
+    FIELDS,
+    DecisionFacts,
+    Enforcement,
+    Finding,
+    Statement,
+    attest,
+    check_outcome,
+    verify_attestation,
+)
+from palyra.canon import digest
+from palyra.errors import TrustError
+from palyra.signing import NoteSigner, SigningKey, dsse_sign
+
+KEY = SigningKey.from_seed(bytes(range(32)))
+OTHER = SigningKey.from_seed(bytes(range(1, 33)))
+OUTPUT = {"exit_code": 0, "stdout": "héllo", "ratio": 0.5}
+USAGE: dict[str, int | None] = {"wall_us": 5, "cpu_us": None}
+STATEMENT = Statement(
+    attestation_id="01J00000000000000000000000",
+    call_id="01J00000000000000000000001",
+    run_id="01J00000000000000000000002",
+    tool="palyra.process.run",
+    executor="sandbox_tier_c_linux_bubblewrap",
+    sandbox_enforcement=Enforcement(backend="bwrap", egress_mode="strict", guarantees=("FS_ISOLATED",)),
+    executed_at_unix_ms=1_700_000_000_000,
+    status="completed",
+    reason=None,
+    success=True,
+    timed_out=False,
+    exit_code=0,
+    input_sha256="a" * 64,
+    output_sha256=digest(OUTPUT),
+    config_sha256="b" * 64,
+    policy_sha256="c" * 64,
+    decision=DecisionFacts(effect="allow", policies=("workspace",)),
+    limits={"wall_ms": 1000},
+    usage=USAGE,
+    nonce=bytes(32),
+    redactions={"aws_key": 2},
+)
+ATTESTATION = attest(STATEMENT, KEY)
+CONTRACT = set(
+    "attestation_id call_id run_id tool executor sandbox_enforcement executed_at_unix_ms timed_out success exit_code "
+    "input_sha256 output_sha256 plan_sha256 policy_sha256 config_sha256 skill_sha256 decision approval_id limits usage "
+    "egress_sha256 redactions execution_sha256 key_id nonce projected_output_sha256 status reason".split()
+)
+
+
+def outcome(**changes: Any) -> dict[str, Any]:
+    note = NoteSigner("palyra.local/test", KEY).sign(f"palyra.local/test\n5\n{base64.b64encode(bytes(32)).decode()}\n")
+    value = {
+        "call_id": STATEMENT.call_id,
+        "run_id": STATEMENT.run_id,
+        "tool": STATEMENT.tool,
+        "status": "completed",
+        "success": True,
+        "reason": None,
+        "output": dict(OUTPUT),
+        "usage": dict(USAGE),
+        "attestation": ATTESTATION,
+        "receipt": {"index": 4, "tree_size": 5, "checkpoint": note},
+    }
+    return value | changes
+
+
+def payload_of(attestation: dict[str, Any]) -> bytes:
+    return base64.b64decode(attestation["envelope"]["payload"])
+
+
+def test_every_field_of_the_contract_is_there_and_flat() -> None:
+    assert set(ATTESTATION) == CONTRACT | {"envelope"}
+    assert ATTESTATION["sandbox_enforcement"] == {
+        "backend": "bwrap",
+        "egress_mode": "strict",
+        "guarantees": ["FS_ISOLATED"],
+        "degraded": [],
+        "proof_id": None,
+    }
+    assert ATTESTATION["decision"] == {"effect": "allow", "policies": ["workspace"]}
+    assert ATTESTATION["nonce"] == "00" * 32
+
+
+def test_the_envelope_holds_an_in_toto_statement_in_canonical_form() -> None:
+    statement = json.loads(payload_of(ATTESTATION))
+    assert rfc8785.dumps(statement) == payload_of(ATTESTATION)
+    assert {name: statement[name] for name in ("_type", "subject", "predicateType")} == {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": f"call/{STATEMENT.call_id}", "digest": {"sha256": ATTESTATION["execution_sha256"]}}],
+        "predicateType": "urn:palyra:attestation:v1",
+    }
+    assert statement["predicate"] == {name: ATTESTATION[name] for name in FIELDS}
+
+
+def test_execution_sha256_is_the_digest_of_the_fields_without_itself() -> None:
+    rest = {name: ATTESTATION[name] for name in FIELDS - {"execution_sha256"}}
+    assert ATTESTATION["execution_sha256"] == digest(rest)
+
+
+def test_a_nonce_makes_the_same_execution_unguessable() -> None:
+    other = attest(replace(STATEMENT, nonce=bytes([1]) * 32), KEY)
+    assert other["execution_sha256"] != ATTESTATION["execution_sha256"]
+    with pytest.raises(ValueError, match="32 bytes"):
+        replace(STATEMENT, nonce=b"short")
+
+
+def test_an_attestation_verifies_also_after_a_trip_through_json() -> None:
+    assert verify_attestation(json.loads(json.dumps(ATTESTATION)), KEY.public)["call_id"] == STATEMENT.call_id
+
+
+def test_another_key_does_not_verify() -> None:
+    with pytest.raises(TrustError):
+        verify_attestation(ATTESTATION, OTHER.public)
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_a_changed_field_is_found(name: str) -> None:
+    with pytest.raises(TrustError):
+        verify_attestation(ATTESTATION | {name: "changed"}, KEY.public)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"success": 1}, {"exit_code": 0.0}, {"exit_code": False}, {"extra": None}, {"envelope": None}, {"limits": {1: 2}}],
+)
+def test_what_python_calls_equal_is_not_enough(change: dict[str, Any]) -> None:
+    with pytest.raises(TrustError):
+        verify_attestation(ATTESTATION | change, KEY.public)
+
+
+def test_a_missing_field_is_found() -> None:
+    with pytest.raises(TrustError):
+        verify_attestation({k: v for k, v in ATTESTATION.items() if k != "reason"}, KEY.public)
+
+
+def test_an_envelope_of_another_type_is_found() -> None:
+    forged = dsse_sign(KEY, "application/json", payload_of(ATTESTATION))
+    with pytest.raises(TrustError, match="in-toto"):
+        verify_attestation(ATTESTATION | {"envelope": forged}, KEY.public)
+
+
+def test_a_wrong_execution_digest_is_found_even_when_it_was_signed() -> None:
+    statement = json.loads(payload_of(ATTESTATION))
+    statement["predicate"]["execution_sha256"] = statement["subject"][0]["digest"]["sha256"] = "d" * 64
+    forged = dsse_sign(KEY, "application/vnd.in-toto+json", rfc8785.dumps(statement))
+    with pytest.raises(TrustError, match="execution_sha256"):
+        verify_attestation(ATTESTATION | {"execution_sha256": "d" * 64, "envelope": forged}, KEY.public)
+
+
+# ── outcomes ─────────────────────────────────────────────────────────────────
+
+
+def test_a_sound_outcome_has_no_findings() -> None:
+    assert check_outcome(json.loads(json.dumps(outcome())), KEY.public) == ()
+    assert check_outcome(outcome(), KEY.public, origin="palyra.local/test") == ()
+    assert check_outcome(outcome(receipt=None), KEY.public) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"call_id": "x"}, "CALL_ID"),
+        ({"run_id": "x"}, "RUN_ID"),
+        ({"tool": "x"}, "TOOL"),
+        ({"status": "timeout"}, "STATUS"),
+        ({"reason": "TIMEOUT"}, "REASON"),
+        ({"success": False}, "SUCCESS"),
+        ({"success": 1}, "SUCCESS"),
+        ({"usage": {"wall_us": 6, "cpu_us": None}}, "USAGE"),
+        ({"output": OUTPUT | {"stdout": "hello"}}, "OUTPUT"),
+        ({"output": None}, "OUTPUT"),
+        ({"output": {"x": float("nan")}}, "OUTPUT"),
+    ],
+)
+def test_what_differs_from_the_attestation_is_named(change: dict[str, Any], code: str) -> None:
+    assert [finding.code for finding in check_outcome(outcome(**change), KEY.public)] == [code]
+
+
+def test_a_changed_exit_code_is_named_beside_the_output() -> None:
+    found = check_outcome(outcome(output=OUTPUT | {"exit_code": 1}), KEY.public)
+    assert [finding.code for finding in found] == ["OUTPUT", "EXIT_CODE"]
+
+
+def test_a_projected_output_is_checked_by_its_own_digest() -> None:
+    shown = {"preview": "hé"}
+    projected = attest(replace(STATEMENT, projected_output_sha256=digest(shown)), KEY)
+    assert check_outcome(outcome(attestation=projected, output=shown), KEY.public) == ()
+    assert check_outcome(outcome(attestation=projected), KEY.public) == (
+        Finding("OUTPUT", "The output does not have the attested projected_output_sha256."),
+    )
+
+
+def test_a_success_that_contradicts_itself_is_named() -> None:
+    odd = attest(replace(STATEMENT, exit_code=3), KEY)
+    found = check_outcome(outcome(attestation=odd, output={}), KEY.public)
+    assert "SUCCESS" in [finding.code for finding in found]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"index": 5},
+        {"index": -1},
+        {"index": True},
+        {"index": 4.0},
+        {"tree_size": 6},
+        {"tree_size": "5"},
+        {"checkpoint": None},
+        {"checkpoint": ""},
+        {"more": 1},
+    ],
+)
+def test_a_receipt_that_does_not_hold_is_named(change: dict[str, Any]) -> None:
+    receipt = outcome()["receipt"] | change
+    assert [finding.code for finding in check_outcome(outcome(receipt=receipt), KEY.public)] == ["RECEIPT"]
+
+
+def test_a_receipt_of_another_journal_is_named() -> None:
+    assert [f.code for f in check_outcome(outcome(), KEY.public, origin="palyra.local/mine")] == ["RECEIPT"]
+
+
+def test_a_receipt_signed_by_another_key_is_named() -> None:
+    note = NoteSigner("palyra.local/test", OTHER).sign(outcome()["receipt"]["checkpoint"].partition("\n\n")[0] + "\n")
+    receipt = outcome()["receipt"] | {"checkpoint": note}
+    assert [f.code for f in check_outcome(outcome(receipt=receipt), KEY.public)] == ["RECEIPT"]
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"attestation": None}, {"attestation": {}}, "text"])
+def test_what_is_no_outcome_is_a_finding_and_not_a_crash(value: object) -> None:
+    assert len(check_outcome(copy.deepcopy(value), KEY.public)) == 1

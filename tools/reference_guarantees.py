@@ -1,0 +1,186 @@
+"""docs/guarantees.md: each guarantee, how each backend keeps it, and the attacks that must fail.
+
+What is claimed is taken from plans that the backends really make, for a few machines described by values; how it is
+kept is a sentence in `HOW`. A claim without its sentence, and a sentence without its claim, is an error.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
+from palyra.model.limits import Limits
+from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
+from palyra.model.plan import Job, WorkspaceSight
+from palyra.sandbox.backend import Backend
+from palyra.sandbox.planner import BACKENDS, needs_for
+from reference_config import read_notes
+
+PROJECT = Path(__file__).parents[1]
+CONFORMANCE = PROJECT / "tests" / "conformance"
+
+_RLIMIT_CPU = "`RLIMIT_CPU`, set while the shell is held; one second later the kernel kills"
+_RLIMIT_DATA = "`RLIMIT_DATA` and the hard `RLIMIT_STACK`, set while the shell is held"
+HOW: dict[tuple[Guarantee, str], str] = {
+    (Guarantee.FS_ISOLATED, "bubblewrap"): "own mount namespace: read-only system folders, private tmpfs, a synthetic "
+    "`/etc`, the workspace as the only writable bind, `/` sealed read-only; mounts inside the workspace are checked in "
+    "the held sandbox",
+    (Guarantee.NET_ISOLATED, "bubblewrap"): "own network namespace without any link to the host's; claimed in `strict` "
+    "mode only",
+    (Guarantee.CPU_LIMIT, "bubblewrap"): _RLIMIT_CPU,
+    (Guarantee.CPU_LIMIT, "rlimit"): _RLIMIT_CPU,
+    (Guarantee.MEMORY_LIMIT, "bubblewrap"): _RLIMIT_DATA,
+    (Guarantee.MEMORY_LIMIT, "rlimit"): _RLIMIT_DATA,
+    (Guarantee.PROCESS_LIMIT, "bubblewrap"): "`RLIMIT_NPROC`; where the sandbox keeps uid 0, `pid_max` of its own PID "
+    "namespace (kernels that have it per namespace)",
+    (Guarantee.PROCESS_LIMIT, "rlimit"): "`RLIMIT_NPROC`, where the child is not uid 0",
+    (Guarantee.TREE_KILL, "bubblewrap"): "own PID namespace: killing its first process kills the rest, and its end is "
+    "waited for before the outcome is given",
+    (Guarantee.TREE_KILL, "rlimit"): "a cgroup of the call's own and `cgroup.kill`, where a root engine runs the child "
+    "under another uid",
+    (Guarantee.SYSCALL_FILTER, "bubblewrap"): "a seccomp filter, on x86_64 and aarch64",
+}
+
+_LINUX = HostFacts(
+    platform=Platform.LINUX,
+    machine="x86_64",
+    kernel="6.18",
+    uid=1000,
+    gid=1000,
+    shell="/bin/sh",
+    nsenter="/usr/bin/nsenter",
+    setpriv="/usr/bin/setpriv",
+    bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="0.8.0", disable_userns=True),
+    pid_max_per_namespace=True,
+    home="/home/operator",
+    state_home="/home/operator/.local/share/palyra",
+)
+_ROOT = replace(_LINUX, uid=0, gid=0, cgroup_kill="/sys/fs/cgroup/palyra")
+# how the machine reads in the page, its facts, the uid that owns the workspace
+MACHINES: tuple[tuple[str, HostFacts, int], ...] = (
+    ("a plain user", _LINUX, 1000),
+    ("root, in a workspace of a plain user", _ROOT, 1000),
+    ("root, in a workspace of root's own", _ROOT, 0),
+    ("the same, without `pid_max` per namespace", replace(_ROOT, pid_max_per_namespace=False), 0),
+)
+
+
+def make_guarantees() -> Iterator[str]:
+    claims = {(backend.name, at): _claimed(backend, at) for backend in BACKENDS for at in range(len(MACHINES))}
+    _check_how(claims)
+    yield "# Guarantees"
+    yield (
+        "A guarantee is a promise with an attack that must fail. A backend claims one only where the host can keep it; "
+        "a call states what it needs, and is refused with `UNENFORCEABLE` where no backend gives that. What was in "
+        "force for a call stands in its attestation under `sandbox_enforcement.guarantees`, and what was wanted and "
+        "absent under `degraded`. `palyra sandbox list` shows what holds on your host. Every attack runs as root and "
+        "as a plain user; no promise rests on the checks before the start alone. What is **not** promised is in "
+        "[the threat model](threat-model.md)."
+    )
+    yield "\n".join(_promises())
+    yield "## What a plan claims, by who runs Palyra"
+    yield (
+        "Linux with bubblewrap and util-linux; tier C in `strict` mode without hosts, tier B in mode `none`, because "
+        "it cannot isolate the network. Root is assumed to have a writable cgroup v2 folder."
+    )
+    yield "\n".join(_matrix(claims))
+    yield "A plan that claims less than its call needs is not run: it is refused with `UNENFORCEABLE`."
+    yield "## What a call needs"
+    yield "\n".join(_needs())
+    yield "## The attacks"
+    for guarantee, tests in find_attacks().items():
+        yield f"### {guarantee}"
+        yield "\n".join(f"- [{path.stem}](../{path}): `{name}`" for path, name in tests)
+
+
+def _promises() -> Iterator[str]:
+    notes, attacks = read_notes(Guarantee), find_attacks()
+    yield f"| guarantee | the promise | {' | '.join(_title(b) for b in BACKENDS)} | attacked by |"
+    yield "|---|---|" + "---|" * len(BACKENDS) + "---|"
+    for guarantee in Guarantee:
+        how = [HOW.get((guarantee, backend.name), "not claimed") for backend in BACKENDS]
+        count = len(attacks.get(guarantee, ()))
+        tests = f"[{count} {'tests' if count > 1 else 'test'}](#{guarantee.lower()})" if count else "–"
+        yield f"| `{guarantee}` | {notes[guarantee.name]} | {' | '.join(how)} | {tests} |"
+
+
+def _matrix(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> Iterator[str]:
+    yield f"| Palyra runs as | {' | '.join(_title(b) for b in BACKENDS)} |"
+    yield "|---|" + "---|" * len(BACKENDS)
+    for at, (title, _, _) in enumerate(MACHINES):
+        cells = [_names(claims[backend.name, at]) for backend in BACKENDS]
+        yield f"| {title} | {' | '.join(cells)} |"
+
+
+def _needs() -> Iterator[str]:
+    yield "| tier | always needs | with `strict` egress also | with hosts also | wanted, reported when absent |"
+    yield "|---|---|---|---|---|"
+    some_host = NetGrant(EgressMode.STRICT, hosts=(_any_host(),))
+    for tier in dict.fromkeys(backend.tier for backend in BACKENDS):
+        always, wants = needs_for(tier, NetGrant(EgressMode.NONE))
+        strict, _ = needs_for(tier, NO_NETWORK)
+        hosts, _ = needs_for(tier, some_host)
+        cells = (tier.value, _names(always), _names(strict - always), _names(hosts - strict), _names(wants))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _any_host() -> HostPattern:
+    return HostPattern(HostKind.EXACT, "example.org")
+
+
+def _title(backend: Backend) -> str:
+    return f"tier {backend.tier.value}, {backend.name}"
+
+
+def _names(guarantees: frozenset[Guarantee]) -> str:
+    return " ".join(f"`{g}`" for g in Guarantee if g in guarantees) or "–"
+
+
+def _claimed(backend: Backend, at: int) -> frozenset[Guarantee]:
+    _, host, owner = MACHINES[at]
+    net = NO_NETWORK if backend.tier.value == "C" else NetGrant(EgressMode.NONE)
+    needs, wants = needs_for(backend.tier, net)
+    job = Job(
+        program="/usr/bin/true",
+        program_sha256="",
+        argv=("true",),
+        env=(),
+        cwd="/srv/work",
+        workspace=WorkspaceSight(path="/srv/work", owner_uid=owner, owner_gid=owner),
+        read_roots=(),
+        limits=Limits(),
+        net=net,
+        tier=backend.tier,
+        needs=needs,
+        wants=wants,
+    )
+    return backend.plan(job, host).guarantees
+
+
+def _check_how(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> None:
+    claimed = {(guarantee, name) for (name, _), given in claims.items() for guarantee in given}
+    odd = sorted(f"{guarantee} of {name}" for guarantee, name in claimed ^ HOW.keys())
+    if odd:
+        raise LookupError(f"tools/reference_guarantees.py: HOW and the backends' claims differ: {odd[0]}")
+
+
+def find_attacks() -> dict[Guarantee, list[tuple[Path, str]]]:
+    """The conformance tests by guarantee: those that name it, and those of a file that is about it alone."""
+    found: dict[Guarantee, list[tuple[Path, str]]] = {guarantee: [] for guarantee in Guarantee}
+    for path in sorted(CONFORMANCE.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        title = (ast.get_docstring(tree) or "").partition(":")[0]
+        of_file = frozenset({Guarantee[title]}) if title in Guarantee.__members__ else frozenset()
+        for test in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            if test.name.startswith("test_"):
+                for guarantee in _guarantees_in(ast.unparse(test)) or of_file:
+                    found[guarantee].append((path.relative_to(PROJECT), test.name))
+    return {guarantee: tests for guarantee, tests in found.items() if tests}
+
+
+def _guarantees_in(text: str) -> frozenset[Guarantee]:
+    return frozenset(Guarantee[name] for name in re.findall(r"\bGuarantee\.([A-Z_]+)", text))
