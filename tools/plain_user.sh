@@ -16,7 +16,7 @@ here=$PWD
 user=${PLAIN_USER:-nobody}
 copy=$(mktemp -d /tmp/palyra-plain.XXXXXX)
 trap 'rm -rf -- "$copy"' EXIT
-echo "palyra: the same tests as $user …"
+echo "palyra: now as $user, in a copy …"
 
 tar --create --file=- --exclude=./.git --exclude=./.make --exclude='./.*_cache' --exclude=./.hypothesis --exclude=__pycache__ \
     --exclude=./.venv/bin/uv --exclude=./.venv/bin/uvx --exclude=./.venv/bin/ruff \

@@ -23,8 +23,8 @@ from reference_config import read_notes
 PROJECT = Path(__file__).parents[1]
 CONFORMANCE = PROJECT / "tests" / "conformance"
 
-_RLIMIT_CPU = "`RLIMIT_CPU`, set while the shell is held; one second later the kernel kills"
-_RLIMIT_DATA = "`RLIMIT_DATA` and the hard `RLIMIT_STACK`, set while the shell is held"
+_RLIMIT_CPU = "`RLIMIT_CPU`, set before the program's first instruction; SIGXCPU, one second later SIGKILL"
+_RLIMIT_DATA = "`RLIMIT_DATA` and the hard `RLIMIT_STACK`, set before the program's first instruction"
 HOW: dict[tuple[Guarantee, str], str] = {
     (Guarantee.FS_ISOLATED, "bubblewrap"): "own mount namespace: read-only system folders, private tmpfs, a synthetic "
     "`/etc`, the workspace as the only writable bind, `/` sealed read-only; mounts inside the workspace are checked in "

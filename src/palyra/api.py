@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 
 from palyra.canon import Json
 from palyra.config.load import find_home
+from palyra.config.schema import EGRESS_ALIASES
 from palyra.egress.hosts import parse_pattern
 from palyra.engine.output import OnOutput
 from palyra.engine.runs import Run, start_run
@@ -53,13 +54,17 @@ def grant(
     tier: str | None = None,
 ) -> OperatorGrant:
     """The operator's grant for a run, from plain words; the command line's --allow… flags are the same thing."""
-    aliases = {"allow_all": "none", "block_all": "strict"}
+    if egress == "block_all" and hosts:
+        raise Rejected(
+            Reason.BAD_ARGUMENTS, "block_all and granted hosts exclude each other.", "Leave one of them out."
+        )
     return OperatorGrant(
         executables=executables,
         interpreters=interpreters,
         read_roots=tuple(os.path.realpath(root) for root in read_roots),
         env=tuple(sorted((env or {}).items())),
-        egress=EgressMode(aliases.get(egress, egress)) if egress else None,
+        egress=EgressMode(EGRESS_ALIASES.get(egress, egress)) if egress else None,
+        block_all=egress == "block_all",
         hosts=tuple(parse_pattern(host) for host in hosts),
         tier=TierChoice(tier) if tier else None,
     )
@@ -127,7 +132,7 @@ class AsyncPalyra:
 
     async def close(self) -> None:
         if self._installation is not None:
-            self._installation.close()
+            await self._installation.close()
             self._installation = None
 
     @property
@@ -139,7 +144,7 @@ class AsyncPalyra:
     def run(
         self,
         principal: str = DEFAULT_PRINCIPAL,
-        workspace: str | os.PathLike[str] = "",
+        workspace: str | os.PathLike[str] = ".",
         *,
         run_id: str | None = None,
         device: str = "",
@@ -157,11 +162,11 @@ class AsyncPalyra:
             context=RequestContext(
                 principal=parse_principal(principal), door=Door.PYTHON, device=device, channel=channel
             ),
-            workspace=os.path.abspath(workspace) if workspace else "",
+            workspace=os.path.abspath(workspace),
             now_unix_ms=ports.clock.now_unix_ms(),
             limits=limits,
             tier=TierChoice(tier) if tier else None,
-            egress=EgressMode({"allow_all": "none", "block_all": "strict"}.get(egress, egress)) if egress else None,
+            egress=EgressMode(EGRESS_ALIASES.get(egress, egress)) if egress else None,
             grant=grant,
         )
         return AsyncRun(run, self.installation)

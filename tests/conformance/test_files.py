@@ -51,8 +51,8 @@ def test_a_secret_beside_the_workspace_cannot_be_read_in_any_way(tier_c: Arena) 
 def test_homes_the_state_folder_and_other_workspaces_do_not_exist_inside(tier_c: Arena) -> None:
     found = tier_c.attack(
         """
-        paths = ["/root", "/home", "/home/agent", "/run", "/sys", "/boot", "/srv", "/opt", "/mnt", "/var", "/etc/shadow",
-                 "/etc/sudoers", "/var/run/docker.sock", "/etc/ssh", "/var/lib"]
+        paths = ["/root", "/home", "/home/agent", "/run", "/sys", "/boot", "/srv", "/opt", "/mnt", "/var",
+                 "/etc/shadow", "/etc/sudoers", "/var/run/docker.sock", "/etc/ssh", "/var/lib"]
         report({path: tried(os.listdir, path) for path in paths})
         """
     ).json
@@ -165,12 +165,13 @@ def test_a_protected_folder_cannot_be_written_or_renamed_away(tier_c: Arena) -> 
     tier_c.give(git, git / "hooks", git / "config", tier_c.workspace / ".env")
     found = tier_c.attack(
         """
+        import shutil
         report({
             "hook": tried(write, ".git/hooks/pre-commit"),
             "config": tried(write, ".git/config"),
             "move .git": tried(os.rename, ".git", "old"),
             "move hooks": tried(os.rename, ".git/hooks", ".git/old"),
-            "replace config": tried(os.replace, sys.argv[0] and __import__("shutil").copy(".git/config", ".git/x"), ".git/config"),
+            "replace config": tried(os.replace, shutil.copy(".git/config", ".git/x"), ".git/config"),
             "remove config": tried(os.unlink, ".git/config"),
             "remove hooks": tried(os.rmdir, ".git/hooks"),
             "link over": tried(os.symlink, "/tmp", ".git/hooks"),

@@ -86,22 +86,26 @@ def test_cancelling_kills_the_tree_before_it_returns(any_tier: Arena) -> None:
         os.kill(pid, 9)
 
 
-@pytest.mark.parametrize("after_s", [0, 0.001, 0.003, 0.006, 0.01, 0.02])
-def test_cancelling_at_any_moment_of_the_start_leaves_nothing(any_tier: Arena, after_s: float) -> None:
+def test_cancelling_at_any_moment_of_the_start_leaves_nothing(any_tier: Arena) -> None:
+    """One way to fail: a helper of ours, unreaped in a dying PID namespace, keeps it from ending for ever."""
     mark = f"palyra-mark-{os.urandom(8).hex()}"
 
-    async def go() -> None:
+    async def cancel_after(delay_s: float) -> None:
         task = asyncio.create_task(any_tier.start("/bin/sh", "-c", f": {mark}; sleep 30"))
-        await asyncio.sleep(after_s)
+        await asyncio.sleep(delay_s)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    async def go() -> None:
+        for first in range(0, 40, 4):
+            await asyncio.gather(*(cancel_after(n * 0.0005) for n in range(first, first + 4)))
 
     before = open_files()
     asyncio.run(go())
     if any_tier.tier.value == "B":  # without a namespace the last ones may still be dying
         time.sleep(0.2)
-    assert marked_processes(mark) == []
+    assert marked_processes(mark) == marked_processes(str(any_tier.folder)) == []
     assert open_files() == before
     assert own_children() == []
 
@@ -197,9 +201,13 @@ def test_both_streams_are_apart_and_can_be_opened_by_name(any_tier: Arena) -> No
     assert (result.output.stdout, result.output.stderr) == ("out\n", "err\n")
 
 
+def test_the_call_goes_first_when_memory_runs_out(any_tier: Arena) -> None:
+    assert any_tier.run("/bin/cat", "/proc/self/oom_score_adj").output.stdout == "500\n"
+
+
 def test_no_privileges_can_be_gained(any_tier: Arena) -> None:
     found = any_tier.attack(
-        "report({line.split(':')[0]: line.split()[1] for line in open('/proc/self/status') if line[:3] in ('Cap', 'NoN')})"
+        "report({line.split(':')[0]: line.split()[1] for line in open('/proc/self/status') if line[0] in 'CN'})"
     ).json
     assert found["NoNewPrivs"] == "1"
     assert int(found["CapEff"], 16) == int(found["CapPrm"], 16) == 0

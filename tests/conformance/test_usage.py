@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ PRELUDE = """
 import asyncio, json, os, sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 sys.path[:0] = json.loads(sys.argv[1])
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
@@ -47,7 +49,7 @@ def place(request: pytest.FixtureRequest):
         yield made
 
 
-def own_process(place: Arena, program: str) -> object:
+def own_process(place: Arena, program: str) -> Any:
     root = Path(__file__).parents[2]
     arguments = [json.dumps([str(root / "src"), str(root)]), place.tier.value, str(place.folder), str(place.owner)]
     argv = [sys.executable, "-c", PRELUDE + textwrap.dedent(program), *arguments]
@@ -107,7 +109,8 @@ def test_the_sandbox_dies_with_the_engine(place: Arena) -> None:
         pytest.skip("tier B does not promise that a call ends with the engine")
     program = """
         async def go():
-            task = asyncio.create_task(run("/bin/sh", "-c", "setsid sh -c 'while :; do echo . >> alive; sleep 0.01; done' & sleep 60"))
+            loop = "while :; do echo . >> alive; sleep 0.01; done"
+            task = asyncio.create_task(run("/bin/sh", "-c", 'setsid sh -c "$0" & sleep 60', loop))
             while not (place.workspace / "alive").exists():
                 await asyncio.sleep(0.01)
             print(json.dumps("begun"), flush=True)

@@ -109,7 +109,7 @@ def _leaks(outcome: Outcome) -> bool:
 def _proofs(palyra: Palyra, kept: list[Outcome]) -> bool:
     """Every outcome verifies against the key, and the journal as a whole."""
     from palyra.attest import check_outcome
-    from palyra.cli.audit import audit_journal
+    from palyra.journal.store import verify_journal
     from palyra.protocol.wire import outcome_json
 
     key = palyra.installation.ports.key.public
@@ -117,7 +117,8 @@ def _proofs(palyra: Palyra, kept: list[Outcome]) -> bool:
     _say(
         f"• Every one of these {len(kept)} outcomes carries a signed attestation: {'all verify' if sound else 'BROKEN'}"
     )
-    report = audit_journal(palyra.installation)
+    installation = palyra.installation
+    report = verify_journal(installation.writer.home, is_alive=installation.ports.owners.is_alive)
     click.echo(f"• The journal of {report.entries} entries {'verifies' if report.sound else 'DOES NOT VERIFY'}.")
     return sound and report.sound
 

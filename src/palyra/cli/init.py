@@ -9,7 +9,7 @@ import orjson
 
 from palyra.cli.options import Settings, with_settings
 
-TEMPLATE = """# Palyra's configuration. Unknown keys are errors; docs/reference/config.md lists every key with its default.
+TEMPLATE = """# Palyra's configuration. Unknown keys are errors; docs/reference/config.md lists every key.
 # This file is read from here, never from a workspace or the current folder: agents write there.
 
 posture = "{posture}"            # locked: nothing runs until allowed · standard · developer: interpreters in tier C

@@ -94,13 +94,18 @@ async def _found(installation: Installation, id: str) -> dict[str, Json] | None:
 @with_settings
 def verify(settings: Settings, every_signature: bool, known: tuple[str, ...]) -> int:
     """Every entry, the tree, the checkpoints, every call closed or owned by a living process. Exit 1 if not."""
-    from palyra.cli.audit import audit_journal
     from palyra.cli.session import with_installation
+    from palyra.journal.store import verify_journal
 
     notes = [_checkpoint_of(Path(name)) for name in known]
 
     async def work(installation: Installation) -> int:
-        report = audit_journal(installation, known=notes, every_signature=every_signature)
+        report = verify_journal(
+            installation.writer.home,
+            is_alive=installation.ports.owners.is_alive,
+            known=notes,
+            every_signature=every_signature,
+        )
         if settings.json:
             findings = [{"code": f.code, "index": f.index, "detail": f.detail} for f in report.findings]
             click.echo(

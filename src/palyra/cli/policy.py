@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -46,6 +47,50 @@ def show(settings: Settings) -> int:
     click.echo(f"{bundle.name}  {bundle.digest}")
     for policy in bundle.index.values():
         click.echo(f"  {policy.effect:6}  {policy.id}  ({policy.file}:{policy.line})\n          {policy.reason}")
+    return 0
+
+
+@command.command("check", epilog="Example: palyra policy check ./policies")
+@click.argument("folder", required=False, metavar="[DIR]")
+@with_settings
+def check(settings: Settings, folder: str | None) -> int:
+    """Parse and validate policies as a start would, without using them. Exit 1 with file, line and policy if not."""
+    return _try(settings, folder, word="checked")
+
+
+@command.command("test", epilog="Example: palyra policy test ./policies")
+@click.argument("folder", required=False, metavar="[DIR]")
+@with_settings
+def test(settings: Settings, folder: str | None) -> int:
+    """Run the examples beside the policies; each must decide as it is written."""
+    return _try(settings, folder, word="tested")
+
+
+def _try(settings: Settings, folder: str | None, *, word: str) -> int:
+    """Loading does both: a folder whose examples fail is as unusable as one that does not parse."""
+    from palyra.config.load import find_home, load_config
+    from palyra.policy.bundle import check_examples
+    from palyra.policy.scan import PolicyError
+    from palyra.policy.store import load_posture, read_folder, try_in_child
+
+    home = find_home(settings.home)
+    config, _ = load_config(home, settings.config)
+    place = Path(folder) if folder else home.policies
+    if folder and not place.is_dir():
+        raise click.UsageError(f"{folder} is not a folder.")
+    try:
+        local = read_folder(place)
+        if local:
+            try_in_child(config.posture, local)
+        bundle = load_posture(config.posture, local)
+        examples = check_examples(bundle, "examples.toml", bundle.examples)
+    except PolicyError as error:
+        value = {"ok": False, "error": error.detail, "hint": error.hint}
+        click.echo(orjson.dumps(value) if settings.json else f"{error.detail}\nhint: {error.hint or 'mend the file'}")
+        return 1
+    value = {"ok": True, "bundle": bundle.name, "policies": len(bundle.index), "examples": examples}
+    text = f"{word}: {bundle.name} with {place}, {len(bundle.index)} policies, {examples} examples decide as written"
+    click.echo(orjson.dumps(value) if settings.json else text)
     return 0
 
 

@@ -28,11 +28,13 @@ def with_installation(settings: Settings, work: Callable[[Installation], Awaitab
     """Open the home, do one thing on an event loop, close the home; the number is the exit code."""
 
     async def whole() -> int:
-        installation = await open_installation(find_home(settings.home), config_file=settings.config, owns_process=True)
+        installation = await open_installation(
+            find_home(settings.home), config_file=settings.config, owns_process=True, one_call=True
+        )
         try:
             return await work(installation)
         finally:
-            installation.close()
+            await installation.close()
 
     return asyncio.run(whole())
 

@@ -68,7 +68,10 @@ def _verifier(settings: Settings, vkey: str | None) -> tuple[str, object, str]:
     from palyra.config.load import find_home
     from palyra.state.db import open_home
 
-    home, connection = open_home(find_home(settings.home).root)
+    root = find_home(settings.home).root
+    if not (root / "state").is_dir():
+        raise click.UsageError(f"There is no installation in {root}; name the key that signed it with --key VKEY.")
+    home, connection = open_home(root)
     connection.close()
     return home.origin, home.key.public, f"this installation's key ({home.key.key_id}) in {home.root}"
 

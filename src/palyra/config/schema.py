@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from typing import Any, get_type_hints
 
 from palyra.canon import Json, digest
@@ -60,10 +61,16 @@ class ProcessRunnerConfig:
     memory_limit_bytes: int = 1 << 30
     max_processes: int = 512
     max_output_bytes: int = 1 << 20
+    warm_sandboxes: int = 2
+    """Sandboxes kept ready for each kind of call in a process that makes many; 0 starts every one when it is needed."""
 
     @property
     def tier_choice(self) -> TierChoice:
         return TierChoice(self.tier)
+
+    @property
+    def blocks_all(self) -> bool:
+        return self.egress_enforcement_mode == "block_all"
 
     @property
     def egress_mode(self) -> EgressMode:
@@ -90,7 +97,7 @@ class Config:
 
     @property
     def digest(self) -> str:
-        return digest(as_json(self))
+        return _digest(self)
 
     @property
     def limits(self) -> Limits:
@@ -102,6 +109,12 @@ class Config:
             processes=runner.max_processes,
             output_bytes=runner.max_output_bytes,
         )
+
+
+@lru_cache(maxsize=8)
+def _digest(config: Config) -> str:
+    """Every attestation carries it, and a configuration lives for thousands of calls."""
+    return digest(as_json(config))
 
 
 # path -> what it must be: (allowed words) or (smallest, largest)
@@ -119,6 +132,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "memory_limit_bytes": (8 << 20, 1 << 44),
     "max_processes": (1, 1 << 20),
     "max_output_bytes": (0, 1 << 32),
+    "warm_sandboxes": (0, 64),
 }
 _FOLDERS = ("path", "read_roots")
 

@@ -127,8 +127,10 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
 def network_of(
     trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig
 ) -> tuple[NetGrant, tuple[NamedHost, ...]]:
-    patterns = tuple(parse_pattern(text) for text in runner.allowed_egress_hosts)
-    net = NetGrant(trip.run.egress, tuple(sorted({*patterns, *trip.run.grant.hosts})))
+    grant = trip.run.grant
+    configured = () if runner.blocks_all or grant.block_all else runner.allowed_egress_hosts
+    patterns = {*(parse_pattern(text) for text in configured), *grant.hosts}
+    net = NetGrant(trip.run.egress, tuple(sorted(patterns)))
     return net, hosts_named(process.command, process.args, process.requested_egress_hosts)
 
 
@@ -145,7 +147,8 @@ def make_job(
     needs, wants = needs_for(tier, net)
     executable, grant = trip.sights.executable, trip.run.grant
     return Job(
-        program=executable.path,
+        program=executable.found_at or executable.path,
+        program_file=executable.path if executable.found_at else "",
         program_sha256=executable.sha256,
         argv=(process.command, *process.args),
         env=build_environment(
@@ -231,3 +234,4 @@ def make_plan(trip: Trip, ports: Ports) -> None:
         trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
     else:
         trip.plan = plan_job(trip.job, ports.host)
+    trip.plan_bytes = canonical(trip.plan.as_json())

@@ -26,8 +26,11 @@ class Collector:
         self._redactors = {name: Redactor(secrets) for name in StreamName}
         self._kept: dict[StreamName, list[bytes]] = {name: [] for name in StreamName}
         self._on_output = on_output
+        self.fed = dict.fromkeys(StreamName, 0)
+        """Bytes that came, before redaction."""
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
+        self.fed[stream] += len(chunk)
         self._keep(stream, self._redactors[stream].feed(chunk))
 
     def finish(self) -> None:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
+import orjson
+
 from palyra.attest import DecisionFacts, Enforcement, Statement, attest
-from palyra.canon import Json, canonical, digest
+from palyra.canon import Json, canonical, digest, sha256_hex
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.journal.chain import (
@@ -25,7 +27,7 @@ from palyra.journal.chain import (
 )
 from palyra.model.grant import decision_json
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
-from palyra.model.plan import Plan, ProcessPlan, plan_digest
+from palyra.model.plan import Plan, ProcessPlan
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.stream import redact_json
@@ -37,7 +39,7 @@ _SALT_BYTES = 32
 def make_opening(trip: Trip, ports: Ports) -> Opening:
     """8 — the intent: durable before anything is launched."""
     assert trip.plan is not None
-    details = canonical(_details(trip, ports))
+    details = orjson.dumps(_details(trip, ports))
     entry = intent_draft(
         asked=_asked(trip),
         decided=_decided(trip, ports),
@@ -47,7 +49,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         limits=trip.plan.limits.as_json(),
         commitments=(
             _commit(ports, "input", trip.input_bytes),
-            _commit(ports, "plan", canonical(trip.plan.as_json())),
+            _commit(ports, "plan", trip.plan_bytes),
             _commit(ports, "details", details),
         ),
     )
@@ -109,7 +111,7 @@ def _closing(trip: Trip, ports: Ports, ending: Ending, execution: Execution, out
         input_sha256=trip.input_sha256,
         opened=opened,
         redactions=trip.redactions,
-        details=b"" if opened else canonical(_details(trip, ports)),
+        details=b"" if opened else orjson.dumps(_details(trip, ports)),
         input_bytes=None if opened else trip.input_bytes,
         keep_call=trip.parsed,
         egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan) else "",
@@ -200,7 +202,7 @@ def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution) -
         limits=(plan.limits if plan is not None else trip.run.limits).as_json(),
         usage=execution.usage.as_json(),
         nonce=ports.ids.random_bytes(32),
-        plan_sha256=plan_digest(plan) if plan is not None else None,
+        plan_sha256=sha256_hex(trip.plan_bytes) if plan is not None else None,
         approval_id=trip.approval_id,
         egress_sha256=digest(ending.output["egress"]) if "egress" in ending.output else None,
         redactions=trip.redactions,
@@ -267,11 +269,11 @@ def _details(trip: Trip, ports: Ports) -> dict[str, Json]:
         "policy_sha256": trip.policy_sha256,
         "limits": trip.run.limits.as_json(),
         "decision": decision_json(trip.decision),
-        "plan_sha256": plan_digest(plan) if plan is not None else None,
+        "plan_sha256": sha256_hex(trip.plan_bytes) if plan is not None else None,
         "input": redact_json(dict(trip.call.input), secrets) if trip.call is not None else None,
         "request": trip.cedar.as_json() if trip.cedar is not None else None,
         "facts": _facts(trip),
-        "plan": redact_json(plan.as_json(), secrets) if plan is not None else None,
+        "plan": redact_json(orjson.loads(trip.plan_bytes), secrets) if plan is not None else None,
     }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from palyra.config.schema import Config
+from palyra.errors import Reason, Rejected
 from palyra.model.call import OperatorGrant, RequestContext, TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
@@ -42,6 +43,23 @@ class Run:
         )
 
 
+MAX_TEXT_CHARS = 4096
+
+
+def check_text(name: str, text: str) -> None:
+    """What enters records must be text: bytes of another encoding reach Python as lone surrogates."""
+    if len(text) > MAX_TEXT_CHARS or "\0" in text or not _is_unicode(text):
+        raise Rejected(Reason.BAD_ARGUMENTS, f"The {name} is not valid text.", f"Give a {name} in UTF-8 without NUL.")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 _STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
 
 
@@ -63,6 +81,8 @@ def start_run(
     """
     runner = config.tool_call.process_runner
     grant = grant or OperatorGrant()
+    for name, text in (("workspace", workspace), ("device", context.device), ("channel", context.channel)):
+        check_text(name, text)
     configured = runner.egress_mode
     stricter = max(configured, egress or configured, key=_STRICTNESS.index)
     return Run(

@@ -72,6 +72,8 @@ class Trip:
     policy_sha256: str | None = None
     decision: Decision | None = None
     plan: Plan | None = None
+    plan_bytes: bytes = b""
+    """Canonical JSON of the plan, made once: its digest is attested, its commitment journaled."""
     approval_id: str | None = None
     opened: Recorded | None = None
     redactions: Mapping[str, int] = field(default_factory=dict)

@@ -26,13 +26,15 @@ from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.model.call import parse_ulid
 from palyra.model.grant import Ask
-from palyra.model.outcome import Execution, Outcome, Status, Usage
+from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
 from palyra.model.plan import BuiltinPlan, ProcessPlan
 from palyra.protocol.projection import attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
 
 log = logging.getLogger("palyra.engine")
+
+MAX_TOOL_CHARS = 256
 
 
 class Engine:
@@ -74,6 +76,7 @@ class Engine:
         return trip, None
 
     def _begin(self, request: CallRequest) -> Trip:
+        request = replace(request, tool=printable(request.tool))
         if request.call_id is not None:
             parse_ulid(request.call_id, what="call_id")
         return Trip(
@@ -142,6 +145,8 @@ class Engine:
                 status=Status.CANCELLED,
                 reason=Reason.CANCELLED,
                 message="The call was cancelled.",
+                stdout_bytes=collector.fed[StreamName.STDOUT],
+                stderr_bytes=collector.fed[StreamName.STDERR],
                 usage=Usage(wall_us=self.ports.clock.monotonic_us() - trip.started_us, cpu_us=None, max_rss_bytes=None),
             )
         collector.finish()  # 10
@@ -172,10 +177,8 @@ class Engine:
         try:
             return with_receipt(outcome, await self.ports.journal.close_call(closing))  # 12
         except StateError as error:
-            if trip.opened is None:
-                return outcome if outcome.reason is Reason.JOURNAL_DOWN else _unrecorded(outcome, error)
-            log.critical("call %s ran but its result could not be recorded: %s", trip.call_id, error.detail)
-            return _unrecorded(outcome, error)
+            log.critical("call %s: its end could not be recorded: %s", trip.call_id, error.detail)
+            return make_closing(trip, self.ports, unrecorded(ending, error))[0]
 
     async def _project(self, trip: Trip, ending: Ending) -> Ending:
         """Agents' doors show a preview of large output; the whole, redacted, becomes artifacts of the run."""
@@ -195,6 +198,11 @@ class Engine:
         return replace(ending, output=attach(projected, refs))
 
 
+def printable(tool: str) -> str:
+    """A tool's name as it can stand in a record: one that cannot is unknown anyway, and journaled as such."""
+    return tool[:MAX_TOOL_CHARS].encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def refused(refusal: Rejected) -> Ending:
     return Ending(status=Status.REFUSED, reason=refusal.reason, message=refusal.detail, hint=refusal.hint)
 
@@ -211,13 +219,14 @@ async def finish_whatever_comes(work: Awaitable[Outcome]) -> Outcome:
     return task.result()
 
 
-def _unrecorded(outcome: Outcome, error: StateError) -> Outcome:
+def unrecorded(ending: Ending, error: StateError) -> Ending:
     """Fail closed: without its entry a call is not reported as done, though its output is shown."""
+    refused = ending.status is Status.REFUSED
     return replace(
-        outcome,
-        status=Status.REFUSED if outcome.status is Status.REFUSED else Status.FAILED,
+        ending,
+        status=Status.REFUSED if refused else Status.FAILED,
         success=False,
-        reason=Reason.JOURNAL_DOWN if outcome.status is Status.REFUSED else Reason.INTERNAL,
+        reason=Reason.JOURNAL_DOWN if refused else Reason.INTERNAL,
         message=f"The journal cannot be written: {error.detail}",
         hint=error.hint,
     )

@@ -156,7 +156,14 @@ class Looker:
         end = _follow_links(path, "/")
         sha256, shebang = self._digest(end.path)
         writable = any(self._is_agent_writable(place, workspace) for place in {path, end.path, *end.links})
-        return ExecutableSight(name=name, path=end.path, sha256=sha256, agent_writable=writable, shebang=shebang)
+        return ExecutableSight(
+            name=name,
+            path=end.path,
+            found_at=path if path != end.path else "",
+            sha256=sha256,
+            agent_writable=writable,
+            shebang=shebang,
+        )
 
     def _is_agent_writable(self, path: str, workspace: str) -> bool:
         """The file, or a folder on the way to it in which it could be replaced."""

@@ -17,13 +17,15 @@ import contextlib
 import os
 import resource
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from palyra.launch import _os
 from palyra.launch.held import Held
 from palyra.launch.waiting import readable
 
 _GONE_TIMEOUT_S = 10.0
+_LAUNCHER_TIMEOUT_S = 1.0
 _STATUS_TRIES = 40
 _STATUS_STEP_S = 0.0005
 
@@ -64,7 +66,10 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     cpu_us = None
     try:
         kill_tree(held, subreaper=subreaper)
-        gone = await _gone(held.init_fd) and await _gone(held.pid_fd)
+        gone = await _gone(held.init_fd, _GONE_TIMEOUT_S)
+        if not await _gone(held.pid_fd, _LAUNCHER_TIMEOUT_S):  # by itself, so that it reaps what it can
+            _os.send_signal(held.pid_fd, signal.SIGKILL)
+            gone = await _gone(held.pid_fd, _GONE_TIMEOUT_S) and gone
         if held.group is not None:
             cpu_us = held.group.cpu_us()
             gone = await held.group.remove(_GONE_TIMEOUT_S) and gone
@@ -73,11 +78,9 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
             _os.reap_orphans()
     finally:
         held.close()
-    return Ended(
-        exit_code=ended.exit_code,
-        signal=ended.signal,
+    return replace(
+        ended,
         cpu_us=ended.cpu_us if cpu_us is None else cpu_us,
-        max_rss_bytes=ended.max_rss_bytes,
         survivors="" if gone else "some processes of the call did not end in time",
     )
 
@@ -100,45 +103,50 @@ async def _program_status(held: Held) -> int | None:
 
 def _reap(held: Held, status: int | None) -> Ended:
     own = _os.reap(held.pid)
-    if held.init_fd < 0:
-        return _of_child(own)
-    inner = _os.reap(held.init)  # ours as a subreaper, or as the first process of a container
-    cpu_us = max(0, _cpu_us(inner[1]) - held.setup_cpu_us) if inner else None
-    rss = inner[1].ru_maxrss * 1024 if inner else None
+    inner = _os.reap(held.init) if held.init else None  # ours as a subreaper, or as a container's first process
     if status is None and held.program_fd >= 0:
         with contextlib.suppress(_os.Unsupported):
             status = _os.exit_status(held.program_fd)
-    if status is not None:
-        code = os.waitstatus_to_exitcode(status)
-        return Ended(exit_code=None if code < 0 else code, signal=-code if code < 0 else None, cpu_us=cpu_us,
-                     max_rss_bytes=rss)  # fmt: skip
-    launcher = os.waitstatus_to_exitcode(own[0]) if own else -1
-    return Ended(exit_code=launcher if launcher >= 0 else None, cpu_us=cpu_us, max_rss_bytes=rss)
-
-
-def _of_child(own: tuple[int, resource.struct_rusage] | None) -> Ended:
-    if own is None:
-        return Ended()
-    code = os.waitstatus_to_exitcode(own[0])
-    # The kernel starts a child's peak at its parent's, so a figure not above our own peak says nothing.
-    floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    code = None if status is None else os.waitstatus_to_exitcode(status)
+    if code is None and own is not None:
+        code = os.waitstatus_to_exitcode(own[0])
+        if held.init and code < 0:
+            code = None  # the launcher's own end says nothing about the program
+    cpu_us, rss = _inner_usage(held, inner) if held.init else _child_usage(own)
     return Ended(
-        exit_code=None if code < 0 else code,
-        signal=-code if code < 0 else None,
-        cpu_us=_cpu_us(own[1]),
-        max_rss_bytes=own[1].ru_maxrss * 1024 if own[1].ru_maxrss > floor else None,
+        exit_code=code if code is not None and code >= 0 else None,
+        signal=-code if code is not None and code < 0 else None,
+        cpu_us=cpu_us,
+        max_rss_bytes=rss,
     )
+
+
+_Reaped: TypeAlias = "tuple[int, resource.struct_rusage] | None"
+
+
+def _inner_usage(held: Held, inner: _Reaped) -> tuple[int | None, int | None]:
+    if inner is None:
+        return None, None
+    return max(0, _cpu_us(inner[1]) - held.setup_cpu_us), inner[1].ru_maxrss * 1024
+
+
+def _child_usage(own: _Reaped) -> tuple[int | None, int | None]:
+    """The kernel starts a child's peak at its parent's, so a figure not above our own peak says nothing."""
+    if own is None:
+        return None, None
+    floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return _cpu_us(own[1]), own[1].ru_maxrss * 1024 if own[1].ru_maxrss > floor else None
 
 
 def _cpu_us(usage: resource.struct_rusage) -> int:
     return round((usage.ru_utime + usage.ru_stime) * 1_000_000)
 
 
-async def _gone(pidfd: int) -> bool:
+async def _gone(pidfd: int, timeout_s: float) -> bool:
     if pidfd < 0:
         return True
     try:
-        async with asyncio.timeout(_GONE_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             await readable(pidfd)
     except TimeoutError:
         return False

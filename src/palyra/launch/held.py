@@ -22,7 +22,7 @@ from palyra.launch import _os
 from palyra.launch.cgroup import Group, make_group
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
-from palyra.launch.waiting import readable
+from palyra.launch.waiting import has_ended, readable, unbroken
 from palyra.model.plan import Hole, ProcessPlan, Word
 from palyra.sandbox.backend import INFO, namespace_pid_max
 from palyra.sandbox.mounts import first_difference, workspace_of
@@ -179,8 +179,8 @@ async def _enter(held: Held, template: Template, *, ready: int, info: int) -> No
         if not (await _read(ready)).startswith(b"r"):
             raise LaunchFailed(_ENDED)
     finally:
-        if writer >= 0:
-            await _finished(writer, "The sandbox's pid_max could not be set.")
+        if writer >= 0:  # even when cancelled: unreaped it would keep the dying namespace from ending
+            await unbroken(_finished(writer, "The sandbox's pid_max could not be set."))
     held.program = held.pid
     if template.pid_namespace:
         inside = _os.children(held.init)
@@ -189,6 +189,8 @@ async def _enter(held: Held, template: Template, *, ready: int, info: int) -> No
         held.program = inside[0]
         held.setup_cpu_us = _os.cpu_us(held.init)
     held.program_fd = os.pidfd_open(held.program)
+    if template.pid_namespace and _os.parent(held.program) != held.init:
+        raise LaunchFailed(_ENDED)
 
 
 async def _learn_init(held: Held, info: int) -> None:
@@ -230,15 +232,29 @@ def _verify(held: Held, template: Template, ready: int) -> None:
     strays = _os.stray_descriptors(held.program, pipes)
     if strays:
         raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
+    difference = _difference(held, template)
+    if difference:
+        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
+
+
+def is_as_planned(held: Held, template: Template) -> bool:
+    """Still alive and still showing what was planned. On the host a folder may have been renamed since it was made:
+    the mounts then went with the old name, and a new `.git` would stand there unprotected."""
+    try:
+        return not has_ended(held.program_fd) and not _difference(held, template)
+    except OSError:
+        return False
+
+
+def _difference(held: Held, template: Template) -> str:
     if not template.pid_namespace:
-        return
+        return ""
     with open(f"/proc/{held.program}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         difference = first_difference(template.launcher, file.read())
     workspace = workspace_of(template.launcher)
     if not difference and _identity_of(workspace) != _stat_inside(held.program, workspace):
         difference = f"{workspace} is another folder inside"
-    if difference:
-        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
+    return difference
 
 
 def _identity_of(path: str) -> tuple[int, int]:

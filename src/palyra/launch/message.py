@@ -24,6 +24,9 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # dash exports PWD and OLDPWD by itself; bash counts SHLVL and, when exec fails, leaves without running the trap
 _CLEAN = b'unset PWD OLDPWD SHLVL && { [ -z "$BASH_VERSION" ] || shopt -s execfail; }'
 
+# when the machine runs out of memory the kernel should end the call, not the engine
+_FIRST_TO_GO = b"{ echo 500 2>/dev/null >/proc/self/oom_score_adj || :; }"
+
 
 def launch_message(
     *,
@@ -42,6 +45,7 @@ def launch_message(
         b"trap " + quote(b"echo " + quote(nonce) + b" >&2") + b" EXIT",
         b"cd -P -- " + quote(_bytes(cwd)),
         _CLEAN,
+        _FIRST_TO_GO,
         *(_ulimit(step) for step in limits),
     ]
     for key, value in env:

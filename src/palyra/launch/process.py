@@ -23,9 +23,10 @@ from palyra.launch.capture import Capture
 from palyra.launch.ending import Ended, ask_to_end, end
 from palyra.launch.executor import LaunchFailed, Sink, Source
 from palyra.launch.feed import Feed, write_all
-from palyra.launch.held import Held, start_held, template_of
+from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
 from palyra.launch.limits import limit_steps
 from palyra.launch.message import launch_message, nonce_from
+from palyra.launch.pool import Pool, PoolSize
 from palyra.launch.waiting import readable, unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Execution, Status, StreamName, Usage
@@ -45,18 +46,32 @@ class _Watched:
 
 
 class ProcessExecutor:
-    def __init__(self, host: HostFacts) -> None:
+    """`warm` sizes the pool of sandboxes started ahead; without one every call starts cold."""
+
+    def __init__(self, host: HostFacts, *, warm: PoolSize | None = None) -> None:
         self._host = host
+        self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
         if host.subreaper:
             _os.become_subreaper()
 
     async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
-        name = os.urandom(16)
+        template = template_of(plan)
         try:
-            held = await start_held(template_of(plan), shell=self._host.shell, name=name.hex(), abandon=self._abandon)
+            held = (self.pool and self.pool.take(template)) or await self._start(template)
             return await self.run_held(held, plan, sink, source)
         except LaunchFailed as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
+        finally:
+            if self.pool is not None:
+                self.pool.wish(template)
+
+    async def close(self) -> None:
+        """End the sandboxes that wait; calls under way are not touched."""
+        if self.pool is not None:
+            await self.pool.close()
+
+    async def _start(self, template: Template) -> Held:
+        return await start_held(template, shell=self._host.shell, name=os.urandom(16).hex(), abandon=self._abandon)
 
     async def run_held(self, held: Held, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
         """Run a plan in a sandbox made from its template. The sandbox is used up, however this ends."""
@@ -100,7 +115,12 @@ class ProcessExecutor:
         except ValueError as error:
             raise LaunchFailed(f"The program cannot be started: {error}.") from error
         os.set_blocking(held.control, False)
-        if not await write_all(held.control, message, lambda _: None):
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                told = await write_all(held.control, message, lambda _: None)
+        except TimeoutError:
+            told = False
+        if not told:
             raise LaunchFailed("The sandbox ended before the program could be started.")
         os.close(held.take("control"))
 

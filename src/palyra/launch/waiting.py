@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -18,6 +19,13 @@ async def readable(fd: int) -> None:
         await ready
     finally:
         loop.remove_reader(fd)
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process behind a pidfd is gone already."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 async def writable(fd: int) -> None:

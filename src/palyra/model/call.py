@@ -107,6 +107,8 @@ class OperatorGrant:
     env: tuple[tuple[str, str], ...] = ()
     egress: EgressMode | None = None
     hosts: tuple[HostPattern, ...] = ()
+    block_all: bool = False
+    """`block_all`: strict with an empty list, whatever hosts are configured."""
     tier: TierChoice | None = None
 
     @property

@@ -54,7 +54,9 @@ class PathSight:
 class ExecutableSight:
     name: str
     path: str
-    """Absolute; empty when it was not found on the fixed PATH."""
+    """Where it really is, links followed; empty when it was not found on the fixed PATH."""
+    found_at: str = ""
+    """The name it was found under, a link perhaps: `unxz` is `xz` and tells by its name what to do."""
     sha256: str = ""
     agent_writable: bool = False
     """Below the workspace, or writable by the uid the child would have."""
@@ -122,7 +124,9 @@ class Job:
     """A native program to be run, before anyone chose a sandbox for it."""
 
     program: str
+    """Absolute path to start, as it was found: a link is started as the link."""
     program_sha256: str
+    """Of the file the program really is."""
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     cwd: str
@@ -137,6 +141,8 @@ class Job:
     stdin: bytes = b""
     stdin_streamed: bool = False
     hosts_named: tuple[NamedHost, ...] = ()
+    program_file: str = ""
+    """Where `program` really is, when it is a link: both must be visible inside."""
 
 
 @dataclass(frozen=True, slots=True)

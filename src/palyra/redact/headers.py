@@ -10,7 +10,7 @@ Not here: other headers (keys in them are found by their shape), URLs (urls).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from palyra.redact.patterns import EDGE
@@ -44,10 +44,11 @@ _WORD = re.compile(rb"[A-Za-z]{1,12}")
 class Authorization:
     _rest = staticmethod(swallow_run(re.compile(rb"[^\r\n\"']*+")))
 
-    def find(self, data: bytes, pos: int) -> Iterator[int]:
-        start = max(0, pos - CONTEXT)
+    def find(self, data: bytes, pos: int) -> Sequence[int]:
         if b"uthorization" in data or b"UTHORIZATION" in data:
-            yield from (found.end() for found in _ANCHOR.finditer(data, start) if found.end() >= pos)
+            start = max(0, pos - CONTEXT)
+            return [found.end() for found in _ANCHOR.finditer(data, start) if found.end() >= pos]
+        return ()
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at

@@ -53,12 +53,16 @@ def _json(value: bytes) -> Iterator[bytes]:
 
 
 def _base64(value: bytes) -> Iterator[bytes]:
-    """The digits that depend on the value alone, whatever stands before and behind it."""
+    """The digits that depend on the value alone, whatever stands before and behind it.
+
+    Also without the first of them, which may stand alone at the end of a folded line.
+    """
     for before in range(3):
         digits = base64.b64encode(b"\0" * before + value)
         core = digits[(0, 2, 3)[before] : 8 * (before + len(value)) // 6]
-        yield core
-        yield core.translate(bytes.maketrans(b"+/", b"-_"))
+        for text in (core, core.translate(bytes.maketrans(b"+/", b"-_"))):
+            yield text
+            yield text[1:]
 
 
 class KnownValues:

@@ -11,7 +11,7 @@ Not here: certificates and public keys, which are no secrets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -46,7 +46,7 @@ class _State(Enum):
     MORE = "what comes next decides"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Walk:
     state: _State
     end: int
@@ -61,15 +61,17 @@ def _walk(data: bytes, at: int, stop: int, *, ended: bool, body: bool) -> _Walk:
         mark = _END.search(data, at, min(stop, end + _MARK))
         if mark is not None and mark.start() < end:
             if mark.end() == stop and not ended:
-                return _Walk(_State.MORE, at, body)  # its last dash may follow
-            return _Walk(_State.END, mark.end(), body or _BODY.search(data, at, mark.start()) is not None)
+                return _Walk(state=_State.MORE, end=at, body=body)  # its last dash may follow
+            return _Walk(
+                state=_State.END, end=mark.end(), body=body or _BODY.search(data, at, mark.start()) is not None
+            )
         if not complete and not ended and stop < end + _MARK:
-            return _Walk(_State.MORE, at, body)
+            return _Walk(state=_State.MORE, end=at, body=body)
         if not _may_belong(data[at:end]):
-            return _odd_line(data, at, stop, ended=ended) if body else _Walk(_State.BROKEN, at, body)
+            return _odd_line(data, at, stop, ended=ended) if body else _Walk(state=_State.BROKEN, end=at, body=body)
         body = body or _BODY.search(data, at, end) is not None
         at = end
-    return _Walk(_State.MORE, stop, body)
+    return _Walk(state=_State.MORE, end=stop, body=body)
 
 
 def _line(data: bytes, at: int, stop: int) -> tuple[int, bool]:
@@ -84,11 +86,11 @@ def _line(data: bytes, at: int, stop: int) -> tuple[int, bool]:
 def _odd_line(data: bytes, at: int, stop: int, *, ended: bool) -> _Walk:
     """A line that cannot be part of a key ends the block, unless END is next to it."""
     if not ended and stop < at + _NEAR:
-        return _Walk(_State.MORE, at, body=True)
+        return _Walk(state=_State.MORE, end=at, body=True)
     mark = _END.search(data, at, min(stop, at + _NEAR))
     if mark is None or _BEGIN.search(data, at, mark.start()):
-        return _Walk(_State.BROKEN, at, body=True)
-    return _Walk(_State.END, mark.end(), body=True)
+        return _Walk(state=_State.BROKEN, end=at, body=True)
+    return _Walk(state=_State.END, end=mark.end(), body=True)
 
 
 def _may_belong(line: bytes) -> bool:
@@ -106,13 +108,15 @@ def _swallow(data: bytes, at: int, *, ended: bool) -> tuple[int, bool]:
 class PrivateKeys:
     anchors: Final = (b"-----BEGIN ", b"---- BEGIN ")
 
-    def find(self, data: bytes, pos: int) -> Iterator[int]:
+    def find(self, data: bytes, pos: int) -> Sequence[int]:
         """Both anchors end alike, so that one search serves for both."""
+        places: list[int] = []
         at = data.find(b"BEGIN ", pos)
         while at >= 0:
             if at - 5 >= pos and data[at - 5 : at + 6] in self.anchors:
-                yield at - 5
+                places.append(at - 5)
             at = data.find(b"BEGIN ", at + 1)
+        return places
 
     def judge(self, window: Window) -> Verdict:
         data, at, stop = window.data, window.at, window.stop

@@ -10,7 +10,7 @@ Not here: Authorization headers (headers); `password = …` outside URLs: prose 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, swallow_run
@@ -32,15 +32,15 @@ class UserInfo:
     _scheme = re.compile(rb"(?:https?|wss?|git)(?::|$)", re.IGNORECASE)
     _logins: Final = frozenset({b"git", b"anonymous"})
 
-    def find(self, data: bytes, pos: int) -> Iterator[int]:
+    def find(self, data: bytes, pos: int) -> Sequence[int]:
         """URLs with an "@" in their authority, and the last one, whose authority may go on in the next chunk."""
+        if not (b"://" in data or rb":\/\/" in data):
+            return ()
         start = max(0, pos - 5)
-        if b"@" in data and (b"://" in data or rb":\/\/" in data):
-            yield from (found.end() for found in self._signed.finditer(data, start) if found.end() >= pos)
-        for mark in self._marks:
-            last = data.rfind(mark, start)
-            if last >= 0 and last + len(mark) >= pos:
-                yield last + len(mark)
+        places = [at + len(mark) for mark in self._marks if (at := data.rfind(mark, start)) >= 0]
+        if b"@" in data:
+            places += [found.end() for found in self._signed.finditer(data, start)]
+        return [at for at in places if at >= pos]
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at
@@ -90,18 +90,18 @@ class QueryValues:
     """`?token=…`, `&password=…`, also behind `&amp;` and `\\u0026`, and in fragments as OAuth returns them."""
 
     _anchor = re.compile(
-        rb"[?&#\\](?:(?<=[?&])(?:amp;)?|(?<=\\)u0026|(?<=#)(?=(?:access|id|refresh)_token=))%s="
+        rb"(?:\?|&(?:amp;)?|\\u0026|#(?=(?:access|id|refresh)_token=))%s="
         % _trie({name.replace("_", sign) for name in _NAMES for sign in ("_", "-", "")}).encode()
     )
-    _needed: Final = (b"?", b"&", b"_token=", rb"\u0026")
-    """Where none of these is, the anchor cannot be: a cheaper search."""
     _value = re.compile(rb"[^\x00-\x20\x7f&#\"'<>\\`|^]*+")
     _rest = staticmethod(swallow_run(_value))
 
-    def find(self, data: bytes, pos: int) -> Iterator[int]:
-        start = max(0, pos - CONTEXT)
-        if any(sign in data for sign in self._needed):
-            yield from (found.end() for found in self._anchor.finditer(data, start) if found.end() >= pos)
+    def find(self, data: bytes, pos: int) -> Sequence[int]:
+        # Where none of these is, the anchor cannot be: a cheaper search.
+        if b"?" in data or b"&" in data or b"_token=" in data or rb"\u0026" in data:
+            start = max(0, pos - CONTEXT)
+            return [found.end() for found in self._anchor.finditer(data, start) if found.end() >= pos]
+        return ()
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at

@@ -10,7 +10,7 @@ Not here: any shape of a secret (patterns, pem, telling), the stream that joins 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal, Protocol, TypeAlias
@@ -69,7 +69,7 @@ class Window:
 
 
 class Detector(Protocol):
-    def find(self, data: bytes, pos: int) -> Iterable[int]:
+    def find(self, data: bytes, pos: int) -> Sequence[int]:
         """Candidates at or after `pos`, whose anchors lie complete in the data."""
 
     def judge(self, window: Window) -> Verdict: ...

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """AUDIT_ARCH_* of the machines whose numbers are in the tables below."""
@@ -126,6 +127,7 @@ class _Step:
     """Labels to jump to; empty means the next step."""
 
 
+@lru_cache(maxsize=4)
 def assemble(machine: str) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
     arch = MACHINES[machine]

@@ -88,8 +88,9 @@ def _readable(job: Job, host: HostFacts) -> tuple[str, ...]:
         _check_root(root, host)
         if not _within_any(root, (*visible, *roots)):
             roots.append(root)
-    if not _within_any(job.program, (*visible, *roots)):
-        roots.append(_program_root(job.program, host))
+    for program in filter(None, (job.program, job.program_file)):
+        if not _within_any(program, (*visible, *roots)):
+            roots.append(_program_root(program, host))
     return tuple(sorted(roots))
 
 

@@ -20,6 +20,7 @@ from palyra.engine.walk import Engine
 from palyra.errors import Reason, Rejected
 from palyra.guard.look import Looker
 from palyra.journal.store import JournalStore
+from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import ToolCall
 from palyra.model.grant import Ask
@@ -62,12 +63,14 @@ class Installation:
     journal: JournalStore
     policies: PolicyStore
     writer: Writer
+    executor: ProcessExecutor
 
     @property
     def ports(self) -> Ports:
         return self.engine.ports
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        await self.executor.close()
         self.writer.close()
 
 
@@ -76,13 +79,19 @@ async def open_installation(
     *,
     config_file: str | None = None,
     owns_process: bool = False,
+    one_call: bool = False,
     approver: Approver | None = None,
 ) -> Installation:
-    """`owns_process`: this process is Palyra's own (command line, daemon), so it may collect orphans."""
+    """`owns_process`: this process is Palyra's own (command line, daemon), so it may collect orphans.
+
+    `one_call`: it will end after its first call, so no sandbox is started ahead of a second.
+    """
     config, source = load_config(home, config_file)
     writer = Writer.open(home.root)
     try:
-        installation = _join(home, config, source, writer, owns_process=owns_process, approver=approver)
+        installation = _join(
+            home, config, source, writer, owns_process=owns_process, one_call=one_call, approver=approver
+        )
         await recover(installation.ports)
     except BaseException:
         writer.close()
@@ -97,6 +106,7 @@ def _join(
     writer: Writer,
     *,
     owns_process: bool,
+    one_call: bool,
     approver: Approver | None,
 ) -> Installation:
     clock = SystemClock()
@@ -109,13 +119,15 @@ def _join(
     )
     journal = JournalStore(writer, BudgetStore())
     policies = PolicyStore(config.posture, home.policies)
+    warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
+    executor = ProcessExecutor(host, warm=PoolSize(per_template=warm, total=4 * warm) if warm else None)
     ports = Ports(
         config=config,
         host=host,
         clock=clock,
         ids=ids,
         look=Looker(home=user_home(), state_home=str(home.root)),
-        executor=ProcessExecutor(host),
+        executor=executor,
         journal=journal,
         owners=ProcessOwners(),
         policies=policies,
@@ -133,4 +145,5 @@ def _join(
         journal=journal,
         policies=policies,
         writer=writer,
+        executor=executor,
     )

@@ -17,9 +17,14 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class ProcessOwners:
     def __init__(self) -> None:
         self._boot_id = _read(_BOOT_ID).strip()
+        self._me = self._owner(os.getpid())
 
     def me(self) -> Owner:
-        pid = os.getpid()
+        if self._me.pid != os.getpid():  # a fork of ours is somebody else
+            self._me = self._owner(os.getpid())
+        return self._me
+
+    def _owner(self, pid: int) -> Owner:
         return Owner(self._boot_id, pid, _start_ticks(pid) or 0)
 
     def is_alive(self, owner: Owner) -> bool:

@@ -44,7 +44,8 @@ def test_hosts_are_found_where_people_write_them(argv, hosts):
     "argv",
     [
         ("cat", "a.txt"), ("grep", "-n", "main.py:12"), ("date", "12:30"), ("git", "status"),
-        ("tar", "-xf", "a.tar.gz"),        ("git", "show", "HEAD:src/a.py"), ("git", "log", "v1.0..v2.0"), ("sed", "s,a:b,c:d,"), ("ls", "a:b"),
+        ("tar", "-xf", "a.tar.gz"), ("git", "show", "HEAD:src/a.py"),
+        ("git", "log", "v1.0..v2.0"), ("sed", "s,a:b,c:d,"), ("ls", "a:b"),
         ("git", "log", "--format=%h:%s"), ("cp", "x.example.txt", "y"), ("echo", "3.14"), ("curl", "-o", "out.json"),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ from palyra.model.outcome import Execution, Outcome, Status, Usage
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.protocol.wire import outcome_json
+from palyra.signing import SigningKey
 from palyra.testing import FakeExecutor, FakeJournal, FakeLook, FakeSecrets, fake_ports, fake_run
 
 LS = {"command": "ls", "args": ["-la"]}
@@ -74,6 +75,7 @@ def test_a_result_that_cannot_be_recorded_is_not_reported_as_done():
 
     outcome = call(fake_ports(journal=journal, executor=FakeExecutor(during=break_journal)))
     assert (outcome.status, outcome.success, outcome.reason) == (Status.FAILED, False, Reason.INTERNAL)
+    assert check_outcome(outcome_json(outcome), SigningKey.from_seed(bytes(32)).public) == ()
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_the_mounts_come_in_the_documented_order() -> None:
 
 def test_the_hosts_root_is_never_bound() -> None:
     said = words(BACKEND.plan(make_job(), make_host()))
-    binds = [said[at + 1] for at, word in enumerate(said) if word.endswith("bind") or word.endswith("bind-try")]
+    binds = [said[at + 1] for at, word in enumerate(said) if word.endswith(("bind", "bind-try"))]
     assert "/" not in binds
     assert not {"/home", "/root", "/var", "/run", "/home/alice"} & set(binds)
 

@@ -20,7 +20,7 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, struct pidfd_info), its first 64 bytes
@@ -261,8 +261,11 @@ def _cpu_clock(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(word) for word in file.read().split()]
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:  # a kernel built without that file, or the process is gone
+        return [other for other, fields in _all_stats() if int(fields[1]) == pid]
 
 
 def parent(pid: int) -> int:
@@ -272,14 +275,17 @@ def parent(pid: int) -> int:
 def process_ids() -> dict[int, tuple[int, int, int]]:
     """pid → (uid, session, threads) of every process that can be seen."""
     found = {}
+    for pid, fields in _all_stats():
+        with contextlib.suppress(OSError):
+            found[pid] = (os.stat(f"/proc/{pid}").st_uid, int(fields[3]), int(fields[17]))
+    return found
+
+
+def _all_stats() -> Iterator[tuple[int, list[str]]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
-            try:
-                fields = _stat(int(name))
-                found[int(name)] = (os.stat(f"/proc/{name}").st_uid, int(fields[3]), int(fields[17]))
-            except OSError:
-                continue  # ended since
-    return found
+            with contextlib.suppress(OSError):  # ended since
+                yield int(name), _stat(int(name))
 
 
 def _stat(pid: int) -> list[str]:

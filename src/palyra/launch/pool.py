@@ -1,0 +1,162 @@
+"""Sandboxes started ahead of time, each used once.
+
+A call that finds one whose template equals its own saves the start; otherwise it starts cold, so a pool is never
+needed for correctness. Rules: a held sandbox serves one call and is thrown away; it is checked again when it is taken
+(alive, young enough, its mounts still where the plan puts them, the same workspace folder); the template holds
+everything that was planned, so a changed policy, configuration, protected path or limit on processes simply does not
+match. Bounded in number; the template used longest ago gives way; idle ones end by age, by `close`, or with us.
+
+Refills happen after a call has been answered, one at a time, from the loop's own thread: a sandbox dies with the thread
+that started it. Not here: starting (held), using (process), what a template is (held).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from palyra.launch.executor import LaunchFailed
+from palyra.launch.held import Held, Template, is_as_planned
+
+log = logging.getLogger("palyra.launch.pool")
+
+Start = Callable[[Template], Awaitable[Held]]
+End = Callable[[Held], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSize:
+    per_template: int = 2
+    total: int = 8
+    max_age_s: float = 60.0
+    refill_after_s: float = 0.004
+    """A call still has its result to make durable when its sandbox is used up."""
+    templates: int = 16
+    """Remembered shapes of calls; more than can be held ready at once."""
+
+
+@dataclass(slots=True)
+class PoolCounts:
+    """For metrics: what the pool did so far."""
+
+    hits: int = 0
+    misses: int = 0
+    started: int = 0
+    discarded: int = 0
+
+
+class Pool:
+    def __init__(self, start: Start, end: End, size: PoolSize) -> None:
+        self._start = start
+        self._end = end
+        self._size = size
+        self._ready: OrderedDict[Template, deque[tuple[float, Held]]] = OrderedDict()
+        self._refilling: asyncio.Task[None] | None = None
+        self._aging: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.counts = PoolCounts()
+
+    @property
+    def idle(self) -> int:
+        return sum(len(queue) for queue in self._ready.values())
+
+    def take(self, template: Template) -> Held | None:
+        """A sandbox ready for this template, or None: then the call starts one itself."""
+        queue = self._ready.get(template)
+        now = asyncio.get_running_loop().time()
+        while queue:
+            started, held = queue.popleft()
+            if now - started < self._size.max_age_s and is_as_planned(held, template):
+                self.counts.hits += 1
+                return held
+            self._discard(held)
+        self.counts.misses += 1
+        return None
+
+    def wish(self, template: Template) -> None:
+        """This shape of call was used: keep some ready. Work begins once the loop has answered the call."""
+        if self._closed or self._size.total <= 0:
+            return
+        self._ready.setdefault(template, deque())
+        self._ready.move_to_end(template)
+        while len(self._ready) > self._size.templates:
+            _, dropped = self._ready.popitem(last=False)
+            for _, held in dropped:
+                self._discard(held)
+        if self._refilling is None or self._refilling.done():
+            self._refilling = asyncio.get_running_loop().create_task(self._refill())
+
+    async def _refill(self) -> None:
+        await asyncio.sleep(self._size.refill_after_s)  # the answer goes out first
+        while not self._closed and (template := self._lacking()) is not None:
+            try:
+                held = await self._start(template)
+            except (LaunchFailed, OSError) as error:
+                log.warning("no sandbox could be started ahead: %s", error)
+                return
+            self.counts.started += 1
+            if template not in self._ready:
+                await self._end(held)
+                continue
+            self._ready[template].append((asyncio.get_running_loop().time(), held))
+            self._arm()
+
+    def _lacking(self) -> Template | None:
+        """The most recently used template with too few, making room among those used longest ago."""
+        for template in reversed(self._ready):
+            if len(self._ready[template]) < self._size.per_template:
+                return template if self._make_room(template) else None
+        return None
+
+    def _make_room(self, wanted: Template) -> bool:
+        if self.idle < self._size.total:
+            return True
+        for template, queue in self._ready.items():
+            if template is wanted:
+                return False
+            if queue:
+                self._discard(queue.popleft()[1])
+                return True
+        return False
+
+    def _arm(self) -> None:
+        if self._aging is None:
+            loop = asyncio.get_running_loop()
+            self._aging = loop.call_later(self._size.max_age_s / 4, self._drop_old)
+
+    def _drop_old(self) -> None:
+        self._aging = None
+        oldest = asyncio.get_running_loop().time() - self._size.max_age_s
+        for queue in self._ready.values():
+            while queue and queue[0][0] <= oldest:
+                self._discard(queue.popleft()[1])
+        if self.idle:
+            self._arm()
+
+    def _discard(self, held: Held) -> None:
+        self.counts.discarded += 1
+        task = asyncio.get_running_loop().create_task(self._end_one(held))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end_one(self, held: Held) -> None:
+        await self._end(held)
+
+    async def close(self) -> None:
+        """End every idle sandbox and wait until it is gone."""
+        self._closed = True
+        if self._aging is not None:
+            self._aging.cancel()
+        if self._refilling is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._refilling
+        for queue in self._ready.values():
+            while queue:
+                self._discard(queue.popleft()[1])
+        while self._ending:
+            await asyncio.gather(*self._ending)

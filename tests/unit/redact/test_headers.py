@@ -1,0 +1,67 @@
+"""Authorization headers lose their credentials and keep their scheme; code and prose about them stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from palyra.redact.stream import redact_text
+
+SHOWN = "[redacted:authorization:1]"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("Authorization: Bearer abc123\r\nHost: x\r\n", "abc123"),
+        ("authorization: bearer abc.def-ghi_jkl~mno+/=\n", "abc.def-ghi_jkl~mno+/="),
+        ("AUTHORIZATION: Basic dXNlcjpwYXNz\n", "dXNlcjpwYXNz"),
+        ("Proxy-Authorization: Basic dXNlcjpwYXNz\n", "dXNlcjpwYXNz"),
+        ("> Authorization: token 0123456789abcdef\n", "0123456789abcdef"),
+        ("GET / HTTP/1.1\nAuthorization: supersecretvalue\n", "supersecretvalue"),
+        ("Authorization: Custom abcdefgh\n", "Custom abcdefgh"),
+        ("HTTP_AUTHORIZATION=Bearer abc123\n", "abc123"),
+        ("curl -H 'Authorization: Bearer abc123' https://example.com", "abc123"),
+        ('curl -H "Authorization: my-key-without-scheme" https://example.com', "my-key-without-scheme"),
+        ('{"Authorization": "Bearer abc123", "Accept": "*/*"}', "abc123"),
+        ("{'Authorization': 'Basic dXNlcjpwYXNz', 'X': 'y'}", "dXNlcjpwYXNz"),
+        ('{\\"authorization\\":\\"Bearer abc123\\",\\"x\\":1}', "abc123"),
+        ('headers["Authorization"] = "Bearer abc123"', "abc123"),
+        ("headers = {Authorization: Bearer abc123, Host: x}", "abc123"),
+        ("sent authorization: 8f7d6a5b4c3d2e1f to host", "8f7d6a5b4c3d2e1f"),
+        (
+            'Authorization: Digest username="u", nonce="n", response="6629fae4"\nNext',
+            'username="u", nonce="n", response="6629fae4"',
+        ),
+        (
+            "Authorization: AWS4-HMAC-SHA256 Credential=AKIA/20250101, SignedHeaders=host, Signature=fe5f80\n",
+            "Credential=AKIA/20250101, SignedHeaders=host, Signature=fe5f80",
+        ),
+        ('"request": "GET / HTTP/1.1\\r\\nAuthorization: Bearer abc123\\r\\nHost: x"', "abc123"),
+    ],
+)
+def test_credentials_are_replaced_and_nothing_else(text, secret):
+    assert text.count(secret) == 1
+    assert redact_text(text) == text.replace(secret, SHOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer ${TOKEN}\n",
+        "Authorization: Bearer $TOKEN\n",
+        "Authorization: Bearer <token>\n",
+        "headers = {'Authorization': f'Bearer {token}'}\n",
+        'headers = {"Authorization": "Bearer " + token}\n',
+        "  Authorization: `Bearer ${token}`,\n",
+        "  authorization: string;\n",
+        "  authorization: req.headers.authorization2,\n",
+        "authorization: enabled\n",
+        "if authorization == 'abcdef123456789':\n",
+        "Authorization: the caller must present a token.\n",
+        "Enter authorization code: 123456\n",
+        "def authorization(self) -> str: ...\n",
+        "Authorization: Bearer token\n",
+    ],
+)
+def test_code_and_prose_about_it_stay(text):
+    assert redact_text(text) == text

@@ -1,0 +1,247 @@
+"""The redactor as a stream: any split gives the same text, little is held back, hostile text stays cheap."""
+
+from __future__ import annotations
+
+import base64
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palyra.redact import stream
+from palyra.redact.stream import Redactor, redact_json, redact_text
+from palyra.redact.verdict import CAP
+
+BODY = "0123456789abcdefghijABCDEFGHIJ012345"
+GITHUB = "ghp_" + BODY
+KEY_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
+BEGIN = "-----BEGIN RSA PRIVATE KEY-----"
+END = "-----END RSA PRIVATE KEY-----"
+SECRETS = (
+    ("db", b"hunter2secret"),
+    ("odd name/1", b"p/w with space&more\n"),
+    ("periodic", b"ababab"),
+    ("inner", b"secret-tail9"),
+)
+
+FRAGMENTS = [
+    *(GITHUB, "gh", "p_", "eyJ", "eyJhbGciOiJIUzI1NiJ9", ".", "eyJzdWIiOiIxIn0", "sk-", "sk-ant-" + BODY, "AKIA"),
+    *("IOSFODNN7EXAMPLE", "xoxb-", "1234567890-", "glpat-", "npm_", "pypi-AgE", "AIza", BODY, "_authToken="),
+    *("Authorization: ", "Proxy-Authorization=", "Bearer ", 'Digest a="b", c', '"', "'", "\\n", "\n", "\r\n", " "),
+    *("https://", "://", "user", ":", "@", "/", "?", "&", "&amp;", "\\u0026", "token=", "password=", "#access_token="),
+    *(
+        BEGIN,
+        END,
+        "-----",
+        "----",
+        "---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----",
+        KEY_LINE,
+        "abc=",
+        "hello world",
+        "Comment: x\n",
+    ),
+    *(
+        "hunter2secret",
+        "hunter2",
+        "secret",
+        "-tail9",
+        "ab",
+        "abab",
+        "p/w with space&more",
+        "p%2Fw%20with%20",
+        "space%26more",
+    ),
+    *(base64.b64encode(b"x" * pad + b"hunter2secret and").decode() for pad in range(3)),
+    *("\x1b[31m", "%20", "aws_secret_access_key", " = ", KEY_LINE[:40], "...", "a" * 300, "B" * 1500, "[redacted:x:1]"),
+]
+
+
+def run(parts: list[bytes], secrets: stream.Secrets = SECRETS) -> tuple[bytes, dict[str, int]]:
+    redactor = Redactor(secrets)
+    text = b"".join([redactor.feed(part) for part in parts]) + redactor.finish()
+    return text, dict(redactor.counts)
+
+
+def split(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=25),
+    st.lists(st.integers(min_value=0, max_value=1 << 16), max_size=12),
+)
+def test_any_split_gives_the_same_text_and_counts(fragments, cuts):
+    data = "".join(fragments).encode()
+    assert run(split(data, cuts)) == run([data])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=8))
+def test_byte_by_byte_gives_the_same_text_and_counts(fragments):
+    data = "".join(fragments).encode()[:2000]
+    assert run([data[at : at + 1] for at in range(len(data))]) == run([data])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["?token=", BEGIN + "\n", "Authorization: Bearer ", "eyJhbGciOiJIUzI1NiJ9.", "ghp_", "https://u:"]),
+    st.sampled_from(["a", KEY_LINE + "\n", "a.", "ab-"]),
+    st.integers(min_value=CAP - 40, max_value=CAP + 2000),
+    st.sampled_from(["", " tail", "\n" + END + "\n", "@host", "&x=1", "."]),
+    st.lists(st.integers(min_value=0, max_value=1 << 16), max_size=8),
+)
+def test_any_split_gives_the_same_around_the_cap(start, unit, size, rest, cuts):
+    data = (start + (unit * size)[:size] + rest).encode()
+    assert run(split(data, cuts)) == run([data])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=400), st.lists(st.integers(min_value=0, max_value=400), max_size=5))
+def test_bytes_without_a_secret_are_preserved(data, cuts):
+    assert run(split(data, cuts), ()) == (data, {})
+
+
+def test_secret_split_across_two_writes_is_replaced():
+    redactor = Redactor()
+    assert redactor.feed(b"token = ghp_01234567") == b"token = "
+    assert redactor.feed(BODY[8:].encode() + b"\n") == b"[redacted:github:1]\n"
+    assert redactor.finish() == b""
+    assert redactor.counts == {"github": 1}
+
+
+@pytest.mark.parametrize(
+    "prompt", [b"Password: ", b"Password:", b"Continue?", b"[y/N] ", b"$ ", b"> ", b"Enter a number [1-5]: ", b"100%"]
+)
+def test_prompt_without_newline_comes_out_at_once(prompt):
+    assert Redactor(SECRETS).feed(prompt) == prompt
+
+
+def test_line_that_ends_in_a_secrets_first_letter_comes_out_at_once():
+    assert Redactor((("x", b"dQ8wr4tt9"),)).feed(b"hello world\n") == b"hello world\n"
+
+
+def test_only_what_may_become_a_secret_is_held_back():
+    redactor = Redactor()
+    assert redactor.feed(b"see gh") == b"see "
+    assert redactor.feed(b"ost") == b"ghost"
+    assert redactor.feed(b"the task") == b"the task"
+    assert redactor.finish() == b""
+
+
+def test_finish_releases_what_was_held():
+    redactor = Redactor()
+    assert redactor.feed(b"ends in ghp_0123") == b"ends in "
+    assert redactor.finish() == b"ghp_0123"
+
+
+def test_placeholders_are_stable_per_value_and_tell_two_apart():
+    other = GITHUB.replace("0", "9")
+    text = redact_text(f"{GITHUB} {other} {GITHUB} https://h/?token={GITHUB}")
+    assert text == "[redacted:github:1] [redacted:github:2] [redacted:github:1] https://h/?token=[redacted:url-query:1]"
+
+
+def test_known_secrets_have_their_numbers_whatever_comes_first():
+    text = redact_text(f"{GITHUB} secret-tail9 hunter2secret", SECRETS)
+    assert text == "[redacted:github:5] [redacted:inner:4] [redacted:db:1]"
+
+
+def test_known_secret_in_a_telling_place_keeps_its_own_name():
+    text = "Authorization: Bearer hunter2secret\nhttps://u:hunter2secret@h/?token=hunter2secret&x=1"
+    shown = "[redacted:db:1]"
+    assert redact_text(text, SECRETS) == text.replace("hunter2secret", shown)
+
+
+def test_rest_of_a_value_behind_a_known_secret_does_not_stay():
+    assert redact_text("?token=hunter2secretREST&x", SECRETS) == "?token=[redacted:url-query:5]&x"
+
+
+def test_numbers_of_placeholders_are_bounded(monkeypatch):
+    monkeypatch.setattr(stream, "MAX_NUMBERS", 3)
+    tokens = [f"ghp_{number:036d}" for number in range(6)]
+    shown = ["[redacted:github:1]", "[redacted:github:2]", "[redacted:github:3]", *["[redacted:github:4]"] * 3]
+    assert redact_text(" ".join(tokens)) == " ".join(shown)
+
+
+def test_value_longer_than_the_cap_is_swallowed_whole():
+    data = b"x?token=" + b"s" * (CAP * 3) + b"&y=1"
+    assert run([data]) == (b"x?token=[redacted:url-query:5]&y=1", {"url-query": 1})
+
+
+HOSTILE = [
+    *("eyJ", "-eyJ", "eyJaaaaaaaaa.", "%20eyJ", "a://b:c/", "x://a@", "://", "https://u:", "authorization:"),
+    *('"authorization:', "authorization=aws4-", BEGIN + "\n", BEGIN, BEGIN + "\nab\n", f"Comment: {BEGIN}\n"),
+    *(
+        f"{BEGIN}[redacted:\n",
+        "-----BEGIN ",
+        "-",
+        "gh",
+        "ghp_",
+        "github_pat_",
+        "sk-",
+        "xoxe.",
+        "glpat-",
+        "?token=",
+        "&",
+    ),
+    *("secret_access_key=", "_authToken=", "hunter2secre", "a", "aaaaab", "ab\n", "\n", "\x1b[31m", "[redacted:"),
+]
+PERIODIC = (*SECRETS, ("long", b"a" * 500 + b"b"), ("short", b"aaaaaa"))
+
+
+def cost(data: bytes, size: int) -> tuple[float, int]:
+    redactor, held, before = Redactor(PERIODIC), 0, time.process_time()
+    for at in range(0, len(data), size):
+        redactor.feed(data[at : at + size])
+        held = max(held, len(redactor._known._held) + len(redactor._shapes._data))
+    redactor.finish()
+    return time.process_time() - before, held
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_hostile_megabyte_costs_linear_time_and_bounded_memory(unit):
+    """Backtracking, or one window read again for each candidate, would cost thousands of times the ordinary."""
+    megabyte = 1 << 20
+    plain = b"An ordinary line of output, with a few words and 42 numbers.\n"
+    ordinary = min(cost((plain * (megabyte // len(plain)))[:megabyte], 4096)[0] for _ in range(2))
+    spent, held = cost((unit.encode() * (megabyte // len(unit) + 1))[:megabyte], 4096)
+    assert spent < 600 * ordinary
+    assert held < CAP + 4096
+
+
+def test_json_strings_and_keys_are_redacted_and_the_rest_is_kept():
+    value = {
+        "args": ["-H", f"Authorization: Bearer {GITHUB}", "plain"],
+        "env": {"hunter2secret": 1, "HOME": "/x"},
+        "nested": ({"deep": "hunter2secret"}, None, True, 1.5, 7),
+    }
+    assert redact_json(value, SECRETS) == {
+        "args": ["-H", "Authorization: Bearer [redacted:authorization:5]", "plain"],
+        "env": {"[redacted:db:1]": 1, "HOME": "/x"},
+        "nested": [{"deep": "[redacted:db:1]"}, None, True, 1.5, 7],
+    }
+
+
+def test_json_keys_that_become_equal_lose_no_entry():
+    value = {"[redacted:db:1]": 1, "hunter2secret": 2}
+    assert redact_json(value, SECRETS) == {"[redacted:db:1]": 1, "[redacted:db:1]'": 2}
+
+
+def test_secret_of_digits_is_found_as_a_json_number():
+    assert redact_json({"pin": 48151623}, (("pin", b"48151623"),)) == {"pin": "[redacted:pin:1]"}
+
+
+def test_json_numbers_of_any_size_pass():
+    assert redact_json([10**5000, -1, True], SECRETS) == [10**5000, -1, True]
+
+
+def test_text_with_lone_surrogates_passes():
+    assert redact_text("a\ud800b hunter2secret", SECRETS) == "a\ud800b [redacted:db:1]"
+
+
+def test_secret_that_ends_inside_a_character_still_goes():
+    assert redact_text("xyzäbcd€", (("cut", "zäbcd€".encode()[:-1]),)) == "xy[redacted:cut:1]�"

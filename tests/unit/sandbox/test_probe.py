@@ -1,0 +1,148 @@
+"""What the probe remembers and finds. The sandbox itself is looked at in tests/conformance."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from palyra.model.host import Blocker, HostFacts
+from palyra.sandbox import probe as under_test
+from palyra.sandbox.probe import CACHE_NAME, probe
+
+FOUND = under_test._Finding(
+    path="/usr/bin/bwrap", version="9.9", disable_userns=True, pid_max_per_namespace=True, cgroup_kill="/g"
+)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The trial is counted instead of run; its answer is the last element."""
+    seen: list[object] = [FOUND]
+
+    def look(host: HostFacts, bwrap: str) -> object:
+        seen.insert(0, bwrap)
+        return seen[-1]
+
+    monkeypatch.setattr(under_test, "_look", look)
+    monkeypatch.setattr(under_test, "_find", lambda name, folders: "/bin/sh")
+    monkeypatch.setattr(under_test, "_try_cgroup", lambda: "")
+    return seen
+
+
+def ask(state: Path, **changes: bool) -> HostFacts:
+    return probe(home="/home/alice", state_home=str(state), search_path=(), **changes)
+
+
+def test_what_was_found_is_remembered(tmp_path: Path, looks: list[object]) -> None:
+    first, again = ask(tmp_path), ask(tmp_path)
+    assert first == again
+    assert (len(looks), first.pid_max_per_namespace, first.cgroup_kill) == (2, True, "/g")
+    assert first.bubblewrap is not None
+    assert first.bubblewrap.version == "9.9"
+
+
+def test_a_fresh_look_does_not_trust_what_was_remembered(tmp_path: Path, looks: list[object]) -> None:
+    ask(tmp_path)
+    ask(tmp_path, fresh=True)
+    assert len(looks) == 3
+
+
+def test_a_failure_is_never_remembered(tmp_path: Path, looks: list[object]) -> None:
+    looks[-1] = Blocker("bubblewrap", "chroot", "x", "y")
+    assert ask(tmp_path).blockers == (looks[-1],)
+    assert not (tmp_path / CACHE_NAME).exists()
+    looks[-1] = FOUND
+    assert ask(tmp_path).blockers == ()
+
+
+@pytest.mark.parametrize("change", ["kernel", "shell", "uid", "machine"])
+def test_another_kernel_shell_user_or_machine_is_looked_at_anew(
+    tmp_path: Path, looks: list[object], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    ask(tmp_path)
+    basics = under_test._basics
+    new = 4711 if change == "uid" else "aarch64" if change == "machine" else "other"
+    monkeypatch.setattr(under_test, "_basics", lambda home, state: replace(basics(home, state), **{change: new}))
+    ask(tmp_path)
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"k": 1}', "null", '{"a": {"path": 1}}'])
+def test_a_broken_memory_is_ignored_and_replaced(tmp_path: Path, looks: list[object], text: str) -> None:
+    (tmp_path / CACHE_NAME).write_text(text)
+    ask(tmp_path)
+    ask(tmp_path)
+    assert len(looks) == 2
+
+
+def test_an_entry_with_wrong_types_is_ignored(tmp_path: Path, looks: list[object]) -> None:
+    ask(tmp_path)
+    file = tmp_path / CACHE_NAME
+    entries = json.loads(file.read_text())
+    for entry in entries.values():
+        entry["disable_userns"] = "yes"
+    file.write_text(json.dumps(entries))
+    ask(tmp_path)
+    assert len(looks) == 3
+
+
+def test_a_memory_that_others_may_write_is_ignored(tmp_path: Path, looks: list[object]) -> None:
+    ask(tmp_path)
+    (tmp_path / CACHE_NAME).chmod(0o666)
+    ask(tmp_path)
+    assert len(looks) == 3
+
+
+def test_a_memory_that_is_a_link_is_ignored(tmp_path: Path, looks: list[object]) -> None:
+    ask(tmp_path)
+    os.rename(tmp_path / CACHE_NAME, tmp_path / "elsewhere")
+    (tmp_path / CACHE_NAME).symlink_to(tmp_path / "elsewhere")
+    ask(tmp_path)
+    assert len(looks) == 3
+
+
+def test_the_memory_is_private_and_does_not_grow_without_end(
+    tmp_path: Path, looks: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    basics = under_test._basics
+    for number in range(12):
+        monkeypatch.setattr(under_test, "_basics", lambda h, s, n=number: replace(basics(h, s), kernel=f"k{n}"))
+        ask(tmp_path)
+    file = tmp_path / CACHE_NAME
+    assert len(json.loads(file.read_text())) == 8
+    assert file.stat().st_mode & 0o077 == 0
+    assert os.listdir(tmp_path) == [CACHE_NAME]
+
+
+def test_a_home_that_does_not_exist_is_no_reason_to_fail(tmp_path: Path, looks: list[object]) -> None:
+    assert ask(tmp_path / "missing").blockers == ()
+
+
+def test_only_palyras_own_process_collects_orphans(tmp_path: Path, looks: list[object]) -> None:
+    assert ask(tmp_path).subreaper is False
+    assert ask(tmp_path, owns_process=True).subreaper is True
+
+
+def test_no_bubblewrap_is_a_blocker_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "_find", lambda name, folders: "")
+    monkeypatch.setattr(under_test, "_distributions", lambda: ("debian",))
+    host = ask(tmp_path)
+    assert host.bubblewrap is None
+    assert [(b.code, b.fix) for b in host.blockers] == [("missing", "Install bubblewrap: apt install bubblewrap")]
+
+
+def test_another_system_is_a_blocker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert [b.code for b in ask(tmp_path).blockers] == ["platform"]
+
+
+@pytest.mark.parametrize(
+    ("release", "modern"),
+    [("6.14.0", True), ("6.18.44-fc-v490", True), ("7.0", True), ("6.13.9", False), ("5.15", False), ("x", False)],
+)
+def test_kernels_are_compared_by_number(release: str, modern: bool) -> None:
+    assert under_test._kernel_at_least(release, 6, 14) is modern
