@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user lint fmt house escape bench docs lock clean
+.PHONY: help dev system demo test test-user test-podman test-windows-layout lint fmt house escape bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
 PYTHON = /usr/bin/python3
@@ -25,7 +25,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 endif
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' Makefile
 
 dev: $(READY) ## set up .venv, ending with .venv/bin/palyra
 
@@ -48,6 +48,12 @@ test: lint ## everything: style, types, house, all tests; as root also the plain
 
 test-user: dev ## unit, conformance and escape tests as a plain user
 	@tools/plain_user.sh $(PY) -m pytest -p no:cacheprovider $(PYTEST_FLAGS) tests/unit tests/conformance tests/escape
+
+test-podman: dev ## the container backend with a real engine; as root on Debian podman is installed
+	@image=$$(tools/podman.sh) && PALYRA_TEST_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/podman
+
+test-windows-layout: dev ## structures of the Windows backend against the mingw-w64 headers; as root on Debian installed
+	@$(PY) tools/windows_layout.py --check
 
 lint: dev house ## ruff, mypy, house
 	@$(PY) -m ruff check .

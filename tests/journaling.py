@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
+from palyra.attest import DecisionFacts, Enforcement, Statement, attest
 from palyra.budget.store import BudgetStore
+from palyra.canon import Json, digest
+from palyra.errors import Reason
 from palyra.journal.audit import Report
 from palyra.journal.chain import Asked, Decided, act_draft, commit_value, intent_draft, result_draft
 from palyra.journal.store import JournalStore, verify_journal
+from palyra.model.outcome import Outcome, Status, Usage
 from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec
+from palyra.protocol.wire import stored_outcome_bytes
 from palyra.state.db import Home
 from palyra.state.writer import Writer
 
@@ -115,6 +121,47 @@ def closing(
         details=b"" if opened else b'{"input":{}}',
         keep_call=keep_call,
     )
+
+
+def attested(writer: Writer, draft: Closing) -> Closing:
+    """The same closing with an outcome that `writer`'s installation signed."""
+    output: dict[str, Json] = {}
+    statement = Statement(
+        attestation_id=ulid(1),
+        call_id=draft.call_id,
+        run_id=draft.run.run_id,
+        tool=draft.tool,
+        executor="builtin",
+        sandbox_enforcement=Enforcement(backend="bwrap", egress_mode="strict"),
+        executed_at_unix_ms=NOW,
+        status=draft.status,
+        reason=draft.reason,
+        success=draft.opened,
+        timed_out=False,
+        exit_code=0 if draft.opened else None,
+        input_sha256=draft.input_sha256,
+        output_sha256=digest(output),
+        config_sha256="1" * 64,
+        policy_sha256="0" * 64,
+        decision=DecisionFacts(effect="allow"),
+        limits={},
+        usage=Usage().as_json(),
+        nonce=bytes(32),
+    )
+    signed = attest(statement, writer.home.key)
+    outcome = Outcome(
+        call_id=draft.call_id,
+        run_id=draft.run.run_id,
+        tool=draft.tool,
+        status=Status(draft.status),
+        success=draft.opened,
+        reason=Reason(draft.reason) if draft.reason else None,
+        output=output,
+        usage=Usage(),
+        attestation=signed,
+    )
+    said = {**draft.entry.predicate, "execution_sha256": signed["execution_sha256"]}
+    return replace(draft, outcome=stored_outcome_bytes(outcome), entry=replace(draft.entry, predicate=said))
 
 
 def open_store(root: Path) -> tuple[Writer, JournalStore]:

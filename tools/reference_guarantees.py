@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
+from palyra.model.host import (
+    BubblewrapFacts,
+    CgroupFacts,
+    ContainerFacts,
+    Guarantee,
+    HostFacts,
+    Platform,
+    SeatbeltFacts,
+)
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
 from palyra.model.plan import Job, WorkspaceSight
@@ -21,28 +29,75 @@ from palyra.sandbox.planner import BACKENDS, needs_for
 from reference_config import read_notes
 
 PROJECT = Path(__file__).parents[1]
-CONFORMANCE = PROJECT / "tests" / "conformance"
+ATTACKS = (PROJECT / "tests" / "conformance", PROJECT / "tests" / "podman")
 
 _RLIMIT_CPU = "`RLIMIT_CPU`, set before the program's first instruction; SIGXCPU, one second later SIGKILL"
 _RLIMIT_DATA = "`RLIMIT_DATA` and the hard `RLIMIT_STACK`, set before the program's first instruction"
+_CONTAINER_LIMIT = "the container's cgroup, where its limit was read back inside"
 HOW: dict[tuple[Guarantee, str], str] = {
     (Guarantee.FS_ISOLATED, "bubblewrap"): "own mount namespace: read-only system folders, private tmpfs, a synthetic "
     "`/etc`, the workspace as the only writable bind, `/` sealed read-only; mounts inside the workspace are checked in "
     "the held sandbox",
+    (Guarantee.FS_ISOLATED, "seatbelt"): "a profile that refuses by default; folders come in as parameters",
+    (Guarantee.FS_ISOLATED, "podman"): "the image's file system, pinned by digest, read-only; a sized tmpfs; the "
+    "workspace as the only writable mount",
+    (
+        Guarantee.FS_ISOLATED,
+        "rlimit",
+    ): "Landlock, version 3 or later, and a filter that refuses Unix sockets, where the "
+    "child is not uid 0; modes, owners and times of the same user's files outside are **not** covered, nor that they "
+    "exist",
     (Guarantee.NET_ISOLATED, "bubblewrap"): "own network namespace without any link to the host's; claimed in `strict` "
     "mode only",
+    (Guarantee.NET_ISOLATED, "seatbelt"): "no rule of the profile allows a socket; claimed in `strict` mode only",
+    (Guarantee.NET_ISOLATED, "podman"): "`--network none`; claimed in `strict` mode only",
+    (Guarantee.NET_ISOLATED, "rlimit"): "a filter that refuses every socket, and Landlock's TCP rule (version 4 or "
+    "later); claimed in `strict` mode only",
     (Guarantee.CPU_LIMIT, "bubblewrap"): _RLIMIT_CPU,
+    (Guarantee.CPU_LIMIT, "seatbelt"): _RLIMIT_CPU,
+    (Guarantee.CPU_LIMIT, "podman"): "`RLIMIT_CPU`, set by the engine; the hard limit kills",
     (Guarantee.CPU_LIMIT, "rlimit"): _RLIMIT_CPU,
+    (Guarantee.CPU_LIMIT, "jobobject"): "the job's limit on user time of each process",
     (Guarantee.MEMORY_LIMIT, "bubblewrap"): _RLIMIT_DATA,
+    (Guarantee.MEMORY_LIMIT, "podman"): f"{_CONTAINER_LIMIT}; else `RLIMIT_DATA`",
     (Guarantee.MEMORY_LIMIT, "rlimit"): _RLIMIT_DATA,
+    (Guarantee.MEMORY_LIMIT, "jobobject"): "the job's limit on each process",
+    (Guarantee.MEMORY_LIMIT_TREE, "podman"): _CONTAINER_LIMIT,
+    (Guarantee.MEMORY_LIMIT_TREE, "rlimit"): "a cgroup of the call's own, with `cgroup_limits = true`",
+    (Guarantee.MEMORY_LIMIT_TREE, "jobobject"): "the job's limit on all processes together",
     (Guarantee.PROCESS_LIMIT, "bubblewrap"): "`RLIMIT_NPROC`; where the sandbox keeps uid 0, `pid_max` of its own PID "
     "namespace (kernels that have it per namespace)",
-    (Guarantee.PROCESS_LIMIT, "rlimit"): "`RLIMIT_NPROC`, where the child is not uid 0",
+    (Guarantee.PROCESS_LIMIT, "seatbelt"): "`RLIMIT_NPROC`, where the child is not uid 0",
+    (Guarantee.PROCESS_LIMIT, "podman"): _CONTAINER_LIMIT,
+    (
+        Guarantee.PROCESS_LIMIT,
+        "rlimit",
+    ): "`RLIMIT_NPROC`, where the child is not uid 0; a cgroup of the call's own, with `cgroup_limits = true`",
+    (Guarantee.PROCESS_LIMIT, "jobobject"): "the job's limit on active processes",
     (Guarantee.TREE_KILL, "bubblewrap"): "own PID namespace: killing its first process kills the rest, and its end is "
     "waited for before the outcome is given",
-    (Guarantee.TREE_KILL, "rlimit"): "a cgroup of the call's own and `cgroup.kill`, where a root engine runs the child "
-    "under another uid",
+    (Guarantee.TREE_KILL, "podman"): "the engine removes the container, and its absence is seen before the outcome is "
+    "given; containers of an engine that died are swept at the next start",
+    (
+        Guarantee.TREE_KILL,
+        "rlimit",
+    ): "with Landlock version 6 or later the call's own domain is killed in one step by a "
+    "thread inside it, and seen to be empty; else a cgroup and `cgroup.kill`, where the child cannot leave it: it runs "
+    "under another uid, or Landlock keeps it in",
+    (Guarantee.TREE_KILL, "jobobject"): "the job ends every process in it, also when the engine dies",
     (Guarantee.SYSCALL_FILTER, "bubblewrap"): "a seccomp filter, on x86_64 and aarch64",
+    (Guarantee.SYSCALL_FILTER, "podman"): "the same filter as a profile of the engine's",
+    (Guarantee.SYSCALL_FILTER, "rlimit"): "the same filter and more: no Unix sockets, no System V IPC, no limits or "
+    "priorities of other processes",
+}
+SHARED = {"docker": "podman"}
+"""Backends that keep everything in the same way as another."""
+COLUMNS = {
+    "bubblewrap": "tier C, bubblewrap",
+    "podman": "tier C, podman or docker",
+    "seatbelt": "tier C, seatbelt (macOS)",
+    "rlimit": "tier B, rlimit (Linux)",
+    "jobobject": "tier B, jobobject (Windows)",
 }
 
 _LINUX = HostFacts(
@@ -55,18 +110,37 @@ _LINUX = HostFacts(
     nsenter="/usr/bin/nsenter",
     setpriv="/usr/bin/setpriv",
     bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="0.8.0", disable_userns=True),
+    landlock_abi=7,
     pid_max_per_namespace=True,
     home="/home/operator",
     state_home="/home/operator/.local/share/palyra",
 )
 _ROOT = replace(_LINUX, uid=0, gid=0, cgroup_kill="/sys/fs/cgroup/palyra")
+_GROUPS = CgroupFacts(version=2, memory="/sys/fs/cgroup/palyra", pids="/sys/fs/cgroup/palyra")
+_PODMAN = ContainerFacts(
+    runtime="podman", path="/usr/bin/podman", version="5.0", image="sha256:…", memory=True, pids=True
+)
+_CONTAINERS = replace(_LINUX, bubblewrap=None, landlock_abi=0, shell="")
+_SEATBELT = SeatbeltFacts(path="/usr/bin/sandbox-exec", base="", network="")
+_MAC = replace(_CONTAINERS, platform=Platform.MACOS, shell="/bin/sh", seatbelt=_SEATBELT)
+_WINDOWS = replace(_CONTAINERS, platform=Platform.WINDOWS, job_objects=True)
 # how the machine reads in the page, its facts, the uid that owns the workspace
 MACHINES: tuple[tuple[str, HostFacts, int], ...] = (
     ("a plain user", _LINUX, 1000),
+    ("the same, without Landlock", replace(_LINUX, landlock_abi=0), 1000),
     ("root, in a workspace of a plain user", _ROOT, 1000),
+    ("the same, without Landlock", replace(_ROOT, landlock_abi=0), 1000),
     ("root, in a workspace of root's own", _ROOT, 0),
-    ("the same, without `pid_max` per namespace", replace(_ROOT, pid_max_per_namespace=False), 0),
-)
+    ("the same, with `cgroup_limits = true`", replace(_ROOT, cgroup_limits=_GROUPS), 0),
+    ("the same, without Landlock and `pid_max` per namespace",
+     replace(_ROOT, landlock_abi=0, pid_max_per_namespace=False), 0),
+    ("anyone, with podman", replace(_CONTAINERS, container=_PODMAN), 1000),
+    ("anyone, with docker", replace(_CONTAINERS, container=replace(_PODMAN, runtime="docker")), 1000),
+    ("a plain user, with podman on cgroup v1",
+     replace(_CONTAINERS, container=replace(_PODMAN, rootless=True, memory=False, pids=False)), 1000),
+    ("a plain user on macOS", _MAC, 1000),
+    ("anyone on Windows", _WINDOWS, 1000),
+)  # fmt: skip
 
 
 def make_guarantees() -> Iterator[str]:
@@ -84,8 +158,10 @@ def make_guarantees() -> Iterator[str]:
     yield "\n".join(_promises())
     yield "## What a plan claims, by who runs Palyra"
     yield (
-        "Linux with bubblewrap and util-linux; tier C in `strict` mode without hosts, tier B in mode `none`, because "
-        "it cannot isolate the network. Root is assumed to have a writable cgroup v2 folder."
+        "Linux with bubblewrap, util-linux and Landlock (version 7) unless it says otherwise; in `strict` mode without "
+        "hosts where the backend can isolate the network, else in mode `none`. Root is assumed to have a writable "
+        "cgroup v2 folder. For macOS and Windows the plans are made and tested, but nothing was attacked there: this "
+        "version runs programs on Linux."
     )
     yield "\n".join(_matrix(claims))
     yield "A plan that claims less than its call needs is not run: it is refused with `UNENFORCEABLE`."
@@ -99,21 +175,22 @@ def make_guarantees() -> Iterator[str]:
 
 def _promises() -> Iterator[str]:
     notes, attacks = read_notes(Guarantee), find_attacks()
-    yield f"| guarantee | the promise | {' | '.join(_title(b) for b in BACKENDS)} | attacked by |"
-    yield "|---|---|" + "---|" * len(BACKENDS) + "---|"
+    yield f"| guarantee | the promise | {' | '.join(COLUMNS.values())} | attacked by |"
+    yield "|---|---|" + "---|" * len(COLUMNS) + "---|"
     for guarantee in Guarantee:
-        how = [HOW.get((guarantee, backend.name), "not claimed") for backend in BACKENDS]
+        how = [HOW.get((guarantee, name), "not claimed") for name in COLUMNS]
         count = len(attacks.get(guarantee, ()))
         tests = f"[{count} {'tests' if count > 1 else 'test'}](#{guarantee.lower()})" if count else "–"
         yield f"| `{guarantee}` | {notes[guarantee.name]} | {' | '.join(how)} | {tests} |"
 
 
 def _matrix(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> Iterator[str]:
-    yield f"| Palyra runs as | {' | '.join(_title(b) for b in BACKENDS)} |"
-    yield "|---|" + "---|" * len(BACKENDS)
+    yield "| Palyra runs as | backend | claims |"
+    yield "|---|---|---|"
     for at, (title, _, _) in enumerate(MACHINES):
-        cells = [_names(claims[backend.name, at]) for backend in BACKENDS]
-        yield f"| {title} | {' | '.join(cells)} |"
+        for backend in BACKENDS:
+            if claims[backend.name, at]:
+                yield f"| {title} | {_title(backend)} | {_names(claims[backend.name, at])} |"
 
 
 def _needs() -> Iterator[str]:
@@ -142,7 +219,10 @@ def _names(guarantees: frozenset[Guarantee]) -> str:
 
 def _claimed(backend: Backend, at: int) -> frozenset[Guarantee]:
     _, host, owner = MACHINES[at]
-    net = NO_NETWORK if backend.tier.value == "C" else NetGrant(EgressMode.NONE)
+    offered = backend.guarantees(host)
+    if not offered:
+        return frozenset()
+    net = NO_NETWORK if Guarantee.NET_ISOLATED in offered else NetGrant(EgressMode.NONE)
     needs, wants = needs_for(backend.tier, net)
     job = Job(
         program="/usr/bin/true",
@@ -162,7 +242,7 @@ def _claimed(backend: Backend, at: int) -> frozenset[Guarantee]:
 
 
 def _check_how(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> None:
-    claimed = {(guarantee, name) for (name, _), given in claims.items() for guarantee in given}
+    claimed = {(guarantee, SHARED.get(name, name)) for (name, _), given in claims.items() for guarantee in given}
     odd = sorted(f"{guarantee} of {name}" for guarantee, name in claimed ^ HOW.keys())
     if odd:
         raise LookupError(f"tools/reference_guarantees.py: HOW and the backends' claims differ: {odd[0]}")
@@ -171,7 +251,7 @@ def _check_how(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> None:
 def find_attacks() -> dict[Guarantee, list[tuple[Path, str]]]:
     """The conformance tests by guarantee: those that name it, and those of a file that is about it alone."""
     found: dict[Guarantee, list[tuple[Path, str]]] = {guarantee: [] for guarantee in Guarantee}
-    for path in sorted(CONFORMANCE.rglob("test_*.py")):
+    for path in sorted(path for folder in ATTACKS for path in folder.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         title = (ast.get_docstring(tree) or "").partition(":")[0]
         of_file = frozenset({Guarantee[title]}) if title in Guarantee.__members__ else frozenset()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from palyra.version import __version__
+
 __all__ = ["AsyncPalyra", "Palyra", "__version__"]
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from palyra.config.load import find_home
 from palyra.config.schema import EGRESS_ALIASES
 from palyra.egress.hosts import parse_pattern
 from palyra.engine.output import OnOutput
-from palyra.engine.runs import Run, start_run
+from palyra.engine.runs import Run, check_text, start_run
 from palyra.engine.trip import CallRequest
 from palyra.errors import ConfigError, PalyraError, Reason, Rejected
 from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal, parse_ulid
@@ -33,6 +33,7 @@ from palyra.model.net import EgressMode
 from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_json, tool_json
 from palyra.wiring.embedded import Installation, open_installation
+from palyra.wiring.places import resolve_workspace
 
 __all__ = [
     "AsyncPalyra", "AsyncRun", "ConfigError", "Limits", "OperatorGrant", "Outcome", "Palyra", "PalyraError", "Reason",
@@ -41,6 +42,8 @@ __all__ = [
 
 T = TypeVar("T")
 DEFAULT_PRINCIPAL = "agent:embedded"
+FINISH_S = 60.0
+"""How long an interrupted call may take to end its program and close its record."""
 
 
 def grant(
@@ -54,6 +57,9 @@ def grant(
     tier: str | None = None,
 ) -> OperatorGrant:
     """The operator's grant for a run, from plain words; the command line's --allow… flags are the same thing."""
+    for name, texts in (("executable", executables), ("read root", read_roots), ("variable", (env or {}).values())):
+        for text in texts:
+            check_text(name, text)
     if egress == "block_all" and hosts:
         raise Rejected(
             Reason.BAD_ARGUMENTS, "block_all and granted hosts exclude each other.", "Leave one of them out."
@@ -70,12 +76,16 @@ def grant(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class AsyncRun:
-    """Calls that share a principal, a workspace and a budget."""
+    """Calls that share a principal, a workspace and a budget; `async with` ends the run with its block.
+
+    A run that is not ended ends with its `AsyncPalyra`, and with this process at the latest.
+    """
 
     run: Run
     _installation: Installation
+    _ended: bool = False
 
     @property
     def run_id(self) -> str:
@@ -90,6 +100,8 @@ class AsyncRun:
         project: bool = False,
         on_output: OnOutput | None = None,
     ) -> Outcome:
+        if self._ended:
+            raise PalyraError("this run has ended: start another with run()")
         request = CallRequest(
             tool=tool,
             input={} if input is None else input,
@@ -102,6 +114,17 @@ class AsyncRun:
 
     def cancel(self, call_id: str) -> bool:
         return self._installation.engine.cancel(call_id)
+
+    async def end(self) -> None:
+        """Cancel what is under way in this run and end the background processes it owns. Detached ones go on."""
+        self._ended = True
+        await self._installation.engine.end_run(self.run)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        await self.end()
 
 
 class AsyncPalyra:
@@ -162,7 +185,7 @@ class AsyncPalyra:
             context=RequestContext(
                 principal=parse_principal(principal), door=Door.PYTHON, device=device, channel=channel
             ),
-            workspace=os.path.abspath(workspace),
+            workspace=resolve_workspace(workspace),
             now_unix_ms=ports.clock.now_unix_ms(),
             limits=limits,
             tier=TierChoice(tier) if tier else None,
@@ -179,6 +202,7 @@ class _LoopThread:
     """One permanent thread with an event loop; coroutines are handed to it and waited for."""
 
     def __init__(self) -> None:
+        self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="palyra", daemon=True)
         self._thread.start()
@@ -189,14 +213,33 @@ class _LoopThread:
         self._loop.close()
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._check(work)
+        finished = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(self._finish(work, finished), self._loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # Ctrl-C in the caller's thread ends the call, whose record is still closed
+            if not future.done():  # Ctrl-C in the caller's thread: the call ends, and its record is closed first
+                future.cancel()
+                finished.wait(FINISH_S)
             raise
 
+    async def _finish(self, work: Coroutine[Any, Any, T], finished: threading.Event) -> T:
+        try:
+            return await work
+        finally:
+            finished.set()
+
+    def _check(self, work: Coroutine[Any, Any, T]) -> None:
+        """A fork has no such thread, and after `stop` there is none: say so instead of waiting for ever."""
+        if self._pid != os.getpid() or not self._thread.is_alive():
+            work.close()
+            why = "it was opened before a fork" if self._pid != os.getpid() else "it is closed"
+            raise PalyraError(f"This Palyra cannot be used: {why}. Open another.")
+
     def stop(self) -> None:
+        if self._pid != os.getpid():
+            return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -212,6 +255,16 @@ class SyncRun:
 
     def call(self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Any) -> Outcome:
         return self._thread.wait_for(self._run.call(tool, input, **options))
+
+    def end(self) -> None:
+        """Cancel what is under way in this run and end the background processes it owns. Detached ones go on."""
+        self._thread.wait_for(self._run.end())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.end()
 
 
 class Palyra:

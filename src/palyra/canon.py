@@ -24,7 +24,7 @@ Json: TypeAlias = Any
 MAX_INT = 2**53 - 1
 MAX_DEPTH = 16
 
-_FRACTION = re.compile(rb"(?:^|[\[:,])-?[0-9]+[.eE]")
+_FRACTION = re.compile(rb"[\[:,]-?[0-9]+[.eE]")
 _SHORT_ESCAPES = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | _SHORT_ESCAPES
 
@@ -51,7 +51,7 @@ def _fast(value: Json) -> bytes | None:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
     except (orjson.JSONEncodeError, TypeError):
         return None  # another kind of mapping, or what the slow way names with a sentence
-    if not data.isascii() or _FRACTION.search(data) is not None:
+    if not data.isascii() or data[0] not in b"{[" or _FRACTION.search(data) is not None:
         return None
     return None if b"null" in data and _holds_float(value) else data  # orjson writes NaN as null
 

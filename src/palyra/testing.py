@@ -19,20 +19,14 @@ from palyra.config.schema import Config
 from palyra.engine.ports import Ports, Sink, Source
 from palyra.engine.runs import Run, start_run
 from palyra.errors import DuplicateCall, Reason, Rejected
+from palyra.journal.chain import entry_bytes
+from palyra.model import process as kept
 from palyra.model.call import Door, OperatorGrant, RequestContext, ToolCall, parse_principal
 from palyra.model.grant import Ask
 from palyra.model.host import BubblewrapFacts, HostFacts, Platform
 from palyra.model.outcome import ArtifactRef, Execution, Status, StreamName, Usage
-from palyra.model.plan import (
-    ExecutableSight,
-    LookRequest,
-    PathSight,
-    Plan,
-    ProcessPlan,
-    Sights,
-    WorkspaceSight,
-)
-from palyra.model.record import Closing, Opening, Owner, Receipt, Recorded, StoredCall
+from palyra.model.plan import ExecutableSight, LookRequest, PathSight, Plan, ProcessPlan, Sights, WorkspaceSight
+from palyra.model.record import Closing, Intent, Opening, Owner, Receipt, Recorded, StoredCall
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey
@@ -102,7 +96,12 @@ class FakeLook:
         self.writable = writable
         self.shebangs = dict(shebangs or {})
         self.problem = problem
+        self.new_names: tuple[str, ...] = ()
+        """Guarded names that the program will have made by the end of the call."""
         self.requests: list[LookRequest] = []
+
+    def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
+        return self.new_names
 
     def look(self, request: LookRequest) -> Sights:
         self.requests.append(request)
@@ -163,6 +162,57 @@ class FakeExecutor:
         return replace(self.execution, stdout_bytes=len(self.stdout), stderr_bytes=len(self.stderr))
 
 
+@dataclass
+class FakeBackground:
+    """Processes that run until they are stopped; what they "write" is `text`. `failure` is raised by every start."""
+
+    text: bytes = b""
+    failure: Exception | None = None
+    orders: list[kept.StartOrder] = field(default_factory=list)
+    processes: dict[str, kept.BackgroundProcess] = field(default_factory=dict)
+
+    async def start(self, order: kept.StartOrder) -> kept.BackgroundProcess:
+        if self.failure is not None:
+            raise self.failure
+        running = [p for p in self.processes.values() if p.is_running and p.owner == order.owner]
+        if len(running) >= order.max_running:
+            raise Rejected(Reason.BUSY, f"{len(running)} background processes of this run are running already.")
+        self.orders.append(order)
+        born: dict[str, Any] = {"pid": 4000, "start_ticks": 1, "cgroups": (), "at_unix_ms": EPOCH_MS}
+        process = kept.started_process(order, keeper=Owner("boot", 1, 1), **born)
+        return self.processes.setdefault(order.process_id, process)
+
+    async def status(self, owner: kept.ProcessOwner, process_id: str) -> kept.BackgroundProcess:
+        process = self.processes.get(process_id)
+        if process is None or process.owner != owner:
+            raise Rejected(Reason.BAD_ARGUMENTS, "This run has no such background process.")
+        return process
+
+    async def list(self, owner: kept.ProcessOwner, *, before: str | None, count: int) -> list[kept.BackgroundProcess]:
+        own = sorted((p.process_id for p in self.processes.values() if p.owner == owner), reverse=True)
+        return [self.processes[name] for name in own if before is None or name < before][:count]
+
+    async def output(
+        self, owner: kept.ProcessOwner, process_id: str, *, offset_bytes: int, max_bytes: int, stream: StreamName | None
+    ) -> tuple[kept.BackgroundProcess, kept.LogPage]:
+        data = self.text[offset_bytes : offset_bytes + max_bytes]
+        page = kept.LogPage(offset_bytes=offset_bytes, next_offset_bytes=offset_bytes + len(data), dropped_bytes=0,
+                            total_bytes=len(self.text), chunks=(kept.LogChunk(StreamName.STDOUT, data),))  # fmt: skip
+        return await self.status(owner, process_id), page
+
+    async def stop(self, owner: kept.ProcessOwner, process_id: str, *, by: str) -> kept.BackgroundProcess:
+        process = await self.status(owner, process_id)
+        if process.is_running:
+            process = replace(process, status=kept.ProcessStatus.STOPPED, stopped_by=by, signal=15)
+        self.processes[process_id] = process
+        return process
+
+    async def end_run(self, owner: kept.ProcessOwner) -> None:
+        for process in await self.list(owner, before=None, count=len(self.processes)):
+            if process.lifetime is kept.Lifetime.RUN_OWNED:
+                await self.stop(owner, process.process_id, by="run")
+
+
 class FakeJournal:
     """In memory, with the real one's promises: budget, unique ids, an entry for everything."""
 
@@ -219,6 +269,16 @@ class FakeJournal:
     async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
         row = self._budgets.get(run_id)
         return None if row is None else (row[0], row[1], row[2], row[3])
+
+    async def find_intents(self, calls: Sequence[StoredCall]) -> Mapping[str, Intent]:
+        wanted = {call.call_id for call in calls}
+        return {
+            o.call_id: Intent(
+                body=entry_bytes(o.entry, index=0, sequence=0, at_unix_ms=o.opened_unix_ms), details=o.details
+            )
+            for o in self.openings
+            if o.call_id in wanted
+        }
 
     async def open_calls(self) -> Sequence[StoredCall]:
         closed = {c.call_id for c in self.closings}
@@ -307,6 +367,7 @@ def fake_ports(**given: Any) -> Ports:
         "ids": FakeIds(),
         "look": FakeLook(),
         "executor": FakeExecutor(),
+        "background": FakeBackground(),
         "journal": FakeJournal(),
         "owners": FakeOwners(),
         "approver": FakeApprover(),

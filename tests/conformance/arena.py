@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 
+from palyra.launch.held import template_of
+from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts
@@ -83,6 +85,8 @@ class Arena:
     tier: Tier
     folder: Path
     owner: int
+    warm: bool = False
+    """Attack a sandbox that was started ahead, as a pool does, instead of one made for the attack."""
 
     @property
     def workspace(self) -> Path:
@@ -128,7 +132,19 @@ class Arena:
 
     async def start(self, *argv: str, source: Any = None, **changes: Any) -> Result:
         plan, output = plan_job(self.job(*argv, **changes), host()), Kept()
-        execution = await ProcessExecutor(host()).run(plan, output, source)
+        if not self.warm:
+            return Result(await ProcessExecutor(host()).run(plan, output, source), plan, output)
+        executor = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
+        assert executor.pool is not None
+        try:
+            executor.pool.wish(template_of(plan))
+            await executor.pool.settled()
+            ready = executor.pool.idle  # none where the start itself is what must fail
+            execution = await executor.run(plan, output, source)
+            counts = executor.pool.counts  # discarded: where the workspace changes meanwhile, it must not be used
+            assert counts.hits == ready or counts.discarded, "the attack was not run in the sandbox started ahead"
+        finally:
+            await executor.close()
         return Result(execution, plan, output)
 
     def attack(self, program: str, *arguments: str, **changes: Any) -> Result:
@@ -159,10 +175,10 @@ def write(path, text="written by the program"):
 
 
 @contextmanager
-def arena(tier: Tier, owner: int) -> Iterator[Arena]:
+def arena(tier: Tier, owner: int, *, warm: bool = False) -> Iterator[Arena]:
     """Not below pytest's own folder, which is closed to other users."""
     folder = Path(tempfile.mkdtemp(prefix="palyra-arena-")).resolve()
-    place = Arena(tier, folder, owner)
+    place = Arena(tier, folder, owner, warm)
     try:
         for path in (folder, place.workspace, place.outside):
             path.mkdir(exist_ok=True)

@@ -8,10 +8,15 @@ from palyra.model.call import Tier
 from tests.conformance.arena import OWNERS, Arena, arena, require
 
 
-@pytest.fixture(params=OWNERS, ids=lambda uid: f"owner{uid}")
+@pytest.fixture(
+    params=[*((uid, False) for uid in OWNERS), (OWNERS[-1], True)],
+    ids=lambda p: f"owner{p[0]}-{'warm' if p[1] else 'cold'}",
+)
 def tier_c(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    """Every attack on tier C, against sandboxes made for it and against one that was started ahead."""
     require(Tier.C)
-    with arena(Tier.C, request.param) as place:
+    owner, warm = request.param
+    with arena(Tier.C, owner, warm=warm) as place:
         yield place
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -121,7 +122,8 @@ def test_one_more_run_neither_waits_for_nor_marks_a_long_one(cli):
 def _wait_for_intents(cli, count: int) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        items = json.loads(cli("journal", "tail", "-n", "1000", "--json").stdout)["items"]
+        done = cli("journal", "tail", "-n", "1000", "--json")
+        items = json.loads(done.stdout)["items"] if done.returncode == 0 else []  # 1 until there is an installation
         if sum(i["entry"]["predicateType"].endswith(":intent:v1") for i in items) >= count:
             return
         time.sleep(0.1)
@@ -161,3 +163,104 @@ def test_sigkill_amid_a_hundred_concurrent_calls_loses_nothing_acknowledged(cli)
     kept = {item["index"]: item["entry"]["predicate"] for item in items}
     assert [kept[index]["call_id"] for index, _ in acknowledged] == [call_id for _, call_id in acknowledged]
     assert "INTERRUPTED" in {said.get("reason") for said in kept.values()}
+
+
+# ── without the key ──────────────────────────────────────────────────────────
+
+
+def leave_one_open(cli) -> None:
+    """A call whose owner was killed."""
+    long = cli.start("run", "--", "sleep", "60")
+    _wait_for_intents(cli, 1)
+    long.kill()
+    long.communicate(timeout=60)
+
+
+def test_edited_details_of_an_open_call_are_never_signed(cli):
+    leave_one_open(cli)
+    forged = b'{"decision": {"effect": "allow", "policies": ["forged"]}, "executor": "forged", "plan_sha256": "f"}'
+    connection = sqlite3.connect(cli.home / "state" / "palyra.db")
+    with connection:
+        sha256 = hashlib.sha256(forged).digest()
+        connection.execute("INSERT INTO blobs VALUES (?, ?, 0)", (sha256, forged))
+        connection.execute("UPDATE calls SET details = ?, input_sha256 = 'forged'", (sha256,))
+        connection.execute("DELETE FROM openings WHERE entry = 0 AND field = 'details'")
+    connection.close()
+    assert cli("run", "--", "true").returncode == 0
+    items = json.loads(cli("journal", "tail", "--json").stdout)["items"]
+    intent, result = (item["entry"]["predicate"] for item in items[:2])
+    assert (result["status"], result["decision"], result["executor"]) == (
+        "interrupted",
+        intent["decision"],
+        intent["executor"],
+    )
+    assert (
+        b"forged"
+        not in sqlite3.connect(cli.home / "state" / "palyra.db")
+        .execute("SELECT data FROM calls JOIN blobs ON sha256 = outcome WHERE result_index = 1")
+        .fetchone()[0]
+    )
+    assert "KEPT" in {finding["code"] for finding in verify(cli)[1]["findings"]}
+
+
+def test_an_invented_open_call_is_not_closed_but_found(cli):
+    make_calls(cli, 1)
+    tamper(
+        cli,
+        "INSERT INTO calls SELECT '01HF7YAT0000000000000F0RGE', run_id, tool, principal, input_sha256, 'open', NULL, "
+        "'boot', 1, 1, details, NULL, intent_index, NULL, opened_unix_ms, NULL FROM calls",
+    )
+    done = cli("call", "palyra.echo", "{}", "--verbose")
+    assert (done.returncode, b"was left open" in done.stderr) == (0, True)
+    code, report = verify(cli)
+    assert (code, report["entries"]) == (1, 4)
+    assert "KEPT" in {finding["code"] for finding in report["findings"]}
+
+
+def test_a_dangling_call_and_a_broken_head_are_findings_and_no_abort(cli):
+    leave_one_open(cli)
+    tamper(cli, "UPDATE head SET frontier = zeroblob(32)")
+    code, report = verify(cli)
+    assert (code, {finding["code"] for finding in report["findings"]}) == (1, {"HEAD", "DANGLING"})
+
+
+def test_an_open_row_with_broken_details_stops_no_command(cli):
+    leave_one_open(cli)
+    tamper(
+        cli,
+        "INSERT INTO blobs VALUES (x'00', CAST('{' AS BLOB), 0)",
+        "UPDATE calls SET details = x'00'",
+    )
+    assert cli("run", "--", "true").returncode == 0
+    assert verify(cli)[0] == 1
+
+
+@pytest.mark.parametrize("words", [("verify",), ("tail",), ("show", "0"), ("checkpoint",)])
+def test_reading_a_home_that_is_not_there_creates_nothing(cli, words):
+    done = cli("journal", *words)
+    assert (done.returncode, done.stdout, cli.home.exists()) == (1, b"", False)
+    assert b"There is no installation" in done.stderr
+
+
+def test_a_broken_configuration_does_not_stop_an_audit(cli):
+    make_calls(cli, 1)
+    (cli.home / "palyra.toml").write_text("nonsense =")
+    assert [cli("journal", word).returncode for word in ("verify", "tail", "checkpoint")] == [0, 0, 0]
+
+
+def test_an_outcome_with_a_key_twice_too_many_or_too_deep_does_not_verify(cli, tmp_path):
+    text = cli("call", "palyra.echo", "{}", "--json").stdout.decode().strip()
+    file = tmp_path / "outcome.json"
+    assert text.startswith('{"call_id"')
+    for changed in (
+        '{"message":"approved",' + text[1:],
+        '{"extra":1,' + text[1:],
+        '{"call_id":1}',
+        text.replace('"hint":null,', ""),
+        text[:-1] + ',"deep":' + "[" * 900 + "]" * 900 + "}",
+    ):
+        file.write_text(changed)
+        done = cli("verify", str(file))
+        assert (done.returncode, done.stdout.split(b":")[0]) == (1, b"SHAPE"), changed[:60]
+    file.write_text(text)
+    assert cli("verify", str(file)).returncode == 0

@@ -119,7 +119,8 @@ def test_ctrl_c_ends_the_call_which_is_attested_as_cancelled(cli):
 def _wait_until_open(cli) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        listed = json.loads(cli("journal", "tail", "--json").stdout)["items"]
+        told = cli("journal", "tail", "--json")  # which finds no journal until the call has made one
+        listed = json.loads(told.stdout)["items"] if told.returncode == 0 else []
         if any(item["entry"]["predicateType"].endswith(":intent:v1") for item in listed):
             return
         time.sleep(0.05)
@@ -191,3 +192,14 @@ def test_without_a_sandbox_nothing_runs_and_doctor_names_the_fix(cli, missing):
     assert doctor.returncode == 1
     broken_checks = [item for item in json.loads(doctor.stdout)["items"] if item["status"] == "broken"]
     assert any(fix in item["fix"] for item in broken_checks), broken_checks
+
+
+def test_a_protected_file_that_was_not_there_is_reported_when_a_call_makes_it(cli):
+    plain = cli.outcome("run", "--json", "--", "touch", "notes")
+    made = cli.outcome("run", "--json", "--", "touch", ".env", "Jenkinsfile")
+    assert "protected_created" not in plain["output"]
+    assert made["output"]["protected_created"] == [".env", "Jenkinsfile"]
+    again = cli("run", "--", "sh", "-c", "echo x >> Jenkinsfile")
+    assert again.returncode == 126
+    refused = cli("run", "--allow-interpreters", "--", "sh", "-c", "echo x >> Jenkinsfile")
+    assert refused.returncode != 0, "it is read-only from now on"

@@ -85,14 +85,19 @@ def read_input(given: str | None) -> bytes:
 
 
 def show_output(outcome: Outcome) -> None:
-    """For people: a program's own streams, or the result as JSON; control characters made visible."""
+    """A program's own streams, or the result as JSON; on a terminal with control characters made visible."""
     import orjson
-
-    from palyra.cli.render import visible
 
     output = dict(outcome.output)
     if "stdout" in output and "stderr" in output:
-        click.echo(visible(str(output["stdout"])), nl=False)
-        click.echo(visible(str(output["stderr"])), nl=False, err=True)
+        _show(str(output["stdout"]), err=False)
+        _show(str(output["stderr"]), err=True)
     elif output:
-        click.echo(visible(orjson.dumps(output, option=orjson.OPT_INDENT_2).decode()))
+        _show(orjson.dumps(output, option=orjson.OPT_INDENT_2).decode() + "\n", err=False)
+
+
+def _show(text: str, *, err: bool) -> None:
+    from palyra.cli.render import visible
+
+    target = sys.stderr if err else sys.stdout
+    click.echo(visible(text) if target.isatty() else text.encode("utf-8"), nl=False, err=err)

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
 
 if TYPE_CHECKING:
     from palyra.api import Palyra
@@ -42,15 +44,28 @@ def command(settings: Settings) -> int:
     """See in half a minute what Palyra does: allowed, refused, confined, redacted, attested, journaled."""
     from palyra.api import Palyra
 
+    tell = _Teller(quiet=settings.json)
     with _places() as (home, workspace), _listener() as port, Palyra.open(home) as palyra:
-        _say(f"A workspace with two files, and a fresh installation in {home}.\n")
+        tell(f"\nA workspace with two files, and a fresh installation in {home}.\n")
         kept: list[Outcome] = []
-        played = [_play(palyra, workspace, step, kept) for step in _steps(port)]
-        good = all(played) and _proofs(palyra, kept)
-    click.echo(
-        "\nThat was Palyra. Next: palyra run -- ls -la, palyra doctor, README.md." if good else "\nThe demo failed."
-    )
+        told = [_play(palyra, workspace, step, kept, tell) for step in _steps(port)]
+        proven = _proofs(palyra, kept, tell)
+    good = proven and all(step["as_expected"] for step in told)
+    tell("\nThat was Palyra. Next: palyra run -- ls -la, palyra doctor, README.md." if good else "\nThe demo failed.")
+    if settings.json:
+        click.echo(orjson.dumps({"ok": good, "steps": told, "proofs_hold": proven}))
     return 0 if good else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Speaks to people; with --json nobody is told anything before the one value at the end."""
+
+    quiet: bool
+
+    def __call__(self, text: str) -> None:
+        if not self.quiet:
+            say(text)
 
 
 def _steps(port: int) -> tuple[Step, ...]:
@@ -83,30 +98,38 @@ def _steps(port: int) -> tuple[Step, ...]:
     )
 
 
-def _play(palyra: Palyra, workspace: str, step: Step, kept: list[Outcome]) -> bool:
+def _play(palyra: Palyra, workspace: str, step: Step, kept: list[Outcome], tell: _Teller) -> dict[str, object]:
     run = palyra.run("user:demo", workspace, grant=step.grant)
     arguments: dict[str, object] = {"command": step.argv[0], "args": list(step.argv[1:])}
     if step.limits_ms is not None:
         arguments["timeout_ms"] = step.limits_ms
-    _say(f"• {step.title}\n    $ {' '.join(step.argv)[:100]}")
+    tell(f"\n• {step.title}\n    $ {' '.join(step.argv)[:100]}")
     outcome = run.call("palyra.process.run", arguments)
     kept.append(outcome)
     for stream in ("stdout", "stderr"):
         for line in str(outcome.output.get(stream, "")).splitlines()[-4:]:
-            click.echo(f"    | {line[:110]}")
+            tell(f"    | {line[:110]}")
     verdict = f"{outcome.status.value}" + (f", {outcome.reason}: {outcome.message}" if outcome.reason else "")
-    click.echo(f"    → {verdict}")
+    tell(f"    → {verdict}")
     if outcome.hint:
-        click.echo(f"      hint: {outcome.hint}")
+        tell(f"      hint: {outcome.hint}")
     as_told = outcome.status == step.status and outcome.reason == step.reason
-    return as_told and not _leaks(outcome) and not (step.grant and outcome.success)
+    return {
+        "title": step.title,
+        "argv": list(step.argv),
+        "status": outcome.status.value,
+        "reason": outcome.reason.value if outcome.reason else None,
+        "message": outcome.message,
+        "hint": outcome.hint,
+        "as_expected": as_told and not _leaks(outcome) and not (step.grant and outcome.success),
+    }
 
 
 def _leaks(outcome: Outcome) -> bool:
     return FAKE_TOKEN in str(outcome.output)
 
 
-def _proofs(palyra: Palyra, kept: list[Outcome]) -> bool:
+def _proofs(palyra: Palyra, kept: list[Outcome], tell: _Teller) -> bool:
     """Every outcome verifies against the key, and the journal as a whole."""
     from palyra.attest import check_outcome
     from palyra.journal.store import verify_journal
@@ -114,12 +137,11 @@ def _proofs(palyra: Palyra, kept: list[Outcome]) -> bool:
 
     key = palyra.installation.ports.key.public
     sound = all(not check_outcome(outcome_json(outcome), key) for outcome in kept)
-    _say(
-        f"• Every one of these {len(kept)} outcomes carries a signed attestation: {'all verify' if sound else 'BROKEN'}"
-    )
+    verdict = "all verify" if sound else "BROKEN"
+    tell(f"\n• Every one of these {len(kept)} outcomes carries a signed attestation: {verdict}")
     installation = palyra.installation
     report = verify_journal(installation.writer.home, is_alive=installation.ports.owners.is_alive)
-    click.echo(f"• The journal of {report.entries} entries {'verifies' if report.sound else 'DOES NOT VERIFY'}.")
+    tell(f"• The journal of {report.entries} entries {'verifies' if report.sound else 'DOES NOT VERIFY'}.")
     return sound and report.sound
 
 
@@ -138,7 +160,3 @@ def _listener() -> Iterator[int]:
     """Something to reach on this machine, so that "no network" is shown against a door that is open."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-def _say(text: str) -> None:
-    click.echo("\n" + text)

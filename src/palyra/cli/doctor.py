@@ -12,6 +12,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
 
 if TYPE_CHECKING:
     from palyra.model.host import HostFacts
@@ -27,23 +28,26 @@ class Check:
     fix: str | None = None
 
 
-@click.command("doctor", epilog="\b\nExamples:\n  palyra doctor\n  palyra doctor --json")
+@click.command("doctor", epilog="\b\nExamples:\n  palyra doctor\n  palyra doctor --prove\n  palyra doctor --json")
+@click.option("--prove", is_flag=True, help="Run the escape attempts in the exact sandbox profile; sign the result.")
 @with_settings
-def command(settings: Settings) -> int:
+def command(settings: Settings, prove: bool) -> int:
     """Check this machine: what works, what is missing and how to fix it. A real sandbox is started to know."""
     from palyra.cli.host import probe_host
 
     host = probe_host(settings, fresh=True)
     checks = [*_host_checks(host), *_tier_checks(host), *_state_checks(settings)]
+    if prove and all(check.status != BROKEN for check in checks):
+        checks += _proof_checks(settings)
     healthy = all(check.status != BROKEN for check in checks)
     if settings.json:
         items = [{"check": c.name, "status": c.status, "detail": c.detail, "fix": c.fix} for c in checks]
         click.echo(orjson.dumps({"ok": healthy, "items": items, "next": None}))
     else:
         for check in checks:
-            click.echo(f"{check.status:>6}  {check.name}: {check.detail}")
+            say(f"{check.status:>6}  {check.name}: {check.detail}")
             if check.fix:
-                click.echo(f"        fix: {check.fix}")
+                say(f"        fix: {check.fix}")
     return 0 if healthy else 1
 
 
@@ -81,6 +85,28 @@ def _tier_checks(host: HostFacts) -> list[Check]:
     if not works and all(c.status != BROKEN for c in checks):
         checks.append(Check("tier C", BROKEN, "No tier C backend works on this host.", "Install bubblewrap."))
     return checks
+
+
+def _proof_checks(settings: Settings) -> list[Check]:
+    """One row an attempt; attestations then carry the proof's id."""
+    from palyra.cli.prove import prove
+    from palyra.cli.session import with_installation
+    from palyra.sandbox.proof import HELD, guarantee_of
+    from palyra.wiring.embedded import Installation
+
+    found: list[Check] = []
+
+    async def work(installation: Installation) -> int:
+        proof = await prove(installation)
+        for name, result in proof.results.items():
+            status = OK if result == HELD else BROKEN
+            found.append(Check(f"attempt to {name}", status, f"{result} ({guarantee_of(name).value})"))
+        kept = "attestations refer to it" if proof.holds else "it does not hold and is not used"
+        found.append(Check("proof", OK if proof.holds else BROKEN, f"{proof.proof_id}, {kept}"))
+        return 0
+
+    with_installation(settings, work)
+    return found
 
 
 def _state_checks(settings: Settings) -> list[Check]:

@@ -6,6 +6,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say_error, say_json_error
 
 
 @click.command("explain", epilog="\b\nExamples:\n  palyra explain INTERPRETER_DENIED\n  palyra explain")
@@ -19,7 +20,10 @@ def command(settings: Settings, reason: str | None) -> int:
     chosen = list(Reason)
     if reason is not None:
         if reason.upper() not in set(Reason):
-            click.echo(f"palyra: there is no reason {reason!r}; palyra explain lists them all.", err=True)
+            sentence, hint = f"There is no reason {reason[:40]!r}.", "palyra explain lists them all."
+            if settings.json:
+                say_json_error("BAD_ARGUMENTS", sentence, hint)
+            say_error(sentence, hint)
             return 1
         chosen = [Reason(reason.upper())]
     if settings.json:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
 
 TEMPLATE = """# Palyra's configuration. Unknown keys are errors; docs/reference/config.md lists every key.
 # This file is read from here, never from a workspace or the current folder: agents write there.
@@ -31,6 +33,8 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 # memory_limit_bytes = 1073741824
 # max_processes = 512
 # max_output_bytes = 1048576
+# background_lifetime_ms = 600000    # at most 1800000
+# max_background_per_run = 16
 """
 
 
@@ -43,17 +47,20 @@ def command(settings: Settings, posture: str) -> int:
     from palyra.policy.store import starter_files
 
     home = find_home(settings.home)
-    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     wanted = {home.config_file: TEMPLATE.format(posture=posture)}
     wanted |= {home.policies / name: text for name, text in starter_files().items()}
-    written, kept = _write_new(wanted)
+    os.umask(0o077)  # mkdir's mode holds for the last folder alone; parents would be open under a loose umask
+    try:
+        written, kept = _write_new(wanted)
+    except OSError as error:
+        raise click.UsageError(f"{home.root}: {error.strerror}. Name another folder with --home.") from error
     if settings.json:
         click.echo(orjson.dumps({"home": str(home.root), "written": written, "kept": kept}))
         return 0
     for path in written:
-        click.echo(f"wrote {path}")
+        say(f"wrote {path}")
     for path in kept:
-        click.echo(f"kept {path} (it was there already)")
+        say(f"kept {path} (it was there already)")
     return 0
 
 
@@ -62,7 +69,8 @@ def _write_new(wanted: dict[Path, str]) -> tuple[list[str], list[str]]:
     for path, text in wanted.items():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            with path.open("x", encoding="utf-8") as file:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(fd, "w", encoding="utf-8") as file:
                 file.write(text)
             written.append(str(path))
         except FileExistsError:

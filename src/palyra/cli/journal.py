@@ -1,10 +1,17 @@
-"""`palyra journal tail | show | verify | checkpoint`: read and verify the tamper-evident journal."""
+"""`palyra journal tail | show | verify | checkpoint`: read and verify the tamper-evident journal.
+
+Rules: the home is read as it lies there, also from read-only media and with a broken configuration; nothing is created.
+Only `verify` writes, and only to close what a crash left open in a journal it found sound otherwise.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -13,7 +20,11 @@ from palyra.cli.options import Settings, with_settings
 
 if TYPE_CHECKING:
     from palyra.canon import Json
+    from palyra.journal.audit import Report
+    from palyra.journal.lookup import Lookup
     from palyra.model.record import Entry
+    from palyra.signing import PublicKey
+    from palyra.state.db import ReadHome
     from palyra.wiring.embedded import Installation
 
 
@@ -28,19 +39,15 @@ def command() -> None:
 @with_settings
 def tail(settings: Settings, count: int, before: int | None) -> int:
     """The newest entries, oldest of them first."""
-    from palyra.cli.session import with_installation
-
-    async def work(installation: Installation) -> int:
-        entries = installation.journal.tail(count, before=before)
-        if settings.json:
-            following = entries[0].index if entries and entries[0].index > 0 else None
-            click.echo(orjson.dumps({"items": [_entry_json(e) for e in entries], "next": following}))
-        else:
-            for entry in entries:
-                click.echo(_line(entry))
-        return 0
-
-    return with_installation(settings, work)
+    with _reading(settings) as (lookup, _):
+        entries = lookup.tail(count, before=before)
+    if settings.json:
+        following = entries[0].index if entries and entries[0].index > 0 else None
+        click.echo(orjson.dumps({"items": [_entry_json(e) for e in entries], "next": following}))
+    else:
+        for entry in entries:
+            click.echo(_line(entry))
+    return 0
 
 
 @command.command("show", epilog="Example: palyra journal show 01J…")
@@ -49,27 +56,26 @@ def tail(settings: Settings, count: int, before: int | None) -> int:
 def show(settings: Settings, id: str) -> int:
     """A call's entries, outcome and kept details, or one entry by its index."""
     from palyra.cli.render import visible
-    from palyra.cli.session import with_installation
 
-    async def work(installation: Installation) -> int:
-        shown = await _found(installation, id)
-        if shown is None:
-            click.echo(f"palyra: the journal has no call or entry {id[:40]!r}.", err=True)
-            return 1
-        if settings.json:
-            click.echo(orjson.dumps(shown))
-        else:
-            click.echo(visible(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()))
-        return 0
-
-    return with_installation(settings, work)
+    with _reading(settings) as (lookup, key):
+        shown = _found(lookup, key, id)
+    if shown is None:
+        click.echo(f"palyra: the journal has no call or entry {id[:40]!r}.", err=True)
+        return 1
+    if settings.json:
+        click.echo(orjson.dumps(shown))
+    else:
+        click.echo(visible(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()))
+    return 0
 
 
-async def _found(installation: Installation, id: str) -> dict[str, Json] | None:
+def _found(lookup: Lookup, key: PublicKey, id: str) -> dict[str, Json] | None:
+    from palyra.journal.store import checked_call
+
     if id.isascii() and id.isdigit() and len(id) < 16:
-        entry = installation.journal.entry(int(id))
+        entry = lookup.entry(int(id))
         return None if entry is None else {"entries": [_entry_json(entry)]}
-    stored = await installation.journal.find_call(id)
+    stored = checked_call(lookup, id, key)
     if stored is None:
         return None
     return {
@@ -77,7 +83,7 @@ async def _found(installation: Installation, id: str) -> dict[str, Json] | None:
         "run_id": stored.run_id,
         "principal": stored.principal,
         "status": stored.status,
-        "entries": [_entry_json(entry) for entry in installation.journal.by_call(id)],
+        "entries": [_entry_json(entry) for entry in lookup.by_call(id)],
         "outcome": orjson.loads(stored.outcome) if stored.outcome else None,
         "details": orjson.loads(stored.details) if stored.details else None,
         "receipt": stored.recorded.receipt.as_json() if stored.recorded else None,
@@ -94,66 +100,105 @@ async def _found(installation: Installation, id: str) -> dict[str, Json] | None:
 @with_settings
 def verify(settings: Settings, every_signature: bool, known: tuple[str, ...]) -> int:
     """Every entry, the tree, the checkpoints, every call closed or owned by a living process. Exit 1 if not."""
-    from palyra.cli.session import with_installation
     from palyra.journal.store import verify_journal
+    from palyra.wiring.owners import ProcessOwners
 
     notes = [_checkpoint_of(Path(name)) for name in known]
+    is_alive = ProcessOwners().is_alive
+    with _readable(settings) as home:
+        report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
+        # Only what is sound is written to, and only where something was left open.
+        if report.findings and {f.code for f in report.findings} == {"DANGLING"} and home.is_writable:
+            _close_left_open(settings)
+            report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
+    if not home.holds_key:
+        click.echo("palyra: the key file could not be used; the key is the one the database names.", err=True)
+    return _tell(settings, report)
 
-    async def work(installation: Installation) -> int:
-        report = verify_journal(
-            installation.writer.home,
-            is_alive=installation.ports.owners.is_alive,
-            known=notes,
-            every_signature=every_signature,
+
+def _close_left_open(settings: Settings) -> None:
+    """What a crash left open is closed as interrupted. If that fails, the journal is verified as it is."""
+    from palyra.cli.session import with_installation
+
+    async def opened(installation: Installation) -> int:
+        return 0
+
+    try:
+        with_installation(settings, opened)
+    except Exception as error:  # noqa: BLE001  # whatever hinders it must not hinder the audit
+        click.echo(f"palyra: calls left open could not be closed: {error}", err=True)
+
+
+def _tell(settings: Settings, report: Report) -> int:
+    code = 0 if report.sound else 1
+    if settings.json:
+        findings = [{"code": f.code, "index": f.index, "detail": f.detail} for f in report.findings]
+        counts = {name: getattr(report, name) for name in ("entries", "checkpoints", "open_calls", "anchored")}
+        click.echo(orjson.dumps({"ok": report.sound, **counts, "findings": findings}))
+        return code
+    from palyra.cli.render import visible_line
+    from palyra.cli.say import say
+
+    for finding in report.findings:
+        say(visible_line(f"{finding.code}: {finding.detail}"))
+    if report.sound:
+        tail = report.entries - report.anchored
+        click.echo(f"The journal verifies: {report.entries} entries, {report.checkpoints} checkpoints.")
+        click.echo(
+            f"Anchored to outside evidence up to entry {report.anchored}; the last {tail} rest on this key alone."
+            if report.anchored
+            else "Nothing from outside was given (--known FILE), so a truncated tail could not be seen."
         )
-        if settings.json:
-            findings = [{"code": f.code, "index": f.index, "detail": f.detail} for f in report.findings]
-            click.echo(
-                orjson.dumps(
-                    {
-                        "ok": report.sound,
-                        "entries": report.entries,
-                        "checkpoints": report.checkpoints,
-                        "open_calls": report.open_calls,
-                        "anchored": report.anchored,
-                        "findings": findings,
-                    }
-                )
-            )
-            return 0 if report.sound else 1
-        for finding in report.findings:
-            click.echo(f"{finding.code}: {finding.detail}")
-        if report.sound:
-            tail = report.entries - report.anchored
-            click.echo(f"The journal verifies: {report.entries} entries, {report.checkpoints} checkpoints.")
-            click.echo(
-                f"Anchored to outside evidence up to entry {report.anchored}; the last {tail} rest on this key alone."
-                if report.anchored
-                else "Nothing from outside was given (--known FILE), so a truncated tail could not be seen."
-            )
-        return 0 if report.sound else 1
-
-    return with_installation(settings, work)
+    return code
 
 
 @command.command("checkpoint", epilog="Example: palyra journal checkpoint > head.txt")
 @with_settings
 def checkpoint(settings: Settings) -> int:
     """The newest signed head of the journal. Keep it elsewhere: it finds truncation and rewriting."""
-    from palyra.cli.session import with_installation
+    with _reading(settings) as (lookup, _):
+        head = lookup.checkpoint()
+    if head is None:
+        click.echo("palyra: the journal is empty.", err=True)
+        return 1
+    if settings.json:
+        click.echo(orjson.dumps({"size": head.size, "root": head.root.hex(), "checkpoint": head.note}))
+    else:
+        click.echo(head.note, nl=False)
+    return 0
 
-    async def work(installation: Installation) -> int:
-        head = installation.journal.checkpoint()
-        if head is None:
-            click.echo("palyra: the journal is empty.", err=True)
-            return 1
-        if settings.json:
-            click.echo(orjson.dumps({"size": head.size, "root": head.root.hex(), "checkpoint": head.note}))
-        else:
-            click.echo(head.note, nl=False)
-        return 0
 
-    return with_installation(settings, work)
+@contextmanager
+def _readable(settings: Settings) -> Iterator[ReadHome]:
+    """The home as it lies there: no configuration, no policies, nothing created. What is wrong with it is exit 1."""
+    from palyra.config.load import find_home
+    from palyra.errors import StateError
+    from palyra.state.db import read_home
+
+    try:
+        yield read_home(find_home(settings.home).root)
+    except StateError as error:
+        click.echo(f"palyra: {error.detail}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        raise click.exceptions.Exit(1) from error
+
+
+@contextmanager
+def _reading(settings: Settings) -> Iterator[tuple[Lookup, PublicKey]]:
+    from palyra.errors import StateError
+    from palyra.journal.lookup import Lookup
+    from palyra.state.db import snapshot
+
+    with _readable(settings) as home, snapshot(home.database) as connection:
+
+        def rows(sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+            try:
+                return connection.execute(sql, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise StateError(f"The database cannot be read: {error}.", "Run: palyra journal verify") from error
+
+        yield Lookup(rows, home.verifier), home.verifier.key
 
 
 def _checkpoint_of(path: Path) -> str:
@@ -184,14 +229,17 @@ def _entry_json(entry: Entry) -> dict[str, Json]:
 
 def _line(entry: Entry) -> str:
     """One entry for people: index, time, kind, tool, status, reason, principal."""
-    from palyra.cli.render import visible
+    from palyra.cli.render import visible_line
     from palyra.journal.chain import parse_entry
 
     try:
         view = parse_entry(entry.body)
     except ValueError as error:
-        return f"{entry.index:>8}  cannot be read: {error}"
-    at = datetime.fromtimestamp(view.at_unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return visible_line(f"{entry.index:>8}  cannot be read: {error}")
+    try:
+        at = datetime.fromtimestamp(view.at_unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # the clock was far off, or somebody wrote that
+        at = f"{view.at_unix_ms} ms"
     kind = view.kind.rsplit(":", 2)[-2]
     said = view.predicate
     words = (
@@ -201,4 +249,4 @@ def _line(entry: Entry) -> str:
         said.get("principal"),
         view.call_id,
     )
-    return visible(f"{entry.index:>8}  {at}  {kind:6}  " + "  ".join(str(word) for word in words if word))
+    return visible_line(f"{entry.index:>8}  {at}  {kind:6}  " + "  ".join(str(word) for word in words if word))

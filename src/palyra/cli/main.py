@@ -2,22 +2,31 @@
 
 Rules: `palyra --version` imports click and nothing else of weight. Global options are accepted before and after the
 command's name. Wrong usage exits 2, but 125 for `run` and `call`, whose other codes belong to the program they run.
+A reader that went away ends any command with 141, as SIGPIPE would.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
 import palyra
 from palyra.cli.options import Settings, global_options
+from palyra.cli.say import flush_streams, say, say_error, settle_streams
 
 # command -> (module, one line for the list); the attribute is always `command`
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("palyra.cli.run", "Run a program in a sandbox; transparent stdin, stdout and exit code."),
     "call": ("palyra.cli.call", "Call any tool with JSON input."),
+    "ps": ("palyra.cli.ps", "List background processes."),
+    "logs": ("palyra.cli.logs", "Show what a background process wrote."),
+    "stop": ("palyra.cli.stop", "Stop a background process."),
     "tools": ("palyra.cli.tools", "List the tools, or show one with its schemas."),
     "sandbox": ("palyra.cli.sandbox", "What this host can enforce, and what would run where."),
     "policy": ("palyra.cli.policy", "Show the policies and explain their decisions."),
@@ -29,6 +38,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("palyra.cli.demo", "See in half a minute what Palyra does."),
 }
 CALLS = ("run", "call")
+PIPE_GONE = 128 + 13
+"""What a shell says of a program that SIGPIPE ended."""
+
+
+MEND_POLICY = "Mend the file in the home's policies folder; palyra policy check tries it without using it."
+
+
+@contextmanager
+def _pipe_gone_is_141() -> Iterator[None]:
+    """Before click sees it: its own handling of a broken pipe exits 1, which in our contract is an answer."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise click.exceptions.Exit(PIPE_GONE) from None
 
 
 class LazyGroup(click.Group):
@@ -41,6 +64,16 @@ class LazyGroup(click.Group):
         loaded = import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(loaded, click.Command)
         return loaded
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _pipe_gone_is_141():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _pipe_gone_is_141():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -55,52 +88,86 @@ class LazyGroup(click.Group):
 @click.version_option(palyra.__version__, prog_name="palyra", message="%(prog)s %(version)s")
 @global_options
 @click.pass_context
-def cli(ctx: click.Context, **given: object) -> None:
+def cli(ctx: click.Context, /, **given: object) -> None:
     """Run AI agents' tool calls: decided by policy, enforced by the kernel, proven by a signed journal."""
     ctx.obj = Settings.of(given)
 
 
 def main() -> None:
     """The entry point: wrong usage and our own errors get the exit codes of the contract, never a traceback."""
-    called = next((word for word in sys.argv[1:] if word in COMMANDS), "")
+    settle_streams()
+    usage_code = 125 if called_command(sys.argv[1:]) in CALLS else 2
+    code = _guarded(usage_code)
+    if not flush_streams() and code == 0:
+        code = PIPE_GONE
+    sys.exit(code)
+
+
+def called_command(words: list[str]) -> str:
+    """The command's name, also where click stops before it: the first word that is no option and no option's value."""
+    rest = iter(words)
+    for word in rest:
+        if word in ("--home", "--config"):
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def _guarded(usage_code: int) -> int:
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
-        code = stop.exit_code
+        return stop.exit_code
     except click.UsageError as error:
-        error.show()
-        code = 125 if called in CALLS else 2
-    except click.Abort:
-        code = 130
-    except KeyboardInterrupt:
-        code = 130
-    except BrokenPipeError:
-        code = 141
+        _show_usage(error)
+        return usage_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
     except Exception as error:  # noqa: BLE001  # the last line before the user: a code and a sentence
-        code = _own_error(error)
-    sys.exit(code if isinstance(code, int) else 0)
+        try:
+            return _own_error(error, usage_code)
+        except OSError:
+            return PIPE_GONE  # nobody reads stderr either
+    return code if isinstance(code, int) else 0
 
 
-def _own_error(error: Exception) -> int:
+def _show_usage(error: click.UsageError) -> None:
+    if error.ctx is not None:
+        say(error.ctx.get_usage() + f"\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+    say(f"Error: {error.format_message()}", err=True)
+
+
+def _own_error(error: Exception, usage_code: int) -> int:
+    from palyra.config.load import HomeError
     from palyra.errors import ConfigError, PalyraError, Rejected, StateError
+    from palyra.policy.scan import PolicyError
 
     if isinstance(error, Rejected):
-        click.echo(f"palyra: {error.reason}: {error.detail}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
+        say_error(f"{error.reason}: {error.detail}", error.hint)
         return 126
     if isinstance(error, (ConfigError, StateError)):
-        click.echo(f"palyra: {error.detail}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
-        return 125
+        say_error(error.detail, error.hint or (MEND_POLICY if isinstance(error, PolicyError) else None))
+        return usage_code if isinstance(error, HomeError) else 125
     if isinstance(error, PalyraError):
-        click.echo(f"palyra: {error}", err=True)
+        say_error(str(error))
         return 125
-    click.echo(f"palyra: internal error: {type(error).__name__}: {error}", err=True)
-    click.echo("hint: run again with --verbose for where it happened, and report it.", err=True)
-    if "--verbose" in sys.argv:
-        import traceback
-
-        traceback.print_exception(error)
+    if isinstance(error, OSError):
+        about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        say_error(f"{about}{error.strerror or error}.")
+        _show_where(error)
+        return 125
+    say_error(
+        f"internal error: {type(error).__name__}: {error}",
+        "run again with --verbose for where it happened, and report it.",
+    )
+    _show_where(error)
     return 125
+
+
+def _show_where(error: Exception) -> None:
+    """With --verbose, as the command itself took it: a `--verbose` of the program that is run is not ours."""
+    import logging
+
+    if logging.getLogger().handlers:
+        logging.getLogger("palyra").warning("where it happened:", exc_info=error)

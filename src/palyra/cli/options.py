@@ -57,11 +57,23 @@ def with_settings(function: F) -> F:
     def command(ctx: click.Context, /, **given: Any) -> Any:
         outer = ctx.find_object(Settings) or Settings()
         settings = Settings.of(given).over(outer)
+        set_up_logging(verbose=settings.verbose)
         for name in Settings.__slots__:
             given.pop(name, None)
         return function(settings, **given)
 
     return global_options(command)  # type: ignore[return-value]  # click's own wrapping loses the type
+
+
+def set_up_logging(*, verbose: bool) -> None:
+    """Warnings and tracebacks only for who asked: without --verbose, stderr is the program's and our two lines'."""
+    import logging
+
+    root = logging.getLogger()
+    if verbose:
+        logging.basicConfig(level=logging.WARNING, format="palyra: %(name)s: %(message)s")
+    elif not root.handlers:
+        root.addHandler(logging.NullHandler())
 
 
 def login_principal() -> str:

@@ -9,6 +9,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
 
 if TYPE_CHECKING:
     from palyra.errors import Rejected
@@ -44,9 +45,9 @@ def show(settings: Settings) -> int:
     if settings.json:
         click.echo(orjson.dumps({"bundle": bundle.name, "policy_sha256": bundle.digest, "items": items, "next": None}))
         return 0
-    click.echo(f"{bundle.name}  {bundle.digest}")
+    say(f"{bundle.name}  {bundle.digest}")
     for policy in bundle.index.values():
-        click.echo(f"  {policy.effect:6}  {policy.id}  ({policy.file}:{policy.line})\n          {policy.reason}")
+        say(f"  {policy.effect:6}  {policy.id}  ({policy.file}:{policy.line})\n          {policy.reason}")
     return 0
 
 
@@ -85,13 +86,20 @@ def _try(settings: Settings, folder: str | None, *, word: str) -> int:
         bundle = load_posture(config.posture, local)
         examples = check_examples(bundle, "examples.toml", bundle.examples)
     except PolicyError as error:
-        value = {"ok": False, "error": error.detail, "hint": error.hint}
-        click.echo(orjson.dumps(value) if settings.json else f"{error.detail}\nhint: {error.hint or 'mend the file'}")
+        value: dict[str, object] = {"ok": False, "error": error.detail, "hint": error.hint}
+        _answer(settings, value, f"{error.detail}\nhint: {error.hint or 'mend the file'}")
         return 1
     value = {"ok": True, "bundle": bundle.name, "policies": len(bundle.index), "examples": examples}
     text = f"{word}: {bundle.name} with {place}, {len(bundle.index)} policies, {examples} examples decide as written"
-    click.echo(orjson.dumps(value) if settings.json else text)
+    _answer(settings, value, text)
     return 0
+
+
+def _answer(settings: Settings, value: dict[str, object], text: str) -> None:
+    if settings.json:
+        click.echo(orjson.dumps(value))
+    else:
+        say(text)
 
 
 @command.command("explain", epilog=EXPLAIN_EPILOG)
@@ -180,7 +188,7 @@ def _print(settings: Settings, explained: Explanation | None, refusal: Rejected 
         click.echo(orjson.dumps((explanation_json(explained) if explained else {}) | {"refused": refused}))
     else:
         for line in [*(_lines(explained) if explained else ()), *_refusal_lines(refusal)]:
-            click.echo(line)
+            say(line)
     return 0 if explained is not None else 1
 
 

@@ -23,6 +23,11 @@ def visible(text: str) -> str:
     return "".join(c if c in _KEEP or unicodedata.category(c) not in _HIDDEN_CATEGORIES else _spell(c) for c in text)
 
 
+def visible_line(text: str) -> str:
+    """As `visible`, for what must stay on its one line: a newline in a name would forge the next line."""
+    return visible(text).replace("\n", "\\x0a").replace("\t", "\\x09")
+
+
 def _spell(char: str) -> str:
     return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
 
@@ -31,8 +36,8 @@ def refusal_lines(outcome: Outcome) -> tuple[str, ...]:
     """The two lines every refusal and failure writes to stderr; none for a program's own exit."""
     if outcome.reason is None:
         return ()
-    lines = (f"palyra: {outcome.reason}: {visible(outcome.message or '')}",)
-    return (*lines, f"hint: {visible(outcome.hint)}") if outcome.hint else lines
+    lines = (f"palyra: {outcome.reason}: {visible_line(outcome.message or '')}",)
+    return (*lines, f"hint: {visible_line(outcome.hint)}") if outcome.hint else lines
 
 
 def run_exit_code(outcome: Outcome) -> int:

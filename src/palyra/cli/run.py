@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 RUN_OUTPUT_BYTES = 64 << 20
 EGRESS_WORDS = ("none", "preflight", "strict", "allow_all", "block_all")
-_SIZE = re.compile(r"(\d+)([KMG]?)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
+MAX_SECONDS = 24 * 3600
+PIPE_GONE = 128 + 13
 
 EPILOG = """\b
 Examples:
@@ -40,6 +42,13 @@ def parse_size(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 
+def parse_seconds(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    # Written so that nan, which is neither above nor below anything, is refused too.
+    if value is not None and not 0.001 <= value <= MAX_SECONDS:
+        raise click.BadParameter(f"write seconds from 0.001 to {MAX_SECONDS}")
+    return value
+
+
 def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for item in value:
@@ -59,7 +68,7 @@ def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
 @click.option("--allow-interpreters", is_flag=True, help="Allow bash, python, node and other interpreters.")
 @click.option("--read", "read_roots", multiple=True, metavar="DIR", help="A folder it may read. Repeatable.")
 @click.option("--env", "env", multiple=True, metavar="K=V", callback=parse_pairs, help="Set a variable. Repeatable.")
-@click.option("--timeout", type=click.FloatRange(min=0.001), metavar="S", help="Seconds until it is ended.")
+@click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is ended.")
 @click.option("--memory", metavar="BYTES", callback=parse_size, help="Memory limit, e.g. 512M.")
 @click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
@@ -74,22 +83,27 @@ def command(settings: Settings, **flags: object) -> int:
 
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
     from palyra.cli.render import run_exit_code
-    from palyra.cli.session import StdinSource, call_until_signal, make_run, print_outcome, write_through
+    from palyra.cli.session import StdinSource, WriteThrough, call_until_signal, make_run, print_outcome
     from palyra.engine.trip import CallRequest
 
     run = make_run(
         installation, workspace=_text(flags["workspace"]), principal=_text(flags["principal"]), grant=_grant(flags)
     )
     argv = [_clean(word) for word in flags["argv"]]  # type: ignore[attr-defined]  # click gives a tuple
+    call_id = installation.ports.ids.ulid()
+    through = WriteThrough(lambda: installation.engine.cancel(call_id))
     request = CallRequest(
         tool="palyra.process.run",
         input={"command": argv[0], "args": argv[1:]},
         run=_with_limits(run, flags),
-        call_id=installation.ports.ids.ulid(),
-        on_output=None if settings.json else write_through,
+        call_id=call_id,
+        on_output=None if settings.json else through,
         source=StdinSource() if sys.stdin is not None else None,
     )
     outcome = await call_until_signal(installation, request)
+    if through.failed is not None:
+        through.say_why()
+        return PIPE_GONE
     print_outcome(settings, outcome)
     return run_exit_code(outcome)
 

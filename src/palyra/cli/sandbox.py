@@ -8,6 +8,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
 
 if TYPE_CHECKING:
     from palyra.canon import Json
@@ -32,11 +33,11 @@ def list_backends(settings: Settings) -> int:
         click.echo(orjson.dumps({"items": [_backend_json(backend, host) for backend in BACKENDS], "next": None}))
         return 0
     for backend in BACKENDS:
-        click.echo(f"tier {backend.tier.value}  {backend.name}  ({backend.executor})")
-        click.echo("    " + (", ".join(sorted(backend.guarantees(host))) or "cannot be used here"))
+        say(f"tier {backend.tier.value}  {backend.name}  ({backend.executor})")
+        say("    " + (", ".join(sorted(backend.guarantees(host))) or "cannot be used here"))
         for blocker in host.blockers:
             if blocker.backend == backend.name:
-                click.echo(f"    {blocker.code}: {blocker.detail}\n    fix: {blocker.fix}")
+                say(f"    {blocker.code}: {blocker.detail}\n    fix: {blocker.fix}")
     return 0
 
 
@@ -76,7 +77,10 @@ def explain(settings: Settings, workspace: str | None, principal: str | None, ar
             else {"reason": refusal.reason.value, "message": refusal.detail, "hint": refusal.hint},
             "plan": trip.plan.as_json() if trip.plan is not None else None,
         }
-        click.echo(orjson.dumps(shown, option=0 if settings.json else orjson.OPT_INDENT_2))
+        if settings.json:
+            click.echo(orjson.dumps(shown))
+        else:
+            say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
         return 0 if refusal is None else 1
 
     return with_installation(settings, work)

@@ -13,13 +13,15 @@ import click
 
 from palyra.cli.options import Settings, login_principal
 from palyra.cli.render import refusal_lines
+from palyra.cli.say import drain, say_error
 from palyra.config.load import find_home
-from palyra.engine.runs import Run, start_run
+from palyra.engine.runs import Run, RunScope, start_run
 from palyra.engine.trip import CallRequest
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
 from palyra.model.outcome import Outcome, StreamName
 from palyra.protocol.wire import outcome_bytes
 from palyra.wiring.embedded import Installation, open_installation
+from palyra.wiring.places import resolve_workspace
 
 CHUNK_BYTES = 64 * 1024
 
@@ -50,16 +52,26 @@ def make_run(
     grant: OperatorGrant | None = None,
 ) -> Run:
     ports = installation.ports
+    installation.policies.current()  # a policy file that cannot be used stops us here, with its line, not amid a call
     return start_run(
         ports.config,
         run_id=parse_ulid(run_id, what="--run") if run_id else ports.ids.ulid(),
         context=RequestContext(
             principal=parse_principal(principal or login_principal()), door=Door.CLI, device=device, channel=channel
         ),
-        workspace=os.path.abspath(workspace or ports.config.tool_call.process_runner.workspace_root or "."),
+        workspace=_absolute(workspace or ports.config.tool_call.process_runner.workspace_root or "."),
         now_unix_ms=ports.clock.now_unix_ms(),
         grant=grant,
+        scope=RunScope.OPEN if run_id else RunScope.CALL,
     )
+
+
+def _absolute(folder: str) -> str:
+    try:
+        absolute = os.path.abspath(folder)
+    except OSError as error:
+        raise click.UsageError("The current folder is gone. Name another with --workspace.") from error
+    return resolve_workspace(absolute)
 
 
 async def call_until_signal(installation: Installation, request: CallRequest) -> Outcome:
@@ -83,11 +95,29 @@ def print_outcome(settings: Settings, outcome: Outcome) -> None:
         click.echo(line, err=True)
 
 
-def write_through(stream: StreamName, chunk: bytes) -> None:
-    """The child's streams as they come. A reader that went away ends the call through the broken pipe."""
-    target = sys.stdout if stream is StreamName.STDOUT else sys.stderr
-    target.buffer.write(chunk)
-    target.buffer.flush()
+class WriteThrough:
+    """The child's streams as they come. A reader that went away, or a full disk, cancels the call: its record stays."""
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self._cancel = cancel
+        self.failed: OSError | None = None
+
+    def __call__(self, stream: StreamName, chunk: bytes) -> None:
+        if self.failed is not None:
+            return
+        target = sys.stdout if stream is StreamName.STDOUT else sys.stderr
+        try:
+            target.buffer.write(chunk)
+            target.buffer.flush()
+        except OSError as error:
+            self.failed = error
+            drain(target.fileno())
+            self._cancel()
+
+    def say_why(self) -> None:
+        """Quiet as any program in a pipe; another error than a broken pipe is named, or output is lost unnoticed."""
+        if self.failed is not None and not isinstance(self.failed, BrokenPipeError):
+            say_error(f"The output could not be written: {self.failed.strerror}.", "The call was cancelled.")
 
 
 class StdinSource:

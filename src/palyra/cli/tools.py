@@ -6,6 +6,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say_error, say_json_error
 
 
 @click.group("tools")
@@ -43,7 +44,9 @@ def show_tool(settings: Settings, tool: str) -> int:
     try:
         spec = make_registry(BUILTIN_TOOLS).get(tool).spec
     except Rejected as refusal:
-        click.echo(f"palyra: {refusal.reason}: {refusal.detail}\nhint: {refusal.hint}", err=True)
+        if settings.json:
+            say_json_error(refusal.reason.value, refusal.detail, refusal.hint)
+        say_error(f"{refusal.reason}: {refusal.detail}", refusal.hint)
         return 1
     option = 0 if settings.json else orjson.OPT_INDENT_2
     click.echo(orjson.dumps(tool_json(spec), option=option))

@@ -1,7 +1,8 @@
 """Touches: the configuration file and the environment. Finds the home, reads TOML, names file and line in errors.
 
 Rules: read from `--config`, else HOME/palyra.toml, else /etc/palyra/palyra.toml; **never from the workspace or the
-current folder**, because the agent writes there. A file that others may write is refused.
+current folder**, because the agent writes there. A file that others may write is refused, and so is anything that
+stands where the file should and is none: only a name that nothing bears means "no configuration".
 """
 
 from __future__ import annotations
@@ -15,9 +16,15 @@ from pathlib import Path
 
 from palyra.config.schema import Config, ConfigKeyError, parse_config
 from palyra.errors import ConfigError
+from palyra.model.ownership import folders_above, is_absent, writable_by
 
 SYSTEM_FILE = Path("/etc/palyra/palyra.toml")
 MAX_FILE_BYTES = 1 << 20
+_NAME_A_HOME = "Name another folder with --home or PALYRA_HOME."
+
+
+class HomeError(ConfigError):
+    """The home that was asked for cannot be one: wrong usage, whatever the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +50,26 @@ def find_home(explicit: str | None = None) -> Home:
     """`--home`, else $PALYRA_HOME, else below the XDG data folder."""
     chosen = explicit or os.environ.get("PALYRA_HOME")
     if not chosen:
-        data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-        chosen = str(Path(data) / "palyra")
-    return Home(Path(os.path.abspath(os.path.expanduser(chosen))))
+        data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+        chosen = os.path.join(data, "palyra")
+        if data.startswith("~"):
+            raise HomeError("This user has no home folder, so there is no place for Palyra's own.", _NAME_A_HOME)
+    try:
+        root = Path(os.path.abspath(os.path.expanduser(chosen)))
+        str(root).encode("utf-8")
+        is_absent(root, os.lstat, os.stat)
+    except (UnicodeEncodeError, ValueError) as error:
+        raise HomeError(f"The home {chosen!r} is not UTF-8 text, or has a NUL in it.", _NAME_A_HOME) from error
+    except OSError as error:
+        where = "the current folder" if error.filename is None else f"the home {chosen[:200]}"
+        raise HomeError(f"Palyra cannot use {where}: {error.strerror}.", _NAME_A_HOME) from error
+    return Home(root)
 
 
 def user_home() -> str:
-    return os.path.realpath(os.path.expanduser("~"))
+    """The operator's own home folder; empty for a user who has none."""
+    home = os.path.expanduser("~")
+    return os.path.realpath(home) if os.path.isabs(home) else ""
 
 
 def load_config(home: Home, explicit: str | None = None) -> tuple[Config, Path | None]:
@@ -57,28 +77,48 @@ def load_config(home: Home, explicit: str | None = None) -> tuple[Config, Path |
     if explicit is not None:
         return _read(Path(explicit)), Path(explicit)
     for candidate in (home.config_file, SYSTEM_FILE):
-        if candidate.is_file():
+        if not _absent(candidate):
             return _read(candidate), candidate
     return Config(), None
 
 
+def _absent(path: Path) -> bool:
+    try:
+        return is_absent(path, os.lstat, os.stat)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}.", "Whether there is a configuration cannot be told.") from error
+
+
 def _read(path: Path) -> Config:
     try:
-        info = path.stat()
-        if info.st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes.")
-        text = path.read_text(encoding="utf-8")
+        text = _trusted_bytes(path).decode("utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}.", "Check the path given with --config.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8.") from error
-    _check_writers(path, info)
+        raise ConfigError(f"{path}: {error.strerror}.", "Check the path; if it is a link, where it leads.") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not UTF-8, or a NUL in the name.") from error
     try:
         return _resolved(parse_config(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}.") from error
     except ConfigKeyError as error:
         raise ConfigError(f"{path}:{_line_of(text, error.path)}: {error.detail}", error.hint) from error
+
+
+def _trusted_bytes(path: Path) -> bytes:
+    str(path).encode("utf-8")  # what cannot be written down as text cannot be shown or recorded either
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a FIFO must not hang us
+    try:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise ConfigError(f"{path} is not a file.", f"Move {path} away, or write the configuration there.")
+        _check_writers(path, info)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(fd)
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes.")
+    return data
 
 
 def _resolved(config: Config) -> Config:
@@ -89,11 +129,14 @@ def _resolved(config: Config) -> Config:
 
 
 def _check_writers(path: Path, info: os.stat_result) -> None:
-    """A configuration someone else can write is someone else's configuration."""
-    if info.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path} may be written by everyone on this machine.", f"chmod o-w {path}")
-    if info.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{path} belongs to another user (uid {info.st_uid}).", f"chown it to yourself: {path}")
+    """A configuration someone else can write, or whose folder they can write, is someone else's configuration."""
+    resolved = Path(os.path.realpath(path))
+    looked = [(resolved, info, False)]
+    looked += [(Path(p), os.stat(p), True) for p in folders_above(resolved, Path(os.path.realpath(path.parent)))]
+    for place, found, above in looked:
+        who = writable_by(found, own_uid=os.geteuid(), above=above)
+        if who is not None:
+            raise ConfigError(f"{path}: {who} can write {place}.", f"Own it, and close it: chmod go-w '{place}'")
 
 
 def _line_of(text: str, path: tuple[str, ...]) -> int:

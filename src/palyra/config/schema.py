@@ -8,6 +8,7 @@ Not here: files, the environment, line numbers (config/load).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
@@ -22,6 +23,9 @@ from palyra.model.tool import Capability
 
 POSTURES = ("locked", "standard", "developer")
 EGRESS_ALIASES = {"allow_all": "none", "block_all": "strict"}
+
+PINNED_IMAGE = re.compile(r"(?:[a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}")
+"""A name is only for reading; the digest says which image. Nothing that a container client would take for an option."""
 
 COMMON_PROGRAMS = (
     *("base64", "basename", "bzip2", "cat", "chmod", "cksum", "cmp", "column", "comm", "cp", "cut", "date", "dd"),
@@ -44,7 +48,7 @@ class ConfigKeyError(ConfigError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRunnerConfig:
-    """`[tool_call.process_runner]`, the `SandboxProcessRunnerPolicy` of the seeds."""
+    """`[tool_call.process_runner]`, `SandboxProcessRunnerPolicy` in the glossary."""
 
     enabled: bool = True
     tier: str = "auto"
@@ -61,8 +65,19 @@ class ProcessRunnerConfig:
     memory_limit_bytes: int = 1 << 30
     max_processes: int = 512
     max_output_bytes: int = 1 << 20
+    background_lifetime_ms: int = 600_000
+    """How long a background process may live, whatever the time limit of calls; then it is ended."""
+    max_background_per_run: int = 16
+    """How many background processes of one run may run at once. 0 refuses them all."""
     warm_sandboxes: int = 2
     """Sandboxes kept ready for each kind of call in a process that makes many; 0 starts every one when it is needed."""
+    cgroup_limits: bool = False
+    """Bound memory and processes of a whole tier B call by a cgroup, where the host lets Palyra make one. Moving a
+    process into one costs some milliseconds a call."""
+    container_image: str = ""
+    """An image for tier C where bubblewrap cannot be used, pinned: NAME@sha256:DIGEST or sha256:ID. Empty: none."""
+    container_runtime: str = ""
+    """podman or docker; empty takes the first that works."""
 
     @property
     def tier_choice(self) -> TierChoice:
@@ -123,6 +138,7 @@ _WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("tool_call", "process_runner", "tier"): tuple(t.value for t in TierChoice),
     ("tool_call", "process_runner", "fallback_tier"): ("", "b"),
     ("tool_call", "process_runner", "egress_enforcement_mode"): (*(m.value for m in EgressMode), *EGRESS_ALIASES),
+    ("tool_call", "process_runner", "container_runtime"): ("", "podman", "docker"),
 }
 _RANGES: dict[str, tuple[int, int]] = {
     "max_calls_per_run": (1, 10**9),
@@ -132,6 +148,8 @@ _RANGES: dict[str, tuple[int, int]] = {
     "memory_limit_bytes": (8 << 20, 1 << 44),
     "max_processes": (1, 1 << 20),
     "max_output_bytes": (0, 1 << 32),
+    "background_lifetime_ms": (1, 1_800_000),
+    "max_background_per_run": (0, 64),
     "warm_sandboxes": (0, 64),
 }
 _FOLDERS = ("path", "read_roots")
@@ -191,6 +209,12 @@ def _check_scalar(raw: object, path: tuple[str, ...]) -> None:
     if words is not None and raw not in words:
         spelled = ", ".join(repr(w) for w in words)
         raise ConfigKeyError(path, f"{'.'.join(path)} = {raw!r} is not one of {spelled}.")
+    if path[-1] == "container_image" and raw and not PINNED_IMAGE.fullmatch(str(raw)):
+        raise ConfigKeyError(
+            path,
+            f"{'.'.join(path)} = {raw!r} is not pinned: a name or tag alone can mean another image tomorrow.",
+            "Write NAME@sha256:DIGEST, or the image's ID as sha256:ID: podman image inspect NAME --format '{{.Id}}'.",
+        )
     bounds = _RANGES.get(path[-1])
     if bounds is not None and isinstance(raw, int) and not bounds[0] <= raw <= bounds[1]:
         raise ConfigKeyError(path, f"{'.'.join(path)} = {raw} is outside {bounds[0]} to {bounds[1]}.")

@@ -8,13 +8,15 @@ Not here: the order itself (engine/walk), what each room thinks (its own module)
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from palyra.budget.ledger import Ledger, spend_call
+from palyra.budget.ledger import Ledger, check_attempts, spend_call
 from palyra.canon import canonical, sha256_hex
 from palyra.config.schema import Config, ProcessRunnerConfig
 from palyra.egress.hosts import parse_pattern
 from palyra.egress.preflight import denied, hosts_named
+from palyra.engine.background import background_limits, check_background
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected
@@ -41,11 +43,27 @@ AGENT_HOME = "/home/agent"
 BudgetRow = tuple[int, int, int, int]
 
 
+def receive(trip: Trip) -> None:
+    """What came, before anyone looked at it: even input that never parses has its digest in the record."""
+    trip.input_bytes = trip.request.input if isinstance(trip.request.input, bytes) else b""
+    trip.input_sha256 = sha256_hex(trip.input_bytes)
+
+
+def check_attempts_left(budget: BudgetRow | None) -> None:
+    """A run that has used up its refused attempts gets no more answers out of policy or schemas."""
+    if budget is not None:
+        check_attempts(_ledger(budget))
+
+
+def _ledger(budget: BudgetRow) -> Ledger:
+    calls_used, calls_max, attempts_used, attempts_max = budget
+    return Ledger(calls_used=calls_used, calls_max=calls_max, attempts_used=attempts_used, attempts_max=attempts_max)
+
+
 def validate(trip: Trip, registry: Registry) -> None:
     """1 — bytes → a known tool and an input its schema accepts; what was sent is kept as it was sent."""
     request = trip.request
-    trip.input_bytes = request.input if isinstance(request.input, bytes) else b""
-    trip.input_sha256 = sha256_hex(trip.input_bytes)
+    receive(trip)
     trip.tool = tool = registry.get(request.tool)
     cap = tool.spec.max_input_bytes
     if isinstance(request.input, bytes):
@@ -85,6 +103,7 @@ def prepare(trip: Trip, ports: Ports) -> None:
             "Set enabled = true in [tool_call.process_runner].",
         )
     trip.process = process = check_process_input(trip.call.input)
+    check_background(trip, process, runner)
     first = classify(process.command, process.args)
     trip.sights = ports.look.look(
         LookRequest(
@@ -107,7 +126,7 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
     net, named = network_of(trip, process, runner)
     refused_hosts = () if net.mode is EgressMode.NONE else denied(net, named)
     tier = choose_tier(trip.run.tier, ports.host, net, fallback=runner.fallback_tier)
-    trip.facts = guard_process(
+    facts = guard_process(
         command=process.command,
         args=process.args,
         classification=classification,
@@ -121,6 +140,7 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
         hosts_named=named,
         hosts_denied=refused_hosts,
     )
+    trip.facts = facts if process.lifetime is None else replace(facts, background=True)
     trip.job = make_job(trip, process, runner, net=net, named=named, tier=tier)
 
 
@@ -161,15 +181,21 @@ def make_job(
         cwd=trip.sights.cwd.resolved,
         workspace=trip.sights.workspace,
         read_roots=tuple(dict.fromkeys((*runner.read_roots, *grant.read_roots))),
-        limits=_within(trip.run.limits, process.timeout_ms),
+        limits=_limits(trip, process, runner),
         net=net,
         tier=tier,
         needs=needs,
         wants=wants,
         stdin=process.stdin,
-        stdin_streamed=trip.request.source is not None,
+        stdin_streamed=trip.request.source is not None and process.lifetime is None,
         hosts_named=named,
     )
+
+
+def _limits(trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig) -> Limits:
+    if process.lifetime is not None:
+        return background_limits(trip.run.limits, runner)
+    return _within(trip.run.limits, process.timeout_ms)
 
 
 def _within(limits: Limits, timeout_ms: int | None) -> Limits:
@@ -221,10 +247,7 @@ def _check_lists(config: Config, trip: Trip) -> None:
 def check_budget(budget: BudgetRow | None) -> None:
     """5 — refuse early what the journal's transaction would refuse anyway (step 8 is exact under concurrency)."""
     if budget is not None:
-        calls_used, calls_max, attempts_used, attempts_max = budget
-        spend_call(
-            Ledger(calls_used=calls_used, calls_max=calls_max, attempts_used=attempts_used, attempts_max=attempts_max)
-        )
+        spend_call(_ledger(budget))
 
 
 def make_plan(trip: Trip, ports: Ports) -> None:
@@ -233,5 +256,10 @@ def make_plan(trip: Trip, ports: Ports) -> None:
     if trip.job is None:
         trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
     else:
-        trip.plan = plan_job(trip.job, ports.host)
+        plan = plan_job(trip.job, ports.host)
+        lifetime = trip.process.lifetime if trip.process is not None else None
+        if lifetime is not None:  # where its keeper crashes, a group is what can still be found and ended
+            group = plan.cgroup_parent or ("" if plan.pid_namespace else ports.host.cgroup_kill)
+            plan = replace(plan, lifetime=lifetime.value, cgroup_parent=group)
+        trip.plan = plan
     trip.plan_bytes = canonical(trip.plan.as_json())

@@ -1,7 +1,8 @@
 """The result of a call whose owner died: attested by whoever found it, with nothing claimed about its end.
 
-What was kept with the intent (decision, plan digest, enforcement) is said again; exit code, usage and output are not
-known and not guessed.
+Rules: it rests on the intent **entry** as the signed tree holds it, never on the call's row: whoever can edit the
+database could otherwise have false statements signed. What is not in the entry (digests of input and plan) is said only
+where the kept details fit the entry's commitment. Exit code, usage and output are not known and not guessed.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from palyra.attest import DecisionFacts, Statement, attest
 from palyra.canon import Json, digest
 from palyra.engine.ports import Ports
 from palyra.engine.record import assemble, enforcement_of
-from palyra.errors import Reason
-from palyra.journal.chain import Asked, Decided
+from palyra.errors import Reason, StateError
+from palyra.journal.chain import INTENT, Asked, Decided, EntryView, parse_entry
 from palyra.model.outcome import Execution, Outcome, Status, Usage
-from palyra.model.record import Closing, RunSpec, StoredCall
+from palyra.model.record import Closing, Intent, RunSpec, StoredCall
 
 UNKNOWN = Execution(status=Status.INTERRUPTED, usage=Usage(cpu_us=None, max_rss_bytes=None))
 MESSAGE = "Palyra was stopped while this call ran; what the program had done by then is not known."
 HINT = "Check what the program had done, then repeat the call with another call_id."
+UNPROVEN = ""
+"""An attestation's input digest is text; this one says that nothing proves which input it was."""
 
 
-def close_as_interrupted(stored: StoredCall, ports: Ports) -> Closing:
-    kept: dict[str, Json] = orjson.loads(stored.details) if stored.details else {}
-    decision = kept.get("decision") or {"effect": "none", "policies": []}
-    effect, policies = decision["effect"], tuple(decision["policies"])
+def close_as_interrupted(stored: StoredCall, intent: Intent | None, ports: Ports) -> Closing:
+    """`StateError` when the signed tree holds no intent of this call: then there is nothing to speak for."""
+    view = _checked(stored, intent)
+    proven: Mapping[str, Json] = orjson.loads(intent.details) if intent is not None and intent.details else {}
+    decided = Decided(**{**view.predicate["decision"], "policies": tuple(view.predicate["decision"]["policies"])})
     outcome = Outcome(
         call_id=stored.call_id,
         run_id=stored.run_id,
@@ -38,26 +42,13 @@ def close_as_interrupted(stored: StoredCall, ports: Ports) -> Closing:
         message=MESSAGE,
         hint=HINT,
         usage=UNKNOWN.usage,
-        attestation=attest(_statement(stored, ports, kept, DecisionFacts(effect=effect, policies=policies)), ports.key),
-    )
-    asked = Asked(
-        call_id=stored.call_id,
-        run_id=stored.run_id,
-        tool=stored.tool,
-        principal=stored.principal,
-        door=kept.get("door") or "",
-    )
-    decided = Decided(
-        effect=effect,
-        policies=policies,
-        policy_sha256=kept.get("policy_sha256"),
-        config_sha256=kept.get("config_sha256"),
+        attestation=attest(_statement(view, decided, proven, ports), ports.key),
     )
     return assemble(
         ports,
         outcome,
         UNKNOWN,
-        asked=asked,
+        asked=_asked(view),
         decided=decided,
         run=_run(stored),
         input_sha256=stored.input_sha256,
@@ -66,33 +57,62 @@ def close_as_interrupted(stored: StoredCall, ports: Ports) -> Closing:
         details=b"",
         input_bytes=None,
         keep_call=True,
-        egress_mode=(kept.get("enforcement") or {}).get("egress_mode", ""),
+        egress_mode=view.predicate["sandbox_enforcement"].get("egress_mode", ""),
     )
 
 
-def _statement(stored: StoredCall, ports: Ports, kept: Mapping[str, Json], decision: DecisionFacts) -> Statement:
+def _checked(stored: StoredCall, intent: Intent | None) -> EntryView:
+    try:
+        view = parse_entry(intent.body) if intent is not None else None
+    except ValueError:
+        view = None
+    if view is None or view.kind != INTENT or stored.owner is None or _row(stored) != _said(view):
+        raise StateError(
+            f"Call {stored.call_id} stands open, and the journal holds no such intent: it is not closed.",
+            "Run: palyra journal verify",
+        )
+    return view
+
+
+def _row(stored: StoredCall) -> tuple[Json, ...]:
+    owner = None if stored.owner is None else stored.owner.as_json()
+    return stored.call_id, stored.run_id, stored.tool, stored.principal, owner
+
+
+def _said(view: EntryView) -> tuple[Json, ...]:
+    return tuple(view.predicate.get(name) for name in ("call_id", "run_id", "tool", "principal", "owner"))
+
+
+def _asked(view: EntryView) -> Asked:
+    names = ("call_id", "run_id", "tool", "principal", "skill")
+    return Asked(**{name: view.predicate[name] for name in names}, **view.predicate["context"])
+
+
+def _statement(view: EntryView, decided: Decided, proven: Mapping[str, Json], ports: Ports) -> Statement:
+    said = view.predicate
     return Statement(
         attestation_id=ports.ids.ulid(),
-        call_id=stored.call_id,
-        run_id=stored.run_id,
-        tool=stored.tool,
-        executor=kept.get("executor") or "policy",
-        sandbox_enforcement=enforcement_of(kept.get("enforcement") or {}),
-        executed_at_unix_ms=stored.opened_unix_ms,
+        call_id=said["call_id"],
+        run_id=said["run_id"],
+        tool=said["tool"],
+        executor=said["executor"],
+        sandbox_enforcement=enforcement_of(said["sandbox_enforcement"]),
+        executed_at_unix_ms=view.at_unix_ms,
         status=Status.INTERRUPTED.value,
         reason=Reason.INTERRUPTED.value,
         success=False,
         timed_out=False,
         exit_code=None,
-        input_sha256=stored.input_sha256,
+        input_sha256=proven.get("input_sha256") or UNPROVEN,
         output_sha256=digest({}),
-        config_sha256=kept.get("config_sha256") or "",
-        policy_sha256=kept.get("policy_sha256"),
-        decision=decision,
-        limits=kept.get("limits") or {},
+        config_sha256=decided.config_sha256 or "",
+        policy_sha256=decided.policy_sha256,
+        decision=DecisionFacts(effect=decided.effect, policies=decided.policies),
+        limits=said["limits"],
         usage=UNKNOWN.usage.as_json(),
         nonce=ports.ids.random_bytes(32),
-        plan_sha256=kept.get("plan_sha256"),
+        plan_sha256=proven.get("plan_sha256"),
+        approval_id=decided.approval_id,
     )
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from palyra.canon import Json
-from palyra.model.outcome import Execution, StreamName
+from palyra.model.outcome import Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.redact.stream import Redactor
 
@@ -33,9 +33,10 @@ class Collector:
         self.fed[stream] += len(chunk)
         self._keep(stream, self._redactors[stream].feed(chunk))
 
-    def finish(self) -> None:
-        for stream in StreamName:
-            self._keep(stream, self._redactors[stream].finish())
+    def finish(self, status: Status) -> None:
+        """A program that was ended midway may have been writing a secret: what is undecided is then not shown."""
+        for stream, redactor in self._redactors.items():
+            self._keep(stream, redactor.finish() if status is Status.COMPLETED else redactor.cut())
 
     def _keep(self, stream: StreamName, clean: bytes) -> None:
         if clean:

@@ -6,7 +6,7 @@ raises (`StateError` for the journal, so that nothing runs), it never returns ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,8 +15,9 @@ from palyra.model.call import ToolCall
 from palyra.model.grant import Ask
 from palyra.model.host import HostFacts
 from palyra.model.outcome import ArtifactRef, Execution, StreamName
-from palyra.model.plan import LookRequest, Plan, ProcessPlan, Sights
-from palyra.model.record import Closing, Opening, Owner, Recorded, StoredCall
+from palyra.model.plan import LookRequest, Plan, ProcessPlan, Sights, WorkspaceSight
+from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
+from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, StoredCall
 from palyra.policy.bundle import PolicyBundle
 from palyra.signing import SigningKey
 
@@ -35,6 +36,8 @@ class Look(Protocol):
     """What the disk says about a call. Missing things are facts, not errors."""
 
     def look(self, request: LookRequest) -> Sights: ...
+    def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
+        """Guarded names (hooks, CI files, .env …) that were not there when the workspace was seen, and are now."""
 
 
 class Sink(Protocol):
@@ -55,6 +58,28 @@ class Executor(Protocol):
     async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution: ...
 
 
+class Background(Protocol):
+    """Programs that outlive their call, each known to its owner alone.
+
+    `start` raises `NotStarted` when nothing of the program ran, `Rejected(BUSY)` when the run has too many; cancelling
+    it takes the process back. The others raise `Rejected(BAD_ARGUMENTS)` for a handle that is not the owner's.
+    """
+
+    async def start(self, order: StartOrder) -> BackgroundProcess: ...
+    async def status(self, owner: ProcessOwner, process_id: str) -> BackgroundProcess: ...
+    async def list(self, owner: ProcessOwner, *, before: str | None, count: int) -> Sequence[BackgroundProcess]:
+        """The newest first; `before` is the last one seen."""
+
+    async def output(
+        self, owner: ProcessOwner, process_id: str, *, offset_bytes: int, max_bytes: int, stream: StreamName | None
+    ) -> tuple[BackgroundProcess, LogPage]: ...
+    async def stop(self, owner: ProcessOwner, process_id: str, *, by: str) -> BackgroundProcess:
+        """Returns how it ended; one that had ended is left as it was."""
+
+    async def end_run(self, owner: ProcessOwner) -> None:
+        """End what was to end with the run."""
+
+
 class Journal(Protocol):
     """The call's rows and the tamper-evident log, one transaction each.
 
@@ -71,6 +96,9 @@ class Journal(Protocol):
 
     async def open_calls(self) -> Sequence[StoredCall]:
         """Every call whose intent has no result."""
+
+    async def find_intents(self, calls: Sequence[StoredCall]) -> Mapping[str, Intent]:
+        """By call id, those whose intent is in the signed tree: rows alone can be written by anyone."""
 
 
 class Owners(Protocol):
@@ -111,6 +139,7 @@ class Ports:
     ids: Ids
     look: Look
     executor: Executor
+    background: Background
     journal: Journal
     owners: Owners
     policies: Policies
@@ -118,3 +147,5 @@ class Ports:
     artifacts: Artifacts
     secrets: Secrets
     key: SigningKey
+    proof_id: str | None = None
+    """The proof that this host's tier C profile holds (palyra doctor --prove), if there is one."""

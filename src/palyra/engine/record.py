@@ -8,7 +8,7 @@ Not here: the form of entries (journal/chain) and attestations (attest), storing
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 import orjson
@@ -17,6 +17,7 @@ from palyra.attest import DecisionFacts, Enforcement, Statement, attest
 from palyra.canon import Json, canonical, digest, sha256_hex
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
+from palyra.errors import Reason
 from palyra.journal.chain import (
     Asked,
     Decided,
@@ -30,10 +31,12 @@ from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Plan, ProcessPlan
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
-from palyra.redact.stream import redact_json
+from palyra.redact.stream import redact_json, redact_text
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
 _SALT_BYTES = 32
+PROVEN_BACKEND = "bubblewrap"
+"""The one `palyra doctor --prove` attacks."""
 
 
 def make_opening(trip: Trip, ports: Ports) -> Opening:
@@ -45,7 +48,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         decided=_decided(trip, ports),
         owner=ports.owners.me(),
         executor=trip.plan.executor,
-        enforcement=_enforcement(trip.plan, None),
+        enforcement=_enforcement(trip.plan, None, ports.proof_id),
         limits=trip.plan.limits.as_json(),
         commitments=(
             _commit(ports, "input", trip.input_bytes),
@@ -73,6 +76,7 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
         wall = ports.clock.monotonic_us() - trip.started_us
         execution = replace(execution, usage=replace(execution.usage, wall_us=wall))
     attestation = attest(_statement(trip, ports, ending, execution), ports.key)
+    secrets = ports.secrets.known_values(trip.run.run_id)
     outcome = Outcome(
         call_id=trip.call_id,
         run_id=trip.run.run_id,
@@ -80,8 +84,8 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
         status=ending.status,
         success=ending.success,
         reason=ending.reason,
-        message=ending.message,
-        hint=ending.hint,
+        message=_clean(ending.message, secrets),
+        hint=_clean(ending.hint, secrets),
         output=ending.output,
         usage=execution.usage,
         budget=BudgetView(calls_max=trip.run.calls_max),
@@ -178,7 +182,8 @@ def assemble(
 
 def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution) -> Statement:
     plan, decision = trip.plan, decision_json(trip.decision)
-    ran = trip.opened is not None and plan is not None
+    # An attestation never names an executor that did not run the code.
+    ran = trip.opened is not None and plan is not None and ending.reason is not Reason.SPAWN_FAILED
     output_sha256 = digest(ending.output)
     return Statement(
         attestation_id=ports.ids.ulid(),
@@ -186,7 +191,7 @@ def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution) -
         run_id=trip.run.run_id,
         tool=trip.request.tool,
         executor=plan.executor if ran and plan is not None else "policy",
-        sandbox_enforcement=enforcement_of(_enforcement(plan if ran else None, execution)),
+        sandbox_enforcement=enforcement_of(_enforcement(plan if ran else None, execution, ports.proof_id)),
         executed_at_unix_ms=trip.received_unix_ms,
         status=ending.status.value,
         reason=ending.reason.value if ending.reason else None,
@@ -209,7 +214,7 @@ def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution) -
     )
 
 
-def _enforcement(plan: Plan | None, execution: Execution | None) -> dict[str, Json]:
+def _enforcement(plan: Plan | None, execution: Execution | None, proof_id: str | None) -> dict[str, Json]:
     if plan is None:
         return {"backend": "", "egress_mode": "", "guarantees": [], "degraded": [], "proof_id": None}
     late = execution.degraded if execution is not None else ()
@@ -218,7 +223,7 @@ def _enforcement(plan: Plan | None, execution: Execution | None) -> dict[str, Js
         "egress_mode": plan.net.mode.value if isinstance(plan, ProcessPlan) else "",
         "guarantees": sorted(g.value for g in plan.guarantees),
         "degraded": [*plan.degraded, *late],
-        "proof_id": None,
+        "proof_id": proof_id if isinstance(plan, ProcessPlan) and plan.backend == PROVEN_BACKEND else None,
     }
 
 
@@ -228,6 +233,7 @@ def enforcement_of(value: Mapping[str, Json]) -> Enforcement:
         egress_mode=value.get("egress_mode", ""),
         guarantees=tuple(value.get("guarantees", ())),
         degraded=tuple(value.get("degraded", ())),
+        proof_id=value.get("proof_id"),
     )
 
 
@@ -264,17 +270,23 @@ def _details(trip: Trip, ports: Ports) -> dict[str, Json]:
     return {
         "door": trip.run.context.door.value,
         "executor": plan.executor if plan is not None else None,
-        "enforcement": _enforcement(plan, None),
+        "enforcement": _enforcement(plan, None, ports.proof_id),
         "config_sha256": ports.config.digest,
         "policy_sha256": trip.policy_sha256,
         "limits": trip.run.limits.as_json(),
         "decision": decision_json(trip.decision),
         "plan_sha256": sha256_hex(trip.plan_bytes) if plan is not None else None,
+        "input_sha256": trip.input_sha256,
         "input": redact_json(dict(trip.call.input), secrets) if trip.call is not None else None,
         "request": trip.cedar.as_json() if trip.cedar is not None else None,
-        "facts": _facts(trip),
-        "plan": redact_json(orjson.loads(trip.plan_bytes), secrets) if plan is not None else None,
+        "facts": redact_json(_facts(trip), secrets),
+        "plan": redact_json(orjson.loads(trip.plan_bytes), secrets) if trip.plan_bytes else None,
     }
+
+
+def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None:
+    """Sentences name arguments, and an argument may be a secret."""
+    return None if text is None else redact_text(text, secrets)
 
 
 def _facts(trip: Trip) -> Json:

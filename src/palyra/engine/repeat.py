@@ -8,6 +8,7 @@ under way is waited for; if its owner died, it is closed as interrupted and that
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from palyra.engine.assessment import validate
@@ -23,8 +24,12 @@ from palyra.protocol.wire import restore_outcome
 POLL_S = 0.02
 
 
-async def first_outcome(trip: Trip, ports: Ports, registry: Registry) -> Outcome | None:
+async def first_outcome(
+    trip: Trip, ports: Ports, registry: Registry, *, is_live: Callable[[str], bool]
+) -> Outcome | None:
     """The outcome of the first call with this id, or None when there was none.
+
+    `is_live`: this engine has the call under way. One that is open, ours and not under way was left behind.
 
     On a reused id the trip gets a fresh one: the refusal is journaled under that, so ids stay unique.
     """
@@ -37,7 +42,8 @@ async def first_outcome(trip: Trip, ports: Ports, registry: Registry) -> Outcome
         trip.reused_id = reused
         return None
     while stored.recorded is None:
-        if stored.owner is None or not ports.owners.is_alive(stored.owner):
+        abandoned = stored.owner == ports.owners.me() and not is_live(stored.call_id)
+        if stored.owner is None or abandoned or not ports.owners.is_alive(stored.owner):
             await close_interrupted(stored, ports)
         else:
             await asyncio.sleep(POLL_S)

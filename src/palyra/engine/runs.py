@@ -9,13 +9,26 @@ Not here: the budget's numbers (journal port), the order of calls (engine/turns)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from palyra.config.schema import Config
 from palyra.errors import Reason, Rejected
 from palyra.model.call import OperatorGrant, RequestContext, TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
+from palyra.model.process import ProcessOwner
 from palyra.model.record import RunSpec
+
+
+class RunScope(Enum):
+    """What ends a run, and with it the background processes it owns."""
+
+    CALL = "call"
+    """Its one call."""
+    SESSION = "session"
+    """Whoever holds it says so, or that process ends."""
+    OPEN = "open"
+    """Somebody's word: calls of several processes share it by its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +43,12 @@ class Run:
     tier: TierChoice = TierChoice.AUTO
     egress: EgressMode = EgressMode.STRICT
     grant: OperatorGrant = field(default_factory=OperatorGrant)
+    scope: RunScope = RunScope.SESSION
+
+    @property
+    def owner(self) -> ProcessOwner:
+        """Of the background processes it starts."""
+        return ProcessOwner(self.run_id, str(self.context.principal))
 
     @property
     def record(self) -> RunSpec:
@@ -74,6 +93,7 @@ def start_run(
     tier: TierChoice | None = None,
     egress: EgressMode | None = None,
     grant: OperatorGrant | None = None,
+    scope: RunScope = RunScope.SESSION,
 ) -> Run:
     """A run within the configuration: limits, tier and egress asked for can only make it stricter.
 
@@ -96,4 +116,5 @@ def start_run(
         tier=grant.tier or (TierChoice.C if tier is TierChoice.C else runner.tier_choice),
         egress=grant.egress or stricter,
         grant=grant,
+        scope=scope,
     )

@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import ClassVar, TypeVar
 
 from palyra.canon import digest
 from palyra.engine import assessment
+from palyra.engine.background import start_background, take_back
 from palyra.engine.builtin import HANDLERS
 from palyra.engine.output import Collector, process_output
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
+from palyra.engine.runs import Run, RunScope
 from palyra.engine.trip import CallRequest, Ending, Trip
 from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
@@ -28,43 +33,92 @@ from palyra.model.call import parse_ulid
 from palyra.model.grant import Ask
 from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
 from palyra.model.plan import BuiltinPlan, ProcessPlan
+from palyra.model.process import Lifetime, ProcessOwner
 from palyra.protocol.projection import attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
+from palyra.redact.stream import redact_json, redact_text
 
+T = TypeVar("T")
 log = logging.getLogger("palyra.engine")
 
 MAX_TOOL_CHARS = 256
 
 
 class Engine:
+    _everyones: ClassVar[set[str]] = set()
+    """Calls under way in this process, whichever engine has them: several may share a home."""
+
     def __init__(self, ports: Ports, registry: Registry) -> None:
         self.ports = ports
         self.registry = registry
         self._turns = Turns()
         self._live: dict[str, asyncio.Task[Outcome]] = {}
+        self._trips: dict[asyncio.Task[Outcome], Trip] = {}
+        self._calls: dict[ProcessOwner, set[str]] = {}
+        """Live calls, by run and principal."""
+        self._owning: dict[ProcessOwner, Run] = {}
+        """Runs held by this process that own background processes."""
 
     async def call(self, request: CallRequest) -> Outcome:
         """Run one call to its end. Cancelling the caller kills the call, and the record is still closed."""
         trip = self._begin(request)
         if request.call_id is not None:
-            first = await first_outcome(trip, self.ports, self.registry)
+            first = await self._first_outcome(trip)
             if first is not None:
                 return first
-        task = self._live[trip.call_id] = asyncio.ensure_future(self._from_start_to_end(trip))
-        task.add_done_callback(lambda _: self._live.pop(trip.call_id, None))
+        task = asyncio.ensure_future(self._from_start_to_end(trip))
+        if trip.call_id not in self._live:  # a second caller with the same id must not take the first one's place
+            self._live[trip.call_id] = task
+            self._everyones.add(trip.call_id)
+            self._trips[task] = trip
+            self._calls.setdefault(trip.run.owner, set()).add(trip.call_id)
+            task.add_done_callback(partial(self._forget, trip.run.owner, trip.call_id))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.done():
-                task.cancel()
-                await asyncio.wait([task])
+                _stop(task, trip)
+                await done_whatever_comes(task)
+            if not task.cancelled() and task.exception() is None:
+                await finish_whatever_comes(take_back(trip, task.result(), self.ports))
             raise
 
     def cancel(self, call_id: str) -> bool:
         """Ask a live call of this engine to end; its outcome says CANCELLED."""
         task = self._live.get(call_id)
-        return task is not None and task.cancel()
+        return task is not None and _stop(task, self._trips[task])
+
+    async def end_run(self, run: Run) -> None:
+        """Cancel what is under way in a run, then end the background processes that were to end with it."""
+        under_way = [self._live[call_id] for call_id in self._calls.get(run.owner, ())]
+        await self._stop_all(under_way)
+        await self.ports.background.end_run(run.owner)
+        self._owning.pop(run.owner, None)
+
+    async def close(self) -> None:
+        """End what is under way, and every run of this process that owns background processes."""
+        await self._stop_all(list(self._live.values()))
+        for run in tuple(self._owning.values()):
+            await self.end_run(run)
+
+    async def _stop_all(self, tasks: Sequence[asyncio.Task[Outcome]]) -> None:
+        for task in tasks:
+            _stop(task, self._trips[task])
+        for task in tasks:
+            await done_whatever_comes(task)
+
+    async def _first_outcome(self, trip: Trip) -> Outcome | None:
+        return await first_outcome(trip, self.ports, self.registry, is_live=self._everyones.__contains__)
+
+    def _forget(self, owner: ProcessOwner, call_id: str, task: asyncio.Task[Outcome]) -> None:
+        self._live.pop(call_id, None)
+        self._everyones.discard(call_id)
+        self._trips.pop(task, None)
+        calls = self._calls.get(owner, set())
+        calls.discard(call_id)
+        if not calls:
+            self._calls.pop(owner, None)
 
     async def assess(self, request: CallRequest) -> tuple[Trip, Rejected | None]:
         """Steps 1 to 6 alone: what would happen, with nothing run and nothing written."""
@@ -76,7 +130,7 @@ class Engine:
         return trip, None
 
     def _begin(self, request: CallRequest) -> Trip:
-        request = replace(request, tool=printable(request.tool))
+        request = replace(request, tool=self._name_of(request.tool))
         if request.call_id is not None:
             parse_ulid(request.call_id, what="call_id")
         return Trip(
@@ -86,16 +140,31 @@ class Engine:
             started_us=self.ports.clock.monotonic_us(),
         )
 
+    def _name_of(self, tool: str) -> str:
+        """As it can stand in a record: a name that is no tool's may be anything, a secret too."""
+        name = tool[:MAX_TOOL_CHARS].encode("utf-8", "backslashreplace").decode("utf-8")
+        return name if self.registry.has(name) else redact_text(name)
+
+    async def _repeat(self, trip: Trip) -> Outcome:
+        """The id was taken while this call was on its way: the first outcome, or a refusal under an id of its own."""
+        first = await self._first_outcome(trip)
+        if first is not None:
+            return first
+        trip.opened = None
+        detail = f"Call id {trip.reused_id} was used before, for another call."
+        reused = Rejected(Reason.CALL_ID_REUSED, detail, "Send a fresh call_id, or leave it out.")
+        return await self._finish(trip, refused(reused))
+
     async def _from_start_to_end(self, trip: Trip) -> Outcome:
+        trip.begun = True
         try:
+            if trip.cancel_wanted:
+                raise asyncio.CancelledError
             ending = await self._walk(trip)
         except Rejected as refusal:
             ending = refused(refusal)
         except DuplicateCall:
-            first = await first_outcome(trip, self.ports, self.registry)
-            if first is not None:
-                return first
-            ending = refused(Rejected(Reason.CALL_ID_REUSED, "This call id was used before, for another call."))
+            return await finish_whatever_comes(self._repeat(trip))
         except StateError as error:
             ending = refused(Rejected(Reason.JOURNAL_DOWN, error.detail, error.hint))
         except asyncio.CancelledError:
@@ -119,17 +188,21 @@ class Engine:
         async with self._turns.take(trip.run.run_id, trip.tool.spec.parallelism):
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
-                case ProcessPlan() as plan:
+                case ProcessPlan(lifetime="") as plan:
                     return await self._run_process(trip, plan)  # 9, 10
+                case ProcessPlan() as plan:
+                    return await self._start_background(trip, plan)  # 9
                 case BuiltinPlan():
                     return await self._run_builtin(trip)
 
     async def _assess(self, trip: Trip) -> None:
         ports = self.ports
+        assessment.receive(trip)
+        budget = await ports.journal.budget(trip.run.run_id)
+        assessment.check_attempts_left(budget)
         assessment.validate(trip, self.registry)  # 1
         refuse_reused(trip)
         assessment.prepare(trip, ports)  # 2, 3
-        budget = await ports.journal.budget(trip.run.run_id)
         assessment.authorise(trip, ports, budget)  # 4
         assessment.check_budget(budget)  # 5
         assessment.make_plan(trip, ports)  # 6
@@ -149,9 +222,11 @@ class Engine:
                 stderr_bytes=collector.fed[StreamName.STDERR],
                 usage=Usage(wall_us=self.ports.clock.monotonic_us() - trip.started_us, cpu_us=None, max_rss_bytes=None),
             )
-        collector.finish()  # 10
+        collector.finish(execution.status)  # 10
         trip.redactions = collector.redactions
         output = process_output(plan, execution, collector)
+        if trip.sights is not None and (created := self.ports.look.appeared(trip.sights.workspace)):
+            output["protected_created"] = list(created)
         success = execution.status is Status.COMPLETED and execution.exit_code == 0 and not cancelled
         return Ending(
             status=execution.status,
@@ -162,20 +237,34 @@ class Engine:
             output=output,
         )
 
+    async def _start_background(self, trip: Trip, plan: ProcessPlan) -> Ending:
+        if plan.lifetime == Lifetime.RUN_OWNED and trip.run.scope is RunScope.SESSION:
+            self._owning[trip.run.owner] = trip.run
+        return await start_background(trip, plan, self.ports)
+
     async def _run_builtin(self, trip: Trip) -> Ending:
         assert trip.tool is not None
         assert trip.call is not None
         output = await HANDLERS[trip.tool.spec.name](trip.call, self.ports)
+        output = redact_json(output, self.ports.secrets.known_values(trip.run.run_id))
         check_arguments(trip.tool.output_schema, output)
         usage = Usage(wall_us=self.ports.clock.monotonic_us() - trip.started_us)
         execution = Execution(status=Status.COMPLETED, exit_code=None, usage=usage)
         return Ending(status=Status.COMPLETED, success=True, execution=execution, output=output)
 
     async def _finish(self, trip: Trip, ending: Ending) -> Outcome:
-        ending = await self._project(trip, ending)
-        outcome, closing = make_closing(trip, self.ports, ending)  # 11
+        try:
+            ending = await self._project(trip, ending)
+            outcome, closing = make_closing(trip, self.ports, ending)  # 11
+        except (ValueError, TypeError, RecursionError):
+            log.exception("call %s: its record could not be made", trip.call_id)
+            message = "Palyra could not describe this call."
+            ending = Ending(status=Status.FAILED, reason=Reason.INTERNAL, message=message)
+            outcome, closing = make_closing(bare(trip), self.ports, ending)
         try:
             return with_receipt(outcome, await self.ports.journal.close_call(closing))  # 12
+        except DuplicateCall:
+            return await self._repeat(trip)
         except StateError as error:
             log.critical("call %s: its end could not be recorded: %s", trip.call_id, error.detail)
             return make_closing(trip, self.ports, unrecorded(ending, error))[0]
@@ -198,16 +287,33 @@ class Engine:
         return replace(ending, output=attach(projected, refs))
 
 
-def printable(tool: str) -> str:
-    """A tool's name as it can stand in a record: one that cannot is unknown anyway, and journaled as such."""
-    return tool[:MAX_TOOL_CHARS].encode("utf-8", "backslashreplace").decode("utf-8")
+def _stop(task: asyncio.Task[Outcome], trip: Trip) -> bool:
+    """A task that is cancelled before its first step would end without a record: it is told instead."""
+    if task.done():
+        return False
+    if not trip.begun:
+        trip.cancel_wanted = True
+        return True
+    return task.cancel()
+
+
+async def done_whatever_comes(task: asyncio.Task[Outcome]) -> None:
+    """A second and third cancellation of the caller waits until the record is closed."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+
+
+def bare(trip: Trip) -> Trip:
+    """The least that can always be recorded: who, when, which input by its digest."""
+    return replace(trip, call=None, facts=None, job=None, plan=None, plan_bytes=b"", cedar=None, artifacts=())
 
 
 def refused(refusal: Rejected) -> Ending:
     return Ending(status=Status.REFUSED, reason=refusal.reason, message=refusal.detail, hint=refusal.hint)
 
 
-async def finish_whatever_comes(work: Awaitable[Outcome]) -> Outcome:
+async def finish_whatever_comes(work: Awaitable[T]) -> T:
     """Closing a record is never cut short: a second cancellation waits until it is durable."""
     task = asyncio.ensure_future(work)
     while not task.done():

@@ -92,6 +92,10 @@ def _refine(kind: Classification, sights: Sights) -> Classification:
         name, why, interprets = behind(sight.name, sight.shebang, sight.path)
         if why and not kind.interpreter and (interprets or not kind.runs_code):
             kind = replace(kind, effective_program=name, interpreter=interprets, runs_code=True, why=why)
+    names = {normalise(sight.name) for sight in _programs(sights)}
+    if "git" in names and sights.cwd.resolved != sights.workspace.path and not kind.runs_code:
+        why = "git below the top of the workspace can meet a repository with its own settings and hooks"
+        kind = replace(kind, effective_program="git", runs_code=True, why=why)
     return kind
 
 

@@ -6,7 +6,8 @@ Settings are safe by a list of those known to be harmless, subcommands too: what
 
 Hooks and the settings in .git/config run with commit, checkout, merge and others. They are not named by arguments: the
 repository's hooks and config stay read-only in the sandbox (guard/look), so what runs is what was there before, inside
-the sandbox, which is the wall. So `git commit` is usable and does not count as running code.
+the sandbox, which is the wall. So `git commit` is usable and does not count as running code. That holds for the
+repository at the top of the workspace alone: another one (`-C sub`, `--git-dir`) may be made of the agent's own files.
 
 Not here: paths and hosts among the arguments (guard/paths, egress/preflight).
 """
@@ -17,7 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from palyra.guard.options import Spec, find_options, read_options
+from palyra.guard.options import Option, Spec, find_options, read_options
 
 _GLOBAL = Spec(
     "C:c:hvpP",
@@ -39,23 +40,29 @@ _PLAIN = frozenset(
     """.split()
 )
 _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "clone": ("u", ("upload-pack", "template")),
-    "init": ("", ("template",)),
-    "init-db": ("", ("template",)),
+    "clone": ("u", ("upload-pack", "template", "separate-git-dir")),
+    "init": ("", ("template", "separate-git-dir")),
+    "init-db": ("", ("template", "separate-git-dir")),
     "fetch": ("", ("upload-pack",)),
     "pull": ("", ("upload-pack",)),
     "ls-remote": ("", ("upload-pack", "exec")),
     "push": ("", ("receive-pack", "exec")),
-    "rebase": ("x", ("exec",)),
+    # What is gone on with stands in files that a call can write: `exec id` in the todo, a strategy in the options.
+    "rebase": ("x", ("exec", "continue", "skip", "edit-todo")),
+    "cherry-pick": ("", ("continue", "skip")),
+    "revert": ("", ("continue", "skip")),
     "grep": ("O", ("open-files-in-pager",)),
     "archive": ("", ("exec",)),
     "diff": ("", ("ext-diff",)),
     "log": ("", ("ext-diff",)),
     "show": ("", ("ext-diff",)),
-    "config": ("e", ("edit",)),
 }
-_OPTION_VALUES = {"clone": "bcjou", "rebase": "CsXx", "grep": "ABCefm", "config": "f", "push": "o"}
-_SUBWORDS = {"bisect": "run", "submodule": "foreach", "config": "edit"}
+_OPTION_VALUES = {"clone": "bcjou", "rebase": "CsXx", "grep": "ABCefm", "push": "o"}
+_SUBWORDS = {"bisect": "run", "submodule": "foreach"}
+_STRATEGIES = frozenset("resolve recursive octopus ours subtree ort".split())
+"""Another name NAME runs `git-merge-NAME`, and NAME may hold a slash."""
+_STRATEGY_LETTERS = {"merge": "s", "pull": "s", "rebase": "s", "cherry-pick": "", "revert": ""}
+_TOPS = {"C": ("", ".", "./"), "work-tree": (".", "./"), "git-dir": (".git", ".git/", "./.git", "./.git/")}
 _TRANSPORT = re.compile(r"(?:^|=)[A-Za-z0-9][A-Za-z0-9+.-]*::")
 _DASH_HOST = re.compile(r"[a-z+]+://(?:[^/@]*@)?-", re.IGNORECASE)
 _REMOTES = frozenset("clone fetch pull push ls-remote remote submodule archive".split())
@@ -79,6 +86,21 @@ _SAFE_SETTINGS = frozenset(
     http.lowspeedtime http.version http.maxrequests http.useragent
     """.split()
 )
+_CONFIG = Spec(
+    "f:t:lez",
+    "global system local worktree file= blob= get get-all get-regexp get-urlmatch replace-all add unset unset-all "
+    "rename-section remove-section list fixed-value edit get-color get-colorbool type= bool int bool-or-int "
+    "bool-or-str path expiry-date null name-only includes show-origin show-scope default= value= all append comment= "
+    "regexp url= show-names",
+)
+_READS = frozenset("--get --get-all --get-regexp --get-urlmatch --get-color --get-colorbool --list -l -lz -zl".split())
+_WRITES = frozenset("unset unset-all rename-section remove-section edit e".split())
+_ELSEWHERE = frozenset({"file", "f", "blob"})
+_KEPT_SETTINGS = frozenset(
+    "user.name user.email init.defaultbranch core.autocrlf core.eol pull.rebase push.default".split()
+)
+"""What `git config` may keep for every later git, the operator's too: a shorter list than for one call's `-c`."""
+_PLAIN_VALUE = re.compile(r"(?:[^\W_]|[_@.+<>(), '])[\w@.+<>(), '-]*|")
 _PAGERS_OFF = frozenset({"", "cat", "false", "no", "off", "0"})
 
 
@@ -96,8 +118,14 @@ def read_git(args: Sequence[str]) -> GitReading:
     if scan.unknown:
         return GitReading(why=f"git {scan.unknown.partition('=')[0]} is not known here")
     for option in scan.options:
-        if option.name in ("c", "config-env") and not is_safe_setting(option.value or ""):
+        setting = option.value or ""
+        if option.name == "config-env":
+            setting = setting.rpartition("=")[0] + "=?"  # the value stands in a variable that the call may set
+        if option.name in ("c", "config-env") and not is_safe_setting(setting):
             return GitReading(why="git -c sets something that can run a program")
+        if option.name == "bare" or (option.value or "") not in _TOPS.get(option.name, (option.value or "",)):
+            dashes = "-" if len(option.name) == 1 else "--"
+            return GitReading(why=f"git {dashes}{option.name} can lead to a repository with its own settings and hooks")
         if option.name == "exec-path" and option.value is not None:
             return GitReading(why="git --exec-path says where its programs are")
     if scan.rest >= len(args):
@@ -128,7 +156,16 @@ def _judge(subcommand: str, rest: Sequence[str]) -> str:
         return "a git transport such as ext:: runs a program"
     if subcommand in _REMOTES and any(_DASH_HOST.match(word) for word in rest):
         return "a git address whose host begins with a dash is an option to ssh"
-    return _judge_settings(subcommand, rest)
+    return _judge_strategy(subcommand, rest) or _judge_settings(subcommand, rest)
+
+
+def _judge_strategy(subcommand: str, rest: Sequence[str]) -> str:
+    letters = _STRATEGY_LETTERS.get(subcommand)
+    if letters is not None:
+        for option in find_options(rest, letters=letters, names=("strategy",), values="CFmsSXx"):
+            if option.value not in _STRATEGIES:
+                return f"git {subcommand} with a strategy of another name runs a program of that name"
+    return ""
 
 
 def _judge_settings(subcommand: str, rest: Sequence[str]) -> str:
@@ -143,12 +180,33 @@ def _judge_settings(subcommand: str, rest: Sequence[str]) -> str:
 
 
 def _writes_setting(rest: Sequence[str]) -> bool:
-    words = [word for word in rest if not word.startswith("-")]
-    flags = {word.partition("=")[0] for word in rest if word.startswith("-")}
-    if any(flag.startswith(("--get", "--list", "-l")) for flag in flags) or words[:1] in (["get"], ["list"]):
+    """Whether it changes a setting beyond those that are harmless to keep. Options end at the first operand."""
+    scan = read_options(rest, _CONFIG)
+    if scan.unknown:
+        return True
+    if any(option.name in _WRITES for option in scan.options):
+        return True
+    if any(rest[option.index] in _READS for option in scan.options):
+        return False  # git itself refuses a second action beside these
+    operands = rest[scan.rest :]
+    if not operands or operands[0] in ("get", "list"):
         return False
-    if words[:1] == ["set"]:
-        words = words[1:]
-    # `config KEY` reads. With a value, or a file named before the key, some word but the last is the key.
-    keys = [word for word in words[:-1] if "." in word]
-    return any(not is_safe_setting(key) for key in keys)
+    if operands[0] == "set" and scan.rest == 0:
+        return _writes_setting_by_name(operands[1:])
+    acts = any(option.name in ("add", "replace-all") for option in scan.options)
+    if len(operands) == 1 and not acts:
+        return operands[0] in ("edit", "unset", "rename-section", "remove-section")
+    return not _is_kept(scan.options, operands)
+
+
+def _writes_setting_by_name(rest: Sequence[str]) -> bool:
+    """`git config set KEY VALUE`, as git spells it since 2.46."""
+    scan = read_options(rest, _CONFIG)
+    return bool(scan.unknown) or not _is_kept(scan.options, rest[scan.rest :])
+
+
+def _is_kept(options: Sequence[Option], operands: Sequence[str]) -> bool:
+    key = operands[0].lower() if operands else ""
+    harmless = key in _KEPT_SETTINGS or key.startswith("color.")
+    elsewhere = any(option.name in _WRITES | _ELSEWHERE for option in options)
+    return harmless and not elsewhere and all(_PLAIN_VALUE.fullmatch(word) for word in operands[1:])

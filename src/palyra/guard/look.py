@@ -6,6 +6,7 @@ Touches the file system, reading only. Rules:
 3. Links are followed component by component, at most 40, a dangling link to its target too. Devices and descriptors
    of the program itself (/dev/stdin) are not followed.
 4. Nothing is cached but digests of executables, by device, inode, size, mtime and ctime.
+5. One look takes a bounded number of steps; beyond it the call is refused, because nothing further is known.
 
 A protected or masked path that is a link is reported as the file or folder it leads to, when that is inside the
 workspace; one that leads out is left out, because a launcher would bind the outside target, and outside the workspace
@@ -20,32 +21,24 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from palyra.guard.command import shebang_program
 from palyra.guard.paths import inside, is_device, workspace_problem
+from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
 
 MAX_LINKS = 40
 MAX_MASKED = 64
-MAX_SUBMODULES = 64
+MAX_FOLDERS = 2000
+MAX_DEPTH = 16
+MAX_PROTECTED = 512
+MAX_STEPS = 20_000
+TOO_MANY = "The workspace's .git holds too many submodules or worktrees to be protected."
 MAX_DIGESTS = 512
 _CHUNK = 1 << 18
 _BINARIES = (b"\x7fELF", b"MZ", b"\0asm", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf")
 _BINARIES_SWAPPED = (b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe")
-
-PROTECTED_NAMES = frozenset(
-    """
-    .github .gitlab-ci.yml .gitlab .circleci .travis.yml .drone.yml .woodpecker .woodpecker.yml .buildkite .teamcity
-    azure-pipelines.yml .azure-pipelines bitbucket-pipelines.yml appveyor.yml .appveyor.yml Jenkinsfile .jenkins
-    .vscode .idea .fleet .husky .pre-commit-config.yaml .pre-commit-hooks.yaml lefthook.yml .lefthook.yml .devcontainer
-    .devcontainer.json .claude .cursor .codex .gemini .mcp.json .palyra palyra.toml
-    """.split()
-)
-"""At the top of a workspace: what other programs on the host run from there without being asked again."""
-PROTECTED_IN_GIT = ("hooks", "config", "config.worktree", "commondir")
-ENV_EXAMPLES = frozenset(f".env.{name}" for name in ("example", "sample", "template", "dist", "defaults"))
-"""Of the .env files, those made to be read; they stay readable, not writable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +56,27 @@ class _End:
     links: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class _Allowance:
+    """Steps left for one look: 39 links of 4 KB each, spelled 400 ways, would hold everybody up for half a minute."""
+
+    steps: int = MAX_STEPS
+    folders: int = MAX_FOLDERS
+    problem: str = ""
+
+    def step(self, count: int) -> bool:
+        self.steps -= count
+        if self.steps < 0:
+            self.problem = self.problem or "The paths lead through too many folders and links to be looked at."
+        return self.steps >= 0
+
+    def enter(self) -> bool:
+        self.folders -= 1
+        if self.folders < 0:
+            self.problem = self.problem or TOO_MANY
+        return self.folders >= 0
+
+
 class Looker:
     """`home` is the operator's home folder, `state_home` Palyra's own; neither may become a workspace."""
 
@@ -75,27 +89,40 @@ class Looker:
     def look(self, request: LookRequest) -> Sights:
         workspace = self._look_at_workspace(request.workspace)
         base = workspace.path or "/"
-        end = self._follow(request.cwd, base)
+        allowance = _Allowance()
+        end = self._follow(request.cwd, base, allowance)
         cwd = PathSight(argument=-1, text=request.cwd, resolved=end.path, exists=_is_folder(end.path))
+        paths = tuple(self._look_at_paths(request.candidates, cwd.resolved, base, allowance))
         return Sights(
-            workspace=workspace,
+            workspace=replace(workspace, problem=workspace.problem or allowance.problem),
             cwd=cwd,
             executable=self._look_at_program(request.command, request.search_path, workspace.path),
             also=tuple(self._look_at_program(n, request.search_path, workspace.path) for n in request.also),
-            paths=tuple(self._look_at_paths(request.candidates, cwd.resolved)),
+            paths=paths,
         )
+
+    def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
+        """What nothing could be mounted over, because it did not exist: told after the call."""
+        protected, masked = _find_guarded(workspace.path, _Allowance())
+        new = {*protected, *masked} - {*workspace.protected, *workspace.masked}
+        names = (os.path.relpath(path, workspace.path) for path in new)
+        # It is told as JSON, which has no spelling for a name that is not UTF-8.
+        return tuple(sorted(os.fsencode(name).decode("utf-8", "replace") for name in names))
 
     # ── paths ────────────────────────────────────────────────────────────────
 
-    def _look_at_paths(self, candidates: Sequence[PathCandidate], cwd: str) -> Iterator[PathSight]:
+    def _look_at_paths(
+        self, candidates: Sequence[PathCandidate], cwd: str, workspace: str, allowance: _Allowance
+    ) -> Iterator[PathSight]:
         for candidate in candidates:
-            end = self._follow(candidate.text, cwd)
-            if candidate.must_exist and not end.exists and not end.links:
+            end = self._follow(candidate.text, cwd, allowance)
+            # Only inside the workspace may it matter what exists: out there, a refusal would tell.
+            if candidate.must_exist and not end.exists and not end.links and inside(workspace, end.path):
                 continue
             yield PathSight(argument=candidate.argument, text=candidate.text, resolved=end.path, exists=end.exists)
 
-    def _follow(self, text: str, base: str) -> _End:
-        return _follow_links(self._expand(text), base)
+    def _follow(self, text: str, base: str, allowance: _Allowance) -> _End:
+        return _follow_links(self._expand(text), base, allowance)
 
     def _expand(self, text: str) -> str:
         """`~` and `~user` as shells and many programs read them, where such a user exists."""
@@ -123,15 +150,19 @@ class Looker:
         if not stat.S_ISDIR(status.st_mode):
             return WorkspaceSight(path="", problem="The workspace is not a folder.")
         problem = workspace_problem(end.path, home=self._home, state_home=self._state_home)
-        protected, masked = ((), ()) if problem else _find_guarded(end.path)
-        if len(masked) > MAX_MASKED:
-            problem = f"The workspace holds more than {MAX_MASKED} .env files to be hidden."
+        if end.links and not problem:  # doors resolve it once: a link there now came since, perhaps from an agent
+            problem = "The workspace's path leads through a link, which it did not when the run began."
+        allowance = _Allowance()
+        protected, masked = ((), ()) if problem else _find_guarded(end.path, allowance)
+        if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
+            what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
+            problem = f"The workspace holds more than {what}."
         return WorkspaceSight(
             path=end.path,
-            problem=problem,
+            problem=problem or allowance.problem,
             owner_uid=status.st_uid,
             owner_gid=status.st_gid,
-            protected=protected,
+            protected=protected[:MAX_PROTECTED],
             masked=masked[:MAX_MASKED],
         )
 
@@ -237,12 +268,13 @@ def _is_folder(path: str) -> bool:
         return False
 
 
-def _follow_links(text: str, base: str) -> _End:
+def _follow_links(text: str, base: str, allowance: _Allowance | None = None) -> _End:
     """Where a path ends. `base` is a real path; beyond something missing the rest is taken by its text."""
+    allowance = allowance or _Allowance()
     current = "/" if text.startswith("/") else base
-    parts = text.split("/")[::-1]
+    parts = text.split("/")[::-1] if allowance.step(text.count("/") + 1) else []
     links: list[str] = []
-    missing = False
+    missing = not parts
     while parts:
         part = parts.pop()
         if part in ("", "."):
@@ -262,7 +294,7 @@ def _follow_links(text: str, base: str) -> _End:
             continue
         if is_link:
             links.append(current)
-            if len(links) > MAX_LINKS:
+            if len(links) > MAX_LINKS or not allowance.step(target.count("/") + 1):
                 missing = True
                 continue
             current = "/" if target.startswith("/") else os.path.dirname(current)
@@ -270,65 +302,93 @@ def _follow_links(text: str, base: str) -> _End:
     return _End(current, not missing, tuple(links))
 
 
-def _find_guarded(workspace: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _find_guarded(workspace: str, allowance: _Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(paths to keep read-only, files to hide) that exist in this workspace."""
     protected: set[str] = set()
     masked: set[str] = set()
-    try:
-        names = os.listdir(workspace)
-    except OSError:
-        return (), ()
-    for name in names:
+    for name in sorted(_list(workspace)):
         if name.startswith(".env"):
-            kind, real = _settle(workspace, name)
+            kind, real = _settle(workspace, name, allowance)
             if kind == "file" and name not in ENV_EXAMPLES:
                 masked.add(real)
             elif kind:
                 protected.add(real)
         elif name in PROTECTED_NAMES:
-            kind, real = _settle(workspace, name)
-            if kind:
-                protected.add(real)
+            protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
         elif name == ".git":
-            protected.update(_find_in_git(workspace))
+            protected.update(_find_in_git(workspace, allowance))
+    for folder in _find_nested(workspace):
+        protected.update(_find_in_repository(workspace, folder, allowance))
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
 
 
-def _find_in_git(workspace: str) -> Iterator[str]:
-    kind, folder = _settle(workspace, ".git")
-    if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
-        yield folder
-    elif kind == "folder":
-        yield from _find_in_repository(workspace, folder)
-        for place in _find_submodules(f"{folder}/modules", 0):
-            yield from _find_in_repository(workspace, place)
-
-
-def _find_submodules(place: str, depth: int) -> Iterator[str]:
-    """`git status` on the host obeys each submodule's own config: core.fsmonitor there would run a program."""
+def _list(place: str) -> list[str]:
     try:
-        if os.path.islink(place) or depth > 4:
-            return
-        names = os.listdir(place)
-    except OSError:
+        return [] if os.path.islink(place) else os.listdir(place)
+    except (OSError, ValueError):
+        return []
+
+
+def _find_in_git(workspace: str, allowance: _Allowance) -> Iterator[str]:
+    kind, folder = _settle(workspace, ".git", allowance)
+    if not kind:
         return
-    if "HEAD" in names:
+    yield from _find_in_repository(workspace, folder, allowance)
+    if kind == "folder":
+        for place in _find_submodules(f"{folder}/modules", 0, allowance):
+            yield from _find_in_repository(workspace, place, allowance)
+        for name in _list(f"{folder}/worktrees"):
+            if allowance.enter():
+                yield from _find_names(workspace, f"{folder}/worktrees/{name}", IN_WORKTREE, allowance)
+
+
+def _find_submodules(place: str, depth: int, allowance: _Allowance) -> Iterator[str]:
+    """`git status` on the host obeys each submodule's own config: core.fsmonitor there would run a program.
+
+    No file makes it stop: with a HEAD put into `modules`, the submodules in it would be protected no more.
+    """
+    if not (names := _list(place)):
+        return
+    if depth > MAX_DEPTH or not allowance.enter():
+        allowance.problem = allowance.problem or TOO_MANY
+        return
+    repository = not {"HEAD", "config", "objects"}.isdisjoint(names)
+    if repository:
         yield place
-        return
-    for name in sorted(names)[:MAX_SUBMODULES]:
-        yield from _find_submodules(f"{place}/{name}", depth + 1)
+    for name in sorted(names):
+        path = f"{place}/{name}"
+        if not (repository and name in GIT_STORES and {"HEAD", "config"}.isdisjoint(_list(path))):
+            yield from _find_submodules(path, depth + 1, allowance)
 
 
-def _find_in_repository(workspace: str, folder: str) -> Iterator[str]:
-    for name in PROTECTED_IN_GIT:
-        kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace))
-        if kind:
+def _find_nested(workspace: str) -> Iterator[str]:
+    """`.git` one and two levels below the top. Advice: a crowd of folders may hide one, and then it is not found."""
+    left, level = MAX_FOLDERS, [workspace]
+    for _ in range(2):
+        below = [f"{place}/{name}" for place in level[:left] for name in sorted(_list(place)) if name != ".git"][:left]
+        left -= len(below)
+        level = [place for place in below if not os.path.islink(place) and os.path.isdir(place)]
+        yield from (f"{place}/.git" for place in level if os.path.lexists(f"{place}/.git"))
+
+
+def _find_in_repository(workspace: str, folder: str, allowance: _Allowance) -> Iterator[str]:
+    kind, real = _settle(workspace, os.path.relpath(folder, workspace), allowance)
+    if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
+        yield real
+    elif kind:
+        yield from _find_names(workspace, real, IN_GIT, allowance)
+
+
+def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: _Allowance) -> Iterator[str]:
+    for name in names.intersection(_list(folder)):
+        kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
+        if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
             yield real
 
 
-def _settle(workspace: str, name: str) -> tuple[str, str]:
+def _settle(workspace: str, name: str, allowance: _Allowance) -> tuple[str, str]:
     """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
-    end = _follow_links(name, workspace)
+    end = _follow_links(name, workspace, allowance)
     if not end.exists or end.path == workspace or not inside(workspace, end.path):
         return "", ""
     try:

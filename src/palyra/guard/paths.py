@@ -40,6 +40,13 @@ _REMOTE = re.compile(r"(?:[\w.+-]+@)(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):")
 _REMOTE_HOST = re.compile(r"(?:[\w.+-]+@)?(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):")
 _REMOTE_PROGRAMS = frozenset({"scp", "rsync", "sftp", "ssh", "git"})
 _MID_BUNDLE = re.compile(r"(?<=[^/.~])(?:/|\.\.(?:/|$)|~)")
+_ROOT_NAMES = frozenset(
+    """
+    bin boot dev etc home lib lib32 lib64 libx32 lost+found media mnt nix opt proc root run sbin snap srv sys tmp usr
+    var Applications Users Volumes
+    """.split()
+)
+"""What stands at the root of common systems."""
 _LIST = re.compile(r"[:,;=]")
 
 
@@ -80,9 +87,15 @@ def _read_word(word: str, remote: re.Pattern[str], *, operands_only: bool) -> It
     value = word[2:]
     yield from _read_value(value, remote)
     # In a bundle the value begins anywhere: -xf../out.tar, -vC/etc. But -Isrc/include names nothing at the root, so an
-    # absolute path in the middle counts only when it is there.
+    # absolute path in the middle counts by its first name. Never by whether it exists: a refusal would then tell.
     for found in _MID_BUNDLE.finditer(value):
-        yield value[found.start() :], value[found.start()] == "/"
+        piece = value[found.start() :]
+        if piece[0] != "/" or _first_name(piece) in _ROOT_NAMES:
+            yield piece, False
+
+
+def _first_name(path: str) -> str:
+    return next((part for part in path.split("/") if part not in ("", ".", "..")), "")
 
 
 def _read_value(text: str, remote: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
@@ -95,7 +108,7 @@ def _read_value(text: str, remote: re.Pattern[str]) -> Iterator[tuple[str, bool]
         return
     yield text, not _looks_like_path(text)
     text = _URL.sub("", text)
-    if text[:1] in ("@", "<"):
+    if text[:1] in ("@", "<") and text[1:]:
         yield text[1:], not _looks_like_path(text[1:])
     value = text.partition("=")[2].lstrip("@<")
     if value:

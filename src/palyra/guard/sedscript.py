@@ -9,6 +9,7 @@ Not here: whether a named file is inside the workspace (guard/paths).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ _LONG_VALUES = ("expression", "file", "line-length")
 _OUTPUTS = ("/dev/stdout", "/dev/stderr")
 _MODES = ("no brackets", "brackets", "brackets without escapes")
 _BLANK = " \t\r\f\v"
+_LABEL_ENDS = (";}\n \t", ";\n \t", ";\n", "\n")
+"""Where a label ends: GNU sed 4.9, GNU sed 4.3 to 4.8, others that keep blanks, and POSIX."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,11 @@ def read_sed(args: Sequence[str]) -> SedReading:
         return SedReading(indices, (), "sed -f runs a script that cannot be seen here")
     # Pieces of several -e are joined by newlines, as sed does: `-e 'a\\' -e text` is one command.
     script = "\n".join(text for _, text in scripts)
-    readings = [_Script(script, mode) for mode in (_MODES if "[" in script else _MODES[:1])]
+    if _CONTROL.search(script):
+        # Seds disagree on which of these are blanks: `:l\fa~;1e id` hides the e behind a label that has not ended.
+        return SedReading(indices, (), "a sed script with a control character cannot be followed")
+    modes = _MODES if "[" in script else _MODES[:1]
+    readings = [_Script(script, mode, label_ends) for mode in modes for label_ends in _LABEL_ENDS]
     for reading in readings:
         reading.read()
     files = dict.fromkeys(name for reading in readings for name in reading.files if name not in _OUTPUTS)
@@ -46,7 +54,8 @@ def read_sed(args: Sequence[str]) -> SedReading:
 
 
 def _agree(readings: Sequence[_Script]) -> str:
-    """Seds differ in whether a delimiter inside [brackets] ends a part: code in any reading is code.
+    """Seds differ in whether a delimiter inside [brackets] ends a part, and in what ends a label: code in any reading
+    is code.
 
     A reading that is lost is a syntax error to that sed, which then runs nothing; all lost, and it is not known.
     """
@@ -106,9 +115,10 @@ def _read_option(word: str, args: Sequence[str], following: int) -> tuple[str, s
 class _Script:
     """One pass over a script. Stops at the first code, or at the first thing it cannot follow."""
 
-    def __init__(self, text: str, mode: str) -> None:
+    def __init__(self, text: str, mode: str, label_ends: str) -> None:
         self.text = text
         self.mode = mode
+        self.label_ends = label_ends
         self.at = 0
         self.why = ""
         self.lost = ""
@@ -207,9 +217,9 @@ class _Script:
         elif name == "#":
             self._line()
         elif name in "btT:v":
-            # A label ends at a blank or a semicolon in GNU sed 4.9: `:a e id` runs id.
+            # `:a e id` runs id where a label ends at a blank, `:l}a~;1e id` where it does not end at a brace.
             self._skip(_BLANK)
-            while self._peek() not in ("", ";", "}", "\n", *_BLANK):
+            while self.at < len(self.text) and self._peek() not in self.label_ends:
                 self.at += 1
         elif name in "lLqQ":
             self._skip(_BLANK + "0123456789")

@@ -17,7 +17,7 @@ from palyra.guard.environ import FIXED, is_banned
 from palyra.guard.escapes import ESCAPES, Finding, Reader, read_escapes, read_openssl, read_ssh, read_zip, split_words
 from palyra.guard.gitline import read_git
 from palyra.guard.options import Option, Scan, Spec, find_options, read_options
-from palyra.guard.programs import BUILD_TOOLS, RUNNERS
+from palyra.guard.programs import BUILD_TOOLS, RUNNERS, normalise
 from palyra.guard.sedscript import read_sed
 
 Words = Sequence[str]
@@ -184,8 +184,15 @@ def _read_env(args: Words, depth: int = 0) -> Iterator[Finding]:
     rest = args[scan.rest :]
     rest = rest[1:] if rest and rest[0] == "-" else rest
     rest = yield from _skip_assignments("env", rest)
-    if rest:
+    if any(option.name in ("C", "chdir") for option in scan.options) and _names_git(rest):
+        yield Finding(code=True, words=tuple(rest), why="env -C starts git in a folder that can have its own settings")
+    elif rest:
         yield Finding(argv=tuple(rest))
+
+
+def _names_git(words: Words) -> bool:
+    """A repository below the workspace has its own config and hooks, which git would obey there."""
+    return any(normalise(word) == "git" for word in words)
 
 
 def _read_split(option: Option, args: Words, depth: int) -> Iterator[Finding]:
@@ -218,8 +225,12 @@ def _read_find(args: Words) -> Iterator[Finding]:
             end = at + 1
             while end < len(args) and args[end] != ";" and not (args[end] == "+" and args[end - 1] == "{}"):
                 end += 1
-            if args[at + 1 : end]:
-                yield Finding(argv=tuple(args[at + 1 : end]))
+            inner = tuple(args[at + 1 : end])
+            if word.endswith("dir") and _names_git(inner):
+                yield Finding(code=True, words=inner, why=f"find {word} starts git in folders with their own settings")
+            elif inner:
+                # A file's name becomes an argument: `find '1e id' -exec sed {} f` runs id.
+                yield Finding(argv=inner, open_ended=any("{}" in argument for argument in inner[1:]))
 
 
 def _read_fd(args: Words) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ Memory grows with the number of calls (one id each), not with the bytes. Not her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from palyra.canon import Json
 from palyra.errors import TrustError
@@ -23,6 +23,9 @@ from palyra.model.record import Checkpoint, Entry, Owner
 from palyra.signing import NoteVerifier
 
 MAX_FINDINGS = 1000
+SAME = ("run_id", "tool", "principal", "decision", "executor")
+"""What a result must say as its intent said it."""
+COUNTED = ("principal", "calls_used", "attempts_used", "next_sequence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,17 @@ class Kept:
     row: Mapping[str, Json] | None
     values: tuple[tuple[str, bytes, bytes], ...] = ()
     """(field, salt, value)"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as its row counts it; the entries must count the same."""
+
+    run_id: str
+    principal: str
+    calls_used: int
+    attempts_used: int
+    next_sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +101,9 @@ class Audit:
     _anchored: int = field(init=False, default=0)
     _sequences: dict[str, int] = field(init=False, default_factory=dict)
     _ids: set[str] = field(init=False, default_factory=set)
-    _open: dict[str, tuple[int, object]] = field(init=False, default_factory=dict)
+    _open: dict[str, EntryView] = field(init=False, default_factory=dict)
+    _edited: set[int] = field(init=False, default_factory=set)
+    _runs: dict[str, RunRow] = field(init=False, default_factory=dict)
     _rows: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -107,11 +123,20 @@ class Audit:
 
     # ── entries and the tree ──
 
+    def schema(self, strangers: Iterable[str]) -> None:
+        """Triggers and views in the database: Palyra makes none, and they could change what is written or read."""
+        for name in strangers:
+            self._find("SCHEMA", None, f"The database holds {name}, which Palyra did not make.")
+
     def entry(self, entry: Entry) -> None:
+        if entry.index < 0:
+            self._find("ORDER", entry.index, f"Entry {entry.index} stands before the first one: it was put there.")
+            return
         if entry.index != self._next:
             self._misplaced(entry.index)
         self._next = entry.index + 1
         if leaf_hash(entry.body) != entry.leaf_hash:
+            self._edited.add(entry.index)
             self._find("EDITED", entry.index, f"Entry {entry.index} does not have its leaf hash: it was changed.")
         # The tree is built of the stored hashes, so that one edited body is one finding and not a broken tree.
         if len(entry.leaf_hash) == HASH_BYTES:
@@ -184,38 +209,64 @@ class Audit:
                     "SEQUENCE", index, f"Entry {index} is number {view.sequence} of its run, {expected} was expected."
                 )
             self._sequences[view.run_id] = (view.sequence or 0) + 1
+            self._count(view.run_id, view)
         if view.kind in (INTENT, RESULT):
-            self._read_call(index, view, str(view.call_id))
+            intent = self._read_call(index, view, str(view.call_id))
             if self.kept is not None:
-                self._check_kept(index, view, self.kept(view))
+                self._check_kept(index, view, self.kept(view), intent)
 
-    def _read_call(self, index: int, view: EntryView, call_id: str) -> None:
+    def _count(self, run_id: str, view: EntryView) -> None:
+        """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
+        run = self._runs.get(run_id) or RunRow(run_id, "", 0, 0, 0)
+        if not run.principal and view.kind in (INTENT, RESULT):
+            run = replace(run, principal=str(view.predicate.get("principal")))
+        refused = view.kind == RESULT and view.predicate.get("opened") is not True
+        self._runs[run_id] = replace(
+            run,
+            calls_used=run.calls_used + (view.kind == INTENT),
+            attempts_used=run.attempts_used + (refused and view.predicate.get("principal") == run.principal),
+            next_sequence=run.next_sequence + 1,
+        )
+
+    def _read_call(self, index: int, view: EntryView, call_id: str) -> int | None:
+        """The index of the call's intent, where it has one."""
         opened = view.predicate.get("opened") is True
         if view.kind == RESULT and opened:
-            if self._open.pop(call_id, None) is None:
-                self._find(
-                    "UNASKED", index, f"Entry {index} is the result of call {call_id}, which has no open intent."
-                )
-            return
+            return self._close(index, view, call_id)
         if view.kind == RESULT and not has_row(view):
-            return  # bytes that never became a call hold no id
+            return None  # bytes that never became a call hold no id
         if call_id in self._ids:
             self._find("REPLAYED", index, f"Entry {index} uses the id of call {call_id} a second time.")
         self._ids.add(call_id)
-        if view.kind == INTENT:
-            self._open[call_id] = (index, view.predicate.get("owner"))
+        if view.kind != INTENT:
+            return None
+        self._open[call_id] = view
+        return index
 
-    def _check_kept(self, index: int, view: EntryView, kept: Kept | None) -> None:
+    def _close(self, index: int, view: EntryView, call_id: str) -> int | None:
+        intent = self._open.pop(call_id, None)
+        if intent is None:
+            self._find("UNASKED", index, f"Entry {index} is the result of call {call_id}, which has no open intent.")
+            return None
+        wrong = [name for name in SAME if not _agree(name, intent.predicate.get(name), view.predicate.get(name))]
+        if wrong and not self._edited & {intent.index, index}:  # an edit is named already
+            names = ", ".join(wrong)
+            self._find("CONTRADICTS", index, f"Entry {index} contradicts its intent, entry {intent.index}: {names}.")
+        return intent.index
+
+    def _check_kept(self, index: int, view: EntryView, kept: Kept | None, intent: int | None) -> None:
         macs = view.predicate.get("commitments")
         for name, salt, value in kept.values if kept is not None else ():
-            if not isinstance(macs, Mapping) or _mac(name, value, salt) != macs.get(name):
+            if not salt:
+                self._find("KEPT", index, f"The kept {name} of entry {index} cannot be proven: its opening is gone.")
+            elif not isinstance(macs, Mapping) or _mac(name, value, salt) != macs.get(name):
                 self._find("KEPT", index, f"The kept {name} of entry {index} is not what the entry commits to.")
         if not has_row(view):
             return
         if kept is None or kept.row is None:
             self._find("KEPT", index, f"The row of call {view.call_id}, entry {index}, is missing.")
             return
-        said = dict(view.predicate) | {"result_index": index, "intent_index": index}
+        said = dict(view.predicate) | {"result_index": index, "intent_index": intent}
         wrong = [name for name, value in kept.row.items() if said.get(name) != value]
         if wrong:
             self._find("KEPT", index, f"The row of call {view.call_id} differs from entry {index}: {', '.join(wrong)}.")
@@ -223,9 +274,11 @@ class Audit:
 
     # ── the end ──
 
-    def finish(self, head: Head, *, rows: int | None = None) -> Report:
+    def finish(self, head: Head, *, rows: int | None = None, runs: Iterable[RunRow] | None = None) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
+        if runs is not None:
+            self._check_runs(runs)
         if self.kept is not None and rows is not None and rows > self._rows:
             self._find("KEPT", None, f"{rows - self._rows} kept calls have no entry.")
         for size in sorted(self._wanted):
@@ -235,10 +288,25 @@ class Audit:
                     self._next,
                     f"A known checkpoint signs {size} entries, and there are {self._next}: entries were removed.",
                 )
-        for call_id, (index, owner) in self._open.items():
-            if not self._lives(owner):
-                self._find("DANGLING", index, f"Entry {index}: call {call_id} was opened and never closed.")
+        for call_id, view in self._open.items():
+            if not self._lives(view.predicate.get("owner")):
+                at = view.index
+                self._find("DANGLING", at, f"Entry {at}: call {call_id} was opened and never closed.")
         return self._report()
+
+    def _check_runs(self, runs: Iterable[RunRow]) -> None:
+        """A budget is a number in a row: it holds only if the entries count to the same."""
+        for row in runs:
+            counted = self._runs.pop(row.run_id, None)
+            if counted is None:
+                self._find("KEPT", None, f"The row of run {row.run_id} has no entry.")
+                continue
+            counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
+            names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
+            if names:
+                self._find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
+        for run_id in self._runs:
+            self._find("KEPT", None, f"The row of run {run_id} is missing.")
 
     def break_off(self, detail: str) -> Report:
         """What was found until the rows could not be read any further."""
@@ -281,6 +349,7 @@ def run_audit(
     *,
     head: Head,
     rows: int | None = None,
+    runs: Iterable[RunRow] | None = None,
 ) -> Report:
     """Feed all entries and all (size, note), both in order, and finish."""
     rest = iter(checkpoints)
@@ -293,7 +362,7 @@ def run_audit(
     while waiting is not None:
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
-    return audit.finish(head, rows=rows)
+    return audit.finish(head, rows=rows, runs=runs)
 
 
 def has_row(view: EntryView) -> bool:
@@ -306,3 +375,17 @@ def _mac(name: str, value: bytes, salt: bytes) -> str | None:
         return commit_value(name, value, salt).mac
     except ValueError:
         return None
+
+
+def _agree(name: str, intent: Json, result: Json) -> bool:
+    """`policy` executes nothing: so says the result of a call that was cancelled before its launch."""
+    return intent == result or (name == "executor" and result == "policy") or _is_cut(intent) or _is_cut(result)
+
+
+def _is_cut(value: Json) -> bool:
+    """An entry that was too long says how much it left out; it cannot be compared."""
+    if isinstance(value, Mapping):
+        return "omitted_bytes" in value or "omitted" in value or any(map(_is_cut, value.values()))
+    if isinstance(value, str):
+        return "… (" in value
+    return isinstance(value, list) and any(map(_is_cut, value))

@@ -10,22 +10,25 @@ Not here: durability, locks and signatures (state/writer), what entries look lik
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from palyra.errors import DuplicateCall, Reason, Rejected, StateError, TrustError
-from palyra.journal.audit import Audit, Head, Kept, Report, run_audit
+import orjson
+
+from palyra.attest import check_outcome
+from palyra.errors import DuplicateCall, Reason, Rejected, StateError
+from palyra.journal.audit import Audit, Head, Kept, Report, RunRow, run_audit
 from palyra.journal.chain import SALT_BYTES, EntryView, commit_value
-from palyra.journal.checkpoint import parse_checkpoint
+from palyra.journal.lookup import Lookup, as_bytes, as_entry, not_what_was_stored
 from palyra.model.record import (
     Checkpoint,
     Closing,
     Entry,
     EntryDraft,
+    Intent,
     Opening,
     Owner,
     Receipt,
@@ -33,15 +36,11 @@ from palyra.model.record import (
     RunSpec,
     StoredCall,
 )
-from palyra.state.db import Home, snapshot
+from palyra.signing import PublicKey
+from palyra.state.db import Home, ReadHome, snapshot, strangers
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
-_CALL = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
-                  c.owner_boot_id, c.owner_pid, c.owner_start_ticks, c.intent_index, c.result_index, c.opened_unix_ms,
-                  c.details, d.data, c.outcome, o.data, r.calls_used, r.calls_max
-           FROM calls c JOIN runs r USING (run_id)
-           LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome """
 _INSERT = """INSERT INTO calls (call_id, run_id, tool, principal, input_sha256, status, reason, owner_boot_id,
                  owner_pid, owner_start_ticks, details, outcome, intent_index, result_index, opened_unix_ms,
                  closed_unix_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -66,6 +65,7 @@ class JournalStore:
     def __init__(self, writer: Writer, budget: Budget) -> None:
         self._writer = writer
         self._budget = budget
+        self._read = Lookup(writer.rows, writer.home.verifier)
         self._abandoned: set[str] = set()
 
     # ── the engine's port ──
@@ -90,15 +90,16 @@ class JournalStore:
 
     async def find_call(self, call_id: str) -> StoredCall | None:
         """Whoever asks must check the principal before showing any of it."""
-        rows = self._writer.rows(_CALL + "WHERE c.call_id = ?", (call_id,))
-        return self._stored(rows[0]) if rows else None
+        return checked_call(self._read, call_id, self._writer.home.key.public)
 
     async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
         return self._budget.read_ledger(self._writer, run_id)
 
     async def open_calls(self) -> Sequence[StoredCall]:
-        rows = self._writer.rows(_CALL + "WHERE c.status = 'open' ORDER BY c.opened_unix_ms")
-        return tuple(self._stored(row) for row in rows)
+        return self._read.open_calls()
+
+    async def find_intents(self, calls: Sequence[StoredCall]) -> Mapping[str, Intent]:
+        return self._read.intents(calls)
 
     # ── acts and queries ──
 
@@ -109,26 +110,17 @@ class JournalStore:
 
     def checkpoint(self) -> Checkpoint | None:
         """The newest signed head."""
-        rows = self._writer.rows("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1")
-        try:
-            return parse_checkpoint(rows[0][0] or "") if rows else None
-        except TrustError as error:
-            raise StateError(f"The newest checkpoint is damaged: {error}", "Run: palyra journal verify") from error
+        return self._read.checkpoint()
 
     def tail(self, count: int, *, before: int | None = None) -> tuple[Entry, ...]:
         """The last `count` entries, or those before an index: the cursor of a list that goes back in time."""
-        end = before if before is not None else 1 << 62
-        sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx < ? ORDER BY idx DESC LIMIT ?"
-        return tuple(_entry(row) for row in reversed(self._writer.rows(sql, (end, count))))
+        return self._read.tail(count, before=before)
 
     def entry(self, index: int) -> Entry | None:
-        rows = self._writer.rows("SELECT idx, leaf_hash, body FROM entries WHERE idx = ?", (index,))
-        return _entry(rows[0]) if rows else None
+        return self._read.entry(index)
 
     def by_call(self, call_id: str) -> tuple[Entry, ...]:
-        sql = """SELECT idx, leaf_hash, body FROM entries, calls
-                 WHERE call_id = ? AND idx IN (intent_index, result_index) ORDER BY idx"""
-        return tuple(_entry(row) for row in self._writer.rows(sql, (call_id,)))
+        return self._read.by_call(call_id)
 
     # ── inside a transaction ──
 
@@ -199,30 +191,6 @@ class JournalStore:
         )  # fmt: skip
         return spent
 
-    def _stored(self, row: tuple[Any, ...]) -> StoredCall:
-        (call_id, run_id, tool, principal, input_sha256, status, reason, boot_id, pid, ticks,
-         intent, result, opened_at, details_sha, details, outcome_sha, outcome, used, most) = row  # fmt: skip
-        recorded = None
-        if status != "open" and (newest := self.checkpoint()) is not None:
-            receipt = Receipt(index=result, tree_size=newest.size, checkpoint=newest.note)
-            recorded = Recorded(receipt=receipt, calls_used=used, calls_max=most)
-        return StoredCall(
-            call_id=call_id,
-            run_id=run_id,
-            tool=tool,
-            principal=principal,
-            input_sha256=input_sha256,
-            status=status,
-            reason=reason,
-            owner=None if boot_id is None else Owner(boot_id, pid, ticks),
-            outcome=_blob(outcome_sha, outcome),
-            details=_blob(details_sha, details),
-            intent_index=intent,
-            result_index=result,
-            opened_unix_ms=opened_at,
-            recorded=recorded,
-        )
-
 
 class JournalRows:
     """The rows an audit reads, from one snapshot (`state.db.snapshot`)."""
@@ -230,10 +198,10 @@ class JournalRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def entries(self, *, start: int = 0) -> Iterator[Entry]:
-        sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx >= ? ORDER BY idx"
-        for row in self._connection.execute(sql, (start,)):
-            yield _entry(row)
+    def entries(self) -> Iterator[Entry]:
+        """All there are: one at a negative index was put there by somebody else."""
+        for row in self._connection.execute("SELECT idx, leaf_hash, body FROM entries ORDER BY idx"):
+            yield as_entry(row)
 
     def checkpoints(self) -> Iterator[tuple[int, str]]:
         for size, note in self._connection.execute("SELECT size, note FROM checkpoints ORDER BY size"):
@@ -241,41 +209,54 @@ class JournalRows:
 
     def head(self) -> Head:
         row = self._connection.execute("SELECT size, frontier FROM head").fetchone()
-        return Head(size=row[0], frontier=_bytes(row[1])) if row else Head(size=-1, frontier=b"")
+        return Head(size=row[0], frontier=as_bytes(row[1])) if row else Head(size=-1, frontier=b"")
 
     def leaves(self, first: int, end: int) -> Iterator[bytes]:
         """Leaf hashes, for proofs."""
         sql = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
         for (leaf,) in self._connection.execute(sql, (first, end)):
-            yield _bytes(leaf)
+            yield as_bytes(leaf)
 
     def count_calls(self) -> int:
         count: int = self._connection.execute("SELECT count(*) FROM calls").fetchone()[0]
         return count
 
+    def runs(self) -> Iterator[RunRow]:
+        sql = "SELECT run_id, principal, calls_used, attempts_used, next_sequence FROM runs"
+        for row in self._connection.execute(sql):
+            yield RunRow(*row)
+
     def kept(self, view: EntryView) -> Kept:
         """The call's row and kept values as far as this entry speaks of them."""
         sql = """SELECT c.run_id, c.tool, c.principal, c.status, c.reason, c.intent_index, c.result_index,
-                        d.data, o.data
+                        c.owner_boot_id, c.owner_pid, c.owner_start_ticks, d.data, o.data
                  FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
                  WHERE c.call_id = ?"""
         found = self._connection.execute(sql, (view.call_id,)).fetchone()
         if found is None:
             return Kept(row=None)
-        run_id, tool, principal, status, reason, intent, result, details, outcome = found
-        row = {"run_id": run_id, "tool": tool, "principal": principal}
+        run_id, tool, principal, status, reason, intent, result, *owner, details, outcome = found
+        row = {"run_id": run_id, "tool": tool, "principal": principal, "intent_index": intent}
         if "status" in view.predicate:
             row |= {"status": status, "reason": reason, "result_index": result}
         else:
-            row |= {"intent_index": intent}
+            row |= {"owner": dict(zip(("boot_id", "pid", "start_ticks"), owner, strict=True))}
+        sql = "SELECT field, salt FROM openings WHERE entry = ?"
+        salts = {name: as_bytes(salt) for name, salt in self._connection.execute(sql, (view.index,))}
+        macs = view.predicate.get("commitments")
+        committed = salts.keys() | (macs.keys() if isinstance(macs, Mapping) else set())
         values = {"details": details, "outcome": outcome}
-        salts = self._connection.execute("SELECT field, salt FROM openings WHERE entry = ?", (view.index,))
-        known = tuple((name, _bytes(salt), values[name]) for name, salt in salts if values.get(name) is not None)
+        # One without an opening is handed on too: whoever deletes that must not get to choose the value.
+        known = tuple((n, salts.get(n, b""), v) for n, v in values.items() if v is not None and n in committed)
         return Kept(row=row, values=known)
 
 
 def verify_journal(
-    home: Home, *, is_alive: Callable[[Owner], bool], known: Sequence[str] = (), every_signature: bool = False
+    home: Home | ReadHome,
+    *,
+    is_alive: Callable[[Owner], bool],
+    known: Sequence[str] = (),
+    every_signature: bool = False,
 ) -> Report:
     """The whole audit of a home's journal, from one snapshot, while others go on writing."""
     with snapshot(home.database) as connection:
@@ -284,9 +265,36 @@ def verify_journal(
             verifier=home.verifier, is_alive=is_alive, known=known, every_signature=every_signature, kept=rows.kept
         )
         try:
-            return run_audit(audit, rows.entries(), rows.checkpoints(), head=rows.head(), rows=rows.count_calls())
+            audit.schema(strangers(connection))
+            entries, checkpoints = rows.entries(), rows.checkpoints()
+            return run_audit(audit, entries, checkpoints, head=rows.head(), rows=rows.count_calls(), runs=rows.runs())
         except sqlite3.Error as error:
             return audit.break_off(f"The database cannot be read any further: {error}.")
+
+
+def checked_call(read: Lookup, call_id: str, key: PublicKey) -> StoredCall | None:
+    """A call with the outcome that was attested for it, or `StateError`: a retry must not be answered by a forger."""
+    stored = read.call(call_id)
+    if stored is None or stored.status == "open" or not stored.outcome:
+        return stored
+    view = read.view(stored.result_index)
+    try:
+        outcome = orjson.loads(stored.outcome)
+        attested = outcome["attestation"]
+        sound = not check_outcome({**outcome, "receipt": None}, key)
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise not_what_was_stored() from error
+    row = [stored.call_id, stored.run_id, stored.tool, stored.status, stored.reason]
+    if (
+        not sound
+        or view is None
+        or [attested[name] for name in ("call_id", "run_id", "tool", "status", "reason")] != row
+        or attested["input_sha256"] not in (stored.input_sha256, "")
+        or attested["execution_sha256"] != view.predicate.get("execution_sha256")
+        or view.predicate.get("principal") != stored.principal
+    ):
+        raise not_what_was_stored()
+    return stored
 
 
 def _bound(entry: EntryDraft, field: str, data: bytes) -> EntryDraft:
@@ -299,21 +307,3 @@ def _bound(entry: EntryDraft, field: str, data: bytes) -> EntryDraft:
 def _recorded(receipt: Receipt | None, used: int, most: int) -> Recorded:
     assert receipt is not None, "an entry was appended"
     return Recorded(receipt=receipt, calls_used=used, calls_max=most)
-
-
-def _blob(digest: bytes | None, data: bytes | None) -> bytes:
-    """What was kept, if retention has not removed it; never something else in its place."""
-    if digest is None or data is None:
-        return b""
-    if hashlib.sha256(data).digest() != digest:
-        raise StateError("A kept record is not what was stored.", "Run: palyra journal verify")
-    return data
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    return Entry(row[0], _bytes(row[1]), _bytes(row[2]))
-
-
-def _bytes(value: object) -> bytes:
-    """Somebody else may have put text or nothing there; then it is not what was hashed."""
-    return value if isinstance(value, bytes) else b""

@@ -1,65 +1,138 @@
-"""One cgroup v2 group for one call: everything the program starts stays in it, one write kills all of it.
+"""Cgroups for one call: everything the program starts stays in them; one write kills all of it, two bound it.
 
-Works without any controller: `cgroup.kill` and `cpu.stat` belong to every group. The group is made below a
-folder the probe found writable, the *held* process is moved in before it becomes the program, and the group is
-removed when the call ends. Not here: whether that may be promised (sandbox/rlimit).
+`cgroup.kill` and `cpu.stat` belong to every group of version 2, without any controller. Limits on the memory and the
+number of processes of the whole call need theirs: in version 2 the same group, in version 1 one in each hierarchy.
+Groups are made below folders the probe found to work, the *held* process is moved in before it becomes the program,
+and they are removed when the call ends. Not here: whether that may be promised (sandbox/rlimit).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from dataclasses import dataclass
 
 from palyra.launch.executor import LaunchFailed
+from palyra.model.plan import ProcessPlan
 
 _STEP_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSpec:
+    """Below which folders, and the limits; an empty folder means: not that way."""
+
+    kill: str = ""
+    memory: str = ""
+    pids: str = ""
+    memory_bytes: int = 0
+    processes: int = 0
+
+
+def group_of(plan: ProcessPlan) -> GroupSpec | None:
+    if not (plan.cgroup_parent or plan.cgroup_memory or plan.cgroup_pids):
+        return None
+    return GroupSpec(
+        kill=plan.cgroup_parent,
+        memory=plan.cgroup_memory,
+        pids=plan.cgroup_pids,
+        memory_bytes=plan.limits.memory_bytes if plan.cgroup_memory else 0,
+        processes=plan.limits.processes if plan.cgroup_pids else 0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    path: str
+    """The groups of one call, one for each folder they were made below."""
+
+    paths: tuple[str, ...]
+    kill_path: str = ""
+    """The one of them that can be killed; empty where there is none."""
+    memory_path: str = ""
 
     def add(self, pid: int) -> None:
-        _write(f"{self.path}/cgroup.procs", str(pid))
+        for path in self.paths:
+            _write(f"{path}/cgroup.procs", str(pid))
 
     def kill(self) -> bool:
         """False when the group cannot be killed that way (any more)."""
+        if not self.kill_path:
+            return False
         try:
-            _write(f"{self.path}/cgroup.kill", "1")
+            _write(f"{self.kill_path}/cgroup.kill", "1")
         except OSError:
             return False
         return True
 
     def cpu_us(self) -> int | None:
-        try:
-            with open(f"{self.path}/cpu.stat", encoding="ascii") as file:
-                fields = dict(line.split() for line in file)
-        except OSError:
-            return None
-        return int(fields["usage_usec"])
+        text = _read(f"{self.kill_path}/cpu.stat") if self.kill_path else ""
+        fields = dict(line.split() for line in text.splitlines())
+        return int(fields["usage_usec"]) if fields else None
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed something here because all together used too much."""
+        text = _read(f"{self.memory_path}/memory.events") or _read(f"{self.memory_path}/memory.oom_control")
+        fields = dict(line.split() for line in text.splitlines())
+        return bool(self.memory_path) and int(fields.get("oom_kill", "0")) > 0
 
     async def remove(self, timeout_s: float) -> bool:
-        """Wait until the last member is gone, then remove the group; False when it would not go."""
+        """Wait until the last member is gone, then remove the groups; False when one would not go."""
+        left = list(self.paths)
         for _ in range(max(1, int(timeout_s / _STEP_S))):
-            try:
-                os.rmdir(self.path)
-            except FileNotFoundError:
+            left = [path for path in left if not _removed(path)]
+            if not left:
                 return True
-            except OSError:
-                await asyncio.sleep(_STEP_S)
-            else:
-                return True
+            await asyncio.sleep(_STEP_S)
         return False
 
 
-def make_group(parent: str, name: str) -> Group:
-    path = os.path.join(parent, f"palyra-{name}")
+def make_group(spec: GroupSpec, name: str) -> Group:
+    made: dict[str, str] = {}
     try:
-        os.mkdir(path, 0o755)
+        for parent in dict.fromkeys(filter(None, (spec.kill, spec.memory, spec.pids))):
+            path = os.path.join(parent, f"palyra-{name}")
+            os.mkdir(path, 0o755)
+            made[parent] = path
+        if spec.memory:
+            _bound_memory(made[spec.memory], spec.memory_bytes)
+        if spec.pids:
+            _write(f"{made[spec.pids]}/pids.max", str(spec.processes))
     except OSError as error:
-        raise LaunchFailed(f"No cgroup could be made below {parent}: {error.strerror}.") from error
-    return Group(path)
+        for path in made.values():
+            _removed(path)
+        raise LaunchFailed(f"No cgroup could be made for the call: {error.strerror} ({error.filename}).") from error
+    return Group(paths=tuple(made.values()), kill_path=made.get(spec.kill, ""), memory_path=made.get(spec.memory, ""))
+
+
+def _bound_memory(path: str, limit: int) -> None:
+    """Swap counts too, where the kernel accounts it: otherwise the limit would only move pages to disk."""
+    if os.path.exists(f"{path}/memory.max"):
+        _write(f"{path}/memory.max", str(limit))
+        with contextlib.suppress(FileNotFoundError):
+            _write(f"{path}/memory.swap.max", "0")
+    else:
+        _write(f"{path}/memory.limit_in_bytes", str(limit))
+        with contextlib.suppress(FileNotFoundError):
+            _write(f"{path}/memory.memsw.limit_in_bytes", str(limit))
+
+
+def _removed(path: str) -> bool:
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _write(path: str, text: str) -> None:

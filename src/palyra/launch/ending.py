@@ -3,8 +3,8 @@
 With a PID namespace, killing its first process kills the tree, and that process is gone only when all others
 are: its pidfd is what is waited for. Where this process is a subreaper the launcher is killed first, so the
 namespace's first process always comes to us with the usage of the whole tree; elsewhere it is left to whoever
-inherits it and no usage is claimed. Without a namespace: the call's cgroup; else its process group and session,
-which a double fork with setsid escapes, so that is claimed nowhere.
+inherits it and no usage is claimed. Without a namespace: the call's Landlock domain, else its cgroup; else its
+process group and session, which a double fork with setsid escapes, so that is claimed nowhere.
 
 A program inside a namespace is not our child: its wait status comes from its pidfd, on older kernels from the
 launcher's exit code, in which a signal cannot be told from a large exit code.
@@ -18,16 +18,21 @@ import os
 import resource
 import signal
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.launch import _os
 from palyra.launch.held import Held
 from palyra.launch.waiting import readable
 
+if TYPE_CHECKING:
+    from palyra.launch._os._confine import Domain
+
 _GONE_TIMEOUT_S = 10.0
 _LAUNCHER_TIMEOUT_S = 1.0
 _STATUS_TRIES = 40
 _STATUS_STEP_S = 0.0005
+_DEAD = ("Z", "X", "")
+"""States of a process that runs nothing any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +41,28 @@ class Ended:
     signal: int | None = None
     cpu_us: int | None = None
     max_rss_bytes: int | None = None
+    never_started: bool = False
+    """Nothing of the program ran: the launcher itself failed."""
+    out_of_memory: bool = False
+    """The kernel killed something because the whole call used more than its group may."""
     survivors: str = ""
     """Why the tree could not be seen to end; empty when it was."""
 
 
 def kill_tree(held: Held, *, subreaper: bool) -> None:
-    if held.init_fd >= 0:
-        if subreaper:
-            _os.send_signal(held.pid_fd, signal.SIGKILL)
-        _os.send_signal(held.init_fd, signal.SIGKILL)
-    elif held.pid_fd >= 0:
+    half_started = not held.program
+    if held.pid_fd >= 0 and (subreaper or half_started or not held.namespaced):
         _os.send_signal(held.pid_fd, signal.SIGKILL)
-    if held.init_fd < 0 and held.pid and not (held.group is not None and held.group.kill()):
+    if held.init_fd >= 0:
+        _os.send_signal(held.init_fd, signal.SIGKILL)
+    if not held.namespaced and held.pid and not _kill_whole(held):
         _kill_session(held.pid)
+
+
+def _kill_whole(held: Held) -> bool:
+    if held.domain is not None and held.domain.kill_all():
+        return True
+    return held.group is not None and held.group.kill()
 
 
 def ask_to_end(held: Held) -> None:
@@ -63,15 +77,19 @@ def ask_to_end(held: Held) -> None:
 async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     """Kill what is left, wait until it is gone, reap, close. Must not be cancelled: see `unbroken`."""
     status = await _program_status(held) if program_ended and held.init_fd >= 0 else None
-    cpu_us = None
+    cpu_us, out_of_memory = None, False
+    if held.namespaced and held.init_fd < 0 and held.pid_fd >= 0:
+        await _find_init(held)
     try:
         kill_tree(held, subreaper=subreaper)
         gone = await _gone(held.init_fd, _GONE_TIMEOUT_S)
         if not await _gone(held.pid_fd, _LAUNCHER_TIMEOUT_S):  # by itself, so that it reaps what it can
             _os.send_signal(held.pid_fd, signal.SIGKILL)
             gone = await _gone(held.pid_fd, _GONE_TIMEOUT_S) and gone
+        if held.domain is not None:
+            gone = await _emptied(held.domain) and gone
         if held.group is not None:
-            cpu_us = held.group.cpu_us()
+            cpu_us, out_of_memory = held.group.cpu_us(), held.group.ran_out_of_memory()
             gone = await held.group.remove(_GONE_TIMEOUT_S) and gone
         ended = _reap(held, status)
         if subreaper:
@@ -81,8 +99,23 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     return replace(
         ended,
         cpu_us=ended.cpu_us if cpu_us is None else cpu_us,
+        out_of_memory=out_of_memory,
         survivors="" if gone else "some processes of the call did not end in time",
     )
+
+
+async def _find_init(held: Held) -> None:
+    """Of a launcher that has not said yet whom it started. Killed alone at the wrong moment it would leave a child
+    behind that waits for it for ever; stopped, it can start nothing more, and its child is in plain sight."""
+    _os.send_signal(held.pid_fd, signal.SIGSTOP)
+    for _ in range(_STATUS_TRIES):
+        if _os.state(held.pid) in ("T", "Z", "X", ""):
+            break
+        await asyncio.sleep(_STATUS_STEP_S)
+    for pid in _os.children(held.pid):
+        with contextlib.suppress(OSError):
+            held.init_fd = os.pidfd_open(pid)
+            held.init = pid
 
 
 async def _program_status(held: Held) -> int | None:
@@ -150,6 +183,17 @@ async def _gone(pidfd: int, timeout_s: float) -> bool:
             await readable(pidfd)
     except TimeoutError:
         return False
+    return True
+
+
+async def _emptied(domain: Domain) -> bool:
+    """Everyone inside was sent SIGKILL and can start nobody any more, so one look that finds no one alive is enough."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + _GONE_TIMEOUT_S
+    while any(_os.state(pid) not in _DEAD for pid in domain.inside(_os.all_pids())):
+        if clock() > until:
+            return False
+        await asyncio.sleep(_STATUS_STEP_S)
     return True
 
 

@@ -13,21 +13,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import fcntl
 import json
 import os
+import stat
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from palyra import inside
 from palyra.launch import _os
-from palyra.launch.cgroup import Group, make_group
+from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
 from palyra.launch.waiting import has_ended, readable, unbroken
-from palyra.model.plan import Hole, ProcessPlan, Word
-from palyra.sandbox.backend import INFO, namespace_pid_max
-from palyra.sandbox.mounts import first_difference, workspace_of
+from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
+from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
+from palyra.sandbox.mounts import first_difference, first_stranger, is_finished, planned_mounts, workspace_of
+from palyra.sandbox.view import is_within
+
+if TYPE_CHECKING:
+    from palyra.launch._os._confine import Domain
 
 START_TIMEOUT_S = 20.0
+_MOUNT_STEP_S = 0.0005
+_NS_GET_USERNS = 0xB701
 _PID_MAX = "/proc/sys/kernel/pid_max"
 _ENDED = "The sandbox ended before it was ready."
 
@@ -38,37 +50,50 @@ class Template:
 
     launcher: tuple[Word, ...]
     data: tuple[bytes, ...]
+    closed: tuple[tuple[str, str], ...]
     run_as: tuple[int, int] | None
     no_new_privileges: bool
     pid_namespace: bool
     pid_max: int
     """0: not bounded that way."""
-    cgroup_parent: str
+    landlock: LandlockRules | None
+    seccomp: bytes
+    group: GroupSpec | None
 
 
 def template_of(plan: ProcessPlan) -> Template:
+    if plan.road != "held":
+        raise LaunchFailed(f"A {plan.backend} sandbox cannot be held until its program is known.")
     return Template(
         launcher=plan.launcher,
         data=plan.data,
+        closed=plan.closed,
         run_as=plan.run_as,
         no_new_privileges=plan.no_new_privileges,
         pid_namespace=plan.pid_namespace,
         pid_max=namespace_pid_max(plan.limits.processes) if plan.namespace_pid_max else 0,
-        cgroup_parent=plan.cgroup_parent,
+        landlock=plan.landlock,
+        seccomp=plan.seccomp,
+        group=group_of(plan),
     )
 
 
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("control", "group", "init", "init_fd", "pid", "pid_fd", "program", "program_fd", "setup_cpu_us",
-                 "stderr", "stdin", "stdout")  # fmt: skip
+    __slots__ = ("control", "domain", "group", "init", "init_fd", "namespaced", "pid", "pid_fd", "program",
+                 "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
+        self.namespaced = False
+        """Whether there is, or will be, a first process inside; known before that process is."""
         self.pid = self.init = self.program = 0
         """Our child; the first process inside (0 without a namespace); what becomes the program."""
         self.pid_fd = self.init_fd = self.program_fd = -1
         self.control = self.stdin = self.stdout = self.stderr = -1
+        self.domain: Domain | None = None
+        self.workspace: tuple[int, int] | None = None
+        """(device, inode) of the folder that a plain child may write; None where its files are not confined."""
         self.group: Group | None = None
         self.setup_cpu_us = 0
         """CPU time the sandbox's first process used before the program began."""
@@ -80,6 +105,9 @@ class Held:
         return fd
 
     def close(self) -> None:
+        if self.domain is not None:
+            self.domain.close()
+            self.domain = None
         for name in ("pid_fd", "init_fd", "program_fd", "control", "stdin", "stdout", "stderr"):
             fd = self.take(name)
             if fd >= 0:
@@ -90,14 +118,15 @@ class Held:
 async def start_held(template: Template, *, shell: str, name: str, abandon: Callable[[Held], Awaitable[None]]) -> Held:
     """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one."""
     held = Held()
-    ready = info = -1
+    held.namespaced = template.pid_namespace
+    ready = info = block = -1
     try:
-        ready, info = _spawn(held, template, shell)
+        ready, info, block = _spawn(held, template, shell)
         async with asyncio.timeout(START_TIMEOUT_S):
-            await _enter(held, template, ready=ready, info=info)
+            await _enter(held, template, ready=ready, info=info, block=block)
         _verify(held, template, ready)
-        if template.cgroup_parent:
-            held.group = make_group(template.cgroup_parent, name)
+        if template.group is not None:
+            held.group = make_group(template.group, name)
             held.group.add(held.program)
     except TimeoutError as error:
         await abandon(held)
@@ -111,14 +140,14 @@ async def start_held(template: Template, *, shell: str, name: str, abandon: Call
         await abandon(held)
         raise
     finally:
-        for fd in (ready, info):
+        for fd in (ready, info, block):
             if fd >= 0:
                 os.close(fd)
     return held
 
 
-def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int]:
-    """1, 2. Returns the descriptors on which the shell says "ready" and the launcher who is inside."""
+def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int, int]:
+    """1, 2. Returns where the shell says "ready", where the launcher says who is inside, and where it waits."""
     theirs: list[int] = []
     ours: list[int] = []
 
@@ -137,16 +166,17 @@ def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int]:
         control, held.control = pipe(child_reads=True)
         ready, our_ready = pipe(child_reads=False)
         info, our_info = pipe(child_reads=False)
+        block, our_block = pipe(child_reads=True)
         for fd in (stdin, stdout, stderr, control):
             if template.run_as is not None:  # opening /dev/fd/9 or /dev/stderr asks for permission on the pipe itself
                 os.fchown(fd, *template.run_as)
         for data in template.data:
             theirs.append(_os.memory_file(data))  # noqa: PERF401  # each is closed even if the next fails
         files = theirs[-len(template.data) :] if template.data else []
-        argv = [*_filled(template.launcher, files, info), shell, "-c", HELD_SCRIPT]
+        argv = [*_filled(template.launcher, files, {INFO: info, BLOCK: block}), shell, "-c", HELD_SCRIPT]
         places = {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}
-        keep = [*files, info] if INFO in template.launcher else files
-        held.pid = _start(template, argv, places, keep)
+        keep = [*files, info, block] if INFO in template.launcher else files
+        _start(held, template, argv, places, keep)
         held.pid_fd = os.pidfd_open(held.pid)
     except BaseException:
         for fd in ours[4:]:
@@ -155,25 +185,36 @@ def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int]:
     finally:
         for fd in theirs:
             os.close(fd)
-    return our_ready, our_info
+    return our_ready, our_info, our_block
 
 
-def _start(template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int]) -> int:
+def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int]) -> None:
     if template.pid_namespace or not template.no_new_privileges:
-        return _os.spawn(argv, places=places, keep=keep)
-    stays_root = os.getuid() == 0 and template.run_as is None
-    return _os.spawn_confined(argv, places=places, keep=keep, drop_capabilities=stays_root)
+        held.pid = _os.spawn(argv, places=places, keep=keep)
+        return
+    confined = _os.spawn_confined(
+        argv,
+        places=places,
+        keep=keep,
+        drop_capabilities=os.getuid() == 0 and template.run_as is None,
+        landlock=template.landlock,
+        seccomp=template.seccomp,
+    )
+    held.pid, held.domain, held.workspace = confined.pid, confined.domain, confined.workspace
+    _os.let_go_first(held.pid)
 
 
-def _filled(words: tuple[Word, ...], files: Sequence[int], info: int) -> list[str]:
-    return [str(info if w == INFO else files[w.index]) if isinstance(w, Hole) else w for w in words]
+def _filled(words: tuple[Word, ...], files: Sequence[int], pipes: dict[Hole, int]) -> list[str]:
+    return [str(pipes[w] if w in pipes else files[w.index]) if isinstance(w, Hole) else w for w in words]
 
 
-async def _enter(held: Held, template: Template, *, ready: int, info: int) -> None:
+async def _enter(held: Held, template: Template, *, ready: int, info: int, block: int) -> None:
     """3, 4, 5."""
     writer = -1
     if template.pid_namespace:
         await _learn_init(held, info)
+        await _check_mounts(held, template)
+        os.write(block, b"x")
         writer = _bound_pids(held, template) if template.pid_max else -1
     try:
         if not (await _read(ready)).startswith(b"r"):
@@ -206,6 +247,59 @@ async def _learn_init(held: Held, info: int) -> None:
         raise LaunchFailed(_ENDED)
 
 
+async def _check_mounts(held: Held, template: Template) -> None:
+    """Before the launcher goes on, nothing has been exec'd inside: even the shell would come from what is mounted."""
+    while not is_finished(table := _mountinfo(held.init)):
+        if has_ended(held.init_fd):
+            raise LaunchFailed(_ENDED)
+        await asyncio.sleep(_MOUNT_STEP_S)
+    difference = first_stranger(template.launcher, table, _mountinfo(os.getpid()))
+    if template.closed and not difference:
+        await _close_paths(held, template)
+    difference = difference or _difference(held, template, held.init) or _misplaced(held.init, template)
+    if difference:
+        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
+
+
+async def _close_paths(held: Held, template: Template) -> None:
+    """By a short-lived child of ours that enters the sandbox: a process with threads may not."""
+    mounts = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    owner = null = -1
+    try:
+        owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
+        program = os.path.join(os.path.dirname(str(inside.__file__)), "closing.py")
+        argv = [sys.executable or "/usr/bin/python3", "-I", "-S", program, str(owner), str(mounts), given]
+        closer = _os.spawn(argv, places={0: null, 1: null, 2: null}, keep=[owner, mounts])
+    finally:
+        for fd in (mounts, owner, null):
+            if fd >= 0:
+                os.close(fd)
+    await unbroken(
+        _finished(closer, "The workspace changed while the sandbox was being made: a path could not be closed.")
+    )
+
+
+def _mountinfo(pid: int) -> str:
+    with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def _misplaced(pid: int, template: Template) -> str:
+    """Every folder and file of the host that is shown outside the workspace must be the very one that was granted."""
+    workspace = workspace_of(template.launcher)
+    for point, source in planned_mounts(template.launcher):
+        if source and not is_within(point, workspace) and not point.startswith(("/proc", "/dev")):
+            try:
+                same = _identity_of(os.path.realpath(source)) == _stat_inside(pid, point)
+            except FileNotFoundError:
+                continue  # --ro-bind-try of what is not there
+            if not same:
+                return f"{point} shows another place"
+    return ""
+
+
 def _bound_pids(held: Held, template: Template) -> int:
     """Our own short-lived child enters the namespace: the bound is written from outside, while nothing runs inside."""
     namespace = os.open(f"/proc/{held.init}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -232,7 +326,7 @@ def _verify(held: Held, template: Template, ready: int) -> None:
     strays = _os.stray_descriptors(held.program, pipes)
     if strays:
         raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
-    difference = _difference(held, template)
+    difference = _difference(held, template, held.program)
     if difference:
         raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
 
@@ -241,25 +335,26 @@ def is_as_planned(held: Held, template: Template) -> bool:
     """Still alive and still showing what was planned. On the host a folder may have been renamed since it was made:
     the mounts then went with the old name, and a new `.git` would stand there unprotected."""
     try:
-        return not has_ended(held.program_fd) and not _difference(held, template)
+        return not has_ended(held.program_fd) and not _difference(held, template, held.program)
     except OSError:
         return False
 
 
-def _difference(held: Held, template: Template) -> str:
+def _difference(held: Held, template: Template, pid: int) -> str:
+    if template.landlock is not None and _identity_of(template.landlock.writable) != held.workspace:
+        return f"{template.landlock.writable} is another folder now"
     if not template.pid_namespace:
         return ""
-    with open(f"/proc/{held.program}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        difference = first_difference(template.launcher, file.read())
+    difference = first_difference(template.closed, _mountinfo(pid))
     workspace = workspace_of(template.launcher)
-    if not difference and _identity_of(workspace) != _stat_inside(held.program, workspace):
+    if not difference and _identity_of(workspace) != _stat_inside(pid, workspace):
         difference = f"{workspace} is another folder inside"
     return difference
 
 
 def _identity_of(path: str) -> tuple[int, int]:
-    """(device, inode) of a folder reached without following any link."""
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    """(device, inode) of a folder or file reached without following any link."""
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open("/", flags)
     try:
         for part in path.strip("/").split("/"):
@@ -268,6 +363,8 @@ def _identity_of(path: str) -> tuple[int, int]:
         found = os.fstat(fd)
     finally:
         os.close(fd)
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, "a link stands where none was", path)
     return found.st_dev, found.st_ino
 
 

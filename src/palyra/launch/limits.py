@@ -14,9 +14,10 @@ Not here: which limits (model/limits), process counts by pid_max or cgroups (hel
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from palyra.launch._os import kernel_at_least, process_ids
+from palyra.launch._os import kernel_at_least, tasks_of
 from palyra.model.limits import Limits
 
 
@@ -26,6 +27,9 @@ class Step:
     """Of the shell's `ulimit`; "processes" where shells differ."""
     soft: int
     hard: int
+    kind: int = resource.RLIMIT_CORE
+    exact: tuple[int, int] = (0, 0)
+    """The kernel's own name and units for the same."""
 
 
 def limit_steps(limits: Limits, *, uid: int, own_user_namespace: bool) -> tuple[Step, ...]:
@@ -43,17 +47,25 @@ def limit_steps(limits: Limits, *, uid: int, own_user_namespace: bool) -> tuple[
     if uid != 0:  # the kernel does not count uid 0's processes
         # Since 5.14 the kernel counts the processes of a user namespace apart from those outside.
         apart = own_user_namespace and kernel_at_least(5, 14)
-        count = limits.processes + (0 if apart else _tasks_of(uid) - 1)  # the held shell itself is among them
+        count = limits.processes + (0 if apart else tasks_of(uid) - 1)  # the held shell itself is among them
         steps.append(_step("processes", resource.RLIMIT_NPROC, count, count, unit=1))
     return tuple(steps)
-
-
-def _tasks_of(uid: int) -> int:
-    return sum(threads for owner, _, threads in process_ids().values() if owner == uid)
 
 
 def _step(flag: str, kind: int, soft: int, hard: int, *, unit: int) -> Step:
     ceiling = resource.getrlimit(kind)[1]
     if ceiling != resource.RLIM_INFINITY:
         soft, hard = min(soft, ceiling), min(hard, ceiling)
-    return Step(flag, soft // unit, hard // unit)
+    return Step(flag, soft // unit, hard // unit, kind, (soft, hard))
+
+
+def limit_first_process(pid: int, steps: Sequence[Step]) -> bool:
+    """The same limits on the sandbox's first process, before the program runs: it has the program's uid, so a program
+    that takes it over would otherwise be rid of every limit. False where the kernel lets only the sandbox itself do it.
+    """
+    try:
+        for step in steps:
+            resource.prlimit(pid, step.kind, step.exact)
+    except PermissionError:
+        return False
+    return True

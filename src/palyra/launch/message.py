@@ -21,8 +21,8 @@ NONCE_START = b"\x1f"
 """A byte that programs do not end their stderr with, so that nothing is held back while looking for a nonce."""
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# dash exports PWD and OLDPWD by itself; bash counts SHLVL and, when exec fails, leaves without running the trap
-_CLEAN = b'unset PWD OLDPWD SHLVL && { [ -z "$BASH_VERSION" ] || shopt -s execfail; }'
+# dash exports PWD and OLDPWD by itself, busybox PATH; bash counts SHLVL and leaves without the trap when exec fails
+_CLEAN = b'unset PWD OLDPWD SHLVL PATH && { [ -z "$BASH_VERSION" ] || shopt -s execfail; }'
 
 # when the machine runs out of memory the kernel should end the call, not the engine
 _FIRST_TO_GO = b"{ echo 500 2>/dev/null >/proc/self/oom_score_adj || :; }"
@@ -36,6 +36,8 @@ def launch_message(
     cwd: str,
     limits: Sequence[Step],
     nonce: bytes,
+    limit_first: bool = False,
+    busybox: bool = False,
 ) -> bytes:
     """Raises ValueError for what no exec can carry: a NUL, a relative program or folder, a key that is no name."""
     if not program.startswith("/") or not cwd.startswith("/"):
@@ -46,7 +48,8 @@ def launch_message(
         b"cd -P -- " + quote(_bytes(cwd)),
         _CLEAN,
         _FIRST_TO_GO,
-        *(_ulimit(step) for step in limits),
+        *([_limit_first(limits)] if limit_first else []),
+        *(_ulimit(step, busybox=busybox) for step in limits),
     ]
     for key, value in env:
         if not _KEY.fullmatch(key):
@@ -56,12 +59,23 @@ def launch_message(
     return b" && ".join(steps) + b"\nexit 125\n"
 
 
-def _ulimit(step: Step) -> bytes:
+_NAMES = {"t": b"cpu", "d": b"data", "s": b"stack", "n": b"nofile", "f": b"fsize", "c": b"core", "processes": b"nproc"}
+
+
+def _limit_first(limits: Sequence[Step]) -> bytes:
+    """From inside, where it is allowed: the sandbox's first process has our own credentials."""
+    given = (b"--%b=%d:%d" % (_NAMES[step.flag], *step.exact) for step in limits)
+    return b"/usr/bin/prlimit --pid 1 " + b" ".join(given)
+
+
+def _ulimit(step: Step, *, busybox: bool) -> bytes:
     soft, hard = (b"ulimit -%c -%%b %d" % (which, value) for which, value in ((b"S", step.soft), (b"H", step.hard)))
     both = soft + b" && " + hard
     if step.flag != "processes":
         return both % (step.flag.encode(), step.flag.encode())
-    # -p in dash and busybox, where -u is unknown; -u in bash, where -p is the size of a pipe
+    if busybox:
+        return both % (b"u", b"u")
+    # -p in dash, where -u is unknown; -u in bash, where -p is the size of a pipe
     return b'if [ -z "$BASH_VERSION" ]; then ' + both % (b"p", b"p") + b"; else " + both % (b"u", b"u") + b"; fi"
 
 

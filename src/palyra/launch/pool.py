@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Pool:
         self._aging: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._pid = os.getpid()
         self.counts = PoolCounts()
 
     @property
@@ -67,6 +69,9 @@ class Pool:
 
     def take(self, template: Template) -> Held | None:
         """A sandbox ready for this template, or None: then the call starts one itself."""
+        if self._pid != os.getpid():
+            self._ready.clear()  # a fork: these sandboxes are the parent's, to use and to end
+            self._pid = os.getpid()
         queue = self._ready.get(template)
         now = asyncio.get_running_loop().time()
         while queue:
@@ -107,11 +112,12 @@ class Pool:
             self._arm()
 
     def _lacking(self) -> Template | None:
-        """The most recently used template with too few, making room among those used longest ago."""
-        for template in reversed(self._ready):
-            if len(self._ready[template]) < self._size.per_template:
-                return template if self._make_room(template) else None
-        return None
+        """The template of the last call, if too few wait for it. Never an older one: what it was planned from may have
+        been changed since by a program that runs right now."""
+        template = next(reversed(self._ready), None)
+        if template is None or len(self._ready[template]) >= self._size.per_template:
+            return None
+        return template if self._make_room(template) else None
 
     def _make_room(self, wanted: Template) -> bool:
         if self.idle < self._size.total:
@@ -146,6 +152,11 @@ class Pool:
 
     async def _end_one(self, held: Held) -> None:
         await self._end(held)
+
+    async def settled(self) -> None:
+        """Until no refill is under way."""
+        if self._refilling is not None:
+            await asyncio.wait({self._refilling})
 
     async def close(self) -> None:
         """End every idle sandbox and wait until it is gone."""

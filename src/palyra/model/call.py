@@ -118,7 +118,7 @@ class OperatorGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Where a call comes from (`ToolRequestContext` of the seeds); part of the Cedar request."""
+    """Where a call comes from (`ToolRequestContext` in the glossary); part of the Cedar request."""
 
     principal: Principal
     door: Door = Door.PYTHON

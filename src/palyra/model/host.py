@@ -60,6 +60,54 @@ class BubblewrapFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupFacts:
+    """Folders below which groups with limits can be made. Probed by making one and moving a process into it."""
+
+    version: int
+    memory: str = ""
+    """Empty where the memory controller cannot be used."""
+    pids: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFacts:
+    """A container engine and an image that were *seen* to isolate, in the exact profile."""
+
+    runtime: str
+    """podman or docker."""
+    path: str
+    """Of its client."""
+    version: str
+    image: str
+    """Pinned by digest."""
+    env: tuple[tuple[str, str], ...] = ()
+    """What the client itself needs to find its engine; nothing of a call."""
+    rootless: bool = False
+    oci_runtime: str = ""
+    """Named where the engine's own default does not work here."""
+    nproc: int = 0
+    """The highest process limit the engine may set; 0 leaves it alone."""
+    memory: bool = False
+    """The memory of a whole container is bounded: read back inside, not believed from an option."""
+    pids: bool = False
+    selinux: bool = False
+    volumes: tuple[str, ...] = ()
+    """Folders the image declares as volumes, where the engine cannot be told to ignore them."""
+    variables: tuple[str, ...] = ()
+    """Variables the image sets, likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatbeltFacts:
+    """A `sandbox-exec` and the text of the profile with which it was seen to isolate."""
+
+    path: str
+    base: str
+    network: str
+    """Added to `base` where the network is shared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     platform: Platform
     machine: str
@@ -77,6 +125,16 @@ class HostFacts:
     pid_max_per_namespace: bool = False
     cgroup_kill: str = ""
     """A cgroup v2 folder below which we may make groups and use cgroup.kill; empty where we may not."""
+    cgroup_limits: CgroupFacts | None = None
+    """Only where the operator asked for them: moving a process into a group costs some milliseconds a call."""
+    container: ContainerFacts | None = None
+    seatbelt: SeatbeltFacts | None = None
+    job_objects: bool = False
+    """Windows: a job object was made and a process in it seen to end with it."""
+    system_root: str = ""
+    """Windows: the folder of the system, which programs look for in their environment."""
+    landlock_abi: int = 0
+    """The kernel's Landlock version as far as it was seen to work; 0 where it was not."""
     subreaper: bool = False
     """This process may collect orphans of its sandboxes, so usage is exact (not in embedders' processes)."""
     usr_merged: bool = True

@@ -107,6 +107,8 @@ class Facts:
     found: bool = False
     agent_writable: bool = False
     outside_workspace: bool = False
+    background: bool = False
+    """The program would outlive its call."""
     hosts_named: int = 0
     hosts_denied: int = 0
     """Named hosts that the network grant does not cover."""
@@ -147,12 +149,67 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A place in a launcher's argv for the number of a descriptor that will hold `data[index]`."""
+    """A place in a launcher's argv for what is only known at the start: the number of a descriptor that will hold
+    `data[index]`, or a path to it; a negative index is a place of the backend's own."""
 
     index: int
+    before: str = ""
+    """Text in front, in the same word."""
+    path: bool = False
 
 
 Word: TypeAlias = "str | Hole"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandlockRules:
+    """What a plain child may touch of the host's files (Linux Landlock); everything not listed is refused."""
+
+    abi: int
+    """The kernel's version: what it can take away is taken away."""
+    writable: str
+    """The workspace, reached without following any link."""
+    runnable: tuple[str, ...]
+    """Read and executed, where they exist: system folders, granted folders, the program's own."""
+    readable: tuple[str, ...]
+    """Read, where they exist."""
+    devices: tuple[str, ...]
+    """Read and written, where they exist."""
+    tcp: bool
+    """False: no TCP connection and no TCP port."""
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "abi": self.abi,
+            "writable": self.writable,
+            "runnable": list(self.runnable),
+            "readable": list(self.readable),
+            "devices": list(self.devices),
+            "tcp": self.tcp,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobObjectLimits:
+    """What a Windows job object bounds, in the units Windows takes."""
+
+    flags: int
+    process_time: int
+    """User time of each process, in 100 ns."""
+    active_processes: int
+    process_memory: int
+    job_memory: int
+    ui_restrictions: int
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "flags": self.flags,
+            "process_time": self.process_time,
+            "active_processes": self.active_processes,
+            "process_memory": self.process_memory,
+            "job_memory": self.job_memory,
+            "ui_restrictions": self.ui_restrictions,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +222,10 @@ class ProcessPlan:
     tier: Tier
     launcher: tuple[Word, ...]
     """argv of what is started on the host; ends where the held shell's own argv begins. Empty: the shell itself."""
+    launcher_env: tuple[tuple[str, str], ...] = ()
+    """What the launcher itself needs of an environment; nothing of the call's."""
+    road: Literal["held", "container", "job"] = "held"
+    """How launch goes about it: a shell that waits inside, a container client, a Windows job object."""
     data: tuple[bytes, ...] = ()
     program: str
     program_sha256: str
@@ -173,6 +234,8 @@ class ProcessPlan:
     cwd: str
     limits: Limits
     net: NetGrant
+    closed: tuple[tuple[str, str], ...] = ()
+    """(kind, path) inside the workspace, closed by descriptor once every other mount is made: see inside/closing."""
     run_as: tuple[int, int] | None = None
     """(uid, gid) when a root engine starts the sandbox as someone else."""
     no_new_privileges: bool = True
@@ -180,11 +243,20 @@ class ProcessPlan:
     """The program has a PID namespace of its own: killing its init kills the tree."""
     namespace_pid_max: bool = False
     """Bound the number of processes by pid_max of the sandbox's PID namespace (root; see spec/process.md)."""
+    landlock: LandlockRules | None = None
+    seccomp: bytes = b""
+    """A filter that the spawning thread enters; a launcher that installs its own gets it as data."""
+    job: JobObjectLimits | None = None
     cgroup_parent: str = ""
+    cgroup_memory: str = ""
+    """Where groups that bound the memory of the whole call are made; empty: not bounded that way."""
+    cgroup_pids: str = ""
     guarantees: frozenset[Guarantee]
     degraded: tuple[str, ...] = ()
     stdin: bytes = b""
     stdin_streamed: bool = False
+    lifetime: str = ""
+    """`run_owned` or `detached` for a program that outlives its call; then `limits.wall_ms` is its lifetime."""
     kind: Literal["process"] = "process"
 
     def as_json(self) -> dict[str, Json]:
@@ -193,24 +265,33 @@ class ProcessPlan:
             "backend": self.backend,
             "executor": self.executor,
             "tier": self.tier.value,
-            "launcher": [f"{{{w.index}}}" if isinstance(w, Hole) else w for w in self.launcher],
+            "launcher": [f"{w.before}{{{w.index}}}" if isinstance(w, Hole) else _shown(w) for w in self.launcher],
+            "launcher_env": [list(pair) for pair in self.launcher_env],
+            "road": self.road,
             "data": [sha256_hex(d) for d in self.data],
-            "program": self.program,
+            "closed": [[kind, _shown(path)] for kind, path in self.closed],
+            "program": _shown(self.program),
             "program_sha256": self.program_sha256,
             "argv": list(self.argv),
             "env": [list(pair) for pair in self.env],
-            "cwd": self.cwd,
+            "cwd": _shown(self.cwd),
             "limits": self.limits.as_json(),
             "net": self.net.as_json(),
             "run_as": list(self.run_as) if self.run_as else None,
             "no_new_privileges": self.no_new_privileges,
             "pid_namespace": self.pid_namespace,
             "namespace_pid_max": self.namespace_pid_max,
+            "landlock": self.landlock.as_json() if self.landlock else None,
+            "seccomp": sha256_hex(self.seccomp) if self.seccomp else None,
+            "job": self.job.as_json() if self.job else None,
             "cgroup_parent": self.cgroup_parent,
+            "cgroup_memory": self.cgroup_memory,
+            "cgroup_pids": self.cgroup_pids,
             "guarantees": sorted(g.value for g in self.guarantees),
             "degraded": list(self.degraded),
             "stdin_sha256": sha256_hex(self.stdin),
             "stdin_streamed": self.stdin_streamed,
+            **({"lifetime": self.lifetime} if self.lifetime else {}),
         }
 
 
@@ -231,6 +312,12 @@ class BuiltinPlan:
 
 
 Plan: TypeAlias = ProcessPlan | BuiltinPlan
+
+
+def _shown(path: str) -> str:
+    """A path of the host may hold bytes that are not UTF-8; in JSON they are spelled, or a hostile name in a workspace
+    would leave calls that cannot be recorded."""
+    return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def plan_digest(plan: Plan) -> str:

@@ -102,7 +102,10 @@ REASONS: dict[Reason, Page] = {
         "Palyra itself was killed while the call ran; the call was closed at the next start.",
         "Check what the program had done, then repeat the call.",
     ),
-    Reason.BUSY: Page("Too many calls of this run wait already.", "Wait for some to finish, or use another run."),
+    Reason.BUSY: Page(
+        "Too many calls of this run wait already, or too many of its background processes run.",
+        "Wait for some to finish, stop one with palyra.process.stop, or use another run.",
+    ),
     Reason.CALL_ID_REUSED: Page("The call id belongs to another call.", "Send a fresh call_id, or leave it out."),
     Reason.INTERNAL: Page("Palyra itself failed.", "The log says where; report it."),
 }

@@ -139,6 +139,16 @@ class StoredCall:
     """For a closed call: its receipt and budget as of now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A call's intent as the signed tree holds it, for whoever must speak for a dead owner."""
+
+    body: bytes
+    """The entry's bytes, found to be a leaf of the newest signed tree."""
+    details: bytes = b""
+    """What was kept beside it, only where it fits the entry's commitment; else empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A signed tree head (C2SP signed note)."""

@@ -1,6 +1,6 @@
 """What a tool is: its name, schemas, capabilities and how its calls behave beside each other.
 
-`ToolSpec` is the `ToolRegistryEntry` of the seeds. Not here: the built-in specs (protocol/catalog), checking
+`ToolSpec` is the `ToolRegistryEntry` of the glossary. Not here: the built-in specs (protocol/catalog), checking
 an input against a schema (protocol/schema).
 """
 

@@ -32,7 +32,7 @@ ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, LIST)
 
 _FACTS = tuple(
     "tier egress program effective_program interpreter runs_code inline_code listed found agent_writable "
-    "outside_workspace hosts_named hosts_denied granted granted_interpreters granted_egress".split()
+    "outside_workspace background hosts_named hosts_denied granted granted_interpreters granted_egress".split()
 )
 """Taken from `Facts` under the same name. `details` is for people and never enters."""
 _CAPABILITIES = tuple((f"cap_{capability}", capability) for capability in Capability)

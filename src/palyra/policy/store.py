@@ -1,9 +1,10 @@
 """Bundles from the package and an operator's policies from a folder; the current bundle, swapped whole.
 
 Rules: the folder is read once per load, by size caps, and a forbid is never lost quietly: a file that is neither a
-policy nor `examples.toml` is an error. A bundle that fails any check never replaces the one in use. Where one is in
-use already, new text is first parsed in a child process: Cedar's parser can end a process, and then only the child
-is gone. At the first load there is nothing to protect: a crash there means that nothing runs.
+policy nor `examples.toml` is an error, as is anything but a folder in the folder's place, and whatever somebody else
+could write, along the whole way that links lead. A bundle that fails any check never replaces the one in use. Where
+one is in use already, new text is first parsed in a child process: Cedar's parser can end a process, and then only
+the child is gone. At the first load there is nothing to protect: a crash there means that nothing runs.
 
 Not here: any check of the text itself (bundle, scan), versions and rollback.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pkgutil
+import stat
 import subprocess  # noqa: TID251 - starts nothing but this interpreter, on code of ours, to lose it instead of the daemon
 import sys
 from collections.abc import Mapping
@@ -21,6 +23,7 @@ from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
 
+from palyra.model.ownership import folders_above, is_absent, writable_by
 from palyra.policy.bundle import EXAMPLES_FILE, SCHEMA_FILE, PolicyBundle, load_builtin, with_local
 from palyra.policy.scan import MAX_BUNDLE_BYTES, MAX_FILES, PolicyError
 
@@ -61,7 +64,7 @@ _CHILD_SECONDS = 20
 _CHILD = """\
 import json, sys
 given = json.load(sys.stdin)
-sys.path.append(given["package"])
+sys.path.insert(0, given["package"])
 from palyra.policy.bundle import PolicyError, load_builtin, with_local
 try:
     with_local(load_builtin(given["name"], given["files"]), given["local"])
@@ -131,10 +134,18 @@ def _packaged(name: str) -> str:
 
 
 def read_folder(folder: Path | None) -> dict[str, str]:
-    """An operator's policies; nothing when there is no such folder."""
-    if folder is None or not folder.exists():
+    """An operator's policies; nothing when the folder's name is not there at all."""
+    if folder is None:
         return {}
-    _check_owner_only(folder)
+    try:
+        return {} if is_absent(folder, os.lstat, os.stat) else _read_all(folder)
+    except OSError as error:
+        place = os.fsdecode(error.filename or folder)
+        raise PolicyError(f"{error.strerror}.", "If it is a link, check where it leads.", file=place) from error
+
+
+def _read_all(folder: Path) -> dict[str, str]:
+    _check_writers(folder, folder.stat(), top=folder.parent)
     texts: dict[str, str] = {}
     room = MAX_BUNDLE_BYTES
     for path in sorted(folder.iterdir()):
@@ -142,29 +153,41 @@ def read_folder(folder: Path | None) -> dict[str, str]:
             continue
         if len(texts) >= MAX_FILES:
             raise PolicyError(f"A bundle has at most {MAX_FILES} files.", file=str(folder))
-        texts[path.name] = _read(path, room)
-        room -= len(texts[path.name])
+        data = _read(path, room)
+        room -= len(data)
+        try:
+            texts[path.name] = data.decode("utf-8")
+        except UnicodeDecodeError:
+            raise PolicyError("The file is not UTF-8 text.", file=str(path)) from None
     return texts
 
 
-def _read(path: Path, room: int) -> str:
-    if not path.is_file():
-        raise PolicyError("Only files belong here.", "Move it elsewhere.", file=str(path))
-    _check_owner_only(path)
-    with path.open("rb") as stream:
-        data = stream.read(room + 1)
+def _read(path: Path, room: int) -> bytes:
+    # Not blocking, and judged by what was opened: a FIFO must not hang the start.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise PolicyError("Only files belong here.", "Move it elsewhere.", file=str(path))
+        _check_writers(path, found, top=path.parent)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(room + 1)
+    finally:
+        os.close(fd)
     if len(data) > room:
         raise PolicyError(f"A bundle has at most {MAX_BUNDLE_BYTES} bytes.", file=str(path))
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise PolicyError("The file is not UTF-8 text.", file=str(path)) from None
+    return data
 
 
-def _check_owner_only(path: Path) -> None:
-    """Whoever can write a policy decides everything. Only where permission bits mean something (not on Windows)."""
-    if hasattr(os, "getuid") and path.stat().st_mode & 0o002:
-        raise PolicyError("Everyone on this machine can write here.", f"chmod o-w {path}", file=str(path))
+def _check_writers(path: Path, found: os.stat_result, *, top: Path) -> None:
+    """Whoever can write a policy, or swap its folder, decides everything."""
+    resolved = Path(os.path.realpath(path))
+    looked = [(resolved, found, False)]
+    looked += [(Path(p), os.stat(p), True) for p in folders_above(resolved, Path(os.path.realpath(top)))]
+    for place, info, above in looked:
+        who = writable_by(info, own_uid=os.geteuid(), above=above)
+        if who is not None:
+            raise PolicyError(f"{who} can write here.", f"Own it, and close it: chmod go-w '{place}'", file=str(place))
 
 
 def try_in_child(posture: str, local: Mapping[str, str]) -> None:

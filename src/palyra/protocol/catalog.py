@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from palyra.canon import Json
 from palyra.model.tool import Capability, Parallelism, Projection, ToolKind, ToolSpec
+from palyra.protocol.background_schema import (
+    HANDLE_INPUT,
+    LIST_INPUT,
+    LIST_OUTPUT,
+    OUTPUT_INPUT,
+    OUTPUT_OUTPUT,
+    PROCESS_STATUS,
+)
 from palyra.protocol.process_schema import PROCESS_INPUT, PROCESS_OUTPUT
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -40,6 +48,25 @@ ARTIFACT_OUTPUT: dict[str, Json] = {
     },
 }
 
+
+def _background_tool(
+    name: str, description: str, *, input: dict[str, Json], output: dict[str, Json], parallelism: Parallelism
+) -> ToolSpec:
+    """Of a run's own background processes. No capability: whoever could start one may look at it and stop it."""
+    return ToolSpec(
+        name=f"palyra.process.{name}",
+        version="1.0.0",
+        description=description,
+        kind=ToolKind.BUILTIN,
+        input_schema=input,
+        output_schema=output,
+        capabilities=frozenset(),
+        parallelism=parallelism,
+        projection=Projection.INLINE_UNLESS_LARGE,
+        max_input_bytes=4 * KIB,
+    )
+
+
 BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         name="palyra.echo",
@@ -60,7 +87,8 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
             "Runs one program in a sandbox and returns its exit code and output. `command` is a program name without "
             "folder or arguments; the arguments go into `args`, one each, without quoting. There is no shell: pipes, "
             "globs, `&&` and redirections are not interpreted. Only the workspace can be written; there is no network "
-            "unless it was granted. A non-zero exit code is a normal result."
+            "unless it was granted. A non-zero exit code is a normal result. With `background` it returns a "
+            "process_id at once, for palyra.process.status, .output and .stop."
         ),
         kind=ToolKind.PROCESS,
         input_schema=PROCESS_INPUT,
@@ -69,6 +97,38 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
         parallelism=Parallelism.EXCLUSIVE,
         projection=Projection.REDACTED_PREVIEW_AND_ARTIFACT,
         max_input_bytes=128 * KIB,
+    ),
+    _background_tool(
+        "status",
+        "How a background process of this run is doing: running, exited, stopped, expired or lost; exit code, times, "
+        "usage.",
+        input=HANDLE_INPUT,
+        output=PROCESS_STATUS,
+        parallelism=Parallelism.READ_ONLY,
+    ),
+    _background_tool(
+        "list",
+        "The background processes of this run, the newest first.",
+        input=LIST_INPUT,
+        output=LIST_OUTPUT,
+        parallelism=Parallelism.READ_ONLY,
+    ),
+    _background_tool(
+        "output",
+        "Reads a page of what a background process wrote. Go on with `offset_bytes` = the last answer's "
+        "`next_offset_bytes`; while it runs, ask again later. Its log keeps the last MiB: `dropped_bytes` says what is "
+        "gone.",
+        input=OUTPUT_INPUT,
+        output=OUTPUT_OUTPUT,
+        parallelism=Parallelism.READ_ONLY,
+    ),
+    _background_tool(
+        "stop",
+        "Ends a background process of this run and all it started: SIGTERM, two seconds later SIGKILL. One that has "
+        "ended already stays as it was.",
+        input=HANDLE_INPUT,
+        output=PROCESS_STATUS,
+        parallelism=Parallelism.IDEMPOTENT,
     ),
     ToolSpec(
         name="palyra.artifact.read",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
+from palyra.model.process import Lifetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class ProcessInput:
     env: tuple[tuple[str, str], ...] = ()
     stdin: bytes = b""
     timeout_ms: int | None = None
+    lifetime: Lifetime | None = None
+    """None: it ends with its call."""
     requested_egress_hosts: tuple[str, ...] = ()
 
 
@@ -52,8 +55,21 @@ def check_process_input(value: Mapping[str, Json]) -> ProcessInput:
         env=tuple(sorted(value.get("env", {}).items())),
         stdin=value.get("stdin", "").encode("utf-8"),
         timeout_ms=value.get("timeout_ms"),
+        lifetime=_lifetime(value),
         requested_egress_hosts=tuple(value.get("requested_egress_hosts", ())),
     )
+
+
+def _lifetime(value: Mapping[str, Json]) -> Lifetime | None:
+    if value.get("background", False):
+        return Lifetime(value.get("lifetime", Lifetime.RUN_OWNED))
+    if "lifetime" in value:
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            "lifetime is for background processes, and background is not true.",
+            'Set "background": true, or leave lifetime out.',
+        )
+    return None
 
 
 def _quote(word: str) -> str:

@@ -34,6 +34,16 @@ PROCESS_INPUT: dict[str, Json] = {
         },
         "stdin": {"type": "string", "x-maxBytes": MAX_STDIN_BYTES, "description": "Text for its standard input."},
         "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86_400_000},
+        "background": {
+            "type": "boolean",
+            "default": False,
+            "description": "Start it and return at once with a process_id; timeout_ms does not end it.",
+        },
+        "lifetime": {
+            "enum": ["run_owned", "detached"],
+            "default": "run_owned",
+            "description": "Of a background process: it ends with this run, or outlives it; at its expiry either way.",
+        },
         "requested_egress_hosts": {
             "type": "array",
             "maxItems": 64,
@@ -49,9 +59,14 @@ _MAYBE_COUNT: dict[str, Json] = {"type": ["integer", "null"], "minimum": 0}
 PROCESS_OUTPUT: dict[str, Json] = {
     "$schema": _DIALECT,
     "type": "object",
-    "required": [
-        *("exit_code", "signal", "stdout", "stderr", "stdout_bytes", "stderr_bytes"),
-        *("truncated", "tier", "backend", "egress"),
+    "anyOf": [
+        {
+            "required": [
+                *("exit_code", "signal", "stdout", "stderr", "stdout_bytes", "stderr_bytes"),
+                *("truncated", "tier", "backend", "egress"),
+            ]
+        },
+        {"required": ["process_id", "pid", "lifetime", "expires_at_unix_ms"]},
     ],
     "additionalProperties": False,
     "properties": {
@@ -74,8 +89,17 @@ PROCESS_OUTPUT: dict[str, Json] = {
             },
         },
         "encoding": {"const": "utf-8-replaced", "description": "Bytes that were not UTF-8 were replaced."},
+        "protected_created": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Hooks, CI files, .env and the like that did not exist before this call. Look before use.",
+        },
         "stdin_bytes": _COUNT,
         "stdin_sha256": {"type": "string"},
         "projection": {"type": "object", "description": "What was left out, and the artifacts that hold it."},
+        "process_id": {"type": "string", "description": "Of a background process: its handle."},
+        "pid": _COUNT,
+        "lifetime": {"enum": ["run_owned", "detached"]},
+        "expires_at_unix_ms": _COUNT,
     },
 }

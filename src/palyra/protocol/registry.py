@@ -40,6 +40,9 @@ class Registry:
             raise Rejected(Reason.UNKNOWN_TOOL, f"There is no tool {name[:_SHOWN]!r}.", self._hint(name))
         return tool
 
+    def has(self, name: str) -> bool:
+        return name in self._tools
+
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(self._tools[name].spec for name in sorted(self._tools))
 

@@ -2,13 +2,14 @@
 
 Two things JSON Schema itself cannot say are checked here: `x-maxBytes` bounds a string in UTF-8 bytes (the contract's
 caps are bytes, the standard's are characters), and where a schema wants an integer, 1.0 is a fraction and refused (the
-standard lets it pass, and then two readers see two values).
+standard lets it pass, and then two readers see two values). No sentence repeats a value that was given.
 
 Not here: the schemas themselves (protocol/catalog).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,19 @@ from palyra.errors import Reason, Rejected
 
 MAX_SHOWN_ERRORS = 8
 _MAX_SENTENCE = 160
+_PLAIN_NAME = re.compile(r"[A-Za-z_-]{1,32}")  # no digits: nearly every key and token has some
+_LIMITS = {
+    "minimum": "less than {}",
+    "maximum": "greater than {}",
+    "exclusiveMinimum": "not greater than {}",
+    "exclusiveMaximum": "not less than {}",
+    "minLength": "shorter than {} characters",
+    "maxLength": "longer than {} characters",
+    "minItems": "fewer than {} items",
+    "maxItems": "more than {} items",
+    "minProperties": "fewer than {} keys",
+    "maxProperties": "more than {} keys",
+}
 
 
 class _MaxBytes:
@@ -67,14 +81,38 @@ def _schema_errors(compiled: CompiledSchema, value: Mapping[str, Json]) -> Itera
     if compiled.validator.is_valid(value):
         return
     for error in compiled.validator.iter_errors(value):
-        yield "/".join(str(part) for part in error.instance_path), _sentence(error)
+        yield "/".join(_name(part) for part in error.instance_path), _sentence(error.kind)[:_MAX_SENTENCE]
 
 
-def _sentence(error: Any) -> str:
-    """The validator's own words without the value it repeats, which may be long or secret."""
-    masked = getattr(error, "masked", None)
-    text = str(masked() if callable(masked) else error.message).splitlines()[0]
-    return text[:_MAX_SENTENCE].rstrip(".")
+def _sentence(kind: Any) -> str:
+    """Our own words, from the schema's side alone: the validator's repeat the value, which may be long or secret."""
+    said = kind.as_dict()
+    match kind.name:
+        case "type":
+            return f"not of type {' or '.join(said['types'])}"
+        case "required":
+            return f"{said['property']} is missing"
+        case "additionalProperties" | "unevaluatedProperties":
+            return f"unknown key {', '.join(sorted({_name(name) for name in said['unexpected']}))}"
+        case "enum":
+            return f"not one of {', '.join(str(option) for option in said['options'])}"
+        case "const":
+            return f"not {said['expected_value']}"
+        case "pattern":
+            return f"does not match {said['pattern']}"
+        case "propertyNames":
+            return f"has a key that {_sentence(said['error'].kind)}"
+        case "x-maxBytes":
+            return str(said["message"])
+        case name if name in _LIMITS:
+            return _LIMITS[name].format(said["limit"])
+        case name:
+            return f"does not fit the schema's {name}"
+
+
+def _name(part: object) -> str:
+    """A key as it may be repeated: it comes from the caller too, and a token in its place is still a token."""
+    return str(part) if isinstance(part, int) or _PLAIN_NAME.fullmatch(str(part)) else "…"
 
 
 def _fractions(schema: Any, value: Json, path: str) -> Iterator[tuple[str, str]]:
@@ -86,7 +124,7 @@ def _fractions(schema: Any, value: Json, path: str) -> Iterator[tuple[str, str]]
     elif isinstance(value, Mapping):
         properties = schema.get("properties", {})
         for key, item in value.items():
-            yield from _fractions(properties.get(key), item, f"{path}/{key}" if path else key)
+            yield from _fractions(properties.get(key), item, f"{path}/{_name(key)}" if path else _name(key))
     elif isinstance(value, list):
         for at, item in enumerate(value):
             yield from _fractions(schema.get("items"), item, f"{path}/{at}")

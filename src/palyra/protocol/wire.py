@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from palyra.canon import Json
-from palyra.errors import Reason
+from palyra.errors import Reason, Rejected
 from palyra.model.outcome import ArtifactRef, BudgetView, Outcome, Status, Usage
 from palyra.model.record import Recorded
 from palyra.model.tool import ToolSpec
@@ -72,6 +72,13 @@ def stored_outcome_bytes(outcome: Outcome) -> bytes:
 
 
 def restore_outcome(data: bytes, recorded: Recorded) -> Outcome:
+    """What `stored_outcome_bytes` kept, as of now. `Rejected` when it is no longer kept."""
+    if not data:
+        raise Rejected(
+            Reason.CALL_ID_REUSED,
+            "This call has ended, and its outcome is no longer kept.",
+            "Send a fresh call_id to make the call once more; palyra journal show CALL_ID tells what is left of it.",
+        )
     kept: dict[str, Any] = orjson.loads(data)
     budget = BudgetView(calls_used=recorded.calls_used, calls_max=recorded.calls_max)
     return parse_outcome(kept | {"budget": budget.as_json(), "receipt": recorded.receipt.as_json()})

@@ -89,6 +89,13 @@ class KnownValues:
     def feed(self, chunk: bytes) -> bytes:
         return self._run(self._held + chunk, ended=False) if self._needles else chunk
 
+    @property
+    def held(self) -> bool:
+        return bool(self._held)
+
+    def forget(self) -> None:
+        self._held = b""
+
     def finish(self) -> bytes:
         return self._run(self._held, ended=True)
 

@@ -58,6 +58,10 @@ class _Placeholders:
         self.counts[kind] += 1
         return b"[redacted:%s:%d]" % (kind.encode(), self._number(value))
 
+    def cut(self) -> bytes:
+        self.counts["cut"] += 1
+        return b"[redacted:cut]"
+
     def _number(self, value: bytes) -> int:
         key = hashlib.sha256(value).digest()
         if key not in self._numbers and len(self._numbers) >= MAX_NUMBERS:
@@ -80,8 +84,16 @@ class _Shapes:
 
     def finish(self) -> bytes:
         rest = b"".join(self._run(ended=True))
-        self._data, self._pos, self._swallow = b"", 0, None
+        self.forget()
         return rest
+
+    @property
+    def held(self) -> bool:
+        """Something is held back that nobody has decided about yet."""
+        return self._pos < len(self._data)
+
+    def forget(self) -> None:
+        self._data, self._pos, self._swallow = b"", 0, None
 
     def _run(self, *, ended: bool) -> Iterator[bytes]:
         if not self._swallow_rest(ended=ended):
@@ -152,6 +164,13 @@ class Redactor:
 
     def finish(self) -> bytes:
         return self._shapes.feed(self._known.finish()) + self._shapes.finish()
+
+    def cut(self) -> bytes:
+        """Instead of `finish`, where a stream was cut off: what is undecided may be most of a secret, and stays in."""
+        undecided = self._known.held or self._shapes.held
+        self._known.forget()
+        self._shapes.forget()
+        return self._placeholders.cut() if undecided else b""
 
     @property
     def counts(self) -> Mapping[str, int]:

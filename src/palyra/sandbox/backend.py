@@ -20,6 +20,9 @@ from palyra.model.plan import Hole, Job, ProcessPlan, Word
 INFO = Hole(-1)
 """Where a launcher writes which process is the first one inside: the number of a descriptor, not of data."""
 
+BLOCK = Hole(-2)
+"""Where a launcher waits, every mount made and nothing run, until it is told to go on: a descriptor's number too."""
+
 LOWEST_PID_MAX = 301
 """The kernel keeps pids below 300 for the first turn and refuses a smaller pid_max."""
 _SPARE_PIDS = 64

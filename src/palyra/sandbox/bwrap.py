@@ -9,10 +9,11 @@
  7 etc          synthetic files; certificates, the linker's cache and the like read-only
  8 readable     granted folders, the program's own folder
  9 workspace    the only writable bind
-10 closed       parents bound onto themselves, then read-only paths, then hidden ones
-11 seal         / read-only, last of all mounts: later ones would fail, earlier ones would leave it open
-12 start        empty environment; the launcher is started with an empty one too, or /proc/1/environ shows ours
-13 filter       seccomp
+10 seal         / read-only, last of all mounts: later ones would fail, earlier ones would leave it open
+11 start        empty environment; the launcher is started with an empty one too, or /proc/1/environ shows ours
+12 filter       seccomp
+13 closed       what of the workspace stays read-only or hidden: not by the launcher, which mounts by names that a
+                running program can swap, but by descriptor while it waits (inside/closing)
 
 Mounts of 6 come before 8 and 9, so that a folder below /tmp is not hidden by the tmpfs. Not here: which folders
 (view), the filter (seccomp), whether the mounts landed where they should (mounts), starting it (launch).
@@ -24,9 +25,9 @@ from palyra.model.call import Tier
 from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, Job, ProcessPlan, Word
-from palyra.sandbox.backend import INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
+from palyra.sandbox.backend import BLOCK, INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
 from palyra.sandbox.seccomp import MACHINES, assemble
-from palyra.sandbox.view import AGENT_HOME, PRIVATE, SYSTEM, View, view_of
+from palyra.sandbox.view import AGENT_HOME, EMPTY_FILE, EMPTY_FOLDER, PRIVATE, SYSTEM, closings, view_of
 
 _ETC: dict[str, bytes] = {
     "passwd": b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
@@ -84,6 +85,7 @@ class BubblewrapBackend:
             limits=job.limits,
             net=job.net,
             run_as=run_as,
+            closed=closings(view_of(job, host)),  # 13
             pid_namespace=True,
             namespace_pid_max=_bounded_by_pid_max(job, host),
             guarantees=given,
@@ -143,12 +145,11 @@ def _words(job: Job, host: HostFacts, bwrap: BubblewrapFacts) -> tuple[tuple[Wor
     for path in view.readable:  # 8
         words += ["--ro-bind", path, path]
     words += ["--bind", job.workspace.path, job.workspace.path]  # 9
-    words += _closed(view, data)  # 10
-    words += ["--remount-ro", "/"]  # 11
-    words += ["--chdir", job.workspace.path, "--clearenv"]  # 12
-    if host.machine in MACHINES:  # 13
+    words += ["--remount-ro", "/"]  # 10
+    words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
+    if host.machine in MACHINES:  # 12
         words += ["--seccomp", _hole(data, assemble(host.machine))]
-    words += ["--info-fd", INFO, "--"]
+    words += ["--info-fd", INFO, "--block-fd", BLOCK, "--"]
     return tuple(words), tuple(data)
 
 
@@ -176,25 +177,13 @@ _MERGED = ("/bin", "/sbin", "/lib", "/lib64")
 
 def _etc(job: Job, data: list[bytes]) -> list[Word]:
     """Copied into the root's own tmpfs, which step 11 seals: cheaper than a mount for each file."""
-    words: list[Word] = ["--dir", "/etc"]
+    words: list[Word] = ["--dir", "/etc", "--perms", "0555", "--dir", EMPTY_FOLDER]
+    words += ["--perms", "0444", "--file", _hole(data, b""), EMPTY_FILE]  # what hidden paths show
     files = _ETC if _shares_network(job) else _ETC | _ETC_ISOLATED
     for name, content in files.items():
         words += ["--perms", "0644", "--file", _hole(data, content), f"/etc/{name}"]
     for path in (*_ETC_READ_ONLY, *(_ETC_SHARED if _shares_network(job) else ())):
         words += ["--ro-bind-try", path, path]
-    return words
-
-
-def _closed(view: View, data: list[bytes]) -> list[Word]:
-    words: list[Word] = []
-    for path in view.parents:
-        words += ["--bind", path, path]
-    for path in view.protected:
-        words += ["--ro-bind", path, path]
-    for path in view.hidden_files:
-        words += ["--ro-bind-data", _hole(data, b""), path]
-    for path in view.hidden_folders:
-        words += ["--perms", "0555", "--size", "4096", "--tmpfs", path, "--remount-ro", path]
     return words
 
 

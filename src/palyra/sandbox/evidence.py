@@ -29,6 +29,16 @@ read -r go
 echo "pid_max $(cat /proc/sys/kernel/pid_max)"
 """
 
+# Of a container: what its cgroup says, in either version.
+LIMITS_REPORT = """
+for file in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
+  if read -r value 2>/dev/null < $file; then echo "memory $value"; fi
+done 2>/dev/null
+for file in /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max; do
+  if read -r value 2>/dev/null < $file; then echo "pids $value"; fi
+done 2>/dev/null
+"""
+
 _LARGEST_INNER_PID = 9
 
 
@@ -36,8 +46,9 @@ def parse_report(text: str) -> list[tuple[str, str]]:
     return [(word, value) for word, _, value in (line.partition(" ") for line in text.splitlines())]
 
 
-def problem_in(report: Sequence[tuple[str, str]]) -> str:
-    """The first wall that is not there, or an empty string."""
+def problem_in(report: Sequence[tuple[str, str]], *, own_init: bool = False) -> str:
+    """The first wall that is not there, or an empty string. `own_init`: the first process inside is not a launcher of
+    ours, so its environment is the sandbox's own."""
     said = dict(report)
     interfaces = {value for word, value in report if word == "interface"}
     walls = (
@@ -49,7 +60,7 @@ def problem_in(report: Sequence[tuple[str, str]]) -> str:
         (said.get("NoNewPrivs") == "1", "it could gain privileges"),
         (said.get("Seccomp") == "2", "it has no system call filter"),
         (said.get("CapEff", "x").strip("0") == "", "it has capabilities"),
-        (said.get("environ") == "0", "it can read the launcher's environment"),
+        (own_init or said.get("environ") == "0", "it can read the launcher's environment"),
         (said.get("sysctl") == "sealed", "it can write kernel settings"),
         (HELD in said, "its report was cut short"),
     )

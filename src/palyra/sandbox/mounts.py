@@ -1,9 +1,10 @@
-"""Did every mount inside the workspace land where the plan put it? Judged from a held sandbox's own mount table.
+"""Did every mount land where the plan put it, and none elsewhere? Judged from a blocked sandbox's own mount table.
 
 A launcher resolves paths inside the workspace twice: what to mount, and where. A program of another call that
 runs in the same workspace can swap a folder for a link in between, and the sandbox would get ~/.ssh, writable,
-in place of `.git`, or lose its read-only `.git/hooks`. Nobody can win that race against this check: it reads
-the finished table of a sandbox in which nothing has run yet, and a sandbox that differs is thrown away.
+in place of `.git`, lose its read-only `.git/hooks`, or get a folder of the attacker's over /usr/bin. Nobody can win
+that race against this check: the launcher waits, its mounts finished and nothing exec'd, until the whole table was
+read; a sandbox with a mount too many, too few or of another place is thrown away before its first instruction.
 
 Not here: reading the table, comparing the workspace itself with the host's (launch/held).
 """
@@ -12,10 +13,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from palyra.model.plan import Word
+
+Closed: TypeAlias = Sequence[tuple[str, str]]
+"""(kind, path): see ProcessPlan.closed."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -41,18 +47,18 @@ class Expected:
 
 
 def workspace_of(launcher: Sequence[Word]) -> str:
-    """The one writable bind comes first; all later ones lie inside it."""
+    """The one writable bind."""
     at = launcher.index("--bind")
     return str(launcher[at + 2])
 
 
-def first_difference(launcher: Sequence[Word], mountinfo: str) -> str:
+def first_difference(closed: Closed, mountinfo: str) -> str:
     """A sentence about the first mount that is not as planned, or an empty string."""
     table = parse_mountinfo(mountinfo)
     by_ident = {mount.ident: mount for mount in table}
     covered = {mount.parent for mount in table if mount.point == _point_of(by_ident, mount.parent)}
     on_top = {mount.point: mount for mount in table if mount.ident not in covered}
-    for expected in expected_mounts(launcher):
+    for expected in expected_mounts(closed):
         mount = on_top.get(expected.point)
         if mount is None:
             return f"{expected.point} is not covered as planned"
@@ -65,28 +71,71 @@ def first_difference(launcher: Sequence[Word], mountinfo: str) -> str:
     return ""
 
 
-def expected_mounts(launcher: Sequence[Word]) -> tuple[Expected, ...]:
-    """What steps 9 and 10 of the bubblewrap plan ask for, except the workspace itself."""
-    words = launcher[launcher.index("--bind") + 3 :]
+def is_finished(mountinfo: str) -> bool:
+    """The launcher has left its old root: from here on it makes no mount any more."""
+    table = parse_mountinfo(mountinfo)
+    points = {mount.point for mount in table}
+    left = not any(point.startswith(("/newroot", "/oldroot")) for point in points)
+    return left and any(mount.point == "/" and "ro" in mount.options for mount in table)
+
+
+def first_stranger(launcher: Sequence[Word], mountinfo: str, host_mountinfo: str) -> str:
+    """A sentence about the first mount that was not planned, or an empty string.
+
+    Below a bound folder the host's own mounts come along; /dev and /proc hold what the launcher puts there itself.
+    """
+    planned = Counter(point for point, _ in planned_mounts(launcher))
+    folders = [(point, source) for point, source in planned_mounts(launcher) if source]
+    on_host = {mount.point for mount in parse_mountinfo(host_mountinfo)}
+    for mount in parse_mountinfo(mountinfo):
+        point = mount.point
+        if planned[point] > 0:
+            planned[point] -= 1
+        elif point == "/" or _is_launchers_own(mount):
+            continue
+        elif not any(_comes_along(point, folder, source, on_host) for folder, source in folders):
+            return f"something was mounted over {point}"
+    return ""
+
+
+def planned_mounts(launcher: Sequence[Word]) -> tuple[tuple[str, str], ...]:
+    """(where, what is shown there) of every mount the launcher was told to make; "" where it is made anew."""
     found = []
-    for at, word in enumerate(words):
+    for at, word in enumerate(launcher):
         match word:
-            case "--bind":
-                found.append(Expected(str(words[at + 2]), shows_itself=True, read_only=False))
-            case "--ro-bind":
-                found.append(Expected(str(words[at + 2]), shows_itself=True, read_only=True))
+            case "--bind" | "--ro-bind" | "--ro-bind-try":
+                found.append((str(launcher[at + 2]), str(launcher[at + 1])))
             case "--ro-bind-data":
-                found.append(Expected(str(words[at + 2]), shows_itself=False, read_only=True))
-            case "--tmpfs":
-                found.append(Expected(str(words[at + 1]), shows_itself=False, read_only=True))
+                found.append((str(launcher[at + 2]), ""))
+            case "--tmpfs" | "--proc" | "--dev":
+                found.append((str(launcher[at + 1]), ""))
             case _:
                 continue
     return tuple(found)
 
 
+def _is_launchers_own(mount: Mount) -> bool:
+    in_dev = mount.point.startswith("/dev/") and mount.kind in ("devtmpfs", "tmpfs", "devpts", "mqueue")
+    return in_dev or (mount.point.startswith("/proc/") and mount.kind in ("proc", "tmpfs", "devtmpfs"))
+
+
+def _comes_along(point: str, folder: str, source: str, on_host: set[str]) -> bool:
+    return point.startswith(folder.rstrip("/") + "/") and source + point[len(folder) :] in on_host
+
+
+def expected_mounts(closed: Closed) -> tuple[Expected, ...]:
+    """What closing parts of the workspace must have left in the table."""
+    return tuple(
+        Expected(path, shows_itself=kind in ("parent", "protected"), read_only=kind != "parent")
+        for kind, path in closed
+    )
+
+
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
     mounts = []
-    for line in text.splitlines():
+    for line in text.split("\n"):  # not splitlines: a name may hold a form feed or U+2028
+        if not line:
+            continue
         fields = line.split(" ")
         ident, parent, device, root, point, options = fields[:6]
         kind = fields[fields.index("-") + 1]

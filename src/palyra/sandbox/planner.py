@@ -12,14 +12,24 @@ from __future__ import annotations
 
 from palyra.errors import Unenforceable
 from palyra.model.call import Tier, TierChoice
-from palyra.model.host import Guarantee, HostFacts
+from palyra.model.host import Guarantee, HostFacts, Platform
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.plan import Job, ProcessPlan
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.bwrap import BubblewrapBackend
+from palyra.sandbox.docker import ContainerBackend
+from palyra.sandbox.jobobject import JobObjectBackend
 from palyra.sandbox.rlimit import RlimitBackend
+from palyra.sandbox.seatbelt import SeatbeltBackend
 
-BACKENDS: tuple[Backend, ...] = (BubblewrapBackend(), RlimitBackend())
+BACKENDS: tuple[Backend, ...] = (
+    BubblewrapBackend(),
+    SeatbeltBackend(),
+    ContainerBackend("podman"),
+    ContainerBackend("docker"),
+    RlimitBackend(),
+    JobObjectBackend(),
+)
 
 _NEEDS: dict[Tier, frozenset[Guarantee]] = {
     Tier.C: frozenset(
@@ -36,7 +46,7 @@ _NEEDS: dict[Tier, frozenset[Guarantee]] = {
 }
 _WANTS: dict[Tier, frozenset[Guarantee]] = {
     Tier.C: frozenset({Guarantee.MEMORY_LIMIT_TREE}),
-    Tier.B: frozenset({Guarantee.FS_ISOLATED, Guarantee.PROCESS_LIMIT, Guarantee.TREE_KILL}),
+    Tier.B: frozenset({Guarantee.FS_ISOLATED, Guarantee.PROCESS_LIMIT, Guarantee.TREE_KILL, Guarantee.SYSCALL_FILTER}),
 }
 
 
@@ -94,13 +104,18 @@ def _unenforceable(
     blockers = [b for b in host.blockers if any(b.backend == backend.name for backend in backends)]
     blocked = blockers and not any(backend.guarantees(host) for backend in backends)
     why = f": {blockers[0].detail}" if blocked else "."
-    hint = blockers[0].fix if blocked else _hint(tier, missing)
+    hint = blockers[0].fix if blocked else _hint(tier, missing, host)
     return Unenforceable(names, f"No tier {tier.value} sandbox on this host can enforce {', '.join(names)}{why}", hint)
 
 
-def _hint(tier: Tier, missing: frozenset[Guarantee]) -> str:
+def _hint(tier: Tier, missing: frozenset[Guarantee], host: HostFacts) -> str:
+    if tier is Tier.C and host.platform is not Platform.LINUX and host.container is None:
+        return "Set container_image in [tool_call.process_runner]: here tier C needs docker or podman."
     if tier is Tier.B and Guarantee.NET_ISOLATED in missing:
-        return "Use --tier c, or --egress preflight or none, which do not ask the kernel to enforce egress."
+        return (
+            "Use --tier c, or --egress preflight or none, which do not ask the kernel to enforce egress. "
+            "Tier B can do it on x86_64 and aarch64 with Linux 6.7 or later, where Landlock is switched on."
+        )
     if Guarantee.HOST_ALLOWLIST in missing:
         return "Leave out the allowed hosts for no network at all, or use --egress preflight or none."
     if Guarantee.PROCESS_LIMIT in missing:

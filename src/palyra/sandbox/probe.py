@@ -4,7 +4,8 @@ The sandbox is the planner's own, made for a temporary workspace beside a secret
 sees (evidence). What was found is remembered in `probe.json` of the state home under keys that change with the
 kernel, the boot, the bwrap file, the user, the cgroup and the plan itself; a failure is never remembered.
 
-Not here: what the facts allow (bwrap, rlimit, planner), what a failure means (diagnose).
+Not here: what the facts allow (bwrap, rlimit, planner), what a failure means (diagnose), the kernel's own walls
+(probe_kernel).
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 from palyra.canon import digest
 from palyra.model.call import Tier
-from palyra.model.host import Blocker, BubblewrapFacts, HostFacts, Platform
+from palyra.model.host import Blocker, BubblewrapFacts, CgroupFacts, HostFacts, Platform
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
 from palyra.model.plan import Hole, Job, ProcessPlan, WorkspaceSight, plan_digest
@@ -30,10 +32,12 @@ from palyra.sandbox.backend import INFO, LOWEST_PID_MAX
 from palyra.sandbox.bwrap import BubblewrapBackend
 from palyra.sandbox.diagnose import BACKEND, Symptoms, diagnose, missing_program
 from palyra.sandbox.evidence import HELD, REPORT, parse_report, pid_max_in, problem_in
+from palyra.sandbox.probe_kernel import try_cgroup_kill as _try_cgroup
+from palyra.sandbox.probe_kernel import try_cgroup_limits, try_landlock, try_namespaces
+from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
 from palyra.sandbox.view import MADE, is_within
 
-CACHE_NAME = "probe.json"
-_REMEMBERED = 8
+__all__ = ["CACHE_NAME", "probe"]
 _TRIAL_TIMEOUT_S = 15.0
 _TOOLS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
@@ -46,17 +50,6 @@ _SYSCTLS = (
     "kernel/unprivileged_userns_clone",
     "kernel/apparmor_restrict_unprivileged_userns",
 )
-# In a child of its own, because a process cannot leave a namespace it entered.
-_NAMESPACES = """
-import ctypes, errno, os
-libc = ctypes.CDLL(None, use_errno=True)
-for name, flags in (("user", 0x10000000), ("user+net", 0x50000000), ("user+pid", 0x30000000)):
-    if os.fork() == 0:
-        failed = libc.unshare(flags)
-        print(name, errno.errorcode.get(ctypes.get_errno(), "?") if failed else "", flush=True)
-        os._exit(0)
-    os.wait()
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +58,11 @@ class _Finding:
     version: str
     disable_userns: bool
     pid_max_per_namespace: bool
-    cgroup_kill: str
+    cgroup_kill: str = ""
+    landlock_abi: int = 0
+    cgroup_version: int = 0
+    cgroup_memory: str = ""
+    cgroup_pids: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,36 +74,80 @@ class _Trial:
 
 
 def probe(
-    *, home: str, state_home: str, search_path: Sequence[str], owns_process: bool = False, fresh: bool = False
+    *,
+    home: str,
+    state_home: str,
+    search_path: Sequence[str],
+    owns_process: bool = False,
+    cgroup_limits: bool = False,
+    container_image: str = "",
+    container_runtime: str = "",
+    fresh: bool = False,
 ) -> HostFacts:
     """Never raises for what a host lacks: that is a blocker, with its fix.
 
-    `owns_process`: this process is Palyra's own, so it may collect its sandboxes' orphans. `fresh`: look again.
+    `owns_process`: this process is Palyra's own, so it may collect its sandboxes' orphans. `cgroup_limits`: whole
+    calls are to be bounded where a cgroup can do it. `container_image`: look for an engine too. `fresh`: look again.
     """
-    if not sys.platform.startswith("linux"):
-        blocker = Blocker(BACKEND, "platform", "bubblewrap needs Linux.", "Use a Linux host.")
-        kind = Platform.MACOS if sys.platform == "darwin" else Platform.WINDOWS
-        return HostFacts(platform=kind, machine="", kernel="", uid=0, gid=0, blockers=(blocker,))
-    host = replace(_basics(home, state_home), subreaper=owns_process)
+    if sys.platform.startswith("linux"):
+        host = _linux(
+            replace(_basics(home, state_home), subreaper=owns_process),
+            _find("bwrap", (*search_path, *_TOOLS)),
+            cgroup_limits=cgroup_limits,
+            fresh=fresh,
+        )
+    else:
+        from palyra.sandbox.probe_foreign import look_at_foreign
+
+        host = look_at_foreign(home, state_home)
+    if not container_image:
+        return host
+    from palyra.sandbox.probe_container import look_for_container  # only where one is wanted
+
+    folders = (*search_path, *_TOOLS)
+    found = look_for_container(host, image=container_image, runtime=container_runtime, folders=folders, fresh=fresh)
+    if isinstance(found, tuple):
+        return replace(host, blockers=(*host.blockers, *found))
+    return replace(host, container=found)
+
+
+def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> HostFacts:
     if not host.shell:
         blocker = Blocker(BACKEND, "shell", "There is no /bin/sh of a kind that Palyra knows.", "Install dash.")
         return replace(host, blockers=(blocker,))
-    bwrap = _find("bwrap", (*search_path, *_TOOLS))
     if not bwrap:
-        return replace(host, cgroup_kill=_try_cgroup(), blockers=(missing_program(_distributions()),))
-    key = _key(host, bwrap)
-    found = None if fresh else _recall(host.state_home, key)
+        return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), missing_program(_distributions()))
+    key = _key(host, bwrap, cgroup_limits=cgroup_limits)
+    found = None if fresh else recall(host.state_home, key, _Finding)
     if found is None:
         looked = _look(host, bwrap)
         if isinstance(looked, Blocker):
-            return replace(host, cgroup_kill=_try_cgroup(), blockers=(looked,))
-        found = looked
-        _remember(host.state_home, key, found)
+            return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), looked)
+        found = replace(looked, **_kernel(cgroup_limits=cgroup_limits))
+        remember(host.state_home, key, found)
+    facts = BubblewrapFacts(path=found.path, version=found.version, disable_userns=found.disable_userns)
+    host = replace(host, bubblewrap=facts, pid_max_per_namespace=found.pid_max_per_namespace)
+    return _with_kernel(host, {name: getattr(found, name) for name in _KERNEL_FIELDS})
+
+
+_KERNEL_FIELDS = ("cgroup_kill", "landlock_abi", "cgroup_version", "cgroup_memory", "cgroup_pids")
+
+
+def _kernel(*, cgroup_limits: bool) -> dict[str, Any]:
+    """What a plain child gets of this kernel, under the names of a finding."""
+    limits = (try_cgroup_limits() if cgroup_limits else None) or CgroupFacts(version=0)
+    found = (_try_cgroup(), try_landlock(), limits.version, limits.memory, limits.pids)
+    return dict(zip(_KERNEL_FIELDS, found, strict=True))
+
+
+def _with_kernel(host: HostFacts, found: dict[str, Any], *blockers: Blocker) -> HostFacts:
+    limits = CgroupFacts(version=found["cgroup_version"], memory=found["cgroup_memory"], pids=found["cgroup_pids"])
     return replace(
         host,
-        bubblewrap=BubblewrapFacts(path=found.path, version=found.version, disable_userns=found.disable_userns),
-        pid_max_per_namespace=found.pid_max_per_namespace,
-        cgroup_kill=found.cgroup_kill,
+        cgroup_kill=found["cgroup_kill"],
+        landlock_abi=found["landlock_abi"],
+        cgroup_limits=limits if limits.version else None,
+        blockers=blockers,
     )
 
 
@@ -139,16 +180,14 @@ def _look(host: HostFacts, bwrap: str) -> _Finding | Blocker:
         facts = BubblewrapFacts(path=bwrap, version=said[-1] if said else "", disable_userns=disable_userns)
         trial = _try(replace(host, bubblewrap=facts))
         if not trial.words:
-            return _Finding(
-                **asdict(facts), pid_max_per_namespace=trial.pid_max_per_namespace, cgroup_kill=_try_cgroup()
-            )
+            return _Finding(**asdict(facts), pid_max_per_namespace=trial.pid_max_per_namespace)
         if trial.started:
             break
     return diagnose(
         Symptoms(
             words=trial.words,
             uid=host.uid,
-            namespaces=_try_namespaces(),
+            namespaces=try_namespaces(),
             sysctls={name: int(value) for name in _SYSCTLS if (value := _read(f"/proc/sys/{name}")).isdigit()},
             seccomp=int(_status("Seccomp") or 0),
             started=trial.started,
@@ -175,6 +214,7 @@ def _try(host: HostFacts) -> _Trial:
 def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: contextlib.ExitStack) -> _Trial:
     files = [_memory_file(data, stack) for data in plan.data]
     info_read, info_write = os.pipe()
+    os.set_blocking(info_read, False)
     stack.callback(os.close, info_read)
     argv = [str(info_write if w == INFO else files[w.index]) if isinstance(w, Hole) else w for w in plan.launcher]
     process = subprocess.Popen(
@@ -199,7 +239,8 @@ def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: 
         if line.strip() == HELD:
             break
     before = _read(_PID_MAX)
-    if lines and host.uid == 0 and _kernel_at_least(host.kernel, 6, 14):
+    isolated = not problem_in(parse_report("".join(lines)))
+    if isolated and host.uid == 0 and _kernel_at_least(host.kernel, 6, 14):
         _bound_pids(host, os.read(info_read, 4096))
     rest, errors = process.communicate("\n")
     report = parse_report("".join(lines) + rest)
@@ -240,51 +281,10 @@ def _job(workspace: str, host: HostFacts) -> Job:
     )
 
 
-def _try_namespaces() -> dict[str, str]:
-    if not sys.executable:
-        return {}
-    argv = [sys.executable, "-I", "-S", "-c", _NAMESPACES]
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(argv, env={}, capture_output=True, text=True, check=False, timeout=_TRIAL_TIMEOUT_S)
-        return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
-    return {}
-
-
-def _try_cgroup() -> str:
-    """Our own cgroup v2 folder, if groups can be made below it and a process really moved into one."""
-    mounts = [line.split() for line in _read("/proc/self/mountinfo").splitlines() if " - cgroup2 " in line]
-    own = [line[3:] for line in _read("/proc/self/cgroup").splitlines() if line.startswith("0::/")]
-    if not mounts or not own or ".." in own[0]:
-        return ""
-    parent = os.path.normpath(mounts[0][4] + own[0])
-    group = os.path.join(parent, f"palyra-probe-{os.getpid()}-{threading.get_ident()}")
-    try:
-        os.mkdir(group)
-    except OSError:
-        return ""
-    try:
-        return parent if _kills(group) else ""
-    finally:
-        with contextlib.suppress(OSError):
-            os.rmdir(group)
-
-
-def _kills(group: str) -> bool:
-    with subprocess.Popen(["/bin/sh", "-c", "read x"], env={}, stdin=subprocess.PIPE) as child:
-        try:
-            for name, text in (("cgroup.procs", str(child.pid)), ("cgroup.kill", "1")):
-                with open(os.path.join(group, name), "w", encoding="ascii") as file:
-                    file.write(text)
-        except OSError:
-            child.kill()
-            return False
-        return child.wait(_TRIAL_TIMEOUT_S) == -9
-
-
 # ── what is remembered ───────────────────────────────────────────────────────
 
 
-def _key(host: HostFacts, bwrap: str) -> str:
+def _key(host: HostFacts, bwrap: str, *, cgroup_limits: bool) -> str:
     """Whatever could change the answer. The plan's digest stands for this version of Palyra."""
     file = os.stat(bwrap)
     facts = BubblewrapFacts(path=bwrap, version="", disable_userns=True)
@@ -294,43 +294,11 @@ def _key(host: HostFacts, bwrap: str) -> str:
             "kernel": [host.kernel, os.uname().version, _read("/proc/sys/kernel/random/boot_id")],
             "bwrap": [bwrap, str(file.st_dev), str(file.st_ino), file.st_size, str(file.st_mtime_ns)],
             "user": [host.uid, host.gid, host.shell, host.nsenter],
-            "cgroup": _read("/proc/self/cgroup"),
+            "cgroup": [_read("/proc/self/cgroup"), cgroup_limits],
+            "fields": [field.name for field in fields(_Finding)],
             "plan": [plan_digest(plan), digest(REPORT)],
         }
     )
-
-
-def _recall(state_home: str, key: str) -> _Finding | None:
-    try:
-        fd = os.open(os.path.join(state_home, CACHE_NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(fd, encoding="utf-8") as file:
-            owner = os.fstat(fd)
-            if owner.st_uid not in (0, os.getuid()) or owner.st_mode & 0o022:
-                return None
-            entry = json.load(file)[key]
-        found = _Finding(**entry)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    types = {"path": str, "version": str, "disable_userns": bool, "pid_max_per_namespace": bool, "cgroup_kill": str}
-    return found if all(type(entry[name]) is kind for name, kind in types.items()) else None
-
-
-def _remember(state_home: str, key: str, found: _Finding) -> None:
-    """Whole or not at all; a home that cannot be written is no reason to fail."""
-    if not os.path.isdir(state_home):
-        return
-    path = os.path.join(state_home, CACHE_NAME)
-    entries = {}
-    with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
-        read = json.load(file)
-        entries = read if isinstance(read, dict) else {}
-    entries.pop(key, None)
-    kept = dict([*entries.items(), (key, asdict(found))][-_REMEMBERED:])
-    with contextlib.suppress(OSError):
-        fd, temporary = tempfile.mkstemp(prefix=".probe-", dir=state_home)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(kept, file)
-        os.replace(temporary, path)
 
 
 # ── small looks ──────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """The system call filter of tier C, assembled by hand: one table of names, one column of numbers a machine.
 
-`assemble(machine)` returns the bytes of the kernel's `struct sock_filter[]` for bubblewrap's `--seccomp`.
+`assemble(machine)` returns the bytes of the kernel's `struct sock_filter[]` for bubblewrap's `--seccomp`; tier B's
+filter (seccomp_b) is the same with more refusals, made of the same pieces.
 Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers and `clone3` do not
 exist (ENOSYS, so libraries fall back to `clone`, whose flags can be read), 3 flat refusals (EPERM),
 4 rules over arguments (namespaces, socket families, terminal injection), 5 everything else is allowed.
@@ -11,16 +12,19 @@ Not here: anything that runs the filter; the tests hold a simulator, so both mac
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """AUDIT_ARCH_* of the machines whose numbers are in the tables below."""
 
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, ENOSYS, EAFNOSUPPORT = 1, 38, 97
+EPERM, EACCES, ENOSYS, EAFNOSUPPORT = 1, 13, 38, 97
 
-# name: (x86_64, aarch64); None where the machine has no such call
+Numbers: TypeAlias = "Mapping[str, tuple[int | None, int | None]]"
+"""name: (x86_64, aarch64); None where the machine has no such call"""
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     # other processes' memory and descriptors
     "ptrace": (101, 117),
@@ -113,13 +117,13 @@ TERMINAL_INJECTION = (0x5412, 0x541C)
 """TIOCSTI types into the operator's terminal; TIOCLINUX pastes into a console."""
 X32_BIT = 0x40000000
 
-# BPF: 32-bit load at an absolute offset, three jumps, return
-_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+# BPF: 32-bit load at an absolute offset, bitwise and, three jumps, return
+LOAD, AND, IF_EQUAL, IF_AT_LEAST, IF_ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _NUMBER_AT, _ARCH_AT = 0, 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class Step:
     code: int
     value: int
     yes: str = ""
@@ -127,53 +131,70 @@ class _Step:
     """Labels to jump to; empty means the next step."""
 
 
+Block: TypeAlias = tuple[str, list[Step]]
+"""A label and the steps it stands for; where a block ends, the next one goes on."""
+
+
 @lru_cache(maxsize=4)
 def assemble(machine: str) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
-    arch = MACHINES[machine]
-    blocks = [("", _flat(machine, arch)), *_argument_rules(), *_verdicts()]
+    judged = {numbers: _RULE_OF[name] for name, numbers in JUDGED.items()}
+    return link([("", flat(machine, REFUSED, judged)), *_argument_rules(), *verdicts()])
+
+
+def link(blocks: Sequence[Block]) -> bytes:
     labels: dict[str, int] = {}
-    steps: list[_Step] = []
+    steps: list[Step] = []
     for label, block in blocks:
         labels[label] = len(steps)
         steps += block
     return b"".join(_encode(at, step, labels) for at, step in enumerate(steps))
 
 
-def _flat(machine: str, arch: int) -> list[_Step]:
-    column = list(MACHINES).index(machine)
-    steps = [_Step(_LOAD, _ARCH_AT), _Step(_IF_EQUAL, arch, no="kill"), _Step(_LOAD, _NUMBER_AT)]
+def flat(machine: str, refused: Numbers, judged: Mapping[tuple[int, int], str]) -> list[Step]:
+    """What the number alone decides; `judged` names the block that reads a call's arguments."""
+    arch, column = MACHINES[machine], list(MACHINES).index(machine)
+    steps = [Step(LOAD, _ARCH_AT), Step(IF_EQUAL, arch, no="kill"), Step(LOAD, _NUMBER_AT)]
     if machine == "x86_64":
-        steps.append(_Step(_IF_AT_LEAST, X32_BIT, yes="enosys"))
-    steps += [_Step(_IF_EQUAL, numbers[column], yes="enosys") for numbers in ABSENT.values()]
-    refused = (numbers[column] for numbers in REFUSED.values())
-    steps += [_Step(_IF_EQUAL, number, yes="eperm") for number in refused if number is not None]
-    steps += [_Step(_IF_EQUAL, numbers[column], yes=_RULE_OF[name]) for name, numbers in JUDGED.items()]
-    steps.append(_Step(_RETURN, ALLOW))
+        steps.append(Step(IF_AT_LEAST, X32_BIT, yes="enosys"))
+    steps += [Step(IF_EQUAL, numbers[column], yes="enosys") for numbers in ABSENT.values()]
+    known = (numbers[column] for numbers in refused.values())
+    steps += [Step(IF_EQUAL, number, yes="eperm") for number in known if number is not None]
+    steps += [Step(IF_EQUAL, numbers[column], yes=rule) for numbers, rule in judged.items()]
+    steps.append(Step(RETURN, ALLOW))
     return steps
 
 
-def _argument_rules() -> list[tuple[str, list[_Step]]]:
-    families = [_Step(_IF_EQUAL, family, yes="allow") for family in FAMILIES]
-    requests = [_Step(_IF_EQUAL, request, yes="eperm") for request in TERMINAL_INJECTION]
+def _argument_rules() -> list[Block]:
+    families = [Step(IF_EQUAL, family, yes="allow") for family in FAMILIES]
     return [
-        ("namespaces", [_argument(0), _Step(_IF_ANY_BIT, NAMESPACE_FLAGS, yes="eperm", no="allow")]),
-        ("family", [_argument(0), *families, _Step(_RETURN, ERRNO | EAFNOSUPPORT)]),
-        ("terminal", [_argument(1), *requests]),  # falls through to "allow"
+        namespaces_rule(),
+        ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)]),
+        terminal_rule(),
     ]
 
 
-def _verdicts() -> list[tuple[str, list[_Step]]]:
-    verdicts = {"allow": ALLOW, "eperm": ERRNO | EPERM, "enosys": ERRNO | ENOSYS, "kill": KILL_PROCESS}
-    return [(label, [_Step(_RETURN, verdict)]) for label, verdict in verdicts.items()]
+def namespaces_rule() -> Block:
+    return "namespaces", [argument(0), Step(IF_ANY_BIT, NAMESPACE_FLAGS, yes="eperm", no="allow")]
 
 
-def _argument(position: int) -> _Step:
+def terminal_rule() -> Block:
+    requests = [Step(IF_EQUAL, request, yes="eperm") for request in TERMINAL_INJECTION]
+    return "terminal", [argument(1), *requests, Step(RETURN, ALLOW)]
+
+
+def verdicts() -> list[Block]:
+    given = {"allow": ALLOW, "eperm": ERRNO | EPERM, "eacces": ERRNO | EACCES, "enosys": ERRNO | ENOSYS,
+             "kill": KILL_PROCESS}  # fmt: skip
+    return [(label, [Step(RETURN, verdict)]) for label, verdict in given.items()]
+
+
+def argument(position: int) -> Step:
     """The low half only: the kernel reads these arguments as 32 bits, so high bits must not hide a match."""
-    return _Step(_LOAD, 16 + 8 * position)
+    return Step(LOAD, 16 + 8 * position)
 
 
-def _encode(at: int, step: _Step, labels: dict[str, int]) -> bytes:
+def _encode(at: int, step: Step, labels: dict[str, int]) -> bytes:
     yes, no = (labels[label] - at - 1 if label else 0 for label in (step.yes, step.no))
     if not (0 <= yes < 256 and 0 <= no < 256):
         raise OverflowError(f"step {at} jumps too far for classic BPF")

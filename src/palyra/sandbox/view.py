@@ -55,6 +55,20 @@ def view_of(job: Job, host: HostFacts) -> View:
     )
 
 
+EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
+"""Inside the sandbox: what stands in the place of hidden files and folders."""
+
+
+def closings(view: View) -> tuple[tuple[str, str], ...]:
+    """(kind, path) in the order they must be made: parents before what lies in them."""
+    return (
+        *(("parent", path) for path in view.parents),
+        *(("protected", path) for path in view.protected),
+        *(("hidden_file", path) for path in view.hidden_files),
+        *(("hidden_folder", path) for path in view.hidden_folders),
+    )
+
+
 def is_within(path: str, folder: str) -> bool:
     """`path` is `folder` or lies below it, by component."""
     return path == folder or path.startswith(folder if folder.endswith("/") else folder + "/")
@@ -90,7 +104,7 @@ def _readable(job: Job, host: HostFacts) -> tuple[str, ...]:
             roots.append(root)
     for program in filter(None, (job.program, job.program_file)):
         if not _within_any(program, (*visible, *roots)):
-            roots.append(_program_root(program, host))
+            roots.append(program_root(program, host))
     return tuple(sorted(roots))
 
 
@@ -106,7 +120,7 @@ def _check_root(root: str, host: HostFacts) -> None:
         )
 
 
-def _program_root(program: str, host: HostFacts) -> str:
+def program_root(program: str, host: HostFacts) -> str:
     """The folder of a toolchain's program; only the program itself where that folder says too much."""
     folder = posixpath.dirname(program)
     own = (*MADE, *(path for path in (host.home, host.state_home) if path))

@@ -2,7 +2,8 @@
 
 Rules: the folder is made beside its place and renamed into it, so a hundred first starts at once agree on one key and
 one journal, and a crash leaves nothing half made; a database from a newer Palyra is refused, an older one migrated
-after a backup; a key or a folder that others could have touched is refused.
+after a backup; a key or a folder that others could have touched is refused, and so is a database with triggers or
+views, which Palyra never makes. `read_home` creates, changes and refuses nothing: auditors come with read-only media.
 
 The database file is opened by SQLite alone: closing any other handle on it would drop SQLite's own locks.
 Not here: commits (state/writer), the tables (state/schema).
@@ -15,12 +16,13 @@ import os
 import shutil
 import sqlite3
 import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from palyra.errors import StateError
-from palyra.signing import NoteVerifier, SigningKey
+from palyra.errors import StateError, TrustError
+from palyra.signing import NoteVerifier, SigningKey, parse_vkey
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
@@ -61,6 +63,47 @@ class Home:
         return NoteVerifier(self.origin, self.key.public)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadHome:
+    """A home to read from: nothing is created, and the private key is not needed."""
+
+    root: Path
+    verifier: NoteVerifier
+    holds_key: bool
+    """The key file was read and fits; otherwise the public key is the one the database names."""
+
+    @property
+    def database(self) -> Path:
+        return self.root / "state" / "palyra.db"
+
+    @property
+    def is_writable(self) -> bool:
+        return _is_writable(self.database)
+
+
+def read_home(root: Path) -> ReadHome:
+    """The installation at `root` as it lies there, or `StateError`; it is never made."""
+    state = root.absolute() / "state"
+    if not (state / "palyra.db").is_file():
+        raise StateError(f"There is no installation in {root}.", "Name its folder with --home.")
+    try:
+        with snapshot(state / "palyra.db") as connection:
+            _check_kind(connection, root)
+            meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta"))
+        verifier = parse_vkey(meta.get("vkey", ""))
+    except (sqlite3.Error, OSError) as error:
+        raise StateError(f"The database {state / 'palyra.db'} cannot be read: {error}.") from error
+    except TrustError as error:
+        raise StateError(f"The database in {state} does not name the journal's key.") from error
+    try:
+        key = read_key(state / "installation.key")
+    except StateError:
+        key = None
+    if verifier.name != meta.get("origin") or (key is not None and key.public != verifier.key):
+        raise _other_key()
+    return ReadHome(root=root.absolute(), verifier=verifier, holds_key=key is not None)
+
+
 def open_home(root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[Home, sqlite3.Connection]:
     """The home at `root`, created when there is none, and a connection to its database."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -78,6 +121,11 @@ def open_home(root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> 
     except OSError as error:
         raise StateError(f"The state in {root} cannot be used: {error.strerror}.", "Name another --home.") from error
     try:
+        if made := strangers(connection):
+            raise StateError(
+                f"The database holds {made[0]}, which Palyra did not make: it could change what is recorded.",
+                "Run: palyra journal verify",
+            )
         _check_version(connection, root, migrations)
         origin = _check_identity(connection, key)
     except sqlite3.Error as error:
@@ -124,13 +172,51 @@ def connect(database: Path) -> sqlite3.Connection:
 @contextlib.contextmanager
 def snapshot(database: Path) -> Iterator[sqlite3.Connection]:
     """One unchanging view of the database for long reads, while others go on writing."""
-    connection = connect(database)
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            connection = connect(database) if _is_writable(database) else _connect_to_read(database, stack)
+        except (sqlite3.Error, OSError) as error:
+            raise StateError(f"The database {database} cannot be read: {error}.") from error
+        stack.callback(connection.close)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("BEGIN")
         yield connection
-    finally:
+
+
+def strangers(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Triggers and views: they run or answer in a table's place, and no migration makes any."""
+    sql = "SELECT type || ' ' || name FROM sqlite_master WHERE type IN ('trigger', 'view') ORDER BY 1"
+    return tuple(str(row[0]) for row in connection.execute(sql))
+
+
+def _is_writable(database: Path) -> bool:
+    return os.access(database, os.W_OK) and os.access(database.parent, os.W_OK)
+
+
+def _connect_to_read(database: Path, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    """On a folder or disk that cannot be written. A log that was not copied back needs an index beside it, so then
+    a copy elsewhere is read; without a log the file is all there is and cannot change."""
+    uri = f"{database.as_uri()}?mode=ro"
+    with contextlib.suppress(sqlite3.OperationalError):
+        return _probed(uri)
+    log = database.with_name(f"{database.name}-wal")
+    if not log.exists() or log.stat().st_size == 0:
+        return _probed(f"{uri}&immutable=1")
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palyra-read-")))
+    for file in (database, log):
+        shutil.copyfile(file, folder / file.name)
+    return connect(folder / database.name)
+
+
+def _probed(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
         connection.close()
+        raise
+    return connection
 
 
 # ── the first start ──────────────────────────────────────────────────────────
@@ -209,16 +295,24 @@ def _check_identity(connection: sqlite3.Connection, key: SigningKey) -> str:
     meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta"))
     origin = meta.get("origin", "")
     if not origin or NoteVerifier(origin, key.public).vkey != meta.get("vkey"):
-        raise StateError(
-            "The installation's key is not the one this journal was started with.",
-            "Restore state/installation.key from a backup, or move the state folder away to start anew.",
-        )
+        raise _other_key()
     return origin
 
 
-def _check_version(connection: sqlite3.Connection, root: Path, migrations: tuple[Migration, ...]) -> None:
+def _other_key() -> StateError:
+    return StateError(
+        "The installation's key is not the one this journal was started with.",
+        "Restore state/installation.key from a backup, or move the state folder away to start anew.",
+    )
+
+
+def _check_kind(connection: sqlite3.Connection, root: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise StateError(f"{root / 'state' / 'palyra.db'} is not a database of Palyra.", "Move it away.")
+
+
+def _check_version(connection: sqlite3.Connection, root: Path, migrations: tuple[Migration, ...]) -> None:
+    _check_kind(connection, root)
     version = _version(connection)
     if version < len(migrations):
         lock = FileLock(root / "state" / "writer.lock")

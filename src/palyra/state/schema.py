@@ -46,4 +46,18 @@ MIGRATIONS: tuple[Migration, ...] = (
            ) STRICT, WITHOUT ROWID""",
         "CREATE INDEX artifacts_run ON artifacts (run_id)",
     ),
+    (
+        """CREATE TABLE processes (
+               process_id TEXT PRIMARY KEY, run_id TEXT NOT NULL REFERENCES runs, principal TEXT NOT NULL,
+               call_id TEXT NOT NULL, command TEXT NOT NULL, lifetime TEXT NOT NULL,
+               keeper_boot_id TEXT NOT NULL, keeper_pid INTEGER NOT NULL, keeper_start_ticks INTEGER NOT NULL,
+               pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, cgroups TEXT NOT NULL,
+               started_unix_ms INTEGER NOT NULL, expires_unix_ms INTEGER NOT NULL,
+               status TEXT NOT NULL, ended_unix_ms INTEGER, exit_code INTEGER, signal INTEGER, reason TEXT,
+               stopped_by TEXT, wall_us INTEGER, cpu_us INTEGER, max_rss_bytes INTEGER, output_bytes INTEGER,
+               stdout_bytes INTEGER, stderr_bytes INTEGER
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX processes_run ON processes (run_id, principal, process_id)",
+        "CREATE INDEX processes_running ON processes (started_unix_ms) WHERE status = 'running'",
+    ),
 )

@@ -29,10 +29,13 @@ from palyra.model.plan import Plan
 from palyra.policy.store import PolicyStore
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
-from palyra.sandbox.probe import probe
 from palyra.state.writer import Writer
+from palyra.version import __version__
 from palyra.wiring.clock import SystemClock, SystemIds
+from palyra.wiring.host import look_at_host
 from palyra.wiring.owners import ProcessOwners
+from palyra.wiring.processes import KeptProcesses, keeper_of
+from palyra.wiring.proofs import current_proof_id
 
 
 class NoApprover:
@@ -62,6 +65,7 @@ class Installation:
     engine: Engine
     journal: JournalStore
     policies: PolicyStore
+    background: KeptProcesses
     writer: Writer
     executor: ProcessExecutor
 
@@ -70,8 +74,12 @@ class Installation:
         return self.engine.ports
 
     async def close(self) -> None:
-        await self.executor.close()
-        self.writer.close()
+        try:
+            await self.engine.close()
+        finally:
+            await self.executor.close()
+            self.background.close()
+            self.writer.close()
 
 
 async def open_installation(
@@ -92,7 +100,10 @@ async def open_installation(
         installation = _join(
             home, config, source, writer, owns_process=owns_process, one_call=one_call, approver=approver
         )
+        if not one_call:  # a command that decides nothing (stop, journal) must work beside a broken policy; run does it
+            installation.policies.current()
         await recover(installation.ports)
+        await installation.background.recover()
     except BaseException:
         writer.close()
         raise
@@ -111,11 +122,14 @@ def _join(
 ) -> Installation:
     clock = SystemClock()
     ids = SystemIds(clock)
-    host = probe(
-        home=user_home(),
-        state_home=str(home.root),
-        search_path=config.tool_call.process_runner.path,
-        owns_process=owns_process,
+    host = look_at_host(home, config, owns_process=owns_process)
+    owners = ProcessOwners()
+    background = KeptProcesses(
+        writer=writer,
+        keeping=keeper_of(home.root, source),
+        logs=home.root / "logs",
+        owners=owners,
+        clock=clock,
     )
     journal = JournalStore(writer, BudgetStore())
     policies = PolicyStore(config.posture, home.policies)
@@ -128,13 +142,15 @@ def _join(
         ids=ids,
         look=Looker(home=user_home(), state_home=str(home.root)),
         executor=executor,
+        background=background,
         journal=journal,
-        owners=ProcessOwners(),
+        owners=owners,
         policies=policies,
         approver=approver or NoApprover(),
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=NoSecrets(),
         key=writer.home.key,
+        proof_id=current_proof_id(home.root, writer.home.key.public, host, version=__version__),
     )
     return Installation(
         home=home,
@@ -144,6 +160,7 @@ def _join(
         engine=Engine(ports, make_registry(BUILTIN_TOOLS)),
         journal=journal,
         policies=policies,
+        background=background,
         writer=writer,
         executor=executor,
     )

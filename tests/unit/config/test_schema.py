@@ -67,3 +67,30 @@ def test_the_workspace_and_the_current_folder_are_never_read(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     config, source = load_config(Home(tmp_path / "home"))
     assert (config, source) == (Config(), None)
+
+
+def runner(**values: object) -> dict[str, object]:
+    return {"tool_call": {"process_runner": values}}
+
+
+@pytest.mark.parametrize(
+    "image", ["", f"sha256:{'ab' * 32}", f"debian@sha256:{'0' * 64}", f"localhost:5000/a/b:1.2@sha256:{'f' * 64}"]
+)
+def test_an_image_is_pinned_by_its_digest(image: str) -> None:
+    assert parse_config(runner(container_image=image)).tool_call.process_runner.container_image == image
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["debian", "debian:12", "debian@sha256:abc", f"--privileged@sha256:{'0' * 64}", f"a b@sha256:{'0' * 64}",
+     f"sha256:{'0' * 64}\n", f"SHA256:{'0' * 64}", f"sha256:{'0' * 65}"],
+)  # fmt: skip
+def test_an_image_that_can_mean_another_tomorrow_is_refused(image: str) -> None:
+    with pytest.raises(ConfigKeyError, match="container_image"):
+        parse_config(runner(container_image=image))
+
+
+def test_only_known_container_engines_can_be_named() -> None:
+    assert parse_config(runner(container_runtime="docker")).tool_call.process_runner.container_runtime == "docker"
+    with pytest.raises(ConfigKeyError):
+        parse_config(runner(container_runtime="/tmp/evil"))

@@ -251,3 +251,20 @@ def test_a_timeout_is_an_outcome_with_what_was_captured():
     assert (outcome.status, outcome.success, outcome.output["stdout"]) == (Status.TIMEOUT, False, "partial")
     assert outcome.attestation["timed_out"] is True
     assert_attested(ports, outcome)
+
+
+def test_guarded_names_that_a_program_made_are_told_in_the_outcome():
+    look = FakeLook()
+    look.new_names = (".git/hooks/pre-commit",)
+    ports = fake_ports(look=look)
+    outcome = call(ports)
+    assert outcome.output["protected_created"] == [".git/hooks/pre-commit"]
+    assert_attested(ports, outcome)
+
+
+def test_a_token_cut_by_the_quota_is_not_shown_in_part():
+    over = Execution(status=Status.QUOTA_EXCEEDED, reason=Reason.QUOTA_EXCEEDED, truncated=True)
+    ports = fake_ports(executor=FakeExecutor(stdout=b"token ghp_" + b"a1B2" * 8, execution=over))
+    outcome = call(ports)
+    assert outcome.output["stdout"] == "token [redacted:cut]"
+    assert outcome.attestation["redactions"] == {"cut": 1}

@@ -59,7 +59,7 @@ def test_every_interpreter_is_known(name):
         "git status", "git log --oneline", "git diff --stat", "git --version", "git show HEAD", "git add .",
         "git ls-files",
         "git rev-parse HEAD", "git init", "git branch -a", "git config --get user.name", "git config user.name x",
-        "git commit -m x", "git -C sub status", "git checkout -b x", "git merge x", "git -c user.name=x commit -m y",
+        "git commit -m x", "git -C . status", "git checkout -b x", "git merge x", "git -c user.name=x commit -m y",
         "git -c core.pager=cat log", "git log -S std::vector", "git grep std::x", "git push origin main", "git stash",
         "tar -czf a.tgz b", "tar cf a b", "tar --checkpoint=100 -cf a b", "tar --checkpoint-action=dot -cf a b",
         "tar -xfI.tar", "sort -t, -k2 f", "rg -n x", "rg --pre-glob *.pdf x", "find . -name -x", "find . -delete",

@@ -77,7 +77,7 @@ def swap_bodies(log: Log, left: int, right: int) -> None:
     log.entries[left], log.entries[right] = Entry(left, b.leaf_hash, b.body), Entry(right, a.leaf_hash, a.body)
 
 
-def edit(log: Log, index: int, old: bytes = b"palyra.echo", new: bytes = b"palyra.exho") -> None:
+def edit(log: Log, index: int, old: bytes = b"python", new: bytes = b"pithon") -> None:
     entry = log.entries[index]
     assert old in entry.body
     log.entries[index] = replace(entry, body=entry.body.replace(old, new))
@@ -91,6 +91,14 @@ def edit_and_repair(log: Log, index: int) -> None:
 def test_an_untouched_journal_has_no_findings() -> None:
     assert sample().audit(every=True) == Report(findings=(), entries=10, checkpoints=10, open_calls=0, anchored=0)
     assert Log().audit() == Report(findings=(), entries=0, checkpoints=0, open_calls=0, anchored=0)
+
+
+def test_a_result_that_contradicts_its_intent_is_named() -> None:
+    for name, said in (("decision", {"effect": "deny"}), ("executor", "container"), ("principal", "agent:thief")):
+        log, end = Log(), result(ulid(1), RUN)
+        log.commit(intent(ulid(1), RUN))
+        log.commit(replace(end, predicate={**end.predicate, name: said}))
+        assert found(log.audit()) == [("CONTRADICTS", 1)]
 
 
 # ── rows ─────────────────────────────────────────────────────────────────────

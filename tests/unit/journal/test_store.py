@@ -6,19 +6,21 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
+import orjson
 import pytest
 
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.journal.chain import commit_value, parse_entry
 from palyra.journal.checkpoint import open_checkpoint
-from palyra.journal.merkle import inclusion_proof, root_of, verify_inclusion
+from palyra.journal.merkle import inclusion_proof, leaf_hash, root_of, verify_inclusion
 from palyra.journal.store import JournalRows, JournalStore
 from palyra.model.record import Recorded
 from palyra.state.db import open_home, snapshot
 from palyra.state.writer import Writer
-from tests.journaling import NOW, OWNER, act, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.journaling import NOW, OWNER, act, attested, audit_home, closing, open_store, opening, run_spec, ulid
 
 RUN = run_spec(ulid())
 
@@ -70,7 +72,7 @@ def test_a_receipt_is_signed_and_its_inclusion_can_be_proved(journal: tuple[Writ
 def test_an_open_call_is_found_with_its_owner_and_a_closed_one_with_its_outcome(
     journal: tuple[Writer, JournalStore],
 ) -> None:
-    _, store = journal
+    writer, store = journal
     call_id = ulid()
 
     async def scenario() -> None:
@@ -86,10 +88,11 @@ def test_an_open_call_is_found_with_its_owner_and_a_closed_one_with_its_outcome(
             None,
         )
         assert [call.call_id for call in await store.open_calls()] == [call_id]
-        await store.close_call(closing(call_id, RUN, outcome=b"outcome"))
+        closed = attested(writer, closing(call_id, RUN))
+        await store.close_call(closed)
         found = await store.find_call(call_id)
         assert found is not None
-        assert (found.status, found.outcome, found.principal) == ("completed", b"outcome", "agent:demo")
+        assert (found.status, found.outcome, found.principal) == ("completed", closed.outcome, "agent:demo")
         assert found.recorded is not None
         assert (found.recorded.receipt.index, found.intent_index, found.result_index) == (1, 0, 1)
         assert await store.open_calls() == ()
@@ -132,7 +135,7 @@ def test_a_refusal_is_one_entry_and_spends_an_attempt(journal: tuple[Writer, Jou
     call_id = ulid()
 
     async def scenario() -> None:
-        recorded = await store.close_call(closing(call_id, RUN, opened=False))
+        recorded = await store.close_call(attested(writer, closing(call_id, RUN, opened=False)))
         assert (recorded.receipt.index, recorded.calls_used, recorded.calls_max) == (0, 0, 1000)
         assert await store.budget(RUN.run_id) == (0, 1000, 1, 1000)
         found = await store.find_call(call_id)
@@ -305,6 +308,14 @@ def tampered(home: Path, sql: str) -> list[tuple[str, int | None]]:
         ("UPDATE calls SET outcome = details WHERE result_index = 5", ("KEPT", 5)),
         ("UPDATE openings SET salt = zeroblob(32) WHERE entry = 1 AND field = 'outcome'", ("KEPT", 1)),
         ("DELETE FROM calls WHERE result_index = 5", ("KEPT", 5)),
+        ("DELETE FROM openings WHERE entry = 1 AND field = 'outcome'", ("KEPT", 1)),
+        ("INSERT INTO entries SELECT -1, leaf_hash, body FROM entries WHERE idx = 6", ("ORDER", -1)),
+        ("UPDATE calls SET intent_index = 0 WHERE status = 'refused'", ("KEPT", 6)),
+        ("UPDATE calls SET owner_pid = 1 WHERE result_index = 3", ("KEPT", 2)),
+        ("UPDATE runs SET calls_used = 0", ("KEPT", None)),
+        ("UPDATE runs SET attempts_used = 0", ("KEPT", None)),
+        ("UPDATE runs SET principal = 'agent:thief'", ("KEPT", None)),
+        ("INSERT INTO runs SELECT 'forged', principal, workspace, 0, 1, 0, 1, 0, 0 FROM runs", ("KEPT", None)),
         ("INSERT INTO calls SELECT 'forged', run_id, tool, principal, input_sha256, status, reason, NULL, NULL, NULL, "
          "details, outcome, intent_index, result_index, opened_unix_ms, closed_unix_ms FROM calls LIMIT 1",
          ("KEPT", None)),
@@ -326,6 +337,77 @@ def test_a_changed_outcome_is_never_handed_out(journal: tuple[Writer, JournalSto
     other.close()
     with pytest.raises(StateError, match="kept record"):
         asyncio.run(store.find_call(call_id))
+
+
+def test_a_forged_outcome_without_its_opening_is_never_handed_out(journal: tuple[Writer, JournalStore]) -> None:
+    """Also where the forger takes the trouble to commit to it in an entry: it is not attested."""
+    writer, store = journal
+    call_id = ulid()
+
+    async def scenario() -> None:
+        await store.open_call(opening(call_id, RUN))
+        await store.close_call(attested(writer, closing(call_id, RUN)))
+
+    asyncio.run(scenario())
+    assert asyncio.run(store.find_call(call_id)) is not None
+    forged = b'{"output":{"approved":true}}'
+    with sqlite3.connect(writer.home.database) as other:
+        other.execute("INSERT INTO blobs VALUES (?, ?, 0)", (sha256(forged).digest(), forged))
+        other.execute("UPDATE calls SET outcome = ?", (sha256(forged).digest(),))
+        other.execute("DELETE FROM openings WHERE entry = 1 AND field = 'outcome'")
+    with pytest.raises(StateError, match="kept record"):
+        asyncio.run(store.find_call(call_id))
+    assert ("KEPT", 1) in [(finding.code, finding.index) for finding in audit_home(writer.home).findings]
+    with sqlite3.connect(writer.home.database) as other:
+        (body,) = other.execute("SELECT body FROM entries WHERE idx = 1").fetchone()
+        said = orjson.loads(body)
+        said["predicate"]["commitments"]["outcome"] = commit_value("outcome", forged, bytes(32)).mac
+        body = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
+        other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 1", (body, leaf_hash(body)))
+        other.execute("INSERT INTO openings VALUES (1, 'outcome', NULL, zeroblob(32))")
+    other.close()
+    with pytest.raises(StateError, match="kept record"):
+        asyncio.run(store.find_call(call_id))
+
+
+def test_an_intent_edited_together_with_its_leaf_hash_is_not_proven(journal: tuple[Writer, JournalStore]) -> None:
+    writer, store = journal
+    call_id = ulid()
+
+    async def intents() -> list[str]:
+        return list(await store.find_intents(await store.open_calls()))
+
+    asyncio.run(store.open_call(opening(call_id, RUN)))
+    assert asyncio.run(intents()) == [call_id]
+    with sqlite3.connect(writer.home.database) as other:
+        (body,) = other.execute("SELECT body FROM entries").fetchone()
+        body = body.replace(b'"allow"', b'"alloy"')
+        other.execute("UPDATE entries SET body = ?, leaf_hash = ?", (body, leaf_hash(body)))
+    other.close()
+    assert asyncio.run(intents()) == []
+
+
+def test_entries_before_the_first_are_not_shown(journal: tuple[Writer, JournalStore]) -> None:
+    writer, store = journal
+    call_id = ulid()
+    asyncio.run(walk(store, call_id))
+    with sqlite3.connect(writer.home.database) as other:
+        other.execute("INSERT INTO entries SELECT -1, leaf_hash, body FROM entries WHERE idx = 0")
+        other.execute("UPDATE calls SET intent_index = -1")
+    other.close()
+    assert [entry.index for entry in (*store.tail(10), *store.by_call(call_id))] == [0, 1, 1]
+
+
+def test_a_trigger_is_refused_at_the_start_and_found_by_the_audit(home: Path) -> None:
+    writer, store = open_store(home)
+    asyncio.run(walk(store, ulid()))
+    writer.close()
+    with sqlite3.connect(writer.home.database) as other:
+        other.execute("CREATE TRIGGER free AFTER UPDATE ON runs BEGIN UPDATE runs SET calls_used = 0; END")
+    other.close()
+    with pytest.raises(StateError, match="trigger free"):
+        open_home(home)
+    assert [finding.code for finding in audit_home(writer.home).findings] == ["SCHEMA"]
 
 
 def test_a_damaged_database_is_a_finding_or_a_refusal_and_never_a_crash(home: Path) -> None:

@@ -16,28 +16,33 @@ def _unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     ceilings = {resource.RLIMIT_STACK: (8 << 20, resource.RLIM_INFINITY)}
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: ceilings.get(kind, unlimited))
-    monkeypatch.setattr(under_test, "process_ids", lambda: {1: (0, 1, 9), 2: (1001, 2, 3), 3: (1001, 3, 4)})
+    monkeypatch.setattr(under_test, "tasks_of", lambda uid: {0: 9, 1001: 7}[uid])
 
 
 def test_units_are_rounded_to_what_shells_and_the_kernel_count_in() -> None:
+    memory = 64 << 20
     assert limit_steps(ASKED, uid=0, own_user_namespace=True) == (
-        Step("t", 2, 3),
-        Step("d", 65536, 65536),
-        Step("s", 8192, 65536),
-        Step("n", 100, 100),
-        Step("f", 2, 2),
-        Step("c", 0, 0),
+        Step("t", 2, 3, resource.RLIMIT_CPU, (2, 3)),
+        Step("d", 65536, 65536, resource.RLIMIT_DATA, (memory, memory)),
+        Step("s", 8192, 65536, resource.RLIMIT_STACK, (8 << 20, memory)),
+        Step("n", 100, 100, resource.RLIMIT_NOFILE, (100, 100)),
+        Step("f", 2, 2, resource.RLIMIT_FSIZE, (1025, 1025)),
+        Step("c", 0, 0, resource.RLIMIT_CORE, (0, 0)),
     )
 
 
 def test_processes_are_counted_above_those_the_user_has_outside_a_namespace() -> None:
-    assert limit_steps(ASKED, uid=1001, own_user_namespace=False)[-1] == Step("processes", 26, 26)
+    assert limit_steps(ASKED, uid=1001, own_user_namespace=False)[-1] == Step(
+        "processes", 26, 26, resource.RLIMIT_NPROC, (26, 26)
+    )
 
 
 @pytest.mark.parametrize(("modern", "count"), [(True, 20), (False, 26)])
 def test_older_kernels_count_across_user_namespaces(monkeypatch: pytest.MonkeyPatch, modern: bool, count: int) -> None:
     monkeypatch.setattr(under_test, "kernel_at_least", lambda major, minor: modern)
-    assert limit_steps(ASKED, uid=1001, own_user_namespace=True)[-1] == Step("processes", count, count)
+    assert limit_steps(ASKED, uid=1001, own_user_namespace=True)[-1] == Step(
+        "processes", count, count, resource.RLIMIT_NPROC, (count, count)
+    )
 
 
 def test_nothing_is_raised_above_what_was_inherited(monkeypatch: pytest.MonkeyPatch) -> None:

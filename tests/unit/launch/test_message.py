@@ -30,7 +30,7 @@ def test_the_whole_message() -> None:
         "exec 9<&- && "
         f"trap 'echo '\\''\x1f{'01' * 16}'\\'' >&2' EXIT && "
         "cd -P -- '/w' && "
-        'unset PWD OLDPWD SHLVL && { [ -z "$BASH_VERSION" ] || shopt -s execfail; } && '
+        'unset PWD OLDPWD SHLVL PATH && { [ -z "$BASH_VERSION" ] || shopt -s execfail; } && '
         "{ echo 500 2>/dev/null >/proc/self/oom_score_adj || :; } && "
         "ulimit -S -t 60 && ulimit -H -t 61 && "
         'if [ -z "$BASH_VERSION" ]; then ulimit -S -p 512 && ulimit -H -p 512; '

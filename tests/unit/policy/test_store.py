@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -169,3 +170,69 @@ def test_what_everyone_can_write_is_refused(folder: Path):
     folder.chmod(0o777)
     with pytest.raises(PolicyError, match="Everyone on this machine can write here"):
         read_folder(folder)
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "file", "fifo"])
+def test_what_stands_in_the_folders_place_never_means_that_there_are_no_forbids(tmp_path: Path, kind: str):
+    place = tmp_path / "policies"
+    match kind:
+        case "dangling link":
+            place.symlink_to("nowhere")
+        case "file":
+            place.write_text("")
+        case "fifo":
+            os.mkfifo(place)
+    with pytest.raises(PolicyError, match="policies"):
+        read_folder(place)
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "fifo"])
+def test_what_stands_in_a_files_place_is_an_error_and_never_hangs(folder: Path, kind: str):
+    if kind == "fifo":
+        os.mkfifo(folder / "a.cedar")
+    else:
+        (folder / "a.cedar").symlink_to("nowhere")
+    with pytest.raises(PolicyError, match=r"a\.cedar"):
+        read_folder(folder)
+
+
+def test_what_a_group_can_write_is_refused(folder: Path):
+    (folder / "a.cedar").write_text(NO_RM)
+    (folder / "a.cedar").chmod(0o660)
+    with pytest.raises(PolicyError, match=r"a\.cedar: Its group can write here"):
+        read_folder(folder)
+    (folder / "a.cedar").chmod(0o600)
+    folder.chmod(0o770)
+    with pytest.raises(PolicyError, match="Its group can write here"):
+        read_folder(folder)
+
+
+def test_a_folder_linked_into_one_that_everyone_can_write_is_refused(tmp_path: Path):
+    common = tmp_path / "common"
+    (common / "mine").mkdir(parents=True, mode=0o700)
+    common.chmod(0o777)
+    (tmp_path / "policies").symlink_to(common / "mine")
+    with pytest.raises(PolicyError, match="common: Everyone on this machine can write here"):
+        read_folder(tmp_path / "policies")
+
+
+def test_a_file_linked_into_a_folder_that_everyone_can_write_is_refused(folder: Path, tmp_path: Path):
+    common = tmp_path / "common"
+    common.mkdir()
+    (common / "a.cedar").write_text(NO_RM)
+    common.chmod(0o777)
+    (folder / "a.cedar").symlink_to(common / "a.cedar")
+    with pytest.raises(PolicyError, match="common: Everyone on this machine can write here"):
+        read_folder(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_another_user_owns_is_refused(folder: Path):
+    (folder / "a.cedar").write_text(NO_RM)
+    os.chown(folder / "a.cedar", 54321, -1)
+    with pytest.raises(PolicyError, match=r"a\.cedar: Another user \(uid 54321\) can write here"):
+        read_folder(folder)
+
+
+def test_the_child_that_tries_policies_takes_our_package_before_any_other():
+    assert 'sys.path.insert(0, given["package"])' in store._CHILD

@@ -22,7 +22,8 @@ def test_every_built_in_tool_has_schemas_that_compile(spec):
 def test_an_unknown_tool_names_the_near_one():
     with pytest.raises(Rejected) as caught:
         REGISTRY.get("palyra.proces.run")
-    assert (caught.value.reason, caught.value.hint) == (Reason.UNKNOWN_TOOL, "Did you mean palyra.process.run?")
+    assert caught.value.reason is Reason.UNKNOWN_TOOL
+    assert (caught.value.hint or "").startswith("Did you mean palyra.process.run or ")
 
 
 def test_two_tools_of_one_name_are_refused():

@@ -7,7 +7,7 @@ import json
 import orjson
 import pytest
 
-from palyra.errors import Reason
+from palyra.errors import Reason, Rejected
 from palyra.model.outcome import ArtifactRef, BudgetView, Outcome, Status, Usage
 from palyra.model.record import Receipt, Recorded
 from palyra.protocol.wire import KEYS, outcome_bytes, outcome_json, parse_outcome, restore_outcome, stored_outcome_bytes
@@ -54,3 +54,9 @@ def test_what_is_not_an_outcome_is_refused(damage):
         parse_outcome(orjson.loads(outcome_bytes(FULL)) | damage)
     with pytest.raises(ValueError, match="not an outcome"):
         parse_outcome({k: v for k, v in outcome_json(FULL).items() if k != "receipt"})
+
+
+def test_an_outcome_that_is_no_longer_kept_is_a_refusal_and_no_crash() -> None:
+    receipt = Receipt(index=1, tree_size=2, checkpoint="note")
+    with pytest.raises(Rejected, match="no longer kept"):
+        restore_outcome(b"", Recorded(receipt=receipt, calls_used=1, calls_max=2))

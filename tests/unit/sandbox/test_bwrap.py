@@ -55,15 +55,18 @@ def test_the_mounts_come_in_the_documented_order() -> None:
         after(plan, "--dir", "/etc"),
         after(plan, "--ro-bind", "/opt/tools", "/opt/tools"),
         after(plan, "--bind", "/tmp/w", "/tmp/w"),
-        after(plan, "--bind", "/tmp/w/.git", "/tmp/w/.git"),
-        after(plan, "--ro-bind", "/tmp/w/.git/hooks", "/tmp/w/.git/hooks"),
-        after(plan, "--tmpfs", "/tmp/w/.palyra", "--remount-ro", "/tmp/w/.palyra"),
         after(plan, "--remount-ro", "/"),
         after(plan, "--clearenv"),
         after(plan, "--seccomp"),
-        after(plan, "--info-fd", "{-1}", "--"),
+        after(plan, "--info-fd", "{-1}", "--block-fd", "{-2}", "--"),
     ]
     assert order == sorted(order)
+    assert plan.closed == (
+        ("parent", "/tmp/w/.git"),
+        ("protected", "/tmp/w/.git/hooks"),
+        ("hidden_file", "/tmp/w/.env"),
+        ("hidden_folder", "/tmp/w/.palyra"),
+    )
     assert words(plan)[-1] == "--"
 
 

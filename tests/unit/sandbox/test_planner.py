@@ -60,6 +60,13 @@ def test_strict_egress_in_tier_b_is_refused() -> None:
     assert "--tier c" in (error.hint or "")
 
 
+def test_strict_egress_without_hosts_is_kept_in_tier_b_where_the_kernel_can() -> None:
+    host = make_host(landlock_abi=7, bubblewrap=None)
+    assert plan_job(make_job(tier=Tier.B), host).backend == "rlimit"
+    assert choose_tier(TierChoice.AUTO, host, NO_NETWORK, fallback="b") is Tier.B
+    assert refusal(make_job(tier=Tier.B, net=HOSTS), host).missing == ("HOST_ALLOWLIST",)
+
+
 def test_a_promise_the_job_loses_is_refused_although_the_host_could_keep_it() -> None:
     roots = make_job(workspace=WorkspaceSight(path="/srv/project"))
     error = refusal(roots, make_host(uid=0, gid=0))
@@ -98,7 +105,12 @@ def test_needs_grow_with_the_network_grant() -> None:
 
 
 def test_every_backend_has_a_name_and_a_label_of_its_own() -> None:
-    assert [(b.name, b.tier, b.executor) for b in BACKENDS] == [
-        ("bubblewrap", Tier.C, "sandbox_tier_c_linux_bubblewrap"),
-        ("rlimit", Tier.B, "sandbox_tier_b"),
+    """In order of preference; an attestation carries the label of the one that ran the program."""
+    assert [(backend.name, backend.executor) for backend in BACKENDS] == [
+        ("bubblewrap", "sandbox_tier_c_linux_bubblewrap"),
+        ("seatbelt", "sandbox_tier_c_macos_sandbox_exec"),
+        ("podman", "sandbox_tier_c_podman"),
+        ("docker", "sandbox_tier_c_docker"),
+        ("rlimit", "sandbox_tier_b"),
+        ("jobobject", "sandbox_tier_b_windows_job_object"),
     ]

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from palyra.model.call import Tier
-from palyra.model.host import HostFacts
+from palyra.model.host import CgroupFacts, ContainerFacts, HostFacts, Platform, SeatbeltFacts
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.plan import Hole, Job, WorkspaceSight
-from palyra.sandbox.planner import plan_job
+from palyra.sandbox import seatbelt
+from palyra.sandbox.planner import BACKENDS, plan_job
 from palyra.sandbox.seccomp import MACHINES, assemble
 from tests.unit.sandbox.jobs import make_host, make_job
 
@@ -34,8 +35,61 @@ CLOSED = WorkspaceSight(
     masked=(f"{WS}/.env",),
 )
 ROOT = make_host(uid=0, gid=0, home="/root", state_home="/var/lib/palyra", pid_max_per_namespace=True)
+PROFILES = Path(seatbelt.__file__).parent / "profiles"
+MAC = make_host(
+    platform=Platform.MACOS, machine="arm64", kernel="24.0.0", uid=501, gid=20, shell="/bin/dash", bubblewrap=None,
+    home="/Users/alice", state_home="/Users/alice/Library/palyra",
+    seatbelt=SeatbeltFacts(
+        path="/usr/bin/sandbox-exec",
+        base=(PROFILES / "base.sbpl").read_text(),
+        network=(PROFILES / "network.sbpl").read_text(),
+    ),
+)  # fmt: skip
+WINDOWS = make_host(
+    platform=Platform.WINDOWS, machine="AMD64", kernel="10.0.22631", uid=1000, gid=1000, shell="", bubblewrap=None,
+    job_objects=True, system_root="C:\\Windows", home="C:\\Users\\alice", state_home="C:\\Users\\alice\\palyra",
+)  # fmt: skip
+ON_C = WorkspaceSight(path="C:\\project", owner_uid=1000, owner_gid=1000)
+
+
+def with_container(runtime: str, host: HostFacts | None = None, **changes: object) -> HostFacts:
+    facts: dict[str, object] = {
+        "runtime": runtime, "path": f"/usr/bin/{runtime}", "version": "5.0",
+        "image": "docker.io/library/debian@sha256:" + "ab" * 32, "memory": True, "pids": True,
+        "env": (("HOME", "/home/alice"), ("PATH", "/usr/bin:/bin")),
+    }  # fmt: skip
+    return replace(host or make_host(), bubblewrap=None, container=ContainerFacts(**(facts | changes)))
+
 
 CASES: dict[str, tuple[Job, HostFacts]] = {
+    "tier-c-podman": (make_job(workspace=CLOSED, read_roots=("/opt/tools",)), with_container("podman", nproc=32768)),
+    "tier-c-podman-rootless-network": (
+        make_job(net=NetGrant(EgressMode.PREFLIGHT)), with_container("podman", rootless=True, selinux=True),
+    ),
+    "tier-c-docker": (make_job(), with_container("docker", volumes=("/data",), variables=("LANG", "PATH"))),
+    "tier-c-docker-windows": (
+        make_job(workspace=ON_C, cwd="C:\\project\\src"), with_container("docker", WINDOWS, path="C:\\docker.exe"),
+    ),
+    "tier-c-macos": (
+        make_job(
+            workspace=WorkspaceSight(path="/Users/alice/project", owner_uid=501, owner_gid=20), needs=frozenset(),
+        ),
+        MAC,
+    ),
+    "tier-c-macos-closed-network": (
+        make_job(
+            workspace=WorkspaceSight(
+                path="/Users/alice/project", owner_uid=501, owner_gid=20,
+                protected=("/Users/alice/project/.git/hooks",), masked=("/Users/alice/project/.env",),
+            ),
+            needs=frozenset(), net=OPEN, read_roots=("/opt/homebrew",),
+        ),
+        MAC,
+    ),
+    "tier-b-windows": (
+        make_job(tier=Tier.B, net=OPEN, workspace=ON_C, program="C:\\Git\\git.exe", env=(("PATH", "C:\\Git"),)),
+        WINDOWS,
+    ),
     "tier-c-plain-user": (make_job(), make_host()),
     "tier-c-closed-paths": (make_job(workspace=CLOSED, cwd=f"{WS}/src"), make_host()),
     "tier-c-below-tmp": (
@@ -58,6 +112,12 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
     ),
     "tier-b-plain-user": (make_job(tier=Tier.B, net=OPEN), make_host()),
     "tier-b-root-engine": (make_job(tier=Tier.B, net=OPEN), replace(ROOT, cgroup_kill="/sys/fs/cgroup/palyra")),
+    "tier-b-landlock": (make_job(tier=Tier.B, read_roots=("/opt/tools",)), make_host(landlock_abi=7)),
+    "tier-b-landlock-shared-network": (make_job(tier=Tier.B, net=OPEN), make_host(landlock_abi=4, machine="aarch64")),
+    "tier-b-landlock-root-owned-groups": (
+        make_job(tier=Tier.B, workspace=WorkspaceSight(path="/srv/project")),
+        replace(ROOT, landlock_abi=7, cgroup_limits=CgroupFacts(version=1, memory="/cg/memory", pids="/cg/pids")),
+    ),
     "tier-b-root-owned-workspace": (
         make_job(tier=Tier.B, net=OPEN, workspace=WorkspaceSight(path="/srv/project")),
         replace(ROOT, cgroup_kill="/sys/fs/cgroup/palyra"),
@@ -67,7 +127,7 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
 
 def shown(job: Job, host: HostFacts) -> dict[str, object]:
     """The plan with the text of its small files, so that the file can be read without running anything."""
-    plan = plan_job(job, host)
+    plan = plan_job(job, host, tuple(backend for backend in BACKENDS if backend.guarantees(host)))
     filters = {assemble(machine): f"seccomp filter for {machine}" for machine in MACHINES}
     texts = [filters.get(data) or data.decode() for data in plan.data]
     assert all(not isinstance(w, Hole) or w.index < len(texts) for w in plan.launcher)

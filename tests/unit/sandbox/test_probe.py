@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from palyra.model.host import Blocker, HostFacts
+from palyra.model.host import Blocker, HostFacts, Platform
 from palyra.sandbox import probe as under_test
+from palyra.sandbox.planner import BACKENDS
 from palyra.sandbox.probe import CACHE_NAME, probe
 
-FOUND = under_test._Finding(
-    path="/usr/bin/bwrap", version="9.9", disable_userns=True, pid_max_per_namespace=True, cgroup_kill="/g"
-)
+FOUND = under_test._Finding(path="/usr/bin/bwrap", version="9.9", disable_userns=True, pid_max_per_namespace=True)
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(under_test, "_look", look)
     monkeypatch.setattr(under_test, "_find", lambda name, folders: "/bin/sh")
-    monkeypatch.setattr(under_test, "_try_cgroup", lambda: "")
+    monkeypatch.setattr(under_test, "_try_cgroup", lambda: "/g")
     return seen
 
 
@@ -135,9 +134,16 @@ def test_no_bubblewrap_is_a_blocker_with_a_command(tmp_path: Path, monkeypatch: 
     assert [(b.code, b.fix) for b in host.blockers] == [("missing", "Install bubblewrap: apt install bubblewrap")]
 
 
-def test_another_system_is_a_blocker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "darwin")
-    assert [b.code for b in ask(tmp_path).blockers] == ["platform"]
+@pytest.mark.parametrize(("system", "kind"), [("darwin", Platform.MACOS), ("win32", Platform.WINDOWS)])
+def test_another_system_is_a_blocker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, kind: Platform
+) -> None:
+    """What cannot be seen to isolate is not claimed: here neither has its launcher."""
+    monkeypatch.setattr("sys.platform", system)
+    host = ask(tmp_path)
+    assert (host.platform, host.seatbelt, host.job_objects) == (kind, None, False)
+    assert [b.code for b in host.blockers] == ["platform", "not_isolating"]
+    assert all(backend.guarantees(host) == frozenset() for backend in BACKENDS)
 
 
 @pytest.mark.parametrize(

@@ -1,46 +1,141 @@
 from __future__ import annotations
 
+import pytest
+
 from palyra.model.call import Tier
-from palyra.model.host import Guarantee, Platform
-from palyra.model.net import EgressMode, NetGrant
-from palyra.model.plan import WorkspaceSight
+from palyra.model.host import CgroupFacts, Guarantee, HostFacts, Platform
+from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
+from palyra.model.plan import ProcessPlan, WorkspaceSight
 from palyra.sandbox.rlimit import RlimitBackend
+from palyra.sandbox.seccomp_b import assemble_b
 from tests.unit.sandbox.jobs import make_host, make_job
 
 BACKEND = RlimitBackend()
 OPEN = NetGrant(EgressMode.NONE)
-LIMITS = {Guarantee.CPU_LIMIT, Guarantee.MEMORY_LIMIT}
+ROOTS = WorkspaceSight(path="/srv/project")
+LIMITS = {Guarantee.CPU_LIMIT, Guarantee.MEMORY_LIMIT, Guarantee.SYSCALL_FILTER}
+COUNTED = LIMITS | {Guarantee.PROCESS_LIMIT}
+ALL = COUNTED | {Guarantee.FS_ISOLATED, Guarantee.NET_ISOLATED, Guarantee.TREE_KILL}
+GROUPS = CgroupFacts(version=1, memory="/sys/fs/cgroup/memory", pids="/sys/fs/cgroup/pids")
 
 
-def test_a_plain_users_child_is_limited_but_not_isolated() -> None:
-    plan = BACKEND.plan(make_job(tier=Tier.B, net=OPEN), make_host())
-    assert plan.guarantees == LIMITS | {Guarantee.PROCESS_LIMIT}
-    assert plan.degraded == ("FS_ISOLATED", "TREE_KILL")
-    assert (plan.launcher, plan.no_new_privileges, plan.pid_namespace) == ((), True, False)
+def plan(host: HostFacts, *, net: NetGrant = OPEN, **changes: object) -> ProcessPlan:
+    return BACKEND.plan(make_job(tier=Tier.B, net=net, **changes), host)
 
 
-def test_a_tree_kill_is_claimed_only_where_the_child_cannot_leave_its_cgroup() -> None:
-    job = make_job(tier=Tier.B, net=OPEN)
-    same_uid = BACKEND.plan(job, make_host(cgroup_kill="/sys/fs/cgroup/user"))
+def notes(of: ProcessPlan) -> list[str]:
+    return [note.partition(":")[0] for note in of.degraded]
+
+
+def test_without_landlock_a_child_is_limited_but_not_isolated() -> None:
+    made = plan(make_host())
+    assert made.guarantees == COUNTED
+    assert notes(made) == ["FS_ISOLATED", "TREE_KILL", "no_landlock", "network_shared"]
+    assert (made.launcher, made.landlock, made.no_new_privileges, made.pid_namespace) == ((), None, True, False)
+    assert made.env == make_job().env
+
+
+@pytest.mark.parametrize(
+    ("abi", "isolated"),
+    [
+        (1, set()),
+        (2, set()),
+        (3, {Guarantee.FS_ISOLATED}),
+        (4, {Guarantee.FS_ISOLATED, Guarantee.NET_ISOLATED}),
+        (5, {Guarantee.FS_ISOLATED, Guarantee.NET_ISOLATED}),
+        (6, {Guarantee.FS_ISOLATED, Guarantee.NET_ISOLATED, Guarantee.TREE_KILL}),
+        (7, {Guarantee.FS_ISOLATED, Guarantee.NET_ISOLATED, Guarantee.TREE_KILL}),
+    ],
+)
+def test_each_version_of_landlock_lets_it_promise_what_it_can_keep(abi: int, isolated: set[Guarantee]) -> None:
+    host = make_host(landlock_abi=abi)
+    assert BACKEND.guarantees(host) == COUNTED | isolated
+    assert plan(host, net=NO_NETWORK).guarantees == COUNTED | isolated
+    assert (plan(host).landlock is None) == (abi < 3)
+
+
+def test_a_shared_network_is_said_and_not_claimed() -> None:
+    made = plan(make_host(landlock_abi=7))
+    assert made.guarantees == ALL - {Guarantee.NET_ISOLATED}
+    assert notes(made) == ["file_metadata", "network_shared"]
+
+
+def test_the_filter_goes_with_the_network() -> None:
+    host = make_host(landlock_abi=7)
+    assert plan(host).seccomp == assemble_b("x86_64", network=True)
+    assert plan(host, net=NO_NETWORK).seccomp == assemble_b("x86_64", network=False)
+
+
+def test_without_a_filter_neither_files_nor_network_are_claimed() -> None:
+    """A socket with a path is a way round any file wall, and Landlock alone does not close it."""
+    made = plan(make_host(landlock_abi=7, machine="riscv64"), net=NO_NETWORK)
+    assert made.guarantees == {
+        Guarantee.CPU_LIMIT,
+        Guarantee.MEMORY_LIMIT,
+        Guarantee.PROCESS_LIMIT,
+        Guarantee.TREE_KILL,
+    }
+    assert made.seccomp == b""
+    assert made.landlock is not None
+
+
+def test_temporary_files_go_where_the_program_may_write() -> None:
+    made = plan(make_host(landlock_abi=7), env=(("PATH", "/bin"), ("TMPDIR", "/tmp")))
+    assert made.env == (("PATH", "/bin"), ("TMPDIR", "/home/alice/project"))
+
+
+def test_without_a_domain_a_tree_kill_needs_a_cgroup_that_the_child_cannot_leave() -> None:
+    same_uid = plan(make_host(cgroup_kill="/sys/fs/cgroup/user"))
     assert Guarantee.TREE_KILL not in same_uid.guarantees
-    other_uid = BACKEND.plan(job, make_host(uid=0, gid=0, cgroup_kill="/sys/fs/cgroup"))
-    assert other_uid.guarantees == LIMITS | {Guarantee.PROCESS_LIMIT, Guarantee.TREE_KILL}
+    kept_in = plan(make_host(cgroup_kill="/sys/fs/cgroup/user", landlock_abi=5))
+    assert Guarantee.TREE_KILL in kept_in.guarantees
+    other_uid = plan(make_host(uid=0, gid=0, cgroup_kill="/sys/fs/cgroup"))
+    assert other_uid.guarantees == COUNTED | {Guarantee.TREE_KILL}
     assert (other_uid.run_as, other_uid.cgroup_parent) == ((1001, 1001), "/sys/fs/cgroup")
 
 
-def test_root_in_a_root_owned_workspace_claims_the_least_and_says_so() -> None:
-    job = make_job(tier=Tier.B, net=OPEN, workspace=WorkspaceSight(path="/srv/project"))
-    plan = BACKEND.plan(job, make_host(uid=0, gid=0, cgroup_kill="/sys/fs/cgroup"))
-    assert plan.guarantees == LIMITS
-    assert [note.partition(":")[0] for note in plan.degraded] == [
-        "FS_ISOLATED", "PROCESS_LIMIT", "TREE_KILL", "root_owned_workspace",
-    ]  # fmt: skip
+def test_a_domain_needs_no_cgroup() -> None:
+    assert plan(make_host(cgroup_kill="/sys/fs/cgroup", landlock_abi=6)).cgroup_parent == ""
+
+
+def test_root_in_a_root_owned_workspace_claims_less_and_says_so() -> None:
+    host = make_host(uid=0, gid=0, cgroup_kill="/sys/fs/cgroup")
+    bare = plan(host, workspace=ROOTS)
+    assert bare.guarantees == LIMITS
+    assert notes(bare)[:4] == ["FS_ISOLATED", "PROCESS_LIMIT", "TREE_KILL", "root_owned_workspace"]
+    walled = plan(make_host(uid=0, gid=0, landlock_abi=7), workspace=ROOTS, net=NO_NETWORK)
+    assert walled.guarantees == LIMITS | {Guarantee.NET_ISOLATED, Guarantee.TREE_KILL}
+    assert notes(walled) == ["FS_ISOLATED", "PROCESS_LIMIT", "root_owned_workspace"]
+
+
+def test_groups_bound_the_whole_call_where_they_were_asked_for() -> None:
+    made = plan(make_host(uid=0, gid=0, landlock_abi=7, cgroup_limits=GROUPS), workspace=ROOTS)
+    assert {Guarantee.MEMORY_LIMIT_TREE, Guarantee.PROCESS_LIMIT} <= made.guarantees
+    assert (made.cgroup_memory, made.cgroup_pids, made.cgroup_parent) == (GROUPS.memory, GROUPS.pids, "")
+
+
+def test_groups_that_the_child_could_leave_are_not_used() -> None:
+    made = plan(make_host(uid=0, gid=0, cgroup_limits=GROUPS), workspace=ROOTS)
+    assert not {Guarantee.MEMORY_LIMIT_TREE, Guarantee.PROCESS_LIMIT} & made.guarantees
+    assert (made.cgroup_memory, made.cgroup_pids) == ("", "")
+
+
+def test_palyras_state_within_reach_is_said_and_nothing_claimed() -> None:
+    made = plan(make_host(landlock_abi=7, state_home="/home/alice/project/.state"))
+    assert Guarantee.FS_ISOLATED not in made.guarantees
+    assert "state_visible" in notes(made)
 
 
 def test_paths_it_cannot_close_are_said() -> None:
     place = WorkspaceSight(path="/home/alice/p", owner_uid=1001, masked=("/home/alice/p/.env",))
-    plan = BACKEND.plan(make_job(tier=Tier.B, net=OPEN, workspace=place), make_host())
-    assert plan.degraded[-1].startswith("workspace_open")
+    assert notes(plan(make_host(landlock_abi=7), workspace=place))[-1] == "workspace_open"
+
+
+def test_the_plan_shows_what_is_confined() -> None:
+    shown = plan(make_host(landlock_abi=7), net=NO_NETWORK).as_json()
+    assert shown["landlock"]["writable"] == "/home/alice/project"
+    assert shown["landlock"]["tcp"] is False
+    assert len(shown["seccomp"]) == 64
 
 
 def test_no_other_system_claims_it() -> None:

@@ -24,6 +24,8 @@ def simulate(program: bytes, *, arch: int, nr: int, args: tuple[int, ...] = ()) 
         match code:
             case 0x20:
                 accumulator = struct.unpack_from("=I", data, value)[0]
+            case 0x54:
+                accumulator &= value
             case 0x06:
                 return value
             case 0x15:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 
 from palyra.errors import StateError
 from palyra.signing import parse_vkey
-from palyra.state.db import RESERVE_BYTES, Home, open_home, snapshot
+from palyra.state.db import RESERVE_BYTES, Home, open_home, read_home, snapshot
 from palyra.state.keyfile import create_key, read_key
 from palyra.state.schema import MIGRATIONS, Migration
 from palyra.state.writer import Writer
@@ -220,3 +221,59 @@ def test_a_migration_that_fails_changes_nothing(home: Path) -> None:
         opened(home, BROKEN)
     assert opened(home).origin == before.origin
     assert audit_home(before).findings == ()
+
+
+# ── read only ────────────────────────────────────────────────────────────────
+
+
+def read_meta(root: Path) -> tuple[bool, int]:
+    found = read_home(root)
+    with snapshot(found.database) as view:
+        return found.holds_key, view.execute("SELECT count(*) FROM meta").fetchone()[0]
+
+
+def test_a_home_to_read_is_never_made(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="no installation"):
+        read_home(tmp_path / "typo")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_is_read_without_its_key_and_never_with_another(home: Path) -> None:
+    open_home(home)[1].close()
+    assert read_meta(home) == (True, 2)
+    key = home / "state" / "installation.key"
+    key.unlink()
+    assert read_meta(home) == (False, 2)
+    create_key(key)
+    with pytest.raises(StateError, match="not the one"):
+        read_home(home)
+
+
+@pytest.mark.parametrize("with_log", [True, False])
+def test_a_folder_that_cannot_be_written_is_read_with_its_log(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_log: bool
+) -> None:
+    _, connection = open_home(home)
+    connection.execute("INSERT INTO meta VALUES ('in', 'the log')")
+    if not with_log:
+        connection.close()
+    copy = tmp_path / "copy"
+    shutil.copytree(home, copy, ignore=shutil.ignore_patterns("*-shm"))
+    connection.close()
+    refuse_writing(monkeypatch)
+    before = sorted(path.name for path in (copy / "state").iterdir())
+    assert read_meta(copy) == (True, 3)
+    assert sorted(path.name for path in (copy / "state").iterdir()) == before
+
+
+def refuse_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a read-only disk does, for root too: SQLite finds no place for the log's index."""
+    real = sqlite3.connect
+
+    def connect(name: str, **options: object) -> sqlite3.Connection:
+        if name.endswith("?mode=ro"):
+            raise sqlite3.OperationalError("unable to open database file")
+        return real(name, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr("palyra.state.db._is_writable", lambda _: False)
+    monkeypatch.setattr("palyra.state.db.sqlite3.connect", connect)

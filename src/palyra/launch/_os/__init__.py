@@ -1,40 +1,55 @@
-"""What the operating system is asked for, under the same names on every system.
+"""What the operating system is asked for, under the same names on every system that has them.
 
-Only Linux has native backends so far, so only it is here; on any other system no backend claims anything, the
-planner refuses every native job, and nothing of this is called.
+Linux runs every plan that its backends make. The pieces for Windows are in `_windows` and `_jobobject`, which import
+anywhere and are reached by their own names: nothing of the list below exists there.
 """
 
-from palyra.launch._os._linux import (
-    Unsupported,
-    become_subreaper,
-    children,
-    cpu_us,
-    exit_status,
-    expect,
-    kernel_at_least,
-    memory_file,
-    parent,
-    pipe,
-    process_ids,
-    raised,
-    reap,
-    reap_orphans,
-    send_signal,
-    spawn,
-    spawn_confined,
-    spawn_in_namespace,
-    stray_descriptors,
-)
+import sys
+
+if sys.platform != "win32":
+    from palyra.launch._os._linux import (
+        Unsupported,
+        become_subreaper,
+        exit_status,
+        expect,
+        let_go_first,
+        memory_file,
+        pipe,
+        raised,
+        reap,
+        reap_orphans,
+        send_signal,
+        spawn,
+        spawn_confined,
+        spawn_in_namespace,
+    )
+    from palyra.launch._os._proc import (
+        all_pids,
+        children,
+        cpu_us,
+        is_alive,
+        kernel_at_least,
+        own_identity,
+        parent,
+        process_ids,
+        state,
+        stray_descriptors,
+        tasks_of,
+    )
 
 __all__ = [
     "Unsupported",
+    "all_pids",
     "become_subreaper",
     "children",
     "cpu_us",
     "exit_status",
     "expect",
+    "is_alive",
     "kernel_at_least",
+    "let_go_first",
     "memory_file",
+    "own_identity",
     "parent",
     "pipe",
     "process_ids",
@@ -45,5 +60,7 @@ __all__ = [
     "spawn",
     "spawn_confined",
     "spawn_in_namespace",
+    "state",
     "stray_descriptors",
+    "tasks_of",
 ]

@@ -1,10 +1,10 @@
-"""Linux: starting a child with exact descriptors, pidfds, and what /proc says about a process.
+"""Linux: starting a child with exact descriptors, signalling it by pidfd, reaping it.
 
 Rules: `spawn` is posix_spawn (no fork of a large parent, no Python between fork and exec), called from the
 thread that stays, because bubblewrap's --die-with-parent follows the thread. posix_spawn closes nothing, so
 every inheritable descriptor of this process is closed by name, and `stray_descriptors` lets the caller verify
-in the child, where no other thread can interfere. no_new_privs belongs to a *thread* and passes through exec:
-a throwaway thread enters it, spawns and ends, and the engine itself never has it.
+in the child, where no other thread can interfere. A plain child is started by a thread that confined itself first
+(`_confine`); what such a thread enters is never the engine's.
 
 Not here: what to start (held), when to kill it (process).
 """
@@ -19,14 +19,20 @@ import resource
 import signal
 import struct
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from palyra.launch._os._proc import children
+from palyra.model.plan import LandlockRules
+
+if TYPE_CHECKING:
+    from palyra.launch._os._confine import Confined
 
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, struct pidfd_info), its first 64 bytes
 _PIDFD_INFO_EXIT = 1 << 3
-_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 38, 24, 36
-_CLONE_FS, _CLONE_NEWPID = 0x200, 0x20000000
+_PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWPID = 0x20000000
+_FIRST_TO_GO = "500"
 _LOWEST_FREE = 10
 """Numbers below are places in the child (stdio, ready, control); a source there could be overwritten."""
 
@@ -78,39 +84,57 @@ def memory_file(data: bytes) -> int:
     return fd
 
 
-def spawn(argv: Sequence[str], *, places: Mapping[int, int], keep: Sequence[int] = ()) -> int:
-    """Start argv with an empty environment, default signals, a session of its own and only these descriptors:
-    `places` maps a number in the child to one of ours, `keep` keep their number."""
+def spawn(
+    argv: Sequence[str],
+    *,
+    places: Mapping[int, int],
+    keep: Sequence[int] = (),
+    env: Sequence[tuple[str, str]] = (),
+) -> int:
+    """Start argv with this environment, default signals, a session of its own and only these descriptors: `places`
+    maps a number in the child to one of ours, `keep` keep their number."""
+    return _prepare(argv, places, keep, env)()
+
+
+def _prepare(
+    argv: Sequence[str], places: Mapping[int, int], keep: Sequence[int], env: Sequence[tuple[str, str]] = ()
+) -> Callable[[], int]:
+    """Everything that reads files is done here, so that what is returned can be called where none may be opened."""
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in places.items()]
     actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in keep]
     actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable() - set(keep) - set(places)]
-    pid = os.posix_spawn(
-        argv[0],
-        list(argv),
-        {},
-        file_actions=actions,
-        setsid=True,
-        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-        setsigmask=(),
-    )
-    _started.add(pid)
-    return pid
+    defaults = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+
+    def start() -> int:
+        pid = os.posix_spawn(
+            argv[0], list(argv), dict(env), file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=()
+        )
+        _started.add(pid)
+        return pid
+
+    return start
 
 
 def spawn_confined(
-    argv: Sequence[str], *, places: Mapping[int, int], keep: Sequence[int] = (), drop_capabilities: bool
-) -> int:
-    """The same with no_new_privs, from / (a folder of the engine's that the child may not enter would make the
-    shell complain), and for a child that stays uid 0 without any capability."""
+    argv: Sequence[str],
+    *,
+    places: Mapping[int, int],
+    keep: Sequence[int] = (),
+    drop_capabilities: bool,
+    landlock: LandlockRules | None = None,
+    seccomp: bytes = b"",
+) -> Confined:
+    """The same from / with no_new_privs, and what else the child must not have; see `_confine`."""
+    from palyra.launch._os._confine import Confinement, start_confined  # needs ctypes, which is costly to import
 
-    def enter(libc: Any) -> None:
-        _check(libc, libc.unshare(_CLONE_FS), "unshare")
-        os.chdir("/")
-        _check(libc, libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-        if drop_capabilities:
-            _drop_bounding_set(libc)
+    confinement = Confinement(drop_capabilities=drop_capabilities, landlock=landlock, seccomp=seccomp)
+    return start_confined(confinement, _prepare(argv, places, keep))
 
-    return _in_thread(enter, lambda: spawn(argv, places=places, keep=keep))
+
+def let_go_first(pid: int) -> None:
+    """When memory runs out the kernel ends this one before us. A confined child cannot ask for it itself."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
+        file.write(_FIRST_TO_GO)
 
 
 def spawn_in_namespace(namespace: int, argv: Sequence[str]) -> int:
@@ -154,12 +178,6 @@ def _check(libc: Any, result: int, what: str) -> None:
 
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
-
-
-def _drop_bounding_set(libc: Any) -> None:
-    for capability in range(64):
-        if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
-            return  # past the last one this kernel knows
 
 
 def become_subreaper() -> None:
@@ -208,26 +226,6 @@ def _inheritable() -> set[int]:
     return found
 
 
-def stray_descriptors(pid: int, given: Sequence[int]) -> list[str]:
-    """What a held process has open that it was not given (by our numbers) and that would survive its exec."""
-    known = {os.readlink(f"/proc/self/fd/{fd}") for fd in given}
-    strays = []
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):  # closed since: the shell is still settling down
-            target = os.readlink(f"/proc/{pid}/fd/{name}")
-            if target not in known and not _closes_on_exec(pid, name):
-                strays.append(target)
-    return strays
-
-
-def _closes_on_exec(pid: int, name: str) -> bool:
-    with open(f"/proc/{pid}/fdinfo/{name}", encoding="ascii") as info:
-        for line in info:
-            if line.startswith("flags:"):
-                return bool(int(line.split()[1], 8) & os.O_CLOEXEC)
-    return False
-
-
 def exit_status(pidfd: int) -> int | None:
     """The raw wait status of a process that is not our child; None until its parent has reaped it."""
     info = bytearray(struct.pack("=Q56x", _PIDFD_INFO_EXIT))
@@ -249,54 +247,3 @@ def send_signal(pidfd: int, number: int) -> None:
         signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
         return
-
-
-def cpu_us(pid: int) -> int:
-    """CPU time of one process so far, its own threads only."""
-    return time.clock_gettime_ns(_cpu_clock(pid)) // 1000
-
-
-def _cpu_clock(pid: int) -> int:
-    return (~pid << 3) | 2  # the kernel's clock id for another process (clock_getcpuclockid)
-
-
-def children(pid: int) -> list[int]:
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [int(word) for word in file.read().split()]
-    except FileNotFoundError:  # a kernel built without that file, or the process is gone
-        return [other for other, fields in _all_stats() if int(fields[1]) == pid]
-
-
-def parent(pid: int) -> int:
-    return int(_stat(pid)[1])
-
-
-def process_ids() -> dict[int, tuple[int, int, int]]:
-    """pid → (uid, session, threads) of every process that can be seen."""
-    found = {}
-    for pid, fields in _all_stats():
-        with contextlib.suppress(OSError):
-            found[pid] = (os.stat(f"/proc/{pid}").st_uid, int(fields[3]), int(fields[17]))
-    return found
-
-
-def _all_stats() -> Iterator[tuple[int, list[str]]]:
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):  # ended since
-                yield int(name), _stat(int(name))
-
-
-def _stat(pid: int) -> list[str]:
-    """/proc/PID/stat from the third field on; the second may hold spaces and parentheses."""
-    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        return file.read().rpartition(")")[2].split()
-
-
-def kernel_at_least(major: int, minor: int) -> bool:
-    numbers = os.uname().release.split("-")[0].split(".")
-    try:
-        return (int(numbers[0]), int(numbers[1])) >= (major, minor)
-    except (ValueError, IndexError):
-        return False

@@ -1,0 +1,84 @@
+"""`palyra ps`: the background processes of this home, whoever started them: who can open a home is its operator."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from palyra.canon import Json
+    from palyra.model.process import BackgroundProcess
+    from palyra.wiring.embedded import Installation
+
+MAX_LISTED = 100
+
+
+@click.command("ps", epilog="\b\nExamples:\n  palyra ps\n  palyra ps --all --json")
+@click.option("-a", "--all", "everything", is_flag=True, help="Ended ones too, the newest first.")
+@click.option("--before", metavar="ID", default=None, help="With --all: those older than this one.")
+@with_settings
+def command(settings: Settings, everything: bool, before: str | None) -> int:
+    """List background processes: those that run, with --all also those that ended."""
+    from palyra.cli.session import with_installation
+
+    async def work(installation: Installation) -> int:
+        background = installation.background
+        if everything:
+            found = await background.everything(before=before, count=MAX_LISTED)
+        else:
+            found = await background.running()
+        if settings.json:
+            following = found[-1].process_id if everything and len(found) == MAX_LISTED else None
+            click.echo(orjson.dumps({"items": [process_json(process) for process in found], "next": following}))
+        else:
+            _show(found, everything=everything)
+        return 0
+
+    return with_installation(settings, work)
+
+
+def process_json(process: BackgroundProcess) -> dict[str, Json]:
+    return {**process.as_json(), "run_id": process.owner.run_id, "principal": process.owner.principal}
+
+
+def _show(found: Sequence[BackgroundProcess], *, everything: bool) -> None:
+    from palyra.cli.render import visible
+
+    if not found:
+        click.echo("No background processes." if everything else "No background processes are running.", err=True)
+        return
+    rows = [("PROCESS", "STATUS", "PID", "COMMAND", "PRINCIPAL", "STARTED", "EXPIRES"), *map(_row, found)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        click.echo(visible("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
+
+
+def _row(process: BackgroundProcess) -> tuple[str, ...]:
+    return (
+        process.process_id,
+        _ending(process),
+        str(process.pid),
+        process.command,
+        process.owner.principal,
+        _time(process.started_unix_ms),
+        _time(process.expires_unix_ms) if process.is_running else "",
+    )
+
+
+def _ending(process: BackgroundProcess) -> str:
+    if process.reason is not None:
+        return f"{process.status} ({process.reason})"
+    if process.exit_code is not None:
+        return f"{process.status} ({process.exit_code})"
+    return f"{process.status} (signal {process.signal})" if process.signal is not None else process.status.value
+
+
+def _time(unix_ms: int) -> str:
+    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

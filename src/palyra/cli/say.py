@@ -1,0 +1,75 @@
+"""Everything a command says to people, and the three streams it says it on.
+
+Rules: text goes through `visible`, so that no name, path or tool output reaches a terminal as an escape sequence; a
+stream that was closed before we started is /dev/null, because otherwise the next file we open takes its number and a
+sandbox gets it as its stdout; what a stream's encoding cannot write is spelled out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+
+def say(text: str, *, err: bool = False) -> None:
+    from palyra.cli.render import visible
+
+    click.echo(visible(text), err=err)
+
+
+def say_error(sentence: str, hint: str | None = None) -> None:
+    """The two lines of every error; whatever stands in them, they stay two."""
+    from palyra.cli.render import visible_line
+
+    click.echo(f"palyra: {visible_line(sentence)}", err=True)
+    if hint:
+        click.echo(f"hint: {visible_line(hint)}", err=True)
+
+
+def say_json_error(code: str, message: str, hint: str | None) -> None:
+    import orjson
+
+    click.echo(orjson.dumps({"error": {"code": code, "message": _text(message), "hint": hint and _text(hint)}}))
+
+
+def _text(text: str) -> str:
+    """JSON has no lone surrogates, which is how bytes of an argument that are not UTF-8 come to us."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def settle_streams() -> None:
+    """Give the numbers 0 to 2 and their three Python streams a meaning before anything else is opened."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if fd == 0 else os.O_WRONLY)  # the lowest free number is this one
+            os.set_inheritable(fd, True)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115 - ours until the end
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush_streams() -> bool:
+    """False when somebody went away before reading all. The interpreter's own flush at the end then finds nothing."""
+    whole = True
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            whole = False
+            drain(stream.fileno())
+    return whole
+
+
+def drain(fd: int) -> None:
+    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(null, fd)
+    os.close(null)

@@ -1,0 +1,23 @@
+"""Names in a workspace that stay read-only or hidden: what other programs on the host run from there.
+
+A list only. Not here: finding them on the disk, and where links lead (guard/look).
+"""
+
+from __future__ import annotations
+
+PROTECTED_NAMES = frozenset(
+    """
+    .github .gitlab-ci.yml .gitlab .circleci .travis.yml .drone.yml .woodpecker .woodpecker.yml .buildkite .teamcity
+    azure-pipelines.yml .azure-pipelines bitbucket-pipelines.yml appveyor.yml .appveyor.yml Jenkinsfile .jenkins
+    .vscode .idea .fleet .husky .pre-commit-config.yaml .pre-commit-hooks.yaml lefthook.yml .lefthook.yml .devcontainer
+    .devcontainer.json .claude .cursor .codex .gemini .mcp.json .palyra palyra.toml
+    """.split()
+)
+"""At the top of a workspace: what other programs on the host run from there without being asked again."""
+IN_GIT = frozenset("hooks config config.worktree commondir rebase-merge rebase-apply sequencer".split())
+"""The last three hold what `git rebase --continue` does next, `exec` lines among it."""
+IN_WORKTREE = frozenset({"commondir", "config.worktree", "gitdir"})
+GIT_STORES = frozenset("objects refs logs info lfs rr-cache hooks".split())
+"""Folders of a repository with many folders in them, none of them a repository."""
+ENV_EXAMPLES = frozenset(f".env.{name}" for name in ("example", "sample", "template", "dist", "defaults"))
+"""Of the .env files, those made to be read; they stay readable, not writable."""

@@ -1,0 +1,86 @@
+"""Closes parts of a workspace inside a finished sandbox, from outside, before anything has run in it.
+
+Started on the host by path as `python3 -I -S closing.py USER_FD MOUNT_FD JSON`: enters the sandbox's namespaces, then
+for each [kind, path] mounts over it by descriptor. A launcher that mounts by name can be led outside by a program that
+swaps names meanwhile, and creates or truncates what it finds there; here every path is walked without following a
+link, and what is mounted over is the very file or folder that was reached. Exit 0: all closed. Anything else: throw the
+sandbox away.
+
+Kinds: `parent` stays writable but can no longer be renamed; `protected` is read-only; `hidden_file` and `hidden_folder`
+show the empty file and folder that the launcher put under /etc.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import stat
+import sys
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+AT_EMPTY_PATH, OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 0x1000, 1, 0o2000000
+BOTH_BY_DESCRIPTOR = 0x4 | 0x40
+READ_ONLY, NO_SUID, NO_DEVICES = 0x1, 0x2, 0x4
+EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+
+def call(number: int, *arguments: object) -> int:
+    result: int = libc.syscall(ctypes.c_long(number), *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{os.strerror(code)} (system call {number})")
+    return result
+
+
+def enter(user: int, mount: int) -> None:
+    """Root enters the mounts as root; anyone else through the user namespace that owns them, and is its root there."""
+    if not libc.setns(mount, CLONE_NEWNS):
+        return
+    if ctypes.get_errno() != errno.EPERM or libc.setns(user, CLONE_NEWUSER) or libc.setns(mount, CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "the sandbox's namespaces cannot be entered")
+
+
+def walk(path: str) -> int:
+    """A descriptor of what the path names, no link followed on the way nor at its end."""
+    fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    for part in os.fsencode(path).strip(b"/").split(b"/"):
+        above, fd = fd, os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        os.close(above)
+    if stat.S_ISLNK(os.fstat(fd).st_mode):
+        raise OSError("a link stands where none was")
+    return fd
+
+
+def cover(target: int, source: int, *, read_only: bool) -> None:
+    tree = call(
+        OPEN_TREE, ctypes.c_int(source), b"", ctypes.c_uint(AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+    )
+    set_bits = NO_SUID | NO_DEVICES | (READ_ONLY if read_only else 0)
+    attributes = set_bits.to_bytes(8, sys.byteorder) + bytes(24)
+    call(MOUNT_SETATTR, ctypes.c_int(tree), b"", ctypes.c_uint(AT_EMPTY_PATH), attributes, ctypes.c_size_t(32))
+    call(MOVE_MOUNT, ctypes.c_int(tree), b"", ctypes.c_int(target), b"", ctypes.c_uint(BOTH_BY_DESCRIPTOR))
+    os.close(tree)
+
+
+def close(kind: str, path: str) -> None:
+    target = walk(path)
+    if kind in ("parent", "protected"):
+        cover(target, target, read_only=kind == "protected")
+    else:
+        cover(target, walk(EMPTY_FILE if kind == "hidden_file" else EMPTY_FOLDER), read_only=True)
+    os.close(target)
+
+
+def main() -> None:
+    user, mount, given = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+    enter(user, mount)
+    for kind, path in given:
+        close(kind, path.encode("latin-1").decode("utf-8", "surrogateescape"))
+
+
+if __name__ == "__main__":
+    main()

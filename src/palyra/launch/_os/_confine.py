@@ -1,0 +1,223 @@
+"""Linux: a thread that gives up what a plain child must not have, starts it, and can end all of it afterwards.
+
+no_new_privs, capabilities, a Landlock domain and a seccomp filter belong to a *thread* and pass through exec, so a
+thread of its own enters them and spawns; the engine never has them. Where Landlock scopes signals that thread stays:
+it is in the same domain as everything the child will ever start, and nothing else is, so its `kill(-1)` reaches
+exactly the call's processes. The kernel walks them under the lock that a fork needs: none can slip away.
+
+A thread in a domain may not open files, and the garbage collector runs finalizers in whatever thread allocates, so it
+is held back while that thread works. Not here: what is refused (sandbox/landlock, seccomp_b), when to kill (ending).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import signal
+import stat
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from palyra.model.plan import LandlockRules
+from palyra.sandbox.landlock import OF_FILES, SCOPE_ABI, WORK, accesses, handled, path_attr, ruleset_attr
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_PATH_BENEATH = 1
+_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_SET_SECCOMP = 38, 24, 22
+_SECCOMP_MODE_FILTER = 2
+_CLONE_FS = 0x200
+_OWN_NAME = b"/proc/self/comm"
+"""A file that anyone may open for writing who is in no Landlock domain of ours; none ever grants it."""
+
+_libc: Any = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confinement:
+    drop_capabilities: bool
+    landlock: LandlockRules | None = None
+    seccomp: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confined:
+    pid: int
+    domain: Domain | None = None
+    """How to end it whole, where Landlock scopes signals."""
+    workspace: tuple[int, int] | None = None
+    """(device, inode) of the folder it may write; None where its files are not confined."""
+
+
+class Domain:
+    """Everything one confined child has started and will start, seen from the thread that confined it."""
+
+    def __init__(self, *, scoped: bool) -> None:
+        self._scoped = scoped
+        self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]] | None] = SimpleQueue()
+        threading.Thread(target=self._serve, name="palyra-confined", daemon=True).start()
+
+    def kill_all(self) -> bool:
+        """SIGKILL to every process inside, in one step. False where that is not possible: nothing was done."""
+        return self._scoped and bool(self._ask(_kill_everyone_inside))
+
+    def inside(self, pids: Sequence[int]) -> list[int]:
+        """Those of `pids` that are inside; dead ones that nobody has reaped yet are among them."""
+        own = os.getpid()
+        found: list[int] = self._ask(lambda: [pid for pid in pids if pid != own and _libc.kill(pid, 0) == 0])
+        return found
+
+    def close(self) -> None:
+        self._asked.put(None)
+
+    def _ask(self, work: Callable[[], Any]) -> Any:
+        answers: SimpleQueue[Any] = SimpleQueue()  # its own, so that one nobody waited for is never another's
+        with _uncollected():
+            self._asked.put((work, answers))
+            answer = answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _serve(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            work, answers = asked
+            try:
+                answers.put(work())
+            except BaseException as error:  # noqa: BLE001  # carried over to the asking thread
+                answers.put(error)
+
+
+def start_confined(confinement: Confinement, start: Callable[[], int]) -> Confined:
+    """`start` returns the child's pid and opens no file."""
+    rules = confinement.landlock
+    scoped = rules is not None and rules.abi >= SCOPE_ABI
+    ruleset, workspace = _make_ruleset(rules) if rules is not None else (-1, None)
+    domain = Domain(scoped=scoped)
+
+    def work() -> int:
+        _enter(confinement, ruleset)
+        return start()
+
+    try:
+        pid = domain._ask(work)
+    except BaseException:
+        domain.close()
+        raise
+    finally:
+        if ruleset >= 0:
+            os.close(ruleset)
+    if not scoped:
+        domain.close()
+    return Confined(pid=pid, domain=domain if scoped else None, workspace=workspace)
+
+
+def open_without_links(path: str) -> int:
+    """A folder reached without following any link, so that none swapped in since can lead elsewhere."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open("/", flags)
+    try:
+        for part in path.strip("/").split("/"):
+            above, fd = fd, os.open(part, flags, dir_fd=fd)
+            os.close(above)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _enter(confinement: Confinement, ruleset: int) -> None:
+    """From / (a folder of the engine's that the child may not enter would make its shell complain). The filter comes
+    last: it may refuse what the steps before need."""
+    _check(_libc.unshare(_CLONE_FS), "unshare")
+    os.chdir("/")
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    if confinement.drop_capabilities:
+        _drop_bounding_set()
+    if ruleset >= 0:
+        _check(_system_call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+    if confinement.seccomp:
+        _install(confinement.seccomp)
+
+
+def _make_ruleset(rules: LandlockRules) -> tuple[int, tuple[int, int]]:
+    """(descriptor, identity of the workspace)"""
+    attr = ruleset_attr(rules)
+    ruleset = _system_call(_CREATE_RULESET, attr, ctypes.c_size_t(len(attr)), ctypes.c_uint32(0))
+    _check(min(ruleset, 0), "landlock_create_ruleset")
+    try:
+        workspace = open_without_links(rules.writable)
+        found = os.fstat(workspace)
+        _allow(ruleset, workspace, WORK & handled(rules.abi)[0])
+        for path, rights in accesses(rules):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                _allow(ruleset, os.open(path, os.O_PATH | os.O_CLOEXEC), rights)
+    except BaseException:
+        os.close(ruleset)
+        raise
+    return ruleset, (found.st_dev, found.st_ino)
+
+
+def _allow(ruleset: int, fd: int, rights: int) -> None:
+    """Closes `fd`."""
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            rights &= OF_FILES
+        attr = path_attr(rights, fd)
+        added = _system_call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), attr, ctypes.c_uint32(0))
+        _check(added, "landlock_add_rule")
+    finally:
+        os.close(fd)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+
+def _install(seccomp: bytes) -> None:
+    program = _Program(len(seccomp) // 8, seccomp)
+    set_to = _libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.byref(program), 0, 0)
+    _check(set_to, "seccomp")
+
+
+def _drop_bounding_set() -> None:
+    """What uid 0 would get back at its next exec."""
+    for capability in range(64):
+        if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
+            return  # past the last one this kernel knows
+
+
+def _kill_everyone_inside() -> bool:
+    """In a thread that is in no domain this would be everyone on the machine: make sure, here and now."""
+    fd = _libc.open(_OWN_NAME, os.O_WRONLY | os.O_CLOEXEC)
+    if fd >= 0:
+        os.close(fd)
+        return False
+    return ctypes.get_errno() == errno.EACCES and _libc.kill(-1, int(signal.SIGKILL)) == 0
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _system_call(number: int, *arguments: object) -> int:
+    return int(_libc.syscall(ctypes.c_long(number), *arguments))
+
+
+def _check(result: int, what: str) -> None:
+    if result:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")

@@ -1,0 +1,180 @@
+"""The course of one program, whatever holds it: begun, captured, fed, watched, ended; then what became of it.
+
+Rules: the first of these wins: the program ends, the quota is exceeded (the tree is killed at once), the deadline
+passes (SIGTERM, a short grace, SIGKILL), the task is cancelled (killed, reaped, raised again). Whatever comes, both
+pipes are drained within a deadline and `end` has run when this returns.
+
+Not here: what is started and how it is killed (process and held, container).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from typing import Protocol
+
+from palyra.errors import Reason
+from palyra.launch.capture import Capture
+from palyra.launch.ending import Ended
+from palyra.launch.executor import Sink, Source
+from palyra.launch.feed import Feed
+from palyra.launch.message import nonce_from
+from palyra.launch.waiting import readable, unbroken
+from palyra.model.outcome import Execution, Status, StreamName, Usage
+from palyra.model.plan import ProcessPlan
+
+GRACE_S = 0.5
+"""Between SIGTERM at the deadline and SIGKILL."""
+DRAIN_S = 2.0
+"""How long output may still come after every process is dead: only a stranger can hold the pipe then."""
+
+
+class Running(Protocol):
+    """A sandbox that is about to run one program. It is used up, however that ends."""
+
+    @property
+    def program_fd(self) -> int:
+        """Readable when the program has ended."""
+
+    def take(self, name: str) -> int:
+        """Hand over stdin, stdout or stderr to someone who will close it."""
+
+    async def begin(self, nonce: bytes) -> None:
+        """The program runs when this returns, or LaunchFailed is raised."""
+
+    def ask_to_end(self) -> None: ...
+
+    async def end(self, *, program_ended: bool) -> Ended:
+        """Kill what is left, wait until it is gone, reap, close. Not cut short; a second time does nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    status: Status
+    program_ended: bool
+    wall_us: int
+
+
+async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
+    nonce = nonce_from(os.urandom(16))
+    capture = Capture(
+        stdout=running.take("stdout"),
+        stderr=running.take("stderr"),
+        quota_bytes=plan.limits.output_bytes,
+        sink=sink,
+        nonce=nonce,
+    )
+    feed = Feed(running.take("stdin"))
+    feeding: asyncio.Task[None] | None = None
+    try:
+        await running.begin(nonce)
+        capture.start()
+        feeding = asyncio.create_task(feed.run(plan.stdin, source if plan.stdin_streamed else None))
+        watched = await _watch(running, plan, capture)
+        ended = await unbroken(_end(running, capture, program_ended=watched.program_ended))
+    except BaseException:
+        await unbroken(running.end(program_ended=False))
+        raise
+    finally:
+        capture.stop()
+        await _stop_feeding(feeding, feed)
+    if capture.tripped.done():
+        capture.tripped.result()  # a sink that broke after the program ended
+    return _execution(plan, watched=watched, ended=ended, capture=capture, feed=feed)
+
+
+async def _end(running: Running, capture: Capture, *, program_ended: bool) -> Ended:
+    ended = await running.end(program_ended=program_ended)
+    await capture.drain(DRAIN_S)
+    return ended
+
+
+async def _watch(running: Running, plan: ProcessPlan, capture: Capture) -> _Watched:
+    """Until the program ends, the quota is exceeded or the deadline passes."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    exited = asyncio.ensure_future(readable(running.program_fd))
+    status = Status.COMPLETED
+    try:
+        if not await _first(exited, capture, timeout_s=plan.limits.wall_ms / 1000):
+            status = Status.TIMEOUT
+            running.ask_to_end()
+            await _first(exited, capture, timeout_s=GRACE_S)
+        wall_us = round((clock() - began) * 1_000_000)
+        program_ended = exited.done()
+    finally:
+        exited.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await exited
+    if capture.tripped.done():
+        capture.tripped.result()
+    return _Watched(status=status, program_ended=program_ended, wall_us=wall_us)
+
+
+async def _first(exited: asyncio.Future[None], capture: Capture, *, timeout_s: float) -> bool:
+    done, _ = await asyncio.wait({exited, capture.tripped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)
+
+
+async def _stop_feeding(feeding: asyncio.Task[None] | None, feed: Feed) -> None:
+    """The program is gone, so nobody reads; what a caller's stream raised is the caller's own affair."""
+    if feeding is not None:
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+    feed.close()
+
+
+def _execution(plan: ProcessPlan, *, watched: _Watched, ended: Ended, capture: Capture, feed: Feed) -> Execution:
+    output = sum(capture.counts.values())
+    status, reason, message = _verdict(plan, watched, ended, capture)
+    return Execution(
+        status=status,
+        reason=reason,
+        message=message,
+        exit_code=None if status is Status.FAILED else ended.exit_code,
+        signal=None if status is Status.FAILED else ended.signal,
+        stdout_bytes=capture.counts[StreamName.STDOUT],
+        stderr_bytes=capture.counts[StreamName.STDERR],
+        truncated=capture.exceeded,
+        usage=Usage(
+            wall_us=watched.wall_us,
+            cpu_us=ended.cpu_us,
+            max_rss_bytes=ended.max_rss_bytes,
+            output_bytes=output,
+        ),
+        stdin_bytes=feed.count,
+        stdin_sha256=feed.sha256() if plan.stdin or plan.stdin_streamed else None,
+        degraded=(f"tree_kill: {ended.survivors}",) if ended.survivors else (),
+    )
+
+
+def _verdict(
+    plan: ProcessPlan, watched: _Watched, ended: Ended, capture: Capture
+) -> tuple[Status, Reason | None, str | None]:
+    limits = plan.limits
+    if capture.launch_failed or ended.never_started:
+        return Status.FAILED, Reason.SPAWN_FAILED, _launch_sentence(plan, capture.last_words)
+    if capture.exceeded:
+        sentence = f"The program wrote more than {limits.output_bytes} bytes and was ended."
+        return Status.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED, sentence
+    if watched.status is Status.TIMEOUT:
+        return Status.TIMEOUT, Reason.TIMEOUT, f"The program ran longer than {limits.wall_ms} ms and was ended."
+    killed_late = ended.signal == signal.SIGKILL and (ended.cpu_us or 0) >= limits.cpu_ms * 1000
+    if ended.signal == signal.SIGXCPU or killed_late:
+        return Status.COMPLETED, Reason.CPU_LIMIT, f"The program used more than {limits.cpu_ms} ms of CPU time."
+    if ended.out_of_memory:
+        sentence = f"The call used more than {limits.memory_bytes} bytes of memory in all, and the kernel ended it."
+        return Status.COMPLETED, Reason.MEMORY_LIMIT, sentence
+    return Status.COMPLETED, None, None
+
+
+def _launch_sentence(plan: ProcessPlan, words: bytes) -> str:
+    said = words.decode("utf-8", "replace").strip().split("\n")[-1]
+    said = said.rpartition(": ")[2] if ": " in said else said
+    sentence = f"{plan.program} could not be started in {plan.cwd}: {said or 'the launcher gave up'}."
+    if plan.pid_namespace and "not found" in said and plan.road == "held":
+        sentence += " The sandbox shows only system folders, the workspace and read_roots."
+    return sentence

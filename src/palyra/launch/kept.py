@@ -1,0 +1,93 @@
+"""One process that a supervisor keeps: its order, its sandbox, its log's writing end, and how its end reads.
+
+Rules: raw output is seen by nobody: the executor feeds the redactor, the redactor the log; a signal goes by pidfd, or
+to the group of a leader that is not reaped yet, so it can never reach a process that has the number by now.
+
+Not here: starting and stopping (background).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from palyra.errors import Reason
+from palyra.launch import _os
+from palyra.launch.ending import ask_to_end
+from palyra.launch.held import Held
+from palyra.launch.ringlog import RingLog
+from palyra.model.outcome import Execution, Status, StreamName
+from palyra.model.process import BackgroundProcess, ProcessStatus, StartOrder
+from palyra.redact.stream import Redactor
+
+
+class LogSink:
+    """Takes raw bytes; writes what the redactor lets pass."""
+
+    def __init__(self, ring: RingLog, secrets: tuple[tuple[str, bytes], ...]) -> None:
+        self._ring = ring
+        self._redactors = {name: Redactor(secrets) for name in StreamName}
+
+    def feed(self, stream: StreamName, chunk: bytes) -> None:
+        self._ring.write(stream, self._redactors[stream].feed(chunk))
+
+    def finish(self) -> None:
+        for stream, redactor in self._redactors.items():
+            self._ring.write(stream, redactor.finish())
+        self._ring.close()
+
+    @property
+    def redactions(self) -> Mapping[str, int]:
+        total: Counter[str] = Counter()
+        for redactor in self._redactors.values():
+            total.update(redactor.counts)
+        return dict(sorted(total.items()))
+
+
+class Kept:
+    """One process from the moment its place was taken until its end is recorded."""
+
+    def __init__(self, order: StartOrder) -> None:
+        self.order = order
+        self.held: Held | None = None
+        self.process: BackgroundProcess | None = None
+        self.failure = ""
+        self.stopped_by: str | None = None
+        self.ready = asyncio.Event()
+        """It runs, or it never will."""
+        self.over = asyncio.Event()
+
+    def signal(self, number: int) -> None:
+        """Once its descriptors are closed it is over, and there is nothing to signal."""
+        if self.held is not None and self.held.program_fd >= 0:
+            if number == signal.SIGTERM:
+                ask_to_end(self.held)
+            else:
+                _os.send_signal(self.held.program_fd, number)
+
+
+def ended_process(
+    process: BackgroundProcess, execution: Execution, *, stopped_by: str | None, at: int
+) -> BackgroundProcess:
+    """How an execution reads as the end of a background process."""
+    if stopped_by is not None:
+        status = ProcessStatus.STOPPED
+    elif execution.status is Status.TIMEOUT:
+        status = ProcessStatus.EXPIRED
+    else:
+        status = ProcessStatus.EXITED
+    return replace(
+        process,
+        status=status,
+        ended_unix_ms=at,
+        exit_code=execution.exit_code,
+        signal=execution.signal,
+        reason=None if execution.reason is Reason.TIMEOUT else execution.reason,
+        stopped_by=stopped_by,
+        usage=execution.usage,
+        stdout_bytes=execution.stdout_bytes,
+        stderr_bytes=execution.stderr_bytes,
+    )

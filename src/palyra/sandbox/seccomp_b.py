@@ -1,0 +1,104 @@
+"""The system call filter of tier B: tier C's, and what only a wall of namespaces would stop otherwise. Pure.
+
+A plain child lives among the host's processes, so more is refused. Sockets with a path are ways out of any file
+wall (docker.sock, the session bus, an agent's keys), so a Unix socket is never made; pairs of them are, connected
+ones only: a datagram pair can send to any path. System V memory and queues have no namespace here; nor have
+priorities and limits of the user's other processes.
+
+Where the call has no network no socket is made at all. Landlock's TCP rule alone would leave MPTCP,
+`sendto(MSG_FASTOPEN)`, a `listen` without `bind`, and UDP open.
+
+Not here: the file wall (landlock), entering the filter (launch/_os).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from palyra.sandbox.seccomp import (
+    AND,
+    EAFNOSUPPORT,
+    ERRNO,
+    IF_EQUAL,
+    JUDGED,
+    REFUSED,
+    RETURN,
+    Block,
+    Step,
+    argument,
+    flat,
+    link,
+    namespaces_rule,
+    terminal_rule,
+    verdicts,
+)
+
+REFUSED_B: dict[str, tuple[int | None, int | None]] = {
+    **REFUSED,
+    # memory, queues and semaphores that every process of the user shares
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+JUDGED_B: dict[str, tuple[int, int]] = {
+    **JUDGED,
+    "prlimit64": (302, 261),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+}
+_RULE_OF = {
+    "clone": "namespaces",
+    "unshare": "namespaces",
+    "socket": "socket",
+    "socketpair": "pair",
+    "ioctl": "terminal",
+    "prlimit64": "own process",
+    "setpriority": "priority",
+    "ioprio_set": "io priority",
+}
+
+UNIX, INET, INET6 = 1, 2, 10
+STREAM, SEQPACKET = 1, 5
+_TYPE_BITS = 0xF
+"""The rest of a socket's type are flags."""
+_OF_USER, _IO_OF_USER = 2, 3
+"""PRIO_USER, IOPRIO_WHO_USER: every process of the user at once."""
+
+
+@lru_cache(maxsize=8)
+def assemble_b(machine: str, *, network: bool) -> bytes:
+    """The filter for one machine of `MACHINES`; raises KeyError for any other."""
+    judged = {numbers: _RULE_OF[name] for name, numbers in JUDGED_B.items()}
+    rules = [namespaces_rule(), _sockets(network=network), _pairs(), terminal_rule(), *_others()]
+    return link([("", flat(machine, REFUSED_B, judged)), *rules, *verdicts()])
+
+
+def _sockets(*, network: bool) -> Block:
+    verdict = "allow" if network else "eacces"
+    families = [Step(IF_EQUAL, family, yes=verdict) for family in (INET, INET6)]
+    return "socket", [argument(0), *families, Step(IF_EQUAL, UNIX, yes="eacces"), Step(RETURN, ERRNO | EAFNOSUPPORT)]
+
+
+def _pairs() -> Block:
+    kinds = [Step(IF_EQUAL, STREAM, yes="allow"), Step(IF_EQUAL, SEQPACKET, yes="allow", no="eacces")]
+    return "pair", [argument(0), Step(IF_EQUAL, UNIX, no="eacces"), argument(1), Step(AND, _TYPE_BITS), *kinds]
+
+
+def _others() -> list[Block]:
+    """Only the calling process itself: 0 is its name, another number may be a stranger's."""
+    itself = [argument(1), Step(IF_EQUAL, 0, yes="allow", no="eperm")]
+    return [
+        ("own process", [argument(0), Step(IF_EQUAL, 0, yes="allow", no="eperm")]),
+        ("priority", [argument(0), Step(IF_EQUAL, _OF_USER, yes="eperm"), *itself]),
+        ("io priority", [argument(0), Step(IF_EQUAL, _IO_OF_USER, yes="eperm"), *itself]),
+    ]

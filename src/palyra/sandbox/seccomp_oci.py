@@ -1,0 +1,51 @@
+"""Tier C's system call filter as the JSON that container engines read: the same table, so the same calls are refused.
+
+Engines bring a profile of their own that differs from version to version (ptrace and io_uring are allowed in some), so
+ours replaces it. Arguments are compared in their low halves, as the kernel reads them: each comparison has a mask.
+
+Not here: the table (seccomp), the engine's argv (docker).
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+from palyra.sandbox.seccomp import (
+    ABSENT,
+    EAFNOSUPPORT,
+    ENOSYS,
+    EPERM,
+    FAMILIES,
+    NAMESPACE_FLAGS,
+    REFUSED,
+    TERMINAL_INJECTION,
+)
+
+_LOW_HALF = 0xFFFFFFFF
+_FAMILIES_KNOWN = 64
+"""More than there are; the kernel refuses higher ones itself."""
+
+
+@lru_cache(maxsize=1)
+def profile() -> bytes:
+    flags = [1 << bit for bit in range(32) if NAMESPACE_FLAGS >> bit & 1]
+    families = [family for family in range(_FAMILIES_KNOWN) if family not in FAMILIES]
+    rules = [
+        _rule(sorted(REFUSED), EPERM),
+        _rule(sorted(ABSENT), ENOSYS),
+        *(_rule(["clone", "unshare"], EPERM, argument=(0, flag, flag)) for flag in flags),
+        *(_rule(["socket", "socketpair"], EAFNOSUPPORT, argument=(0, _LOW_HALF, family)) for family in families),
+        *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in TERMINAL_INJECTION),
+    ]
+    document = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
+    return json.dumps(document, sort_keys=True).encode()
+
+
+def _rule(names: list[str], error: int, *, argument: tuple[int, int, int] | None = None) -> dict[str, object]:
+    """`argument` is (position, mask, value): refused where the masked argument is the value."""
+    rule: dict[str, object] = {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": error}
+    if argument is not None:
+        position, mask, value = argument
+        rule["args"] = [{"index": position, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}]
+    return rule

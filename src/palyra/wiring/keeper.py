@@ -1,0 +1,87 @@
+"""The keeper's own process: joins a supervisor to the journal of its home and serves the socket. Not a user's command.
+
+Started on demand by `launch/keeper_client`, in a session of its own, with an empty environment, from `/`, with the
+home's log as its stdout and stderr. It opens no network. It ends by itself when it keeps nothing; on SIGTERM it ends
+what it keeps, records that, and leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from palyra.config.load import Home, load_config
+from palyra.errors import ConfigError, StateError
+from palyra.launch.background import Supervisor
+from palyra.launch.keeper import Keeper
+from palyra.launch.keeper_message import LOCK
+from palyra.launch.process import ProcessExecutor
+from palyra.launch.survivors import kill_strays
+from palyra.state.lock import FileLock
+from palyra.state.writer import Writer
+from palyra.wiring.clock import SystemClock
+from palyra.wiring.host import look_at_host
+from palyra.wiring.owners import ProcessOwners
+from palyra.wiring.processes import KeptProcesses, ProcessRecords
+
+_LOCK_PATIENCE_S = 5.0
+_OPEN_FILES = 8192
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit 0 also when there is a keeper already; anything else leaves its reason as the last line of the log."""
+    os.umask(0o077)
+    os.chdir("/")
+    root, source = arguments
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    _allow_open_files()
+    lock = FileLock(Path(root) / "run" / LOCK)
+    if not lock.acquire(_LOCK_PATIENCE_S):
+        return 0
+    try:
+        asyncio.run(_keep(Home(Path(root)), source or None))
+    except (ConfigError, StateError) as error:
+        sys.stderr.write(f"{error.detail}\n")
+        return 1
+    finally:
+        lock.close()
+    return 0
+
+
+async def _keep(home: Home, config_file: str | None) -> None:
+    config, _ = load_config(home, config_file)
+    writer = Writer.open(home.root)
+    try:
+        clock, owners = SystemClock(), ProcessOwners()
+        host = look_at_host(home, config, owns_process=True)
+        supervisor = Supervisor(
+            executor=ProcessExecutor(host),
+            host=host,
+            records=ProcessRecords(writer),
+            logs=home.root / "logs",
+            me=owners.me(),
+            now_unix_ms=clock.now_unix_ms,
+        )
+        kept = KeptProcesses(writer=writer, keeping=supervisor, logs=home.root / "logs", owners=owners, clock=clock)
+        await kept.recover()
+        keeper = Keeper(supervisor, home.root / "run")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, keeper.end)
+        await keeper.serve()
+        await kill_strays()
+    finally:
+        writer.close()
+
+
+def _allow_open_files() -> None:
+    """Each process costs some descriptors; what a program may open is set for it apart."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,120 @@
+"""MEMORY_LIMIT_TREE, and PROCESS_LIMIT for uid 0: where the operator asked for cgroups and this host has them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.errors import Reason
+from palyra.launch.process import ProcessExecutor
+from palyra.model.host import Guarantee, HostFacts
+from palyra.model.limits import Limits
+from palyra.model.outcome import Status
+from palyra.sandbox.planner import plan_job
+from palyra.sandbox.probe import probe
+from tests.conformance.arena import PRELUDE, PYTHON, Arena, Kept, Result
+from tests.conformance.test_processes import SURVIVOR, still_writing
+
+pytestmark = pytest.mark.slow
+
+
+@functools.cache
+def grouped() -> HostFacts:
+    return probe(home="/nonexistent", state_home="", search_path=(), cgroup_limits=True)
+
+
+@pytest.fixture(autouse=True)
+def _usable() -> None:
+    if grouped().cgroup_limits is None:
+        pytest.skip("no cgroup with a memory or pids controller can be made here")
+
+
+def run(place: Arena, *argv: str, **changes: Any) -> Result:
+    plan, output = plan_job(place.job(*argv, **changes), grouped()), Kept()
+    return Result(asyncio.run(ProcessExecutor(grouped()).run(plan, output)), plan, output)
+
+
+def groups_left() -> list[str]:
+    facts = grouped().cgroup_limits
+    assert facts is not None
+    return [name for folder in {facts.memory, facts.pids} - {""} for name in os.listdir(folder) if "palyra" in name]
+
+
+def test_many_small_processes_together_stop_at_the_limit(tier_b: Arena) -> None:
+    """Each stays below the limit of a process; a shared mapping does not even count there."""
+    program = """
+import mmap
+for _ in range(6):
+    if os.fork() == 0:
+        held = [bytes(bytearray(8 << 20)) for _ in range(6)]
+        shared = mmap.mmap(-1, 48 << 20)
+        for at in range(0, len(shared), 4096):
+            shared[at] = 1
+        time.sleep(2)
+        os._exit(0)
+report(sum(os.wait()[1] == 9 for _ in range(6)))
+"""
+    limits = Limits(memory_bytes=128 << 20, wall_ms=30_000)
+    result = run(tier_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=limits)
+    if Guarantee.MEMORY_LIMIT_TREE not in result.plan.guarantees:
+        pytest.skip(f"not claimed: {result.plan.degraded}")
+    assert result.execution.reason is Reason.MEMORY_LIMIT
+    if result.output.stdout:  # the kernel may end the one that counts as well
+        assert int(result.output.stdout) >= 4
+    assert groups_left() == []
+
+
+def test_a_program_over_the_limit_of_the_tree_is_ended_and_named(tier_b: Arena) -> None:
+    program = (
+        "import mmap\nm = mmap.mmap(-1, 512 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1\nprint('all of it')"
+    )
+    result = run(tier_b, PYTHON, "-I", "-S", "-c", program, limits=Limits(memory_bytes=128 << 20, wall_ms=20_000))
+    if Guarantee.MEMORY_LIMIT_TREE not in result.plan.guarantees:
+        pytest.skip(f"not claimed: {result.plan.degraded}")
+    assert (result.execution.status, result.execution.reason) == (Status.COMPLETED, Reason.MEMORY_LIMIT)
+    assert (result.execution.signal, result.output.stdout) == (9, "")
+
+
+def test_a_fork_bomb_stops_at_the_limit_for_root_too(tier_b: Arena) -> None:
+    program = """
+made = 1
+try:
+    while made < 1500:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+except OSError as error:
+    report([made, errno.errorcode[error.errno]])
+"""
+    result = run(tier_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=Limits(processes=50, wall_ms=30_000))
+    assert Guarantee.PROCESS_LIMIT in result.plan.guarantees
+    made, failed = result.json
+    assert (failed, made <= 50) == ("EAGAIN", True), made
+
+
+def test_nobody_gets_out_of_the_group(tier_b: Arena) -> None:
+    """Not by writing its pid elsewhere, and not by a double fork."""
+    facts = grouped().cgroup_limits
+    assert facts is not None
+    folders = [folder for folder in (facts.memory, facts.pids, grouped().cgroup_kill) if folder]
+    program = PRELUDE + "report([tried(write, path + '/cgroup.procs', str(os.getpid())) for path in sys.argv[1:]])"
+    result = run(tier_b, PYTHON, "-I", "-S", "-c", program, *folders)
+    assert set(result.json) <= {"EACCES", "EPERM"}
+    survivor = run(tier_b, "/bin/sh", "-c", f'{PYTHON} -I -S -c "$0" x; sleep 0.2', SURVIVOR)
+    assert Guarantee.TREE_KILL in survivor.plan.guarantees
+    assert not still_writing(tier_b)
+    assert groups_left() == []
+
+
+def test_a_folder_that_is_no_group_is_not_taken_for_one(tmp_path: Path) -> None:
+    from palyra.sandbox import probe_kernel
+
+    (tmp_path / "memory.max").write_text("max")
+    assert not probe_kernel._try_limit(str(tmp_path), "memory.max", 64 << 20)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["memory.max"]

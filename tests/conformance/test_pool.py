@@ -1,0 +1,144 @@
+"""The warm pool: each sandbox used once, checked when taken, bounded, gone when closed; correct when empty."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from palyra.launch.held import template_of
+from palyra.launch.pool import PoolSize
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.model.outcome import Status
+from palyra.sandbox.planner import plan_job
+from tests.conformance.arena import PYTHON, Arena, Kept, arena, host, marked_processes, require
+
+pytestmark = pytest.mark.slow
+SIZE = PoolSize(per_template=1, total=2, refill_after_s=0)
+
+
+@pytest.fixture
+def place():
+    require(Tier.C)
+    with arena(Tier.C, host().uid) as made:
+        yield made
+
+
+def executor(**changes: object) -> ProcessExecutor:
+    return ProcessExecutor(host(), warm=replace(SIZE, **changes))
+
+
+async def run(made: ProcessExecutor, place: Arena, *argv: str, **changes: object) -> str:
+    kept = Kept()
+    execution = await made.run(plan_job(place.job(*argv, **changes), host()), kept)
+    assert execution.status is Status.COMPLETED, (execution, kept.stderr)
+    return kept.stdout
+
+
+async def warmed(made: ProcessExecutor, place: Arena, **changes: object) -> None:
+    assert made.pool is not None
+    made.pool.wish(template_of(plan_job(place.job("/usr/bin/true", **changes), host())))
+    await made.pool.settled()
+    assert made.pool.idle >= 1
+
+
+def test_each_sandbox_serves_one_call_and_nothing_of_it_reaches_the_next(place: Arena) -> None:
+    async def story() -> list[str]:
+        made = executor()
+        told = []
+        for _ in range(3):
+            await warmed(made, place)
+            told.append(
+                await run(made, place, "/bin/sh", "-c", "ls /tmp /home/agent | wc -l; touch /tmp/x ~/y; echo $$")
+            )
+        await made.close()
+        assert made.pool is not None
+        assert (made.pool.counts.hits, made.pool.idle) == (3, 0)
+        return [text.split()[0] for text in told]
+
+    first, second, third = asyncio.run(story())
+    assert first == second == third
+
+
+def test_an_empty_pool_starts_cold(place: Arena) -> None:
+    async def story() -> str:
+        made = executor()
+        try:
+            return await run(made, place, "/bin/echo", "cold")
+        finally:
+            await made.close()
+
+    assert asyncio.run(story()) == "cold\n"
+
+
+def test_the_environment_and_arguments_are_those_of_the_call(place: Arena) -> None:
+    async def story() -> str:
+        made = executor()
+        await warmed(made, place)
+        text = await run(made, place, "/usr/bin/env", env=(("A", "it's"), ("B", "two\nlines")))
+        await made.close()
+        return text
+
+    assert asyncio.run(story()) == "A=it's\nB=two\nlines\n"
+
+
+@pytest.mark.parametrize("change", ["renamed workspace", "renamed .git", "killed"])
+def test_a_sandbox_that_is_no_longer_as_planned_is_thrown_away(place: Arena, change: str) -> None:
+    git = place.workspace / ".git"
+    (git / "hooks").mkdir(parents=True)
+    protected = (str(git / "hooks"),)
+
+    async def story() -> tuple[str, int]:
+        made = executor()
+        assert made.pool is not None
+        await warmed(made, place, protected=protected)
+        if change == "renamed workspace":
+            place.workspace.rename(place.folder / "old")
+            (git / "hooks").mkdir(parents=True)
+        elif change == "renamed .git":
+            git.rename(place.workspace / "old")
+            (git / "hooks").mkdir(parents=True)
+        else:
+            held = next(iter(made.pool._ready.values()))[0][1]
+            import os
+            import signal
+
+            os.kill(held.program, signal.SIGKILL)
+            await asyncio.sleep(0.2)
+        attack = "try: open('.git/hooks/x', 'w'); print('planted')\nexcept OSError as e: print('refused')"
+        text = await run(made, place, PYTHON, "-I", "-S", "-c", attack, protected=protected)
+        await made.close()
+        return text, made.pool.counts.hits
+
+    assert asyncio.run(story()) == ("refused\n", 0)
+
+
+def test_old_sandboxes_end_by_themselves_and_the_number_is_bounded(place: Arena) -> None:
+    async def story() -> None:
+        made = executor(max_age_s=0.4, per_template=2, total=2)
+        assert made.pool is not None
+        await warmed(made, place)
+        await warmed(made, place, read_roots=("/var/lib",))
+        assert made.pool.idle <= 2
+        await asyncio.sleep(1.0)
+        assert made.pool.idle == 0
+        await made.close()
+
+    asyncio.run(story())
+
+
+def test_closing_leaves_no_process_and_no_descriptor(place: Arena) -> None:
+    import os
+
+    async def story() -> tuple[int, int]:
+        before = len(os.listdir("/proc/self/fd"))
+        made = executor(per_template=2)
+        await warmed(made, place)
+        await made.close()
+        return before, len(os.listdir("/proc/self/fd"))
+
+    before, after = asyncio.run(story())
+    assert before == after
+    assert marked_processes(str(place.workspace)) == []

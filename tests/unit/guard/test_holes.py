@@ -1,0 +1,212 @@
+"""Ways around the guard that were found by attack, one test each: none may come back."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from palyra.errors import Reason, Rejected
+from palyra.guard.command import classify
+from palyra.guard.facts import guard_process
+from palyra.guard.look import MAX_FOLDERS, Looker
+from palyra.guard.paths import candidates
+from palyra.model.call import OperatorGrant
+from palyra.model.plan import ExecutableSight, LookRequest, PathSight, Sights, WorkspaceSight
+
+
+def runs_code(*words: str) -> bool:
+    return classify(words[0], words[1:]).runs_code
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Path:
+    folder = (tmp_path / "ws").resolve()
+    (folder / ".git" / "modules" / "lib" / "hooks").mkdir(parents=True)
+    (folder / ".git" / "modules" / "lib" / "HEAD").write_text("")
+    (folder / ".git" / "modules" / "lib" / "config").write_text("")
+    return folder
+
+
+def look(ws: Path, *args: str) -> Sights:
+    looker = Looker(home="", state_home="")
+    found = candidates(args)
+    return looker.look(LookRequest(workspace=str(ws), cwd="", command="x", also=(), search_path=(), candidates=found))
+
+
+def protected(ws: Path) -> set[str]:
+    return {os.path.relpath(path, ws) for path in look(ws).workspace.protected}
+
+
+# ── sed and find ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "script", [":l\fa~;1e id", "tl\va~;1e id", ":l}a~;1e id", ":l a~;1e id", ":l;a\\\n1e id", "p\r"]
+)
+def test_no_label_hides_code_in_a_sed_script(script):
+    assert runs_code("sed", script, "f")
+
+
+@pytest.mark.parametrize("script", [":a;N;$!ba;s/\\n/ /g", "$!{N;ba};:a", "\ts/a/b/\n"])
+def test_sed_scripts_with_labels_stay_usable(script):
+    assert not runs_code("sed", script, "f")
+
+
+@pytest.mark.parametrize("inner", ["sed -n {} f", "tar cf o --checkpoint=1 {} f", "git {}", "sort x{}", "awk {} f"])
+def test_find_does_not_put_file_names_where_code_is_read(inner):
+    assert runs_code("find", "1e id", "-maxdepth", "0", "-exec", *inner.split(), ";")
+
+
+def test_find_may_still_give_file_names_to_plain_programs():
+    assert not runs_code("find", ".", "-exec", "cat", "{}", "+")
+
+
+# ── git ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cherry-pick --strategy=x/evil a", "merge -s x/evil a", "merge -nsx/evil a", "rebase --strategy x/evil a",
+        "revert --strat x a", "pull -s x", "-C sub status", "-C.. status", "--git-dir=sub/.git status", "--bare log",
+        "--work-tree sub status", "init --separate-git-dir x", "rebase --continue", "rebase --skip",
+        "rebase --edit-todo", "rebase -x id", "cherry-pick --continue", "config -f x core.pager y",
+        "config -f --list/../.git/config core.fsmonitor x", "config -- core.hooksPath -h",
+        "config core.hooksPath --list",
+        "config core.pager cat", "config --file=x user.name y", "config --list --no-list core.pager x",
+        "config --rename-section user alias", "config set core.pager x", "config edit", "config user.name -h",
+        "config -lf x --no-list a.b c", "--config-env=core.pager=cat log",
+    ],
+)  # fmt: skip
+def test_git_finds_no_program_through_strategies_other_repositories_and_settings(line):
+    assert runs_code("git", *line.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status", "log", "diff", "--version", "show", "add .", "commit -m x", "ls-files", "rev-parse --git-dir", "init",
+        "init sub", "branch", "-C . status", "--git-dir=.git log", "config --get core.pager", "config --list",
+        "config -l", "config -f .gitmodules --list", "config get a.b", "config list", "config user.email a@b.c",
+        "config color.ui auto", "config set user.name x", "config core.pager", "merge -s ours x", "cherry-pick -s x",
+        "rebase main", "rebase --abort",
+    ],
+)  # fmt: skip
+def test_git_stays_usable_at_the_top_of_the_workspace(line):
+    assert not runs_code("git", *line.split())
+
+
+@pytest.mark.parametrize("words", [("env", "-C", "sub", "git", "status"), ("find", ".", "-execdir", "git", "log", ";")])
+def test_no_wrapper_leads_git_into_another_repository(words):
+    assert runs_code(*words)
+
+
+@pytest.mark.parametrize(("cwd", "code"), [("/w", False), ("/w/sub", True)])
+def test_git_below_the_top_counts_as_code(cwd, code):
+    facts = guard_process(
+        command="git",
+        args=["status"],
+        classification=classify("git", ["status"]),
+        sights=Sights(
+            workspace=WorkspaceSight(path="/w"),
+            cwd=PathSight(argument=-1, text="", resolved=cwd, exists=True),
+            executable=ExecutableSight(name="git", path="/usr/bin/git", sha256="d" * 64),
+        ),
+        allowed_executables=("git",),
+        allow_interpreters=False,
+        grant=OperatorGrant(),
+        tier="C",
+        egress="strict",
+    )
+    assert facts.runs_code is code
+
+
+# ── what is protected ────────────────────────────────────────────────────────
+
+
+def test_a_head_among_the_modules_does_not_unprotect_submodules(ws):
+    (ws / ".git" / "modules" / "HEAD").write_text("")
+    assert protected(ws) == {".git/modules/lib/config", ".git/modules/lib/hooks"}
+
+
+def test_submodules_of_submodules_are_protected(ws):
+    inner = ws / ".git" / "modules" / "lib" / "modules" / "deep"
+    inner.mkdir(parents=True)
+    (inner / "config").write_text("")
+    assert ".git/modules/lib/modules/deep/config" in protected(ws)
+
+
+def test_a_crowd_of_modules_hides_none(ws):
+    for number in range(70):
+        (ws / ".git" / "modules" / f"a{number}").mkdir()
+    assert ".git/modules/lib/config" in protected(ws)
+
+
+def test_too_many_modules_are_a_problem_not_a_gap(ws):
+    for number in range(MAX_FOLDERS + 1):
+        (ws / ".git" / "modules" / f"a{number}" / "x").mkdir(parents=True)
+    assert look(ws).workspace.problem == "The workspace's .git holds too many submodules or worktrees to be protected."
+
+
+def test_worktrees_rebases_and_nested_repositories_are_protected(ws):
+    (ws / ".git" / "worktrees" / "w").mkdir(parents=True)
+    (ws / ".git" / "rebase-merge").mkdir()
+    (ws / "a" / "b" / ".git" / "hooks").mkdir(parents=True)
+    (ws / "sub").mkdir()
+    for name in (".git/worktrees/w/gitdir", ".git/worktrees/w/commondir", ".git/commondir", "sub/.git"):
+        (ws / name).write_text("")
+    (ws / "a" / "b" / ".git" / "config").write_text("")
+    assert protected(ws) == {
+        *(".git/worktrees/w/gitdir", ".git/worktrees/w/commondir", ".git/commondir", ".git/rebase-merge", "sub/.git"),
+        *("a/b/.git/config", "a/b/.git/hooks", ".git/modules/lib/config", ".git/modules/lib/hooks"),
+    }
+
+
+def test_names_with_line_separators_or_without_utf8_do_not_break_the_look(ws):
+    names = [b".env\xff", b".env\x0c", ".env\u2028x".encode()]
+    for name in names:
+        (Path(os.fsdecode(bytes(ws) + b"/" + name))).write_text("")
+    before = look(ws).workspace
+    assert {os.fsencode(path) for path in before.masked} == {bytes(ws) + b"/" + name for name in names}
+    told = Looker(home="", state_home="").appeared(WorkspaceSight(path=str(ws), protected=before.protected))
+    assert set(told) == {".env\ufffd", ".env\x0c", ".env\u2028x"}
+
+
+# ── what a refusal tells, and what it costs ──────────────────────────────────
+
+
+def test_a_path_in_a_bundle_counts_whether_it_exists_or_not(ws, tmp_path):
+    def ends(*args: str) -> list[str]:
+        return [sight.resolved for sight in look(ws, *args).paths if not sight.resolved.startswith(str(ws))]
+
+    assert ends("-lx/etc/passwd") == ["/etc/passwd"]
+    assert ends("-lx/etc/nothing-there") == ["/etc/nothing-there"]
+    assert ends("-Isrc/include") == []
+    (tmp_path / "there").write_text("")
+    (ws / "http:").mkdir()
+    assert len(ends("http://../../there")) == len(ends("http://../../not-there")) == 1
+
+
+def test_a_maze_of_links_is_refused_quickly(ws):
+    for number in range(39):
+        (ws / f"l{number}").symlink_to("./" * 2000 + (f"l{number + 1}" if number < 38 else "end"))
+    began = time.monotonic()
+    sights = look(ws, *(f"./{'./' * n}l0" for n in range(200)))
+    assert time.monotonic() - began < 10
+    assert sights.workspace.problem == "The paths lead through too many folders and links to be looked at."
+    with pytest.raises(Rejected) as caught:
+        guard_process(
+            command="ls",
+            args=[],
+            classification=classify("ls", []),
+            sights=sights,
+            allowed_executables=("ls",),
+            allow_interpreters=False,
+            grant=OperatorGrant(),
+            tier="C",
+            egress="strict",
+        )
+    assert caught.value.reason is Reason.BAD_ARGUMENTS

@@ -1,0 +1,65 @@
+"""What is wrong with an input is said by the schema's side alone: no sentence repeats what the caller gave."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.errors import Rejected
+from palyra.protocol.process_schema import PROCESS_INPUT
+from palyra.protocol.schema import check_arguments, compile_schema
+
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+COMPILED = compile_schema(PROCESS_INPUT)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"command": TOKEN + "\0"},
+        {"command": "ls", "args": TOKEN},
+        {"command": "ls", "env": {"TZ": [TOKEN]}},
+        {"command": "ls", "env": {"TZ": TOKEN + "\0"}},
+        {"command": "ls", "env": {TOKEN + "-": "x"}},
+        {"command": "ls", "env": {TOKEN: 1}},
+        {"command": "ls", TOKEN: 1},
+        {"command": "ls", "lifetime": TOKEN},
+        {"command": "ls", "timeout_ms": TOKEN},
+    ],
+)
+def test_a_secret_in_a_wrong_argument_is_not_repeated(value):
+    with pytest.raises(Rejected) as caught:
+        check_arguments(COMPILED, value)
+    assert TOKEN not in repr((caught.value.detail, caught.value.hint, caught.value.fields))
+
+
+def test_the_sentences_still_say_what_is_wrong():
+    with pytest.raises(Rejected) as caught:
+        check_arguments(COMPILED, {"args": 1, "surprise": 1, "lifetime": "x"})
+    assert set(caught.value.fields) == {
+        ("", "command is missing"),
+        ("", "unknown key surprise"),
+        ("args", "not of type array"),
+        ("lifetime", "not one of run_owned, detached"),
+    }
+
+
+KEYWORDS = {
+    "type": "string", "enum": ["a"], "const": "a", "pattern": "^a$", "minLength": 50, "maxLength": 1, "minimum": 5,
+    "maximum": 1, "exclusiveMinimum": 5, "exclusiveMaximum": 1, "multipleOf": 7, "minItems": 9, "maxItems": 0,
+    "uniqueItems": True, "minProperties": 9, "maxProperties": 0, "required": ["zz"], "additionalProperties": False,
+    "propertyNames": {"maxLength": 1}, "not": {}, "anyOf": [{"const": 1}], "oneOf": [{}, {}], "x-maxBytes": 1,
+    "contains": {"const": "q"}, "unevaluatedProperties": False, "unevaluatedItems": False,
+}  # fmt: skip
+
+
+@given(st.sampled_from(sorted(KEYWORDS)), st.sampled_from([TOKEN, [TOKEN, TOKEN], {TOKEN: TOKEN}, {"a": TOKEN}, 3]))
+def test_no_keywords_sentence_repeats_the_value(keyword, value):
+    compiled = compile_schema({"properties": {"it": {keyword: KEYWORDS[keyword]}}})
+    said = ""
+    try:
+        check_arguments(compiled, {"it": value})
+    except Rejected as refusal:
+        said = repr((refusal.detail, refusal.fields))
+    assert TOKEN not in said

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from palyra.sandbox import seccomp as s
+from palyra.sandbox.seccomp_oci import profile
+
+RULES: list[dict[str, Any]] = json.loads(profile())["syscalls"]
+
+
+def verdict(name: str, *args: int) -> int:
+    """What an engine's filter would answer: the errno of the first rule that fits, 0 when none does."""
+    padded = (*args, 0, 0, 0, 0, 0, 0)
+    for rule in RULES:
+        fits = all(padded[a["index"]] & a["value"] == a["valueTwo"] for a in rule.get("args", ()))
+        if name in rule["names"] and fits:
+            return int(rule["errnoRet"])
+    return 0
+
+
+def test_it_refuses_what_the_assembled_filter_refuses() -> None:
+    assert {verdict(name) for name in s.REFUSED} == {s.EPERM}
+    assert verdict("clone3") == s.ENOSYS
+    assert {verdict(name) for name in ("read", "execve", "openat", "fork")} == {0}
+
+
+def test_new_namespaces_are_refused_whatever_else_is_asked() -> None:
+    for bit in (0x80, 0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000):
+        assert verdict("clone", bit | 0xF00) == verdict("unshare", 1 << 40 | bit) == s.EPERM
+    assert verdict("clone", 0x3D0F00) == verdict("unshare", 0x200) == 0
+
+
+def test_only_three_families_of_sockets_are_left() -> None:
+    assert {family for family in range(64) if verdict("socket", family) == 0} == {1, 2, 10}
+    assert verdict("socket", 1 << 32 | 16) == verdict("socketpair", 38) == s.EAFNOSUPPORT
+
+
+def test_typing_into_a_terminal_is_refused() -> None:
+    assert verdict("ioctl", 0, 1 << 32 | 0x5412) == verdict("ioctl", 0, 0x541C) == s.EPERM
+    assert verdict("ioctl", 0, 0x5413) == 0
+
+
+def test_the_rest_is_allowed() -> None:
+    assert json.loads(profile())["defaultAction"] == "SCMP_ACT_ALLOW"

@@ -1,0 +1,152 @@
+"""Background processes on a real journal, with a keeper that is only told things: recovery, scope, one entry an end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.budget.store import BudgetStore
+from palyra.errors import Reason, Rejected
+from palyra.journal.chain import parse_entry
+from palyra.journal.store import JournalRows
+from palyra.launch import store
+from palyra.model.process import BackgroundProcess, Lifetime, NotStarted, ProcessOwner, ProcessStatus
+from palyra.model.record import Owner
+from palyra.state.db import snapshot
+from palyra.state.writer import Writer
+from palyra.testing import FakeClock, FakeOwners
+from palyra.wiring.processes import KeptProcesses
+from tests.journaling import audit_home, run_spec, ulid
+from tests.unit.launch.orders import make_order, make_process
+
+OWNER = ProcessOwner(ulid(1), "agent:demo")
+ALIVE, DEAD = Owner("boot", 2, 2), Owner("boot", 3, 3)
+
+
+class Keeping:
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.failure: Exception | None = None
+
+    async def stop(self, process_id: str, *, by: str) -> None:
+        self.told.append(("stop", process_id, by))
+        if self.failure is not None:
+            raise self.failure
+
+    async def end_run(self, owner: ProcessOwner, *, by: str) -> None:
+        self.told.append(("end_run", owner, by))
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    writer = Writer.open(tmp_path / "home")
+    writer.commit_now(partial(BudgetStore().ensure_run, run=run_spec(ulid(1))))
+    yield writer
+    writer.close()
+
+
+def open_kept(writer: Writer, keeping: Any = None) -> KeptProcesses:
+    owners = FakeOwners(alive=frozenset({ALIVE}))
+    logs = writer.home.root / "logs"
+    return KeptProcesses(writer=writer, keeping=keeping or Keeping(), logs=logs, owners=owners, clock=FakeClock())
+
+
+def put(writer: Writer, keeper: Owner, **order: Any) -> BackgroundProcess:
+    process: BackgroundProcess = make_process(make_order(**order), keeper=keeper, pid=1 << 22, ticks=1)
+    writer.commit_now(partial(store.insert_process, process=process))
+    return process
+
+
+def entries(writer: Writer) -> list[dict[str, Any]]:
+    with snapshot(writer.home.database) as view:
+        return [dict(parse_entry(entry.body).predicate) for entry in JournalRows(view).entries()]
+
+
+def test_a_process_whose_keeper_is_gone_is_lost_once_for_all_who_look(writer):
+    process = put(writer, DEAD)
+
+    async def look() -> list[ProcessStatus]:
+        one, other = open_kept(writer), open_kept(writer)
+        await asyncio.gather(one.recover(), other.recover(), one.recover())
+        return [(await kept.status(OWNER, process.process_id)).status for kept in (one, other)]
+
+    assert asyncio.run(look()) == [ProcessStatus.LOST] * 2
+    (entry,) = entries(writer)
+    assert (entry["act"], entry["actor"], entry["run_id"], entry["details"]["status"]) == (
+        "process.ended", "palyra", ulid(1), "lost",
+    )  # fmt: skip
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_process_whose_keeper_lives_is_left_alone(writer):
+    process = put(writer, ALIVE)
+    kept = open_kept(writer)
+    assert asyncio.run(kept.recover()) == 0
+    assert asyncio.run(kept.status(OWNER, process.process_id)).is_running
+    assert entries(writer) == []
+
+
+def test_looking_at_one_finds_out_that_its_keeper_is_gone(writer):
+    process = put(writer, DEAD)
+    assert asyncio.run(open_kept(writer).status(OWNER, process.process_id)).status is ProcessStatus.LOST
+
+
+@pytest.mark.parametrize(
+    "owner", [ProcessOwner(ulid(1), "agent:mallory"), ProcessOwner(ulid(2), "agent:demo")], ids=["principal", "run"]
+)
+def test_a_handle_of_others_does_not_exist(writer, owner):
+    process, keeping = put(writer, ALIVE), Keeping()
+    kept = open_kept(writer, keeping)
+    output = kept.output(owner, process.process_id, offset_bytes=0, max_bytes=1, stream=None)
+    for asked in (kept.status(owner, process.process_id), output, kept.stop(owner, process.process_id, by="x")):
+        with pytest.raises(Rejected) as caught:
+            asyncio.run(asked)
+        assert caught.value.reason is Reason.BAD_ARGUMENTS
+    assert asyncio.run(kept.list(owner, before=None, count=9)) == ()
+    assert keeping.told == []
+
+
+@pytest.mark.parametrize("handle", ["", "1", "../../../etc/passwd", "0" * 26 + "/", "\x00" * 26])
+def test_what_is_no_handle_is_never_a_path_or_a_pid(writer, handle):
+    with pytest.raises(Rejected):
+        asyncio.run(open_kept(writer).status(OWNER, handle))
+
+
+def test_a_stop_goes_to_the_keeper_and_never_for_one_that_has_ended(writer):
+    keeping = Keeping()
+    running, lost = put(writer, ALIVE), put(writer, DEAD)
+    kept = open_kept(writer, keeping)
+    assert asyncio.run(kept.stop(OWNER, lost.process_id, by="agent:demo")).status is ProcessStatus.LOST
+    with pytest.raises(Rejected) as caught:  # this keeper does nothing, and that is not called success
+        asyncio.run(kept.stop(OWNER, running.process_id, by="agent:demo"))
+    assert (caught.value.reason, keeping.told) == (Reason.BUSY, [("stop", running.process_id, "agent:demo")])
+
+
+def test_a_keeper_that_dies_during_a_stop_is_no_error_of_the_callers(writer):
+    keeping = Keeping()
+    process = put(writer, ALIVE)
+    owners = FakeOwners(alive=frozenset({ALIVE}))
+    kept = KeptProcesses(writer=writer, keeping=keeping, logs=Path("/"), owners=owners, clock=FakeClock())
+
+    async def die(process_id: str, *, by: str) -> None:
+        owners.alive = frozenset()
+        raise NotStarted("The keeper ended before it answered.")
+
+    keeping.stop = die  # type: ignore[method-assign]
+    assert asyncio.run(kept.stop(OWNER, process.process_id, by="x")).status is ProcessStatus.LOST
+
+
+def test_the_end_of_a_run_is_told_only_where_something_is_to_end(writer):
+    keeping = Keeping()
+    kept = open_kept(writer, keeping)
+    put(writer, ALIVE, lifetime=Lifetime.DETACHED)
+    asyncio.run(kept.end_run(OWNER))
+    assert keeping.told == []
+    put(writer, ALIVE, lifetime=Lifetime.RUN_OWNED)
+    asyncio.run(kept.end_run(OWNER))
+    assert keeping.told == [("end_run", OWNER, "run")]
