@@ -45,6 +45,8 @@ def run_exit_code(outcome: Outcome) -> int:
     match outcome.status:
         case Status.COMPLETED:
             signal, code = outcome.output.get("signal"), outcome.output.get("exit_code")
+            if signal is None and code is None:
+                return OWN_ERROR  # how it ended is not known: that is no success
             return 128 + signal if signal else int(code or 0)
         case Status.REFUSED:
             return NOT_FOUND if _not_found(outcome) else REFUSED

@@ -32,8 +32,13 @@ def read(path: str) -> object:
 
 
 def write(path: str) -> object:
+    """Opened for writing, nothing written; what that made is taken away again."""
+    is_new = not os.path.lexists(path)
     with open(path, "ab"):
-        return path
+        pass
+    if is_new:
+        os.unlink(path)
+    return path
 
 
 def connect(family: int, kind: int, address: Any) -> object:

@@ -15,7 +15,7 @@ HELD = "held"
 REPORT = """
 read -r pid rest < /proc/self/stat; echo "pid $pid"
 while read -r name rest; do case $name in *:*) echo "interface ${name%%:*}";; esac; done < /proc/net/dev
-if ( : > /palyra-probe ) 2>/dev/null; then echo "root writable"; else echo "root sealed"; fi
+if ( : > /palyra-probe ) 2>/dev/null; then rm -f /palyra-probe; echo "root writable"; else echo "root sealed"; fi
 if ( : > "$1/made" ) 2>/dev/null; then echo "workspace writable"; else echo "workspace sealed"; fi
 shift
 for path; do if [ -e "$path" ]; then echo "sees $path"; fi; done
