@@ -153,7 +153,11 @@ def test_a_banned_environment_key_is_refused_even_for_the_operator(cli):
 
 
 def test_arguments_that_are_not_utf8_are_refused_not_changed(cli):
-    assert cli("run", "--", "cat", b"\xff").returncode == 126
+    done = cli("run", "--json", "--", "cat", b"\xff")
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["reason"]) == (126, "MALFORMED")
+    entry = json.loads(cli("journal", "tail", "--json").stdout)["items"][-1]["entry"]
+    assert entry["predicate"]["execution_sha256"] == outcome["attestation"]["execution_sha256"]
 
 
 def test_wrong_usage_of_run_is_125_and_of_others_2(cli):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import replace
@@ -89,12 +90,11 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
     run = make_run(
         installation, workspace=_text(flags["workspace"]), principal=_text(flags["principal"]), grant=_grant(flags)
     )
-    argv = [_clean(word) for word in flags["argv"]]  # type: ignore[attr-defined]  # click gives a tuple
     call_id = installation.ports.ids.ulid()
     through = WriteThrough(lambda: installation.engine.cancel(call_id))
     request = CallRequest(
         tool="palyra.process.run",
-        input={"command": argv[0], "args": argv[1:]},
+        input=_input(flags["argv"]),  # type: ignore[arg-type]  # click gives a tuple of words
         run=_with_limits(run, flags),
         call_id=call_id,
         on_output=None if settings.json else through,
@@ -140,14 +140,10 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _clean(word: str) -> str:
-    """Arguments that are not UTF-8 cannot be JSON: refused with a sentence instead of being changed."""
-    from palyra.errors import Reason, Rejected
-
+def _input(argv: tuple[str, ...]) -> dict[str, object] | bytes:
+    """Arguments that are not UTF-8 cannot be JSON: they go in as they are, and the engine refuses and records them."""
     try:
-        word.encode("utf-8")
+        "".join(argv).encode("utf-8")
     except UnicodeEncodeError:
-        raise Rejected(
-            Reason.MALFORMED, "An argument is not valid UTF-8.", "Rename the file, or pass it on stdin."
-        ) from None
-    return word
+        return b" ".join(os.fsencode(word) for word in argv)
+    return {"command": argv[0], "args": list(argv[1:])}
