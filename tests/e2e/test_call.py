@@ -89,3 +89,12 @@ def test_global_options_are_accepted_before_and_after_the_command(cli):
     )  # fmt: skip
     assert before.stdout == after.stdout
     assert json.loads(before.stdout)["next"] is None
+
+
+@pytest.mark.parametrize("flags", [("--as", "nobody"), ("--run", "not-a-ulid"), ("--device", "d" * 5000)])
+def test_a_flag_that_cannot_be_used_is_a_recorded_refusal_too(cli, flags):
+    done = cli("call", "palyra.echo", "{}", "--json", *flags)
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["status"], outcome["reason"]) == (126, "refused", "BAD_ARGUMENTS")
+    entry = json.loads(cli("journal", "tail", "--json").stdout)["items"][-1]["entry"]
+    assert entry["predicate"]["execution_sha256"] == outcome["attestation"]["execution_sha256"]

@@ -53,13 +53,17 @@ def command(
 
     async def work(installation: Installation) -> int:
         from palyra.cli.render import call_exit_code
-        from palyra.cli.session import call_until_signal, make_run, print_outcome
+        from palyra.cli.session import call_until_signal, make_run, print_outcome, run_or_refusal
         from palyra.engine.trip import CallRequest
 
-        run = make_run(
-            installation, workspace=workspace, principal=principal, run_id=run_id, device=device, channel=channel
+        run, refusal = run_or_refusal(
+            installation,
+            lambda: make_run(
+                installation, workspace=workspace, principal=principal, run_id=run_id, device=device, channel=channel
+            ),
         )
-        request = CallRequest(tool=tool, input=data, run=run, call_id=installation.ports.ids.ulid())
+        call_id = installation.ports.ids.ulid()
+        request = CallRequest(tool=tool, input=data, run=run, call_id=call_id, refusal=refusal)
         outcome = await call_until_signal(installation, request)
         if not settings.json:
             show_output(outcome)

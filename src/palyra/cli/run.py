@@ -84,11 +84,19 @@ def command(settings: Settings, **flags: object) -> int:
 
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
     from palyra.cli.render import run_exit_code
-    from palyra.cli.session import StdinSource, WriteThrough, call_until_signal, make_run, print_outcome
+    from palyra.cli.session import (
+        StdinSource,
+        WriteThrough,
+        call_until_signal,
+        make_run,
+        print_outcome,
+        run_or_refusal,
+    )
     from palyra.engine.trip import CallRequest
 
-    run = make_run(
-        installation, workspace=_text(flags["workspace"]), principal=_text(flags["principal"]), grant=_grant(flags)
+    place, who = _text(flags["workspace"]), _text(flags["principal"])
+    run, refusal = run_or_refusal(
+        installation, lambda: make_run(installation, workspace=place, principal=who, grant=_grant(flags))
     )
     call_id = installation.ports.ids.ulid()
     through = WriteThrough(lambda: installation.engine.cancel(call_id))
@@ -99,6 +107,7 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         call_id=call_id,
         on_output=None if settings.json else through,
         source=StdinSource() if sys.stdin is not None else None,
+        refusal=refusal,
     )
     outcome = await call_until_signal(installation, request)
     if through.failed is not None:

@@ -17,6 +17,7 @@ from palyra.cli.say import drain, say_error
 from palyra.config.load import find_home
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.engine.trip import CallRequest
+from palyra.errors import Rejected
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
 from palyra.model.outcome import Outcome, StreamName
 from palyra.protocol.wire import outcome_bytes
@@ -64,6 +65,18 @@ def make_run(
         grant=grant,
         scope=RunScope.OPEN if run_id else RunScope.CALL,
     )
+
+
+def run_or_refusal(installation: Installation, make: Callable[[], Run]) -> tuple[Run, Rejected | None]:
+    """What the flags say, or a run of nobody's in particular under which their refusal is attested and journaled."""
+    try:
+        return make(), None
+    except Rejected as refusal:
+        ports = installation.ports
+        context = RequestContext(principal=parse_principal(login_principal()), door=Door.CLI)
+        now = ports.clock.now_unix_ms()
+        run = start_run(ports.config, run_id=ports.ids.ulid(), context=context, workspace="", now_unix_ms=now)
+        return run, refusal
 
 
 def _absolute(folder: str) -> str:

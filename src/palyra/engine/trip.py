@@ -13,7 +13,7 @@ from palyra.canon import Json
 from palyra.engine.output import OnOutput
 from palyra.engine.ports import Source
 from palyra.engine.runs import Run
-from palyra.errors import Reason
+from palyra.errors import Reason, Rejected
 from palyra.model.call import ToolCall
 from palyra.model.grant import Decision
 from palyra.model.outcome import ArtifactRef, Execution, Status
@@ -37,6 +37,8 @@ class CallRequest:
     on_output: OnOutput | None = None
     source: Source | None = None
     """stdin as a stream; only the command line's own door gives one."""
+    refusal: Rejected | None = None
+    """What the door found wrong with the request itself (a principal, a run id): refused by the walk, so recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,6 +198,8 @@ class Engine:
     async def _assess(self, trip: Trip) -> None:
         ports = self.ports
         assessment.receive(trip)
+        if trip.request.refusal is not None:
+            raise trip.request.refusal
         budget = await ports.journal.budget(trip.run.run_id)
         assessment.check_attempts_left(budget)
         assessment.validate(trip, self.registry)  # 1
