@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user test-podman test-windows-layout lint fmt house escape bench docs lock clean
+.PHONY: help dev system demo test test-user test-podman test-windows-layout soak lint fmt house escape bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
 PYTHON = /usr/bin/python3
@@ -13,6 +13,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 ROUNDS = 60
+MINUTES = 1
 ROWS =
 PYTEST_FLAGS =
 LOCK_FLAGS =
@@ -69,6 +70,9 @@ house: dev ## storeys, cycles, purity, sizes
 
 escape: dev ## the escape stories alone
 	@$(PY) -m pytest $(PYTEST_FLAGS) tests/escape
+
+soak: dev ## 64 callers at once; then no process, mount, namespace, file or descriptor is left (MINUTES=1)
+	@$(PY) -m tests.soak --seconds $$(( $(MINUTES) * 60 ))
 
 bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c")
 	@$(PY) -m bench --rounds $(ROUNDS) $(ROWS)
