@@ -22,6 +22,7 @@ EGRESS_WORDS = ("none", "preflight", "strict", "allow_all", "block_all")
 _SIZE = re.compile(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
 MAX_SECONDS = 24 * 3600
 PIPE_GONE = 128 + 13
+INTERRUPTED = 128 + 2
 
 EPILOG = """\b
 Examples:
@@ -86,12 +87,12 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
     from palyra.cli.render import run_exit_code
     from palyra.cli.session import (
         StdinSource,
-        WriteThrough,
         call_until_signal,
         make_run,
         print_outcome,
         run_or_refusal,
     )
+    from palyra.cli.through import WriteThrough
     from palyra.engine.trip import CallRequest
 
     place, who = _text(flags["workspace"]), _text(flags["principal"])
@@ -109,12 +110,12 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         source=StdinSource() if sys.stdin is not None else None,
         refusal=refusal,
     )
-    outcome = await call_until_signal(installation, request)
+    outcome = await call_until_signal(installation, request, through)
+    through.say_why()
     if through.failed is not None:
-        through.say_why()
         return PIPE_GONE
     print_outcome(settings, outcome)
-    return run_exit_code(outcome)
+    return INTERRUPTED if through.lost and outcome.success else run_exit_code(outcome)
 
 
 def _grant(flags: dict[str, object]) -> OperatorGrant:

@@ -13,13 +13,13 @@ import click
 
 from palyra.cli.options import Settings, login_principal
 from palyra.cli.render import refusal_lines
-from palyra.cli.say import drain, say_error
+from palyra.cli.through import WriteThrough
 from palyra.config.load import find_home
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.engine.trip import CallRequest
 from palyra.errors import Rejected
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
-from palyra.model.outcome import Outcome, StreamName
+from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_bytes
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.places import resolve_workspace
@@ -87,14 +87,27 @@ def _absolute(folder: str) -> str:
     return resolve_workspace(absolute)
 
 
-async def call_until_signal(installation: Installation, request: CallRequest) -> Outcome:
-    """Ctrl-C and SIGTERM end the call, not its record: it is attested and journaled as cancelled."""
+async def call_until_signal(
+    installation: Installation, request: CallRequest, through: WriteThrough | None = None
+) -> Outcome:
+    """Ctrl-C and SIGTERM end the call, not its record: it is attested and journaled as cancelled.
+
+    They end the wait for whoever reads the output as well.
+    """
     loop = asyncio.get_running_loop()
-    call_id = request.call_id or ""
+
+    def end() -> None:
+        installation.engine.cancel(request.call_id or "")
+        if through is not None:
+            through.interrupt()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, installation.engine.cancel, call_id)
+        loop.add_signal_handler(number, end)
     try:
-        return await installation.engine.call(request)
+        outcome = await installation.engine.call(request)
+        if through is not None:
+            await through.deliver(patient=outcome.status is Status.COMPLETED)
+        return outcome
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
@@ -106,31 +119,6 @@ def print_outcome(settings: Settings, outcome: Outcome) -> None:
         sys.stdout.buffer.flush()
     for line in refusal_lines(outcome):
         click.echo(line, err=True)
-
-
-class WriteThrough:
-    """The child's streams as they come. A reader that went away, or a full disk, cancels the call: its record stays."""
-
-    def __init__(self, cancel: Callable[[], object]) -> None:
-        self._cancel = cancel
-        self.failed: OSError | None = None
-
-    def __call__(self, stream: StreamName, chunk: bytes) -> None:
-        if self.failed is not None:
-            return
-        target = sys.stdout if stream is StreamName.STDOUT else sys.stderr
-        try:
-            target.buffer.write(chunk)
-            target.buffer.flush()
-        except OSError as error:
-            self.failed = error
-            drain(target.fileno())
-            self._cancel()
-
-    def say_why(self) -> None:
-        """Quiet as any program in a pipe; another error than a broken pipe is named, or output is lost unnoticed."""
-        if self.failed is not None and not isinstance(self.failed, BrokenPipeError):
-            say_error(f"The output could not be written: {self.failed.strerror}.", "The call was cancelled.")
 
 
 class StdinSource:

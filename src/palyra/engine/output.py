@@ -8,8 +8,10 @@ Not here: quotas and deadlines (launch), what a model sees of a large output (pr
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from palyra.canon import Json
 from palyra.model.outcome import Execution, Status, StreamName
@@ -19,6 +21,14 @@ from palyra.redact.stream import Redactor
 OnOutput = Callable[[StreamName, bytes], None]
 
 
+@runtime_checkable
+class Paced(Protocol):
+    """What an `on_output` that cannot always take more has beside its call."""
+
+    def room(self, stream: StreamName) -> asyncio.Future[None] | None:
+        """Done when more of this stream may come; None when it may come now."""
+
+
 class Collector:
     """The sink of one call. `finish` must be called once, when no more will come."""
 
@@ -26,12 +36,17 @@ class Collector:
         self._redactors = {name: Redactor(secrets) for name in StreamName}
         self._kept: dict[StreamName, list[bytes]] = {name: [] for name in StreamName}
         self._on_output = on_output
+        pacing: object = on_output
+        self._pacing = pacing if isinstance(pacing, Paced) else None
         self.fed = dict.fromkeys(StreamName, 0)
         """Bytes that came, before redaction."""
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.fed[stream] += len(chunk)
         self._keep(stream, self._redactors[stream].feed(chunk))
+
+    def room(self, stream: StreamName) -> asyncio.Future[None] | None:
+        return self._pacing.room(stream) if self._pacing is not None else None
 
     def finish(self, status: Status) -> None:
         """A program that was ended midway may have been writing a secret: what is undecided is then not shown."""

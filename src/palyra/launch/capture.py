@@ -2,7 +2,8 @@
 
 Rules: reads never block; the sink gets chunks of at most 4 KiB and never more than the quota in all; the byte
 that exceeds the quota trips the capture, and whoever waits kills the tree. A launch nonce on stderr is taken
-out and remembered. After `drain` nothing more is read, even if a stranger still holds the other end.
+out and remembered. A sink without room for more stops the reading of that stream, and so the program, until it has
+room again or the program is over. After `drain` nothing more is read, even if a stranger still holds the other end.
 
 Not here: killing (ending), the nonce's meaning (message).
 """
@@ -13,7 +14,7 @@ import asyncio
 import contextlib
 import os
 
-from palyra.launch.executor import CHUNK, Sink
+from palyra.launch.executor import CHUNK, Paced, Sink
 from palyra.model.outcome import StreamName
 
 _READ_BYTES = 65536
@@ -24,6 +25,7 @@ class Capture:
         self._loop = asyncio.get_running_loop()
         self._open = {StreamName.STDOUT: stdout, StreamName.STDERR: stderr}
         self._sink = sink
+        self._pacing = sink if isinstance(sink, Paced) else None
         self._left = quota_bytes
         self._nonce = nonce + b"\n"
         self._kept = b""
@@ -44,6 +46,9 @@ class Capture:
     async def drain(self, timeout_s: float) -> None:
         """Read what is left, until both streams end or the time is over."""
         if self._open and not self.exceeded and not self.tripped.done():
+            self._pacing = None  # what is left is no more than two pipes hold
+            for stream in self._open:
+                self._resume(stream)
             await asyncio.wait({self._ended, self.tripped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         self.stop()
 
@@ -80,6 +85,13 @@ class Capture:
         if len(granted) < len(data):
             self.exceeded = True
             self._trip(None)
+        elif self._pacing is not None and (room := self._pacing.room(stream)) is not None and stream in self._open:
+            self._loop.remove_reader(self._open[stream])
+            room.add_done_callback(lambda _: self._resume(stream))
+
+    def _resume(self, stream: StreamName) -> None:
+        if stream in self._open and not self.tripped.done():
+            self._loop.add_reader(self._open[stream], self._readable, stream, self._open[stream])
 
     def _trip(self, error: Exception | None) -> None:
         """No more reading, or a flood would keep the loop busy while the tree is killed. The pipes stay open until

@@ -5,7 +5,8 @@ The engine holds the same shapes as its own ports; `wiring` joins them. Not here
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from typing import Protocol, runtime_checkable
 
 from palyra.model.outcome import Execution, StreamName
 from palyra.model.plan import ProcessPlan
@@ -16,6 +17,14 @@ CHUNK = 4096
 
 class Sink(Protocol):
     def feed(self, stream: StreamName, chunk: bytes) -> None: ...
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """A sink that cannot always take more: its reader may be slow, or not read at all."""
+
+    def room(self, stream: StreamName) -> asyncio.Future[None] | None:
+        """Done when more of this stream may come; None when it may come now."""
 
 
 class Source(Protocol):

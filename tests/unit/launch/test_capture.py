@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -146,3 +147,66 @@ def test_a_stranger_who_holds_the_pipe_does_not_hold_the_call() -> None:
         return kept.text(StreamName.STDOUT)
 
     assert asyncio.run(go()) == b"before"
+
+
+class Slow(Kept):
+    """Has room for `most` bytes until somebody reads."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.waits: list[asyncio.Future[None]] = []
+
+    def room(self, stream: StreamName) -> asyncio.Future[None] | None:
+        if len(self.text(stream)) < self.most:
+            return None
+        self.waits.append(asyncio.get_running_loop().create_future())
+        return self.waits[-1]
+
+
+def test_a_sink_without_room_makes_the_program_wait_and_only_on_that_stream() -> None:
+    async def go() -> tuple[int, int, int]:
+        sink = Slow(1)
+        (out_r, out_w), (err_r, err_w) = os.pipe(), os.pipe()
+        capture = Capture(stdout=out_r, stderr=err_r, quota_bytes=1 << 30, sink=sink, nonce=NONCE)
+        capture.start()
+        os.set_blocking(out_w, False)
+        written = 0
+        for _ in range(20):
+            with contextlib.suppress(BlockingIOError):
+                written += os.write(out_w, b"x" * 65536)
+            await asyncio.sleep(0.005)
+        waited = written
+        os.write(err_w, b"still heard")
+        await asyncio.sleep(0.05)
+        assert sink.text(StreamName.STDERR) == b"still heard"
+        sink.most = 1 << 30
+        sink.waits[0].set_result(None)
+        await asyncio.sleep(0.05)
+        heard = len(sink.text(StreamName.STDOUT))
+        os.close(out_w)
+        os.close(err_w)
+        await capture.drain(5)
+        return waited, heard, len(sink.text(StreamName.STDOUT))
+
+    waited, heard, whole = asyncio.run(go())
+    assert waited <= 3 * 65536  # what was read once, and what the pipe holds
+    assert heard == whole == waited
+
+
+def test_what_is_left_in_the_pipe_at_the_end_is_read_whether_there_is_room_or_not() -> None:
+    data = os.urandom(100_000)
+    sink = Slow(1)
+
+    async def go() -> None:
+        (out_r, out_w), (err_r, err_w) = os.pipe(), os.pipe()
+        capture = Capture(stdout=out_r, stderr=err_r, quota_bytes=1 << 20, sink=sink, nonce=NONCE)
+        capture.start()
+        writing = asyncio.get_running_loop().run_in_executor(None, write_all, out_w, data)
+        await writing
+        os.close(out_w)
+        os.close(err_w)
+        await capture.drain(5)
+
+    asyncio.run(go())
+    assert sink.text(StreamName.STDOUT) == data
