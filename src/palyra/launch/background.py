@@ -25,6 +25,7 @@ from palyra.errors import Reason, Rejected, StateError
 from palyra.launch.ending import end
 from palyra.launch.executor import LaunchFailed, Sink
 from palyra.launch.held import Held, start_held, template_of
+from palyra.launch.jobs import Jobs
 from palyra.launch.kept import Kept, LogSink, ended_process
 from palyra.launch.ringlog import RingLog, prune_logs
 from palyra.launch.survivors import command_line, open_exactly, start_ticks
@@ -84,6 +85,7 @@ class Supervisor:
         self._kept: dict[str, Kept] = {}
         self._holders: dict[Owner, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs = Jobs()
         self._starts = asyncio.Semaphore(_STARTS_AT_ONCE)
         self._closed = False
 
@@ -138,7 +140,11 @@ class Supervisor:
     async def _hold(self, plan: ProcessPlan) -> Held:
         try:
             return await start_held(
-                template_of(plan), shell=self._host.shell, name=os.urandom(16).hex(), abandon=self._abandon
+                template_of(plan),
+                shell=self._host.shell,
+                name=os.urandom(16).hex(),
+                jobs=self._jobs,
+                abandon=self._abandon,
             )
         except LaunchFailed as error:
             raise NotStarted(str(error)) from error
@@ -239,6 +245,7 @@ class Supervisor:
         await self._stop(list(self._kept.values()), by)
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._jobs.close()
 
     def _owned(self, matches: Callable[[StartOrder], bool]) -> list[Kept]:
         owned = (kept for kept in self._kept.values() if kept.order.lifetime is Lifetime.RUN_OWNED)

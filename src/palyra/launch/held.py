@@ -18,15 +18,14 @@ import fcntl
 import json
 import os
 import stat
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from palyra import inside
 from palyra.launch import _os
 from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.executor import LaunchFailed
+from palyra.launch.jobs import Jobs
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
 from palyra.launch.waiting import has_ended, readable, unbroken
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
@@ -115,7 +114,9 @@ class Held:
                     os.close(fd)
 
 
-async def start_held(template: Template, *, shell: str, name: str, abandon: Callable[[Held], Awaitable[None]]) -> Held:
+async def start_held(
+    template: Template, *, shell: str, name: str, jobs: Jobs, abandon: Callable[[Held], Awaitable[None]]
+) -> Held:
     """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one."""
     held = Held()
     held.namespaced = template.pid_namespace
@@ -123,7 +124,7 @@ async def start_held(template: Template, *, shell: str, name: str, abandon: Call
     try:
         ready, info, block = _spawn(held, template, shell)
         async with asyncio.timeout(START_TIMEOUT_S):
-            await _enter(held, template, ready=ready, info=info, block=block)
+            await _enter(held, template, jobs, ready=ready, info=info, block=block)
         _verify(held, template, ready)
         if template.group is not None:
             held.group = make_group(template.group, name)
@@ -208,12 +209,12 @@ def _filled(words: tuple[Word, ...], files: Sequence[int], pipes: dict[Hole, int
     return [str(pipes[w] if w in pipes else files[w.index]) if isinstance(w, Hole) else w for w in words]
 
 
-async def _enter(held: Held, template: Template, *, ready: int, info: int, block: int) -> None:
+async def _enter(held: Held, template: Template, jobs: Jobs, *, ready: int, info: int, block: int) -> None:
     """3, 4, 5."""
     writer = -1
     if template.pid_namespace:
         await _learn_init(held, info)
-        await _check_mounts(held, template)
+        await _check_mounts(held, template, jobs)
         os.write(block, b"x")
         writer = _bound_pids(held, template) if template.pid_max else -1
     try:
@@ -247,7 +248,7 @@ async def _learn_init(held: Held, info: int) -> None:
         raise LaunchFailed(_ENDED)
 
 
-async def _check_mounts(held: Held, template: Template) -> None:
+async def _check_mounts(held: Held, template: Template, jobs: Jobs) -> None:
     """Before the launcher goes on, nothing has been exec'd inside: even the shell would come from what is mounted."""
     while not is_finished(table := _mountinfo(held.init)):
         if has_ended(held.init_fd):
@@ -255,30 +256,25 @@ async def _check_mounts(held: Held, template: Template) -> None:
         await asyncio.sleep(_MOUNT_STEP_S)
     difference = first_stranger(template.launcher, table, _mountinfo(os.getpid()))
     if template.closed and not difference:
-        await _close_paths(held, template)
+        await _close_paths(held, template, jobs)
     difference = difference or _difference(held, template, held.init) or _misplaced(held.init, template)
     if difference:
         raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
 
 
-async def _close_paths(held: Held, template: Template) -> None:
-    """By a short-lived child of ours that enters the sandbox: a process with threads may not."""
+async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
     mounts = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    owner = null = -1
+    owner = -1
     try:
         owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
-        program = os.path.join(os.path.dirname(str(inside.__file__)), "closing.py")
-        argv = [sys.executable or "/usr/bin/python3", "-I", "-S", program, str(owner), str(mounts), given]
-        closer = _os.spawn(argv, places={0: null, 1: null, 2: null}, keep=[owner, mounts])
+        closed = await jobs.run("closing", [owner, mounts, given])
     finally:
-        for fd in (mounts, owner, null):
+        for fd in (mounts, owner):
             if fd >= 0:
                 os.close(fd)
-    await unbroken(
-        _finished(closer, "The workspace changed while the sandbox was being made: a path could not be closed.")
-    )
+    if not closed:
+        raise LaunchFailed("The workspace changed while the sandbox was being made: a path could not be closed.")
 
 
 def _mountinfo(pid: int) -> str:

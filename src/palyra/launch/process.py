@@ -22,6 +22,7 @@ from palyra.launch.ending import Ended, ask_to_end, end
 from palyra.launch.executor import LaunchFailed, Sink, Source
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
+from palyra.launch.jobs import Jobs
 from palyra.launch.limits import limit_first_process, limit_steps
 from palyra.launch.message import launch_message
 from palyra.launch.pool import Pool, PoolSize
@@ -46,6 +47,7 @@ class ProcessExecutor:
     def __init__(self, host: HostFacts, *, warm: PoolSize | None = None) -> None:
         self._host = host
         self._containers = ContainerRoad()
+        self._jobs = Jobs()
         self._room = asyncio.Semaphore(_calls_at_once())
         self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
         if host.subreaper:
@@ -75,9 +77,12 @@ class ProcessExecutor:
         """End the sandboxes that wait; calls under way are not touched."""
         if self.pool is not None:
             await self.pool.close()
+        self._jobs.close()
 
     async def _start(self, template: Template) -> Held:
-        return await start_held(template, shell=self._host.shell, name=os.urandom(16).hex(), abandon=self._abandon)
+        return await start_held(
+            template, shell=self._host.shell, name=os.urandom(16).hex(), jobs=self._jobs, abandon=self._abandon
+        )
 
     async def run_held(self, held: Held, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
         """Run a plan in a sandbox made from its template. The sandbox is used up, however this ends."""
