@@ -3,10 +3,10 @@
 
     reference.py [--check]
 
-The pages: reference/cli.md from the commands, reference/config.md from the configuration's dataclasses,
-reference/reasons.md from the table of reasons, reference/tools.md from the catalogue of built-in tools, guarantees.md
-from the enum of guarantees, the plans of the backends and the tests that attack them. house.svg is drawn by the house
-tool; it follows every line of code, so it is written and not checked.
+The pages: reference/acts.md from the table of acts, reference/cli.md from the commands, reference/config.md from the
+configuration's dataclasses, reference/reasons.md from the table of reasons, reference/tools.md from the catalogue of
+built-in tools, guarantees.md from the enum of guarantees, the plans of the backends and the tests that attack them.
+house.svg is drawn by the house tool; it follows every line of code, so it is written and not checked.
 
 Not here: what each page says of its subject (reference_cli, reference_config, reference_guarantees), pages written by
 hand (tests/unit/test_docs.py holds those against the code).
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import house
 from palyra.errors import Reason
+from palyra.journal.acts import SHAPES
 from palyra.model.reasons import REASONS
 from palyra.model.tool import ToolSpec
 from palyra.protocol.catalog import BUILTIN_TOOLS
@@ -104,9 +105,27 @@ def _describe_tool(spec: ToolSpec) -> Iterator[str]:
     yield f"Output:\n\n```json\n{json.dumps(spec.output_schema, indent=2)}\n```"
 
 
+# ── acts ─────────────────────────────────────────────────────────────────────
+
+
+def make_acts() -> Iterator[str]:
+    yield "# Acts"
+    yield (
+        "What is done to an installation beside its calls is journaled in the same transaction as the change itself, "
+        "as an entry of type `urn:palyra:act:v1` (see [the journal](../spec/journal.md)). `palyra journal tail --text "
+        "NAME` lists them. A secret is told by its name alone."
+    )
+    rows = ["| act | subject | details | what happened |", "|---|---|---|---|"]
+    for kind, shape in SHAPES.items():
+        details = " ".join(f"`{name}`" for name in sorted(shape.details)) or "–"
+        rows.append(f"| `{kind.value}` | `{shape.noun}` | {details} | {shape.meaning} |")
+    yield "\n".join(rows)
+
+
 # ── pages ────────────────────────────────────────────────────────────────────
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "docs/reference/acts.md": make_acts,
     "docs/reference/cli.md": make_cli,
     "docs/reference/config.md": make_config,
     "docs/reference/reasons.md": make_reasons,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from palyra.errors import Reason
 from palyra.inside import escapes
-from palyra.journal.chain import act_draft
+from palyra.journal.acts import Act, ActKind
 from palyra.launch.process import ProcessExecutor
 from palyra.model.limits import MIB, Limits
 from palyra.model.outcome import Execution, Status, StreamName
@@ -172,13 +172,13 @@ async def _record(installation: Installation, proof: Proof) -> None:
     """Journaled whether it holds or not; kept for attestations only when it holds."""
     ports = installation.ports
     failed = sorted(name for name, result in proof.results.items() if result != HELD)
-    draft = act_draft(
-        act="sandbox.proved" if proof.holds else "sandbox.not_proved",
+    act = Act(
+        kind=ActKind.SANDBOX_PROVED if proof.holds else ActKind.SANDBOX_NOT_PROVED,
         actor=f"uid:{installation.host.uid}",
         subject=f"proof/{proof.proof_id}",
         details={"fingerprint": proof.fingerprint, "attempts": len(proof.results), "failed": failed},
     )
-    await installation.journal.record_act(draft, at_unix_ms=proof.made_unix_ms)
+    await installation.journal.record_act(act, at_unix_ms=proof.made_unix_ms)
     if proof.holds:
         payload = json.dumps(proof.as_json(), sort_keys=True).encode()
         envelope = dsse_sign(ports.key, PAYLOAD_TYPE, payload)

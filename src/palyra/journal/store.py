@@ -20,6 +20,7 @@ import orjson
 
 from palyra.attest import check_outcome
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
+from palyra.journal.acts import Act, record_act
 from palyra.journal.audit import Audit, Head, Kept, Report, RunRow, run_audit
 from palyra.journal.chain import SALT_BYTES, EntryView, commit_value
 from palyra.journal.lookup import Lookup, as_bytes, as_entry, not_what_was_stored
@@ -103,8 +104,9 @@ class JournalStore:
 
     # ── acts and queries ──
 
-    async def record_act(self, draft: EntryDraft, *, at_unix_ms: int) -> Receipt:
-        _, receipt = await self._writer.commit(lambda tx: tx.append(draft, at_unix_ms=at_unix_ms))
+    async def record_act(self, act: Act, *, at_unix_ms: int) -> Receipt:
+        """For an act that changes no row of ours; one that does is recorded in the transaction of its change."""
+        _, receipt = await self._writer.commit(lambda tx: record_act(tx, act, at_unix_ms=at_unix_ms))
         assert receipt is not None, "an entry was appended"
         return receipt
 

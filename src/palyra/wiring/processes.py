@@ -15,7 +15,7 @@ from typing import Protocol
 
 from palyra.engine.ports import Clock, Owners
 from palyra.errors import Reason, Rejected
-from palyra.journal.chain import act_draft
+from palyra.journal.acts import PALYRA, Act, ActKind
 from palyra.launch import store
 from palyra.launch.keeper_client import KeeperClient
 from palyra.launch.ringlog import read_log
@@ -37,8 +37,6 @@ from palyra.state.writer import Writer
 
 KEEPER = "palyra.wiring.keeper"
 """The module whose `main` is a keeper; named, not imported: only the keeper's own process needs it."""
-ACT = "process.ended"
-ACTOR = "palyra"
 
 
 class Keeping(Protocol):
@@ -78,9 +76,9 @@ def _end(tx: Transaction, process: BackgroundProcess, redactions: Mapping[str, i
 
 def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int]) -> EntryDraft:
     """The journal's entry: how it ended and what it used; nothing it was given and nothing it said."""
-    return act_draft(
-        act=ACT,
-        actor=ACTOR,
+    return Act(
+        kind=ActKind.PROCESS_ENDED,
+        actor=PALYRA,
         subject=f"process/{process.process_id}",
         run_id=process.owner.run_id,
         details={
@@ -98,7 +96,7 @@ def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int]) -> En
             "output": {"stdout_bytes": process.stdout_bytes, "stderr_bytes": process.stderr_bytes},
             "redactions": dict(redactions),
         },
-    )
+    ).draft()
 
 
 class KeptProcesses:

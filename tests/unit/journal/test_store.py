@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
+from palyra.journal.acts import Act, ActKind
 from palyra.journal.chain import commit_value, parse_entry
 from palyra.journal.checkpoint import open_checkpoint
 from palyra.journal.merkle import inclusion_proof, leaf_hash, root_of, verify_inclusion
@@ -20,9 +21,10 @@ from palyra.journal.store import JournalRows, JournalStore
 from palyra.model.record import Recorded
 from palyra.state.db import open_home, snapshot
 from palyra.state.writer import Writer
-from tests.journaling import NOW, OWNER, act, attested, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.journaling import NOW, OWNER, attested, audit_home, closing, open_store, opening, run_spec, ulid
 
 RUN = run_spec(ulid())
+ACT = Act(kind=ActKind.POLICY_SWAPPED, actor="user:operator", subject="policy")
 
 
 @pytest.fixture
@@ -245,7 +247,7 @@ def test_tails_page_backwards(journal: tuple[Writer, JournalStore]) -> None:
 
     async def scenario() -> None:
         for _ in range(7):
-            await store.record_act(act(), at_unix_ms=NOW)
+            await store.record_act(ACT, at_unix_ms=NOW)
 
     asyncio.run(scenario())
     pages = [[entry.index for entry in store.tail(3, before=before)] for before in (None, 4, 1)]

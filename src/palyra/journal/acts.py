@@ -1,0 +1,156 @@
+"""Operator acts: what was done to an installation beside its calls, as typed journal entries.
+
+A change of state and its act commit in one transaction: hand the group-committing writer one piece of work,
+
+    await writer.commit(lambda tx: (change(tx), record_act(tx, act, at_unix_ms=now)))
+
+and either both are durable or neither happened. `commit_now` is the same without an event loop.
+
+Rules: every kind of act has a row in `SHAPES` that says what it is done to and which details it tells; other details
+are refused, so that no value slips in beside a name. A secret is told by its name, never by its value or a digest of
+it; free text of a person is redacted by whoever takes it in. Not here: calls (journal/chain), commits (state/writer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from palyra.canon import Json
+from palyra.journal.chain import act_draft
+from palyra.model.record import EntryDraft
+
+PALYRA = "palyra"
+"""The actor of what Palyra does by itself: retention, an expiry, a process that ended."""
+
+
+class ActKind(StrEnum):
+    """A dotted verb: a noun, and what was done to it."""
+
+    INSTALLATION_STARTED = "installation.started"
+    INSTALLATION_STOPPED = "installation.stopped"
+    CONFIG_CHANGED = "config.changed"
+    POLICY_SWAPPED = "policy.swapped"
+    APPROVAL_ASKED = "approval.asked"
+    APPROVAL_GRANTED = "approval.granted"
+    APPROVAL_DENIED = "approval.denied"
+    APPROVAL_EXPIRED = "approval.expired"
+    GRANT_REVOKED = "grant.revoked"
+    BUDGET_CHANGED = "budget.changed"
+    SECRET_SET = "secret.set"
+    SECRET_DELETED = "secret.deleted"
+    TOKEN_CREATED = "token.created"
+    TOKEN_REVOKED = "token.revoked"
+    SKILL_CHANGED = "skill.changed"
+    TRUST_CHANGED = "trust.changed"
+    KEY_ROTATED = "key.rotated"
+    WITNESS_ADDED = "witness.added"
+    OPENING_DELETED = "opening.deleted"
+    RECORDS_DELETED = "records.deleted"
+    ENTRIES_PRUNED = "entries.pruned"
+    SEGMENT_SEALED = "segment.sealed"
+    SANDBOX_PROVED = "sandbox.proved"
+    SANDBOX_NOT_PROVED = "sandbox.not_proved"
+    PROCESS_ENDED = "process.ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an act is done to (the subject is `noun/ID`, or the noun alone) and the details it may tell."""
+
+    noun: str
+    details: frozenset[str]
+    meaning: str
+
+
+def _shape(noun: str, details: str, meaning: str) -> Shape:
+    return Shape(noun, frozenset(details.split()), meaning)
+
+
+SHAPES: Mapping[ActKind, Shape] = {
+    ActKind.INSTALLATION_STARTED: _shape("home", "version pid listen", "A daemon began to serve."),
+    ActKind.INSTALLATION_STOPPED: _shape("home", "version pid reason", "A daemon ended in order."),
+    ActKind.CONFIG_CHANGED: _shape("config", "before_sha256 after_sha256", "The configuration is another one."),
+    ActKind.POLICY_SWAPPED: _shape("policy", "before_sha256 after_sha256 source", "Another bundle decides from here."),
+    ActKind.APPROVAL_ASKED: _shape(
+        "approval", "call_id tool principal expires_at_unix_ms policies", "A person was asked."
+    ),
+    ActKind.APPROVAL_GRANTED: _shape(
+        "approval", "call_id tool principal scope uses expires_at_unix_ms reason", "A person said yes."
+    ),
+    ActKind.APPROVAL_DENIED: _shape("approval", "call_id tool principal reason", "A person said no."),
+    ActKind.APPROVAL_EXPIRED: _shape("approval", "call_id tool principal", "Nobody answered in time."),
+    ActKind.GRANT_REVOKED: _shape("approval", "scope principal reason", "A standing approval was taken back."),
+    ActKind.BUDGET_CHANGED: _shape("run", "before after reason", "A run's budget was changed."),
+    ActKind.SECRET_SET: _shape("secret", "replaced", "A secret got a value; only its name is told."),
+    ActKind.SECRET_DELETED: _shape("secret", "", "A secret was deleted."),
+    ActKind.TOKEN_CREATED: _shape("token", "principal operator expires_at_unix_ms", "A credential was made."),
+    ActKind.TOKEN_REVOKED: _shape("token", "principal reason", "A credential was taken back."),
+    ActKind.SKILL_CHANGED: _shape(
+        "skill", "version sha256 before after publisher reason", "A skill was installed, or changed its state."
+    ),
+    ActKind.TRUST_CHANGED: _shape("publisher", "key_id before after reason", "Trust in a publisher's key changed."),
+    ActKind.KEY_ROTATED: _shape("key", "old_vkey new_vkey from_index", "The journal is signed by a new key."),
+    ActKind.WITNESS_ADDED: _shape("witness", "name kind vkey", "Heads are shown to a new witness."),
+    ActKind.OPENING_DELETED: _shape(
+        "entry", "index fields reason values", "Commitments can no longer be opened: what they hid is redacted."
+    ),
+    ActKind.RECORDS_DELETED: _shape(
+        "journal",
+        "before_unix_ms principal calls blobs openings artifacts rule",
+        "Kept records were removed by retention.",
+    ),
+    ActKind.ENTRIES_PRUNED: _shape(
+        "journal", "first count root segment", "Bodies of old entries were removed; their hashes stay."
+    ),
+    ActKind.SEGMENT_SEALED: _shape(
+        "segment", "first count sha256 bytes", "Old entries were written into a sealed file."
+    ),
+    ActKind.SANDBOX_PROVED: _shape("proof", "fingerprint attempts failed", "Every escape attempt was held."),
+    ActKind.SANDBOX_NOT_PROVED: _shape("proof", "fingerprint attempts failed", "An escape attempt was not held."),
+    ActKind.PROCESS_ENDED: _shape(
+        "process",
+        "process_id call_id principal lifetime status exit_code signal reason stopped_by started_unix_ms usage output "
+        "redactions",
+        "A background process ended.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    kind: ActKind
+    actor: str
+    """A principal (`user:alice`), `uid:0` for whoever held the terminal, or `PALYRA`."""
+    subject: str
+    """`noun/ID` with the noun of the kind's shape, or the noun alone."""
+    details: Mapping[str, Json] = field(default_factory=dict)
+    run_id: str | None = None
+    """A run that is stored: the act gets the next number of its sequence."""
+
+    def __post_init__(self) -> None:
+        shape = SHAPES[self.kind]
+        if not self.actor or not self.actor.isprintable():
+            raise ValueError(f"{self.kind}: an act names who did it")
+        if self.subject != shape.noun and not self.subject.startswith(f"{shape.noun}/"):
+            raise ValueError(f"{self.kind} is done to a {shape.noun}, not to {self.subject[:80]!r}")
+        if extra := sorted(set(self.details) - shape.details):
+            raise ValueError(f"{self.kind} does not tell {', '.join(extra)}")
+
+    def draft(self) -> EntryDraft:
+        return act_draft(
+            act=self.kind.value, actor=self.actor, subject=self.subject, details=self.details, run_id=self.run_id
+        )
+
+
+class Appends(Protocol):
+    """A transaction under way; state/transaction fits."""
+
+    def append(self, draft: EntryDraft, *, at_unix_ms: int) -> int: ...
+
+
+def record_act(tx: Appends, act: Act, *, at_unix_ms: int) -> int:
+    """Put the act into the same commit as the change it tells of; returns the entry's index."""
+    return tx.append(act.draft(), at_unix_ms=at_unix_ms)
