@@ -1,0 +1,125 @@
+"""wasmtime's engine as tier A configures it, and the timer that makes its deadlines hold.
+
+Rules: fuel and epochs always on; no threads, no 64-bit or several memories, no garbage collector; traps without signal
+handlers, so that an embedder's own handlers (or pytest's) cannot meet ours. The version is pinned and looked at before
+anything is compiled or deserialised: an artefact of another version is native code of another meaning.
+
+An epoch ticker in Python is no clock: with another thread holding the interpreter a 100 ms deadline became seconds. So
+a POSIX timer with a thread of its own calls wasmtime's function directly; no Python runs on that thread. It ticks only
+while a guest runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from wasmtime import Config, Engine
+from wasmtime import _ffi as ffi
+
+WASMTIME: Final = "50.0.1"
+TICK_MS: Final = 10
+MAX_WASM_STACK: Final = 512 * 1024
+_SIGEV_THREAD: Final = 2
+_CLOCK_MONOTONIC: Final = 1
+
+
+class WrongRuntime(RuntimeError):
+    """wasmtime is not what this layer was written and tested for."""
+
+
+def make_config() -> Config:
+    config = Config()
+    config.consume_fuel = True
+    config.epoch_interruption = True
+    config.signals_based_traps = False
+    config.max_wasm_stack = MAX_WASM_STACK
+    config.parallel_compilation = False
+    for feature in ("threads", "memory64", "multi_memory", "gc", "function_references", "exceptions"):
+        setattr(config, f"wasm_{feature}", False)
+    return config
+
+
+def make_engine() -> Engine:
+    return Engine(make_config())
+
+
+class _SigEvent(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signo", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("function", ctypes.c_void_p),
+        ("attribute", ctypes.c_void_p),
+        ("rest", ctypes.c_byte * 32),
+    )
+
+
+class _Interval(ctypes.Structure):
+    _fields_ = (
+        ("interval_s", ctypes.c_long),
+        ("interval_ns", ctypes.c_long),
+        ("first_s", ctypes.c_long),
+        ("first_ns", ctypes.c_long),
+    )
+
+
+class EpochTimer:
+    """Increments an engine's epoch every `TICK_MS` while anyone is inside `running()`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine  # the timer holds its address
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._lock = threading.Lock()
+        self._running = 0
+        self._timer = ctypes.c_void_p()
+        event = _SigEvent(
+            value=ctypes.cast(engine.ptr(), ctypes.c_void_p).value,
+            notify=_SIGEV_THREAD,
+            function=ctypes.cast(ffi.dll.wasmtime_engine_increment_epoch, ctypes.c_void_p).value,
+        )
+        self._check(self._libc.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with self._lock:
+            self._running += 1
+            if self._running == 1:
+                self._set(TICK_MS * 1_000_000)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if self._running == 0:
+                    self._set(0)
+
+    def close(self) -> None:
+        if self._timer.value is not None:
+            self._libc.timer_delete(self._timer)
+            self._timer = ctypes.c_void_p()
+
+    def _set(self, nanoseconds: int) -> None:
+        interval = _Interval(0, nanoseconds, 0, nanoseconds)
+        self._check(self._libc.timer_settime(self._timer, 0, ctypes.byref(interval), None))
+
+    def _check(self, result: int) -> None:
+        if result:
+            code = ctypes.get_errno()
+            raise OSError(code, f"the epoch timer: {os.strerror(code)}")
+
+
+def ticks_for(wall_ms: int) -> int:
+    """One more than fits: the first tick may come at once, and a deadline of zero traps before the first step."""
+    return max(1, -(-wall_ms // TICK_MS)) + 1
+
+
+def check_version() -> None:
+    found = importlib.metadata.version("wasmtime")
+    if found != WASMTIME:
+        raise WrongRuntime(f"wasmtime {found} is installed; tier A was made for {WASMTIME}")
