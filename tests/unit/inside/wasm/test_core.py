@@ -125,7 +125,7 @@ def test_many_memories_are_refused_at_compile_time(runtime: CoreRuntime) -> None
         ('(module (import "env" "system" (func)) (func (export "run") (result i32) (i32.const 0)))', "env system"),
         (f'(module (import "{abi.HOST}" "exec" (func)) (func (export "run") (result i32) (i32.const 0)))', "exec"),
         (
-            f'(module (import "{abi.HOST}" "take" (func (param i64))) (func (export "run") (result i32) (i32.const 0)))',
+            f'(module (import "{abi.HOST}" "take" (func (param i64))) (func (export "run") (result i32) i32.const 0))',
             "another type",
         ),
         (f'(module (import "{abi.HOST}" "take" (memory 1)) (func (export "run") (result i32) i32.const 0))', "type"),

@@ -1,0 +1,128 @@
+"""The shape of a module is read from its bytes alone, and compile bombs are refused before any compiler sees them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wasmtime import wat2wasm
+
+from palyra.errors import Reason, Rejected
+from palyra.model.wasm import GuestKind, ModuleFacts
+from palyra.sandbox.wasm_scan import MAX_FUNCTIONS, MAX_LOCALS, scan
+
+
+def wasm(text: str) -> bytes:
+    return bytes(wat2wasm(text))
+
+
+SMALL = wasm(
+    """(module (import "a" "b" (func (param i32))) (import "a" "c" (memory 2)) (table 5 10 funcref)
+       (func (export "run") (result i32) (local i32 i64 i64) (i32.const 0)) (func $s) (start $s)
+       (data (i32.const 0) "abc"))"""
+)
+
+
+def leb(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def section(identifier: int, body: bytes) -> bytes:
+    return bytes([identifier]) + leb(len(body)) + body
+
+
+def core(*sections: bytes) -> bytes:
+    return b"\0asm\x01\0\0\0" + b"".join(sections)
+
+
+def test_a_module_says_what_it_is() -> None:
+    assert scan(SMALL) == ModuleFacts(
+        kind=GuestKind.CORE,
+        size_bytes=len(SMALL),
+        modules=1,
+        functions=2,
+        largest_body_bytes=8,
+        most_locals=3,
+        code_bytes=12,
+        data_bytes=9,
+        memories=1,
+        memory_min_pages=2,
+        tables=1,
+        table_min_elements=5,
+        imports=(("a", "b"), ("a", "c")),
+        exports=("run",),
+        has_start=True,
+    )
+
+
+def test_a_component_is_read_through_to_its_modules() -> None:
+    facts = scan(wasm("(component (core module (memory 3) (func) (func)) (core module (memory 4)))"))
+    assert (facts.kind, facts.modules, facts.memories, facts.memory_min_pages, facts.functions) == (
+        GuestKind.COMPONENT,
+        2,
+        2,
+        7,
+        2,
+    )
+
+
+BODY = b"\x00\x0b"
+
+
+@pytest.mark.parametrize(
+    ("bomb", "words"),
+    [
+        pytest.param(core(section(10, leb(MAX_FUNCTIONS + 1))), "functions", id="a claim of many functions"),
+        pytest.param(
+            core(section(10, leb(1) + leb(6) + b"\x01" + leb(MAX_LOCALS + 1) + b"\x7f\x0b")), "locals", id="many locals"
+        ),
+        pytest.param(core(section(10, leb(1) + leb(2_000_000) + bytes(2_000_000))), "bytes in one", id="a huge body"),
+        pytest.param(core(section(5, leb(17) + b"\x00\x01" * 17)), "memories", id="many memories"),
+        pytest.param(core(section(4, leb(17) + b"\x70\x00\x01" * 17)), "tables", id="many tables"),
+        pytest.param(core(section(2, leb(1001))), "imports", id="a claim of many imports"),
+        pytest.param(core(section(5, leb(1) + b"\x03\x01\x01")), "shared", id="a shared memory"),
+        pytest.param(core(b"\x0a\xff\xff\xff\xff\x0f"), "more bytes than it has", id="a lying section size"),
+        pytest.param(core(b"\x0a\x80\x80\x80\x80\x80\x80\x00"), "too long", id="a padded number"),
+        pytest.param(core(section(10, leb(1) + leb(50) + BODY)), "more bytes", id="a lying body size"),
+        pytest.param(b'(module (func (export "run")))', "does not begin", id="text"),
+        pytest.param(b"", "does not begin", id="nothing"),
+        pytest.param(b"\0asm\x02\0\0\0", "does not begin", id="another version"),
+    ],
+)
+def test_bombs_and_lies_are_refused(bomb: bytes, words: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        scan(bomb)
+    assert refused.value.reason is Reason.BAD_ARGUMENTS
+    assert words in refused.value.detail
+
+
+def test_components_cannot_nest_for_ever() -> None:
+    inner = b"\0asm\x0d\0\x01\0"
+    for _ in range(20):
+        inner = b"\0asm\x0d\0\x01\0" + section(4, inner)
+    with pytest.raises(Rejected, match="deeply"):
+        scan(inner)
+
+
+@given(st.binary(max_size=200))
+def test_whatever_follows_the_magic_is_read_or_refused(rest: bytes) -> None:
+    for head in (b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"):
+        try:
+            facts = scan(head + rest)
+        except Rejected as refused:
+            assert refused.reason is Reason.BAD_ARGUMENTS
+        else:
+            assert facts.size_bytes == len(rest) + 8
+
+
+@given(st.integers(0, len(SMALL) - 1), st.integers(0, 255))
+def test_a_flipped_byte_is_read_or_refused(at: int, value: int) -> None:
+    damaged = SMALL[:at] + bytes([value]) + SMALL[at + 1 :]
+    try:
+        scan(damaged)
+    except Rejected as refused:
+        assert refused.reason is Reason.BAD_ARGUMENTS
