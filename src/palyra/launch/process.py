@@ -17,14 +17,14 @@ from functools import lru_cache
 from palyra.errors import Reason
 from palyra.launch import _os
 from palyra.launch.container import ContainerRoad
-from palyra.launch.course import follow
+from palyra.launch.course import Running, follow
 from palyra.launch.ending import Ended, ask_to_end, end
 from palyra.launch.executor import LaunchFailed, Sink, Source
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
 from palyra.launch.limits import limit_first_process, limit_steps
-from palyra.launch.message import launch_message
+from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.pool import Pool, PoolSize
 from palyra.launch.waiting import unbroken
 from palyra.model.host import HostFacts
@@ -72,6 +72,16 @@ class ProcessExecutor:
         finally:
             if self.pool is not None:
                 self.pool.wish(template)
+
+    async def begin(self, plan: ProcessPlan) -> Running:
+        """Start a program that its caller speaks with over its pipes; the caller takes all three and ends it."""
+        program = _HeldProgram(await self._start(template_of(plan)), plan, self._host)
+        try:
+            await program.begin(nonce_from(os.urandom(16)))
+        except BaseException:
+            await unbroken(program.end(program_ended=False))
+            raise
+        return program
 
     async def close(self) -> None:
         """End the sandboxes that wait; calls under way are not touched."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,18 +113,17 @@ def test_components_cannot_nest_for_ever() -> None:
 @given(st.binary(max_size=200))
 def test_whatever_follows_the_magic_is_read_or_refused(rest: bytes) -> None:
     for head in (b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"):
-        try:
-            facts = scan(head + rest)
-        except Rejected as refused:
-            assert refused.reason is Reason.BAD_ARGUMENTS
-        else:
-            assert facts.size_bytes == len(rest) + 8
+        facts = read(head + rest)
+        assert facts is None or facts.size_bytes == len(rest) + 8
 
 
 @given(st.integers(0, len(SMALL) - 1), st.integers(0, 255))
 def test_a_flipped_byte_is_read_or_refused(at: int, value: int) -> None:
-    damaged = SMALL[:at] + bytes([value]) + SMALL[at + 1 :]
-    try:
-        scan(damaged)
-    except Rejected as refused:
-        assert refused.reason is Reason.BAD_ARGUMENTS
+    read(SMALL[:at] + bytes([value]) + SMALL[at + 1 :])
+
+
+def read(data: bytes) -> ModuleFacts | None:
+    """None where it is refused; nothing else may be raised."""
+    with suppress(Rejected):
+        return scan(data)
+    return None

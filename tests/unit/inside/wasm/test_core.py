@@ -12,7 +12,7 @@ from palyra.inside.wasm import abi
 from palyra.inside.wasm.core import CoreRuntime, InvalidModule
 from palyra.inside.wasm.engine import EpochTimer, make_engine
 from palyra.inside.wasm.guest import End, EndKind, Grants, GuestCall, StorageRoot
-from tests.unit.inside.wasm.guests import ECHO, LOOP, Asked, bounds, call, module, wasm
+from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, Asked, bounds, call, module, wasm
 
 TAKE_ALL = "(call $output (i32.const 64) (call $take (i32.const 64) (i32.const 4096)))"
 
@@ -41,67 +41,7 @@ def test_a_guest_that_gives_no_output_answers_nothing(runtime: CoreRuntime) -> N
     assert (end.kind, end.exit_code, end.output) == (EndKind.RETURNED, 3, None)
 
 
-@pytest.mark.parametrize(
-    ("guest", "kind", "words"),
-    [
-        pytest.param(LOOP, EndKind.OUT_OF_FUEL, "fuel of 10000000", id="infinite loop"),
-        pytest.param(
-            wasm(
-                '(module (func $s (loop $again (br $again))) (start $s) (func (export "run") (result i32) i32.const 0))'
-            ),
-            EndKind.OUT_OF_FUEL,
-            "fuel",
-            id="infinite loop in the start function",
-        ),
-        pytest.param(
-            wasm('(module (func $f (call $f)) (func (export "run") (result i32) (call $f) (i32.const 0)))'),
-            EndKind.TRAPPED,
-            "stack overflow",
-            id="recursion",
-        ),
-        pytest.param(
-            module(body="(loop $more (br_if $more (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) (unreachable)"),
-            EndKind.MEMORY,
-            "1048576 bytes of memory",
-            id="memory growth",
-        ),
-        pytest.param(
-            module(body="(i32.const 0)", memory='(memory (export "memory") 17)'),
-            EndKind.MEMORY,
-            "memory minimum size of 17 pages exceeds memory limits",
-            id="memory declared beyond the limit",
-        ),
-        pytest.param(
-            wasm('(module (table 2000 funcref) (func (export "run") (result i32) (i32.const 0)))'),
-            EndKind.MEMORY,
-            "table minimum size of 2000 elements exceeds table limits",
-            id="huge table",
-        ),
-        pytest.param(module(body="(unreachable)"), EndKind.TRAPPED, "unreachable", id="trap"),
-        pytest.param(
-            module("http-count", body="(loop $again (drop (call $http-count)) (br $again)) (i32.const 0)"),
-            EndKind.QUOTA,
-            "10000 host calls",
-            id="host-call storm",
-        ),
-        pytest.param(
-            module(
-                "log",
-                body="(loop $again (drop (call $log (i32.const 0) (i32.const 0) (i32.const 9))) (br $again)) "
-                "(i32.const 0)",
-            ),
-            EndKind.QUOTA,
-            "100 log lines",
-            id="log flood",
-        ),
-        pytest.param(
-            module("output", body="(call $output (i32.const 0) (i32.const 5000))"),
-            EndKind.QUOTA,
-            "output is larger than 4096 bytes",
-            id="output beyond the bound",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("guest", "kind", "words"), TOO_FAR)
 def test_too_far_has_an_end_of_its_own(runtime: CoreRuntime, guest: bytes, kind: EndKind, words: str) -> None:
     end = run(runtime, guest, call(gate=Asked({("log", "0"): b""})))
     assert end.kind is kind

@@ -1,0 +1,105 @@
+"""What a worker does with frames: load a module, run a call, carry its host calls to the engine.
+
+Rules: one call at a time, so that what kills this process hurts no other call; the engine's answers are waited for with
+the time the call has left.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import Any
+
+from palyra.inside.wasm import frames
+from palyra.inside.wasm.core import CoreRuntime, InvalidModule
+from palyra.inside.wasm.engine import EpochTimer, make_engine
+from palyra.inside.wasm.frames import Frame, Parser
+from palyra.inside.wasm.guest import Bounds, EndKind, Exceeded, Grants, GuestCall, Refused, StorageRoot
+
+MAX_BODY_BYTES = 256 << 20
+"""An artefact of a large component; the engine is who sends it."""
+_CHUNK = 1 << 20
+
+
+class Pipe:
+    """Also the guests' gate: an ask goes out as a frame and its answer comes back as one."""
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self._reading, self._writing = reading, writing
+        self._parser = Parser(max_body_bytes=MAX_BODY_BYTES)
+        self._waiting: list[Frame] = []
+
+    def send(self, frame: Frame) -> None:
+        data = memoryview(frame.pack())
+        while data:
+            data = data[os.write(self._writing, data) :]
+
+    def receive(self, timeout_s: float | None = None) -> Frame | None:
+        """None: nothing came in time. The end of the pipe ends the worker."""
+        while not self._waiting:
+            if timeout_s is not None and not select.select([self._reading], [], [], timeout_s)[0]:
+                return None
+            data = os.read(self._reading, _CHUNK)
+            if not data:
+                raise SystemExit(0)
+            self._waiting = self._parser.feed(data)
+        return self._waiting.pop(0)
+
+    def ask(self, operation: str, name: str, payload: bytes, *, timeout_s: float) -> bytes:
+        self.send(Frame(frames.ASK, {"operation": operation, "name": name}, payload))
+        answer = self.receive(timeout_s)
+        if answer is None:
+            raise Exceeded(EndKind.TIMEOUT, "A host call took the rest of the guest's time.")
+        number = answer.head["number"]
+        if number < 0:
+            raise Refused(number)
+        return answer.body
+
+
+def serve(reading: int, writing: int) -> None:
+    pipe = Pipe(reading, writing)
+    engine = make_engine()
+    timer = EpochTimer(engine)
+    runtimes: dict[str, Any] = {"core": CoreRuntime(engine, timer)}
+    runtime, loaded = runtimes["core"], None
+    pipe.send(Frame(frames.READY))
+    while True:
+        frame = pipe.receive()
+        assert frame is not None  # without a time limit there is a frame or the end
+        if frame.kind == frames.LOAD:
+            runtime = runtimes[frame.head["guest"]]
+            try:
+                loaded = runtime.load(frame.body)
+            except InvalidModule as error:
+                pipe.send(Frame(frames.INVALID, {"detail": str(error)}))
+            else:
+                pipe.send(Frame(frames.LOADED))
+        elif frame.kind == frames.RUN:
+            pipe.send(_run(runtime, loaded, frame, pipe))
+
+
+def _run(runtime: Any, loaded: Any, frame: Frame, pipe: Pipe) -> Frame:
+    grants = frame.head["grants"]
+    call = GuestCall(
+        input=frame.body,
+        bounds=Bounds(**frame.head["bounds"]),
+        grants=Grants(
+            http=tuple(grants["http"]),
+            secrets=tuple(grants["secrets"]),
+            readable_secrets=frozenset(grants["readable_secrets"]),
+            storage=tuple(StorageRoot(prefix, writable) for prefix, writable in grants["storage"]),
+            channels=tuple(grants["channels"]),
+        ),
+        gate=pipe,
+    )
+    end = runtime.run(loaded, call)
+    head = {
+        "kind": end.kind.value,
+        "detail": end.detail,
+        "exit_code": end.exit_code,
+        "fuel": end.fuel,
+        "memory_bytes": end.memory_bytes,
+        "has_output": end.output is not None,
+        "host_calls": call.calls,
+    }
+    return Frame(frames.END, head, end.output or b"")

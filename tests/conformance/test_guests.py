@@ -1,0 +1,201 @@
+"""Guests through the jailed worker: every way too far ends the same there, and a lost worker costs one call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from palyra.canon import sha256_hex
+from palyra.errors import Reason, Rejected
+from palyra.inside.wasm import abi
+from palyra.inside.wasm.guest import EndKind
+from palyra.launch.artefacts import ArtefactCache
+from palyra.launch.compiler import Compiler
+from palyra.launch.guest_worker import REASONS, Answer
+from palyra.launch.guests import Guests
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.model.outcome import Execution, Status
+from palyra.model.wasm import CapabilityGrants, GuestKind, StorageGrant, WasmLimits, WasmPlan
+from palyra.wiring.guests import artefact_meaning, compiler_plan, worker_plan
+from tests.conformance.arena import host, require
+from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, module
+
+T = TypeVar("T")
+
+
+@dataclass
+class Jail:
+    """Guests with everything real but the host calls, which are kept and answered from a table."""
+
+    folder: Path
+    modules: dict[str, bytes] = field(default_factory=dict)
+    answers: dict[str, bytes] = field(default_factory=dict)
+    asked: list[tuple[str, str, bytes]] = field(default_factory=list)
+
+    def use(self, work: Callable[[Jail], Awaitable[T]], *, at_once: int = 4) -> T:
+        async def all_of_it() -> T:
+            executor = ProcessExecutor(host())
+            cache = ArtefactCache(self.folder / "cache", meaning=artefact_meaning(host()))
+            compiler = Compiler(executor, compiler_plan(host(), self.folder / "empty"), cache)
+            plan = worker_plan(host(), self.folder / "empty")
+
+            async def artefact(wanted: WasmPlan) -> bytes:
+                return await compiler.artefact(wanted.module_sha256, self.modules[wanted.module_sha256])
+
+            self.guests = Guests(lambda: executor.begin(plan), artefact, at_once=at_once)
+            try:
+                return await work(self)
+            finally:
+                await self.guests.close()
+                await executor.close()
+
+        return asyncio.run(all_of_it())
+
+    async def run(
+        self,
+        wasm: bytes,
+        given: bytes = b"{}",
+        *,
+        limits: WasmLimits | None = None,
+        grants: CapabilityGrants | None = None,
+    ) -> tuple[Execution, bytes | None]:
+        name = sha256_hex(wasm)
+        self.modules[name] = wasm
+        plan = WasmPlan(
+            module_sha256=name,
+            guest=GuestKind.CORE,
+            skill_id="acme.test",
+            tool_id="test",
+            input=given,
+            wasm=limits or LIMITS,
+            grants=grants or CapabilityGrants(),
+        )
+        return await self.guests.run(plan, self._answer)
+
+    async def _answer(self, operation: str, name: str, payload: bytes, left_s: float) -> Answer:
+        self.asked.append((operation, name, payload))
+        body = self.answers.get(operation)
+        return Answer(abi.ABSENT) if body is None else Answer(0, body)
+
+
+LIMITS = WasmLimits(memory_bytes=1 << 20, table_elements=1000, log_lines=100, output_bytes=4096, wall_ms=20_000)
+
+
+@pytest.fixture
+def jail(tmp_path: Path) -> Jail:
+    require(Tier.C)
+    return Jail(tmp_path)
+
+
+def children() -> set[str]:
+    found = set()
+    for task in os.listdir("/proc/self/task"):
+        found |= set(Path(f"/proc/self/task/{task}/children").read_text().split())
+    return found
+
+
+def test_a_guest_answers_and_nothing_is_left(jail: Jail) -> None:
+    before = children()
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    async def twice(jail: Jail) -> list[bytes | None]:
+        return [(await jail.run(ECHO, b'{"n":%d}' % n))[1] for n in range(2)]
+
+    assert jail.use(twice) == [b'{"n":0}', b'{"n":1}']
+    assert children() <= before
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+@pytest.mark.parametrize(("wasm", "kind", "words"), TOO_FAR)
+def test_too_far_has_an_end_of_its_own_in_the_jail_too(jail: Jail, wasm: bytes, kind: EndKind, words: str) -> None:
+    jail.answers["log"] = b""
+    execution, _ = jail.use(lambda jail: jail.run(wasm))
+    assert execution.reason is REASONS[kind]
+    assert words in (execution.message or "")
+
+
+def test_a_deadline_holds_in_the_jail(jail: Jail) -> None:
+    limits = WasmLimits(fuel=10**15, wall_ms=300)
+    execution, _ = jail.use(lambda jail: jail.run(LOOP, limits=limits))
+    assert (execution.status, execution.reason) == (Status.TIMEOUT, Reason.TIMEOUT)
+
+
+def test_host_calls_are_answered_by_the_engine_alone(jail: Jail) -> None:
+    jail.answers["storage-get"] = b"kept"
+    guest = module(
+        "storage-get",
+        "take",
+        "output",
+        memory='(memory (export "memory") 1) (data (i32.const 0) "k")',
+        body="""(drop (call $storage-get (i32.const 30000) (i32.const 0) (i32.const 1)))
+                (call $output (i32.const 64) (call $take (i32.const 64) (i32.const 99)))""",
+    )
+    grants = CapabilityGrants(storage=(StorageGrant(prefix="cache", writable=False),))
+    execution, output = jail.use(lambda jail: jail.run(guest, grants=grants))
+    assert (execution.message, output) == (None, b"kept")
+    assert jail.asked == [("storage-get", "cache", b"k")]
+
+
+def test_killing_workers_under_64_calls_fails_only_the_calls_they_held(jail: Jail) -> None:
+    waiting = module(
+        "channel-send",
+        "output",
+        memory='(memory (export "memory") 1) (data (i32.const 0) "{}")',
+        body="""(drop (call $channel-send (i32.const 40000) (i32.const 0) (i32.const 1)))
+                (call $output (i32.const 0) (i32.const 2))""",
+    )
+    grants = CapabilityGrants(channels=("out",))
+
+    async def storm(jail: Jail) -> list[Execution]:
+        held: list[int] = []
+
+        async def answer(operation: str, name: str, payload: bytes, left_s: float) -> Answer:
+            if len(held) < 2:  # the first two calls lose their workers while they wait for this answer
+                held.append(1)
+                busy = [pid for pid in children() if _is_worker(pid)]
+                os.kill(int(busy[0]), signal.SIGKILL)
+                await asyncio.sleep(0.2)
+            return Answer()
+
+        jail._answer = answer  # type: ignore[method-assign]
+        ended = await asyncio.gather(*(jail.run(waiting, grants=grants) for _ in range(64)))
+        return [execution for execution, _ in ended]
+
+    ended = jail.use(storm)
+    lost = [execution for execution in ended if execution.status is not Status.COMPLETED]
+    assert 1 <= len(lost) <= 2
+    assert {execution.reason for execution in lost} <= {Reason.TRAPPED, Reason.INTERNAL}  # INTERNAL: while starting
+
+
+def _is_worker(pid: str) -> bool:
+    try:
+        return (
+            b"worker.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            or b"bwrap" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+    except OSError:
+        return False
+
+
+def test_a_patched_artefact_is_never_loaded_but_built_again(jail: Jail) -> None:
+    jail.use(lambda jail: jail.run(ECHO))
+    (path,) = (jail.folder / "cache").glob("*.cwasm")
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    assert jail.use(lambda jail: jail.run(ECHO, b"[]"))[1] == b"[]"
+    assert path.read_bytes() == good
+
+
+def test_a_module_wasmtime_refuses_is_refused_with_its_reason(jail: Jail) -> None:
+    with pytest.raises(Rejected) as refused:
+        jail.use(lambda jail: jail.run(b"\0asm\x01\0\0\0\xff"))
+    assert refused.value.reason is Reason.BAD_ARGUMENTS
+    assert "wasmtime refuses the module" in refused.value.detail
