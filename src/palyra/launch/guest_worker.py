@@ -97,15 +97,15 @@ class Worker:
             raise LaunchFailed(f"The worker for guests did not start: {said or 'no answer'}.") from error
         return worker
 
-    async def load(self, sha256: str, guest: str, artefact: bytes) -> None:
-        await self._send(Frame(frames.LOAD, {"guest": guest}, artefact))
+    async def load(self, plan: WasmPlan, artefact: bytes) -> None:
+        await self._send(Frame(frames.LOAD, {"guest": plan.guest.value, "memories": plan.memories}, artefact))
         async with asyncio.timeout(START_TIMEOUT_S):
             frame = await self._receive()
         if frame.kind == frames.INVALID:
             raise ModuleRefused(str(frame.head.get("detail", ""))[:500])
         if frame.kind != frames.LOADED:
             raise WorkerLost("the worker answered out of turn")
-        self.module_sha256 = sha256
+        self.module_sha256 = plan.module_sha256
 
     async def run(self, plan: WasmPlan, host_call: HostCall) -> GuestEnd:
         head = {"bounds": _bounds(plan), "grants": plan.grants.as_json()}

@@ -89,7 +89,7 @@ class Guests:
         artefact = await self._artefact(plan)
         worker = self._spare.pop() if self._spare else await Worker.start(self._begin)
         try:
-            await worker.load(plan.module_sha256, plan.guest.value, artefact)
+            await worker.load(plan, artefact)
         except BaseException:
             await unbroken(worker.end())
             raise

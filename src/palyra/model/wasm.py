@@ -109,6 +109,8 @@ class WasmPlan:
 
     module_sha256: str
     guest: GuestKind
+    memories: int = 1
+    """That a component declares in all: each gets its share of the memory."""
     skill_id: str
     """Empty for an inline module."""
     tool_id: str
@@ -132,6 +134,7 @@ class WasmPlan:
             "tier": "A",
             "module_sha256": self.module_sha256,
             "guest": self.guest.value,
+            "memories": self.memories,
             "skill_id": self.skill_id,
             "tool_id": self.tool_id,
             "wasm": dict(self.wasm.as_json()),

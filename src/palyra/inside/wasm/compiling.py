@@ -17,12 +17,15 @@ def main() -> int:
     for _ in range(4):
         here = os.path.dirname(here)
     sys.path[:0] = [here, sys.argv[1]]
+    from palyra.inside.wasm.component import MAGIC, ComponentRuntime
     from palyra.inside.wasm.core import CoreRuntime, InvalidModule
     from palyra.inside.wasm.engine import EpochTimer, make_engine
 
     engine = make_engine()
+    wasm = sys.stdin.buffer.read()
+    runtime = (ComponentRuntime if wasm.startswith(MAGIC) else CoreRuntime)(engine, EpochTimer(engine))
     try:
-        artefact = CoreRuntime(engine, EpochTimer(engine)).compile(sys.stdin.buffer.read())
+        artefact = runtime.compile(wasm)
     except InvalidModule as error:
         sys.stderr.write(f"{error}\n")
         return REFUSED

@@ -75,8 +75,8 @@ class CoreRuntime:
         check_module(module)
         return bytes(module.serialize())
 
-    def load(self, artefact: bytes) -> Loaded:
-        """Only of bytes this installation compiled itself: an artefact is native code."""
+    def load(self, artefact: bytes, *, memories: int = 1) -> Loaded:
+        """Only of bytes this installation compiled itself: an artefact is native code. A core module has one memory."""
         module = Module.deserialize(self._engine, artefact)
         check_module(module)
         try:

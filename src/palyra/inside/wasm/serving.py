@@ -11,6 +11,7 @@ import select
 from typing import Any
 
 from palyra.inside.wasm import frames
+from palyra.inside.wasm.component import ComponentRuntime
 from palyra.inside.wasm.core import CoreRuntime, InvalidModule
 from palyra.inside.wasm.engine import EpochTimer, make_engine
 from palyra.inside.wasm.frames import Frame, Parser
@@ -60,7 +61,7 @@ def serve(reading: int, writing: int) -> None:
     pipe = Pipe(reading, writing)
     engine = make_engine()
     timer = EpochTimer(engine)
-    runtimes: dict[str, Any] = {"core": CoreRuntime(engine, timer)}
+    runtimes: dict[str, Any] = {"core": CoreRuntime(engine, timer), "component": ComponentRuntime(engine, timer)}
     runtime, loaded = runtimes["core"], None
     pipe.send(Frame(frames.READY))
     while True:
@@ -69,7 +70,7 @@ def serve(reading: int, writing: int) -> None:
         if frame.kind == frames.LOAD:
             runtime = runtimes[frame.head["guest"]]
             try:
-                loaded = runtime.load(frame.body)
+                loaded = runtime.load(frame.body, memories=frame.head["memories"])
             except InvalidModule as error:
                 pipe.send(Frame(frames.INVALID, {"detail": str(error)}))
             else:
