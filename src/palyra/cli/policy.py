@@ -1,4 +1,7 @@
-"""`palyra policy show | explain`: the policies in force, and why a call was or would be decided as it is."""
+"""`palyra policy show | check | test | explain`: the policies in force, and why a call was or would be decided so.
+
+`diff` and `replay` (policy_change), `use`, `rollback` and `versions` (policy_versions) live beside this file.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.policy_change import diff, replay
+from palyra.cli.policy_versions import rollback, use, versions
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
     from palyra.errors import Rejected
+    from palyra.policy.bundle import PolicyBundle
     from palyra.policy.explain import Explanation
     from palyra.wiring.embedded import Installation
 
@@ -25,34 +31,48 @@ Examples:
 
 @click.group("policy")
 def command() -> None:
-    """Show the policies and explain their decisions."""
+    """Show, check and change the policies, and explain their decisions."""
 
 
 @command.command("show", epilog="Example: palyra policy show --json")
 @with_settings
 def show(settings: Settings) -> int:
     """The bundle in force: its digest and every policy with its reason."""
-    from palyra.config.load import find_home, load_config
-    from palyra.policy.store import PolicyStore
-
-    home = find_home(settings.home)
-    config, _ = load_config(home, settings.config)
-    bundle = PolicyStore(config.posture, home.policies).current()
+    bundle, version = _in_force(settings)
     items = [
         {"id": p.id, "effect": p.effect, "code": p.code, "reason": p.reason, "file": p.file, "line": p.line}
         for p in bundle.index.values()
     ]
     if settings.json:
-        click.echo(orjson.dumps({"bundle": bundle.name, "policy_sha256": bundle.digest, "items": items, "next": None}))
+        head = {"bundle": bundle.name, "policy_sha256": bundle.digest, "version": version}
+        click.echo(orjson.dumps({**head, "items": items, "next": None}))
         return 0
-    say(f"{bundle.name}  {bundle.digest}")
+    say(f"{bundle.name}  {bundle.digest}" + (f"  (version {version[:16]})" if version else ""))
     for policy in bundle.index.values():
         say(f"  {policy.effect:6}  {policy.id}  ({policy.file}:{policy.line})\n          {policy.reason}")
     return 0
 
 
+def _in_force(settings: Settings) -> tuple[PolicyBundle, str | None]:
+    """The bundle and its version, read as they lie there: showing policies makes no home."""
+    from palyra.config.load import find_home, load_config
+    from palyra.policy.store import PolicyStore, load_posture
+    from palyra.state.db import read_home, snapshot
+    from palyra.wiring.versions import VersionRows
+
+    home = find_home(settings.home)
+    config, _ = load_config(home, settings.config)
+    if (home.state / "palyra.db").is_file():
+        with snapshot(read_home(home.root).database) as connection:
+            kept = VersionRows(lambda sql, parameters: connection.execute(sql, parameters).fetchall())
+            version = kept.pointer()
+            if version is not None:
+                return load_posture(config.posture, kept.files(version)), version
+    return PolicyStore(config.posture, home.policies).current(), None
+
+
 @command.command("check", epilog="Example: palyra policy check ./policies")
-@click.argument("folder", required=False, metavar="[DIR]")
+@click.argument("folder", required=False, metavar="[FILE|DIR]")
 @with_settings
 def check(settings: Settings, folder: str | None) -> int:
     """Parse and validate policies as a start would, without using them. Exit 1 with file, line and policy if not."""
@@ -60,7 +80,7 @@ def check(settings: Settings, folder: str | None) -> int:
 
 
 @command.command("test", epilog="Example: palyra policy test ./policies")
-@click.argument("folder", required=False, metavar="[DIR]")
+@click.argument("folder", required=False, metavar="[FILE|DIR]")
 @with_settings
 def test(settings: Settings, folder: str | None) -> int:
     """Run the examples beside the policies; each must decide as it is written."""
@@ -71,16 +91,17 @@ def _try(settings: Settings, folder: str | None, *, word: str) -> int:
     """Loading does both: a folder whose examples fail is as unusable as one that does not parse."""
     from palyra.config.load import find_home, load_config
     from palyra.policy.bundle import check_examples
+    from palyra.policy.load import read_folder, read_source
     from palyra.policy.scan import PolicyError
-    from palyra.policy.store import load_posture, read_folder, try_in_child
+    from palyra.policy.store import load_posture, try_in_child
 
     home = find_home(settings.home)
     config, _ = load_config(home, settings.config)
     place = Path(folder) if folder else home.policies
-    if folder and not place.is_dir():
-        raise click.UsageError(f"{folder} is not a folder.")
+    if folder and not place.exists():
+        raise click.UsageError(f"{folder} is neither a file nor a folder.")
     try:
-        local = read_folder(place)
+        local = read_source(place) if folder else read_folder(place)
         if local:
             try_in_child(config.posture, local)
         bundle = load_posture(config.posture, local)
@@ -210,3 +231,7 @@ def _lines(explained: Explanation) -> list[str]:
         lines += [f"  nearest permit {near['id']}: failed {'; '.join(near['failed'])}"]
     lines += [f"  would {c['effect']}: {c['text']}" for c in value["changes"]]
     return lines
+
+
+for _further in (diff, replay, use, rollback, versions):
+    command.add_command(_further)

@@ -30,6 +30,7 @@ from palyra.model.grant import decision_json
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Plan, ProcessPlan
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
+from palyra.policy.request import MAX_TEXT
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.stream import redact_json, redact_text
 
@@ -267,6 +268,8 @@ def _details(trip: Trip, ports: Ports) -> dict[str, Json]:
     """What is kept beside the entry so that a decision can be explained and made again; secrets redacted."""
     plan = trip.plan
     secrets = ports.secrets.known_values(trip.run.run_id)
+    request = trip.cedar.as_json() if trip.cedar is not None else None
+    kept = redacted_request(request, secrets)
     return {
         "door": trip.run.context.door.value,
         "executor": plan.executor if plan is not None else None,
@@ -278,10 +281,25 @@ def _details(trip: Trip, ports: Ports) -> dict[str, Json]:
         "plan_sha256": sha256_hex(trip.plan_bytes) if plan is not None else None,
         "input_sha256": trip.input_sha256,
         "input": redact_json(dict(trip.call.input), secrets) if trip.call is not None else None,
-        "request": trip.cedar.as_json() if trip.cedar is not None else None,
+        "request": kept,
+        "request_redacted": kept != request,
+        "shadow": trip.shadow,
         "facts": redact_json(_facts(trip), secrets),
         "plan": redact_json(orjson.loads(trip.plan_bytes), secrets) if trip.plan_bytes else None,
     }
+
+
+def redacted_request(request: dict[str, Json] | None, secrets: Sequence[tuple[str, bytes]]) -> Json:
+    """The request as it may be kept: a program's name, a device or a channel is the caller's text. Numbers and names
+    of ours stay as they are, so that what is kept is still a request and can be decided again."""
+    if request is None:
+        return None
+    texts = {name: value for name, value in request["context"].items() if isinstance(value, str)}
+    clean = redact_json(list(texts.values()), secrets)
+    if clean == list(texts.values()):
+        return request
+    short = (value[:MAX_TEXT] for value in clean)
+    return {**request, "context": request["context"] | dict(zip(texts, short, strict=True))}
 
 
 def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None:

@@ -76,6 +76,8 @@ class Trip:
     cedar: Request | None = None
     policy_sha256: str | None = None
     decision: Decision | None = None
+    shadow: Mapping[str, Json] | None = None
+    """What a candidate bundle would have decided, where that differs."""
     plan: Plan | None = None
     plan_bytes: bytes = b""
     """Canonical JSON of the plan, made once: its digest is attested, its commitment journaled."""

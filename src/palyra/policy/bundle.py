@@ -52,6 +52,11 @@ class PolicyBundle:
     verdicts: Bounded[Verdict] = field(compare=False, repr=False, default_factory=Bounded)
     """What was decided before, by everything a policy of this bundle can see. Errors are not kept."""
 
+    def text_of(self, policy: str) -> str:
+        """One policy as it is written."""
+        info = self.index[policy]
+        return self.policies[info.file][info.start : info.end]
+
     @property
     def files(self) -> dict[str, str]:
         return {**self.policies, SCHEMA_FILE: self.schema, EXAMPLES_FILE: self.examples}
@@ -77,8 +82,12 @@ def load_bundle(name: str, files: Mapping[str, str]) -> PolicyBundle:
     return bundle
 
 
-def load_builtin(name: str, files: Mapping[str, str]) -> PolicyBundle:
-    """The same without running the examples: Palyra's own bundles come with the package, and its tests run them."""
+def load_builtin(name: str, files: Mapping[str, str], *, typed: bool = True) -> PolicyBundle:
+    """The same without running the examples: Palyra's own bundles come with the package, and its tests run them.
+
+    `typed` is False only for a bundle that was in use before, to make its decisions again: the schema it was validated
+    against may know less of a request than today's.
+    """
     check_caps(files)
     _check_names(files)
     texts = {file: text for file, text in sorted(files.items()) if file.endswith(".cedar")}
@@ -87,8 +96,9 @@ def load_builtin(name: str, files: Mapping[str, str]) -> PolicyBundle:
     schema_text, examples = files.get(SCHEMA_FILE, ""), files.get(EXAMPLES_FILE, "")
     joined = _join(texts)
     try:
-        _check_types(joined, placed, schema_text)
-        compiled = compile_policies(joined, {f"policy{at}": p.tree for at, p in enumerate(placed)})
+        if typed:
+            _check_types(joined, placed, schema_text)
+        compiled = compile_policies({f"policy{at}": p.tree for at, p in enumerate(placed)})
     except ValueError as error:
         raise PolicyError(f"Cedar could not take the policies: {error}.") from None
     return PolicyBundle(
@@ -216,6 +226,8 @@ def _info(policy: _Placed) -> PolicyInfo:
         final=notes.get("final") or "",
         file=policy.file,
         line=policy.span.line,
+        start=policy.span.start,
+        end=policy.span.end,
     )
 
 

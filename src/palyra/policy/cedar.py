@@ -1,8 +1,10 @@
 """The only door to the Cedar engine: text in, handles out; a request in, an answer out.
 
-Rules: policies, schema and entities are parsed once into handles; per request only the attributes that some policy
-looks at are sent, since building the request is what a decision costs. An answer that carries any error is an
-error: Cedar skips a `forbid` that fails to evaluate, so its "allow" would mean nothing.
+Rules: policies, schema and entities are parsed once into handles. For each principal, action, tool and set
+of flags Cedar is asked once which policies are about them at all; a decision then evaluates what is left of these, and
+only the attributes that are still looked at are sent, since building the request is what a decision costs. What was
+left out Cedar would never have come to, so no answer changes and no error is hidden (slices). An answer that carries
+any error is an error: Cedar skips a `forbid` that fails to evaluate, so its "allow" would mean nothing.
 
 Not here: caps on the text (scan), what the answer means to the caller (verdict).
 """
@@ -11,9 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
@@ -21,9 +24,11 @@ import cedarpy
 import orjson
 
 from palyra.canon import Json
-from palyra.policy.request import ATTRIBUTES, Request
+from palyra.policy.request import Request
+from palyra.policy.slices import FLAGS, attributes_used, halve
 
 MAX_CACHED = 4096
+MAX_SELECTIONS = 256
 _POSITION = re.compile(r"\bpolicy\d+\b")
 V = TypeVar("V")
 
@@ -62,24 +67,50 @@ class Answer:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Some of the policies, parsed, and the context attributes they look at."""
+
+    policies: cedarpy.PolicySet
+    attributes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """What one principal, action, tool and set of flags need: their policies and their entities."""
+
+    selection: _Selection
+    entities: cedarpy.Entities
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """Parsed policies, ready to be asked."""
 
-    policies: cedarpy.PolicySet
+    early: cedarpy.PolicySet
+    """Of every policy the part that is asked first: which of them are about a request."""
+    late: Mapping[str, Mapping[str, Json]]
+    """What then remains of each, by positional name, in Cedar's JSON form."""
     ids: Mapping[str, str]
     """Cedar's positional name (policy0 …) → @id."""
     looks_at: Mapping[str, frozenset[str]]
     """@id → the context attributes that policy looks at."""
     attributes: tuple[str, ...] = field(init=False)
-    """All of them together, sorted: what is sent."""
-    entities: Bounded[cedarpy.Entities] = field(default_factory=Bounded)
+    """All of them together, sorted."""
+    flags: tuple[str, ...] = field(init=False)
+    """The yes-or-no ones among them."""
+    slices: Bounded[_Slice] = field(default_factory=Bounded)
+    selections: dict[frozenset[str], _Selection] = field(default_factory=dict)
+    """By the policies in it: most principals share theirs."""
     pick: Callable[[Mapping[str, Any]], Any] = field(init=False)
+    pick_flags: Callable[[Mapping[str, Any]], Any] = field(init=False)
 
     def __post_init__(self) -> None:
         names = tuple(sorted(frozenset().union(*self.looks_at.values())))
         object.__setattr__(self, "attributes", names)
-        object.__setattr__(self, "pick", itemgetter(*names) if names else lambda _context: ())
+        object.__setattr__(self, "flags", tuple(name for name in names if name in FLAGS))
+        object.__setattr__(self, "pick", _picker(names))
+        object.__setattr__(self, "pick_flags", _picker(self.flags))
 
     def key(self, request: Request) -> tuple[object, ...]:
         """Equal for two requests exactly when no policy of this set can tell them apart."""
@@ -91,6 +122,10 @@ class Compiled:
             request.groups,
             self.pick(request.context),
         )
+
+
+def _picker(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Any]:
+    return itemgetter(*names) if names else lambda _context: ()
 
 
 @contextmanager
@@ -123,11 +158,18 @@ def parse_tree(text: str) -> dict[str, dict[str, Json]]:
     return {position: {"annotations": {}} | policy for position, policy in policies.items()}
 
 
-def compile_policies(text: str, tree: Mapping[str, Mapping[str, Json]]) -> Compiled:
+def policy_set(policies: Mapping[str, Mapping[str, Json]]) -> cedarpy.PolicySet:
+    """From Cedar's JSON form, each under its name. Raises ValueError."""
+    document = {"templates": {}, "staticPolicies": policies, "templateLinks": []}
     with _engine():
-        policies = cedarpy.PolicySet.from_str(text)
+        return cedarpy.PolicySet.from_json_str(orjson.dumps(document).decode())
+
+
+def compile_policies(tree: Mapping[str, Mapping[str, Json]]) -> Compiled:
+    halves = {position: halve(policy) for position, policy in tree.items()}
     return Compiled(
-        policies=policies,
+        early=policy_set({position: half.early for position, half in halves.items()}),
+        late={position: half.late for position, half in halves.items()},
         ids={position: policy["annotations"]["id"] for position, policy in tree.items()},
         looks_at={policy["annotations"]["id"]: attributes_used(policy["conditions"]) for policy in tree.values()},
     )
@@ -143,12 +185,14 @@ def validate(text: str, schema: cedarpy.Schema) -> tuple[tuple[str, str], ...]:
 
 
 def evaluate(compiled: Compiled, requests: Sequence[Request]) -> list[Answer]:
-    """Ask about requests that share principal and tool. Never raises: what goes wrong is an answer with `error`."""
+    """Ask about each. Never raises: what goes wrong is an answer with `error`."""
     try:
         with _engine():
-            entities = _entities(compiled, requests[0])
-            asked = [_ask(compiled, request) for request in requests]
-            results = cedarpy.is_authorized_batch(asked, compiled.policies, entities)
+            slices = [_slice(compiled, request) for request in requests]
+            results: list[cedarpy.AuthzResult] = []
+            for part, group in groupby(zip(slices, requests, strict=True), key=itemgetter(0)):
+                asked = [_ask(part.selection.attributes, request) for _, request in group]
+                results += cedarpy.is_authorized_batch(asked, part.selection.policies, part.entities)
             return [_read(compiled, result) for result in results]
     except ValueError as error:
         return [Answer(False, error=str(error)[:500])] * len(requests)
@@ -164,17 +208,33 @@ def conforms(request: Request, schema: cedarpy.Schema) -> str:
     return ""
 
 
-def _ask(compiled: Compiled, request: Request) -> dict[str, Json]:
-    context = {name: request.context[name] for name in compiled.attributes}
-    return request.cedar | {"context": orjson.dumps(context).decode()}
+def _ask(attributes: tuple[str, ...], request: Request) -> dict[str, Json]:
+    context = request.context
+    return {**request.uids, "context": orjson.dumps({name: context[name] for name in attributes}).decode()}
 
 
-def _entities(compiled: Compiled, request: Request) -> cedarpy.Entities:
-    key = (request.principal, request.roles, request.tool, request.groups)
-    found = compiled.entities.get(key)
+def _slice(compiled: Compiled, request: Request) -> _Slice:
+    flags = compiled.pick_flags(request.context)
+    key = (request.principal, request.roles, request.action, request.tool, request.groups, flags)
+    found = compiled.slices.get(key)
     if found is None:
-        found = cedarpy.Entities.from_json_str(json.dumps(_entity_list(request)))
-        compiled.entities.put(key, found)
+        entities = cedarpy.Entities.from_json_str(json.dumps(_entity_list(request)))
+        about = cedarpy.is_authorized_batch([_ask(compiled.flags, request)], compiled.early, entities)[0]
+        if about.diagnostics.errors or about.decision is cedarpy.Decision.NoDecision:
+            raise ValueError("; ".join(about.diagnostics.errors) or "no decision")
+        found = _Slice(_select(compiled, frozenset(about.diagnostics.reasons)), entities)
+        compiled.slices.put(key, found)
+    return found
+
+
+def _select(compiled: Compiled, positions: frozenset[str]) -> _Selection:
+    found = compiled.selections.get(positions)
+    if found is None:
+        if len(compiled.selections) >= MAX_SELECTIONS:  # a policy for each of thousands of agents: forget, do not grow
+            compiled.selections.clear()
+        policies = {position: compiled.late[position] for position in sorted(positions)}
+        seen = frozenset().union(*(attributes_used(policy["conditions"]) for policy in policies.values()))
+        found = compiled.selections[positions] = _Selection(policy_set(policies), tuple(sorted(seen)))
     return found
 
 
@@ -196,22 +256,3 @@ def _read(compiled: Compiled, result: cedarpy.AuthzResult) -> Answer:
         return Answer(False, error=_POSITION.sub(lambda m: compiled.ids.get(m[0], m[0]), text)[:500])
     names = tuple(sorted(compiled.ids[position] for position in result.diagnostics.reasons))
     return Answer(result.decision is cedarpy.Decision.Allow, names)
-
-
-def attributes_used(conditions: Iterable[Json]) -> frozenset[str]:
-    """Which context attributes these expressions look at; all of them if one takes the context whole."""
-    found: set[str] = set()
-    stack: list[Json] = list(conditions)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(node)
-        elif isinstance(node, dict):
-            if node.get("Var") == "context":
-                return frozenset(ATTRIBUTES)
-            for operator, operand in node.items():
-                if operator in (".", "has") and isinstance(operand, dict) and operand.get("left") == {"Var": "context"}:
-                    found.add(operand["attr"])
-                else:
-                    stack.append(operand)
-    return frozenset(found & ATTRIBUTES.keys())

@@ -17,8 +17,9 @@ import orjson
 
 from palyra.canon import Json
 from palyra.policy.bundle import PolicyBundle
-from palyra.policy.cedar import Compiled, attributes_used, evaluate, parse_tree
+from palyra.policy.cedar import compile_policies, evaluate, parse_tree
 from palyra.policy.request import Request
+from palyra.policy.slices import conjuncts
 from palyra.policy.verdict import PolicyInfo
 
 MAX_NEAREST = 3
@@ -65,25 +66,10 @@ def _parts(policy: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
         if policy[slot]["op"] != "All":
             part = _policy(**{slot: policy[slot]})
             yield _scope_text(slot, part), part
-    for condition in policy["conditions"]:
-        for kind, body in _split(condition["kind"], condition["body"]):
-            part = _policy(conditions=[{"kind": kind, "body": body}])
-            text = _condition_text(part)
-            yield (text if kind == "when" else f"!({text})"), part
-
-
-def _split(kind: str, body: Json) -> list[tuple[str, Json]]:
-    """`when a && b` holds when both do; `unless a || b` when neither does."""
-    joint = "&&" if kind == "when" else "||"
-    pieces: list[tuple[str, Json]] = []
-    stack = [body]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, dict) and joint in node:
-            stack += [node[joint]["right"], node[joint]["left"]]
-        else:
-            pieces.append((kind, node))
-    return pieces
+    for piece in conjuncts(policy["conditions"]):
+        part = _policy(conditions=[piece])
+        text = _condition_text(part)
+        yield (text if piece["kind"] == "when" else f"!({text})"), part
 
 
 def _policy(**parts: Json) -> dict[str, Json]:
@@ -105,12 +91,8 @@ def _document(policies: list[Json]) -> str:
 
 def _which_hold(parts: list[Json], request: Request) -> frozenset[int]:
     """Indices of the parts that hold. One that cannot be evaluated does not."""
-    numbers = {str(at): str(at) for at in range(len(parts))}
-    compiled = Compiled(
-        policies=cedarpy.PolicySet.from_json_str(_document(parts)),
-        ids=numbers,
-        looks_at={str(at): attributes_used(part["conditions"]) for at, part in enumerate(parts)},
-    )
+    numbered = {str(at): {**part, "annotations": {"id": str(at)}} for at, part in enumerate(parts)}
+    compiled = compile_policies(numbered)
     answer = evaluate(compiled, [request])[0]
     if not answer.error:
         return frozenset(map(int, answer.policies))

@@ -21,7 +21,6 @@ from palyra.policy.bundle import LOCAL, PolicyBundle, PolicyInfo, with_local
 from palyra.policy.clauses import NearPermit, nearest_permits
 from palyra.policy.decide import program_name, verdict_of
 from palyra.policy.request import Request, Scalar
-from palyra.policy.scan import find_policies
 
 Kind = Literal["allowed", "ask", "forbid", "nothing_permits", "error"]
 
@@ -163,12 +162,10 @@ def _permit(request: Request) -> str:
 
 def _softened(bundle: PolicyBundle, policy: PolicyInfo, request: Request) -> str:
     """The forbid as it stands, with one more exception: exactly this principal, tool and program."""
-    text = bundle.policies[policy.file]
-    span = next(span for span in find_policies(policy.file, text) if span.line == policy.line)
     uid = request.principal_uid
     who = [f"principal == {uid['type']}::{quote(uid['id'])}", f"resource == Tool::{quote(request.tool)}"]
     exception = " && ".join([*who, *_conditions(request)])
-    return text[span.start : span.end - 1] + f"\nunless {{ {exception} }};\n"
+    return bundle.text_of(policy.id)[:-1] + f"\nunless {{ {exception} }};\n"
 
 
 def _conditions(request: Request) -> Iterator[str]:

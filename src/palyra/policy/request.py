@@ -87,14 +87,17 @@ class Request:
         return {"type": _TYPES[self.principal.kind], "id": self.principal.name}
 
     @property
-    def cedar(self) -> dict[str, Json]:
-        """As cedarpy takes it: uids as objects, which it reads faster than text and without any escaping."""
+    def uids(self) -> dict[str, Json]:
+        """As cedarpy takes them: objects, which it reads faster than text and without any escaping."""
         return {
             "principal": self.principal_uid,
             "action": {"type": "Action", "id": self.action},
             "resource": {"type": "Tool", "id": self.tool},
-            "context": dict(self.context),
         }
+
+    @property
+    def cedar(self) -> dict[str, Json]:
+        return {**self.uids, "context": dict(self.context)}
 
     def with_context(self, **changes: Scalar) -> Request:
         return replace(self, context={**self.context, **changes})

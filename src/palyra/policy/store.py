@@ -1,31 +1,39 @@
-"""Bundles from the package and an operator's policies from a folder; the current bundle, swapped whole.
+"""Bundles from the package and the operator's policies beside them; the current bundle, swapped whole.
 
-Rules: the folder is read once per load, by size caps, and a forbid is never lost quietly: a file that is neither a
-policy nor `examples.toml` is an error, as is anything but a folder in the folder's place, and whatever somebody else
-could write, along the whole way that links lead. A bundle that fails any check never replaces the one in use. Where
-one is in use already, new text is first parsed in a child process: Cedar's parser can end a process, and then only
-the child is gone. At the first load there is nothing to protect: a crash there means that nothing runs.
+Rules: the operator's policies are the installed version that the pointer names, else the files of the folder. A change
+of either is seen at the next decision (the folder: within a second) and swapped in whole; a bundle that fails any check
+never replaces the one in use. Where one is in use already, new text is first parsed in a child process: Cedar's parser
+can end a process, and then only the child is gone. At the first load there is nothing to protect: a crash there means
+that nothing runs.
 
-Not here: any check of the text itself (bundle, scan), versions and rollback.
+Not here: any check of the text itself (bundle, scan), reading folders (load), keeping versions (wiring/versions).
 """
 
 from __future__ import annotations
 
 import json
-import os
+import logging
 import pkgutil
-import stat
 import subprocess  # noqa: TID251 - starts nothing but this interpreter, on code of ours, to lose it instead of the daemon
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
+from typing import Protocol
 
-from palyra.model.ownership import folders_above, is_absent, writable_by
+from palyra.errors import StateError
 from palyra.policy.bundle import EXAMPLES_FILE, SCHEMA_FILE, PolicyBundle, load_builtin, with_local
-from palyra.policy.scan import MAX_BUNDLE_BYTES, MAX_FILES, PolicyError
+from palyra.policy.load import Signature, read_folder, signature_of
+from palyra.policy.scan import PolicyError, find_policies
+
+log = logging.getLogger("palyra.policy")
+
+LOOK_AGAIN_SECONDS = 1.0
+"""How often a folder that is in use is looked at for changes."""
 
 POSTURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -73,32 +81,134 @@ except PolicyError as error:
 """
 
 
-class PolicyStore:
-    """The bundle in use: a posture's, with the folder's policies beside it."""
+class Versions(Protocol):
+    """Installed versions of the operator's policies; wiring/versions fits."""
 
-    def __init__(self, posture: str, folder: Path | None = None) -> None:
+    def pointer(self) -> str | None:
+        """The version in use; None when it is the folder. Asked before every decision."""
+
+    def files(self, version: str) -> Mapping[str, str]:
+        """What was installed, exactly; PolicyError when it is no longer that."""
+
+    def keep(self, bundle: PolicyBundle) -> None:
+        """Every bundle that decides anything is kept, so that its decisions can be made again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """The bundle in use and what it was made of."""
+
+    bundle: PolicyBundle
+    pointer: str | None
+    signature: Signature
+
+
+class PolicyStore:
+    """The bundle in use: a posture's, with the operator's policies beside it; swapped whole when these change."""
+
+    def __init__(
+        self,
+        posture: str,
+        folder: Path | None = None,
+        *,
+        versions: Versions | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._posture = posture
         self._folder = folder
-        self._current: PolicyBundle | None = None
+        self._versions = versions
+        self._monotonic = monotonic
+        self._held: _Held | None = None
+        self._refused: tuple[str | None, Signature] | None = None
+        """What was tried last and found bad: not tried again at every call."""
+        self._looked_at = 0.0
         self._lock = Lock()
 
     def current(self) -> PolicyBundle:
-        bundle = self._current
-        if bundle is not None:
-            return bundle
-        with self._lock:
-            if self._current is None:
-                self._current = load_posture(self._posture, read_folder(self._folder))
-            return self._current
+        """The bundle to decide by. The first one, or PolicyError; later the last good one, whatever happens."""
+        held = self._held
+        if held is None:
+            with self._lock:
+                return self._held.bundle if self._held is not None else self._start().bundle
+        if self._is_stale(held):
+            with self._lock:
+                self._follow(self._held or held)
+        return (self._held or held).bundle
 
     def reload(self) -> PolicyBundle:
         """Read the folder again. Raises PolicyError and keeps the bundle in use when the new one is not good."""
         with self._lock:
-            local = read_folder(self._folder)
-            if local:
-                try_in_child(self._posture, local)
-            self._current = load_posture(self._posture, local)
-            return self._current
+            return self._swap(self._load(checked=False)).bundle
+
+    def local(self) -> Mapping[str, str]:
+        """The operator's policies as they would be loaded now."""
+        pointer = None if self._versions is None else self._versions.pointer()
+        if pointer is None or self._versions is None:
+            return read_folder(self._folder)
+        return self._versions.files(pointer)
+
+    def _is_stale(self, held: _Held) -> bool:
+        if self._versions is not None:
+            try:
+                pointer = self._versions.pointer()
+            except StateError:
+                return False  # nothing runs without a journal anyway; the walk says so
+            if pointer != held.pointer:
+                return self._refused is None or self._refused[0] != pointer
+        if held.pointer is not None or self._folder is None:
+            return False
+        now = self._monotonic()
+        if now - self._looked_at < LOOK_AGAIN_SECONDS:
+            return False
+        self._looked_at = now
+        signature = signature_of(self._folder)
+        return signature != held.signature and self._refused != (None, signature)
+
+    def _start(self) -> _Held:
+        held = self._load(checked=True)  # a crash of the parser here means that nothing runs
+        self._looked_at = self._monotonic()
+        self._warn_of_draft(held)
+        return self._swap(held)
+
+    def _follow(self, held: _Held) -> None:
+        """What the operator changed comes into use if it is good; else the one in use stays, and the log says why."""
+        pointer = None if self._versions is None else self._versions.pointer()
+        signature = signature_of(self._folder)
+        try:
+            if pointer is None and held.signature and not signature:
+                raise PolicyError("The folder is gone.", "Start anew to go on without it.", file=str(self._folder))
+            self._swap(self._load(checked=pointer is not None))
+        except PolicyError as error:
+            self._refused = (pointer, signature)
+            log.error("the policies were changed and cannot be used, the last good ones stay: %s", error.detail)
+
+    def _load(self, *, checked: bool) -> _Held:
+        """`checked`: the text was tried in a child before, when its version was installed."""
+        pointer = None if self._versions is None else self._versions.pointer()
+        signature = signature_of(self._folder)  # before it is read: what changes meanwhile is seen as a change
+        local = self.local()
+        if local and not checked:
+            try_in_child(self._posture, local)
+        return _Held(bundle=load_posture(self._posture, local), pointer=pointer, signature=signature)
+
+    def _swap(self, held: _Held) -> _Held:
+        if self._versions is not None:
+            self._versions.keep(held.bundle)
+        self._held, self._refused = held, None
+        return held
+
+    def _warn_of_draft(self, held: _Held) -> None:
+        """With a version in use the folder is a draft: policies in it that are not in force must not be so quietly."""
+        if held.pointer is None or self._versions is None:
+            return
+        try:
+            draft = read_folder(self._folder)
+            forgotten = any(find_policies(file, text) for file, text in draft.items() if file.endswith(".cedar"))
+            if forgotten and draft != self._versions.files(held.pointer):
+                log.warning("%s is not in force: version %s is. palyra policy use puts it in force.",
+                            self._folder, held.pointer[:12])  # fmt: skip
+        except PolicyError as error:
+            log.warning("%s is not in force, and could not be: %s", self._folder, error.detail)
 
 
 def load_posture(posture: str, local: Mapping[str, str] | None = None) -> PolicyBundle:
@@ -131,63 +241,6 @@ def _packaged(name: str) -> str:
     if data is None:
         raise PolicyError("The file is missing from the installed package.", file=name)
     return data.decode("utf-8")
-
-
-def read_folder(folder: Path | None) -> dict[str, str]:
-    """An operator's policies; nothing when the folder's name is not there at all."""
-    if folder is None:
-        return {}
-    try:
-        return {} if is_absent(folder, os.lstat, os.stat) else _read_all(folder)
-    except OSError as error:
-        place = os.fsdecode(error.filename or folder)
-        raise PolicyError(f"{error.strerror}.", "If it is a link, check where it leads.", file=place) from error
-
-
-def _read_all(folder: Path) -> dict[str, str]:
-    _check_writers(folder, folder.stat(), top=folder.parent)
-    texts: dict[str, str] = {}
-    room = MAX_BUNDLE_BYTES
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name.endswith("~") or path.name == "README.md":
-            continue
-        if len(texts) >= MAX_FILES:
-            raise PolicyError(f"A bundle has at most {MAX_FILES} files.", file=str(folder))
-        data = _read(path, room)
-        room -= len(data)
-        try:
-            texts[path.name] = data.decode("utf-8")
-        except UnicodeDecodeError:
-            raise PolicyError("The file is not UTF-8 text.", file=str(path)) from None
-    return texts
-
-
-def _read(path: Path, room: int) -> bytes:
-    # Not blocking, and judged by what was opened: a FIFO must not hang the start.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise PolicyError("Only files belong here.", "Move it elsewhere.", file=str(path))
-        _check_writers(path, found, top=path.parent)
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(room + 1)
-    finally:
-        os.close(fd)
-    if len(data) > room:
-        raise PolicyError(f"A bundle has at most {MAX_BUNDLE_BYTES} bytes.", file=str(path))
-    return data
-
-
-def _check_writers(path: Path, found: os.stat_result, *, top: Path) -> None:
-    """Whoever can write a policy, or swap its folder, decides everything."""
-    resolved = Path(os.path.realpath(path))
-    looked = [(resolved, found, False)]
-    looked += [(Path(p), os.stat(p), True) for p in folders_above(resolved, Path(os.path.realpath(top)))]
-    for place, info, above in looked:
-        who = writable_by(info, own_uid=os.geteuid(), above=above)
-        if who is not None:
-            raise PolicyError(f"{who} can write here.", f"Own it, and close it: chmod go-w '{place}'", file=str(place))
 
 
 def try_in_child(posture: str, local: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ Not here: sentences and hints (decide), the long story (explain).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from palyra.errors import Reason
@@ -43,6 +43,9 @@ class PolicyInfo:
     """Why a local policy may not replace it; empty when it may."""
     file: str = ""
     line: int = 0
+    start: int = field(default=0, compare=False, repr=False)
+    end: int = field(default=0, compare=False, repr=False)
+    """Its text is `policies[file][start:end]`: several may begin on one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

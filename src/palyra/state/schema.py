@@ -60,4 +60,24 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE INDEX processes_run ON processes (run_id, principal, process_id)",
         "CREATE INDEX processes_running ON processes (started_unix_ms) WHERE status = 'running'",
     ),
+    (
+        """CREATE TABLE policy_texts (
+               sha256 TEXT PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, files BLOB NOT NULL,
+               kept_unix_ms INTEGER NOT NULL
+           ) STRICT""",
+        """CREATE TABLE policy_uses (
+               number INTEGER PRIMARY KEY, version TEXT REFERENCES policy_texts, parent INTEGER REFERENCES policy_uses,
+               at_unix_ms INTEGER NOT NULL, by TEXT NOT NULL
+           ) STRICT""",
+        "INSERT INTO policy_uses VALUES (0, NULL, NULL, 0, 'palyra')",
+        """CREATE TABLE policy_pointer (
+               one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL REFERENCES policy_uses
+           ) STRICT""",
+        "INSERT INTO policy_pointer VALUES (1, 0)",
+        """CREATE TABLE run_labels (
+               run_id TEXT NOT NULL, label TEXT NOT NULL, call_id TEXT NOT NULL, at_unix_ms INTEGER NOT NULL,
+               PRIMARY KEY (run_id, label)
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX calls_of_run ON calls (run_id, opened_unix_ms)",
+    ),
 )

@@ -36,6 +36,7 @@ from palyra.wiring.host import look_at_host
 from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, keeper_of
 from palyra.wiring.proofs import current_proof_id
+from palyra.wiring.versions import PolicyVersions
 
 
 class NoApprover:
@@ -65,6 +66,7 @@ class Installation:
     engine: Engine
     journal: JournalStore
     policies: PolicyStore
+    versions: PolicyVersions
     background: KeptProcesses
     writer: Writer
     executor: ProcessExecutor
@@ -132,7 +134,8 @@ def _join(
         clock=clock,
     )
     journal = JournalStore(writer, BudgetStore())
-    policies = PolicyStore(config.posture, home.policies)
+    versions = PolicyVersions(writer, clock)
+    policies = PolicyStore(config.posture, home.policies, versions=versions)
     warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
     executor = ProcessExecutor(host, warm=PoolSize(per_template=warm, total=4 * warm) if warm else None)
     ports = Ports(
@@ -160,6 +163,7 @@ def _join(
         engine=Engine(ports, make_registry(BUILTIN_TOOLS)),
         journal=journal,
         policies=policies,
+        versions=versions,
         background=background,
         writer=writer,
         executor=executor,

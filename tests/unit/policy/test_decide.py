@@ -11,6 +11,7 @@ import pytest
 from palyra.errors import Reason
 from palyra.model.grant import Allow, Ask, Deny
 from palyra.policy import cedar
+from palyra.policy import decide as decide_module
 from palyra.policy.bundle import PolicyBundle, load_bundle
 from palyra.policy.decide import decide, verdict_of
 from palyra.policy.examples import ordinary_request
@@ -162,7 +163,7 @@ def test_a_forbid_that_fails_to_evaluate_denies():
     bundle = load(
         PERMIT + '@id("broken") forbid (principal, action, resource) when { context.hour * 9223372036854775807 > 0 };'
     )
-    asked = cedarpy.is_authorized(ordinary_request().cedar, bundle.cedar.policies, "[]")
+    asked = cedarpy.is_authorized(ordinary_request().cedar, "\n".join(bundle.policies.values()), "[]")
     assert asked.allowed
     assert_error(decide(bundle, ordinary_request()), "broken", "overflow")
 
@@ -228,13 +229,13 @@ def test_no_decision_denies():
 def test_a_decision_is_remembered_by_exactly_what_the_policies_see(monkeypatch: pytest.MonkeyPatch):
     bundle = load(PERMIT + '@id("f") forbid (principal, action, resource) when { context.interpreter };')
     asked: list[object] = []
-    really = cedar.cedarpy.is_authorized_batch
+    really = decide_module.judge
 
     def counted(*args: Any) -> Any:
         asked.append(args)
         return really(*args)
 
-    monkeypatch.setattr(cedar.cedarpy, "is_authorized_batch", counted)
+    monkeypatch.setattr(decide_module, "judge", counted)
     for at in range(5):
         assert isinstance(decide(bundle, ordinary_request(calls_used=at, device=f"d{at}")), Allow)
     assert len(asked) == 1

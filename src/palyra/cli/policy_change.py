@@ -1,0 +1,175 @@
+"""`palyra policy diff NEW | replay NEW [--since T]`: what other policies would decide, before they are used.
+
+NEW is a folder of policies, a .cedar file, an installed version or the name of a posture. Exit 0 when nothing would be
+decided otherwise, 1 when something would (as `diff` does), so that a pipeline can stop there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
+
+if TYPE_CHECKING:
+    from palyra.canon import Json
+    from palyra.policy.bundle import PolicyBundle
+    from palyra.policy.compare import Flip
+    from palyra.policy.request import Request
+    from palyra.wiring.embedded import Installation
+    from palyra.wiring.history import History
+
+_AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+SINCE_HELP = "Only calls since then: 2026-11-15, 2026-11-15T09:30, or 90m, 24h, 7d ago."
+
+
+@click.command(
+    "diff", epilog="\b\nExamples:\n  palyra policy diff ./policies\n  palyra policy diff developer --since 7d"
+)
+@click.argument("new", metavar="NEW")
+@click.option("--since", metavar="T", help=SINCE_HELP)
+@with_settings
+def diff(settings: Settings, new: str, since: str | None) -> int:
+    """What NEW would newly allow, ask about or deny: over the examples of both and over the journal's calls."""
+    from palyra.cli.session import with_installation
+
+    async def work(installation: Installation) -> int:
+        from palyra.policy.compare import compare_requests, compare_texts
+
+        old, bundle = installation.policies.current(), new_bundle(installation, new)
+        texts = compare_texts(old, bundle)
+        examples, by_example = compare_requests(old, bundle, example_requests(installation, old, bundle))
+        history = history_of(installation, since)
+        calls, by_call = compare_requests(old, bundle, ((s.call_id, r.request) for s, r in history))
+        value: dict[str, Json] = {
+            "from": old.digest,
+            "to": bundle.digest,
+            "policies": {"added": texts.added, "removed": texts.removed, "changed": texts.changed},
+            "examples": _side(examples, by_example),
+            "journal": _side(calls, by_call) | {"damaged": history.damaged},
+        }
+        if settings.json:
+            click.echo(orjson.dumps(value))
+        else:
+            _say_diff(value)
+        return 1 if by_example or by_call else 0
+
+    return with_installation(settings, work)
+
+
+@click.command(
+    "replay", epilog="\b\nExamples:\n  palyra policy replay ./policies\n  palyra policy replay locked --since 24h"
+)
+@click.argument("new", metavar="NEW")
+@click.option("--since", metavar="T", help=SINCE_HELP)
+@with_settings
+def replay(settings: Settings, new: str, since: str | None) -> int:
+    """Decide the journal's recorded requests again under NEW, and list every call whose outcome would flip."""
+    from palyra.cli.session import with_installation
+
+    async def work(installation: Installation) -> int:
+        from palyra.engine.replay import flip_json
+
+        bundle, history = new_bundle(installation, new), history_of(installation, since)
+        items = [
+            {"call_id": stored.call_id, "tool": stored.tool, "principal": stored.principal,
+             "at_unix_ms": stored.opened_unix_ms, **flip_json(replayed)}
+            for stored, replayed in history.flips(bundle)
+        ]  # fmt: skip
+        counts = {"calls": history.calls, "without_request": history.without_request, "flips": len(items)}
+        if settings.json:
+            value = {"policy_sha256": bundle.digest, **counts, "damaged": history.damaged, "items": items, "next": None}
+            click.echo(orjson.dumps(value))
+        else:
+            _say_replay(items, counts, history.damaged)
+        return 1 if items or history.damaged else 0
+
+    return with_installation(settings, work)
+
+
+def new_bundle(installation: Installation, new: str) -> PolicyBundle:
+    """NEW beside the configured posture; a posture's name takes the operator's policies of now along."""
+    from palyra.cli.policy_versions import checked, files_of
+    from palyra.policy.store import POSTURES, load_posture
+
+    if new in POSTURES and not Path(new).exists():
+        return load_posture(new, installation.policies.local())
+    return checked(installation, files_of(installation, new))
+
+
+def example_requests(installation: Installation, old: PolicyBundle, new: PolicyBundle) -> Iterator[tuple[str, Request]]:
+    """The examples of the posture, of the policies in use and of the new ones."""
+    from palyra.policy.examples import parse_examples
+    from palyra.policy.store import read_posture
+
+    texts = (read_posture(installation.config.posture)["examples.toml"], old.examples, new.examples)
+    for text in dict.fromkeys(texts):
+        for example in parse_examples("examples.toml", text):
+            yield example.name, example.request
+
+
+def history_of(installation: Installation, since: str | None) -> History:
+    from palyra.journal.lookup import Lookup
+    from palyra.wiring.history import History
+
+    writer = installation.writer
+    begin = parse_since(since, now_unix_ms=installation.ports.clock.now_unix_ms()) if since else 0
+    return History(rows=writer.rows, lookup=Lookup(writer.rows, writer.home.verifier), since_unix_ms=begin)
+
+
+def parse_since(text: str, *, now_unix_ms: int) -> int:
+    """A date, a time (UTC unless it says otherwise) or how long ago, as Unix milliseconds."""
+    ago = _AGO.fullmatch(text.strip())
+    if ago:
+        return max(0, now_unix_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise click.UsageError(f"--since {text!r} is no time. {SINCE_HELP}") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _side(count: int, flips: tuple[Flip, ...]) -> dict[str, Json]:
+    from palyra.policy.compare import counts_of
+
+    return {"requests": count, **counts_of(flips), "items": [flip.as_json() for flip in flips]}
+
+
+def _say_diff(value: dict[str, Json]) -> None:
+    for word, names in value["policies"].items():
+        for name in names:
+            say(f"policy {word}: {name}")
+    for side in ("examples", "journal"):
+        for item in value[side]["items"]:
+            what = f"{item['principal']} {item['tool']} {item['program']}".rstrip()
+            times = f" ({item['count']} calls)" if item["count"] > 1 else ""
+            say(f"{item['was']['effect']} → {item['now']['effect']}: {what}{times}, {side}: {item['name']}")
+        counts = ", ".join(f"{value[side][name]} {name.replace('_', ' ')}" for name in _COUNTS)
+        say(f"{side}: {value[side]['requests']} requests, {counts}")
+    if value["journal"]["damaged"]:
+        say(f"{len(value['journal']['damaged'])} records are not what was stored: palyra journal verify")
+
+
+_COUNTS = ("newly_allowed", "newly_asked", "newly_denied")
+
+
+def _say_replay(items: list[dict[str, Json]], counts: dict[str, int], damaged: list[str]) -> None:
+    for item in items:
+        when = datetime.fromtimestamp(item["at_unix_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        now = item["now"]
+        why = now["reason"] or ", ".join(now["policies"])
+        note = "" if item["exact"] else "  (its record is redacted: not exact)"
+        say(f"{item['call_id']}  {when}  {item['principal']}  {item['tool']}  "
+            f"{item['was']['effect']} → {now['effect']} ({why}){note}")  # fmt: skip
+    say(f"{counts['flips']} of {counts['calls']} calls would be decided otherwise; "
+        f"{counts['without_request']} never came before policy")  # fmt: skip
+    if damaged:
+        say(f"{len(damaged)} records are not what was stored: palyra journal verify")
