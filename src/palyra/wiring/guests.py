@@ -42,8 +42,10 @@ _COMPILER = Limits(
 )
 
 
-def worker_plan(host: HostFacts, empty: Path) -> ProcessPlan:
-    return _plan(host, empty, program="worker.py", limits=_WORKER, streamed=False)
+def worker_plan(host: HostFacts, empty: Path, *, layer: str = "direct") -> ProcessPlan:
+    """`layer`: what runs core modules in it, `direct` or `wrapper`."""
+    wasm_engine.check_version()
+    return _plan(host, empty, program="worker.py", arguments=(layer,), limits=_WORKER)
 
 
 def compiler_plan(host: HostFacts, empty: Path) -> ProcessPlan:
@@ -66,7 +68,15 @@ def _processor() -> str:
     return sha256_hex(" ".join(sorted(flags.partition(":")[2].split())).encode())
 
 
-def _plan(host: HostFacts, empty: Path, *, program: str, limits: Limits, streamed: bool) -> ProcessPlan:
+def _plan(
+    host: HostFacts,
+    empty: Path,
+    *,
+    program: str,
+    arguments: tuple[str, ...] = (),
+    limits: Limits,
+    streamed: bool = False,
+) -> ProcessPlan:
     empty.mkdir(mode=0o755, parents=True, exist_ok=True)
     found = empty.stat()
     net = NetGrant(EgressMode.STRICT, ())
@@ -77,7 +87,7 @@ def _plan(host: HostFacts, empty: Path, *, program: str, limits: Limits, streame
     job = Job(
         program=PYTHON,
         program_sha256=sha256_hex(file.read_bytes()),
-        argv=("python3", "-I", "-S", str(file), str(wasmtime.parent)),
+        argv=("python3", "-I", "-S", str(file), str(wasmtime.parent), *arguments),
         env=(("PATH", "/usr/bin:/bin"), ("LANG", "C.UTF-8")),
         cwd=str(empty),
         workspace=WorkspaceSight(path=str(empty), owner_uid=found.st_uid, owner_gid=found.st_gid),

@@ -104,9 +104,10 @@ class ComponentRuntime:
         store.set_epoch_deadline(ticks_for(bounds.wall_ms))
         self._current.call = call
         try:
-            with self._timer.running():
-                return self._run(store, loaded, call)
+            self._timer.begin()
+            return self._run(store, loaded, call)
         finally:
+            self._timer.finish()
             del self._current.call
             store.close()
 

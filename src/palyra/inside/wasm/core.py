@@ -99,9 +99,10 @@ class CoreRuntime:
         address = context_address(store)
         self._live[address] = call
         try:
-            with self._timer.running():
-                return self._run(store, loaded, call)
+            self._timer.begin()
+            return self._run(store, loaded, call)
         finally:
+            self._timer.finish()
             del self._live[address]
             store.close()
 

@@ -15,8 +15,6 @@ import ctypes
 import importlib.metadata
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from wasmtime import Config, Engine
@@ -70,13 +68,15 @@ class _Interval(ctypes.Structure):
 
 
 class EpochTimer:
-    """Increments an engine's epoch every `TICK_MS` while anyone is inside `running()`."""
+    """Increments an engine's epoch every `TICK_MS` between a `begin` and its `finish`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine  # the timer holds its address
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._lock = threading.Lock()
         self._running = 0
+        self._ticking = _Interval(0, TICK_MS * 1_000_000, 0, TICK_MS * 1_000_000)
+        self._still = _Interval(0, 0, 0, 0)
         self._timer = ctypes.c_void_p()
         event = _SigEvent(
             value=ctypes.cast(engine.ptr(), ctypes.c_void_p).value,
@@ -85,27 +85,24 @@ class EpochTimer:
         )
         self._check(self._libc.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)))
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def begin(self) -> None:
         with self._lock:
             self._running += 1
             if self._running == 1:
-                self._set(TICK_MS * 1_000_000)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
-                if self._running == 0:
-                    self._set(0)
+                self._set(self._ticking)
+
+    def finish(self) -> None:
+        with self._lock:
+            self._running -= 1
+            if self._running == 0:
+                self._set(self._still)
 
     def close(self) -> None:
         if self._timer.value is not None:
             self._libc.timer_delete(self._timer)
             self._timer = ctypes.c_void_p()
 
-    def _set(self, nanoseconds: int) -> None:
-        interval = _Interval(0, nanoseconds, 0, nanoseconds)
+    def _set(self, interval: _Interval) -> None:
         self._check(self._libc.timer_settime(self._timer, 0, ctypes.byref(interval), None))
 
     def _check(self, result: int) -> None:

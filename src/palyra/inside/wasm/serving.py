@@ -1,7 +1,7 @@
 """What a worker does with frames: load a module, run a call, carry its host calls to the engine.
 
 Rules: one call at a time, so that what kills this process hurts no other call; the engine's answers are waited for with
-the time the call has left.
+the time the call has left. `layer` is `direct` or `wrapper`: what runs core modules.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from palyra.inside.wasm import frames
 from palyra.inside.wasm.component import ComponentRuntime
 from palyra.inside.wasm.core import CoreRuntime, InvalidModule
+from palyra.inside.wasm.direct import DirectRuntime, usable
 from palyra.inside.wasm.engine import EpochTimer, make_engine
 from palyra.inside.wasm.frames import Frame, Parser
 from palyra.inside.wasm.guest import Bounds, EndKind, Exceeded, Grants, GuestCall, Refused, StorageRoot
@@ -57,11 +58,12 @@ class Pipe:
         return answer.body
 
 
-def serve(reading: int, writing: int) -> None:
+def serve(reading: int, writing: int, *, layer: str) -> None:
     pipe = Pipe(reading, writing)
     engine = make_engine()
     timer = EpochTimer(engine)
-    runtimes: dict[str, Any] = {"core": CoreRuntime(engine, timer), "component": ComponentRuntime(engine, timer)}
+    core = DirectRuntime(engine, timer) if layer == "direct" and usable() else CoreRuntime(engine, timer)
+    runtimes: dict[str, Any] = {"core": core, "component": ComponentRuntime(engine, timer)}
     runtime, loaded = runtimes["core"], None
     pipe.send(Frame(frames.READY))
     while True:

@@ -10,6 +10,7 @@ import pytest
 
 from palyra.inside.wasm import abi
 from palyra.inside.wasm.core import CoreRuntime, InvalidModule
+from palyra.inside.wasm.direct import DirectRuntime, usable
 from palyra.inside.wasm.engine import EpochTimer, make_engine
 from palyra.inside.wasm.guest import End, EndKind, Grants, GuestCall, StorageRoot
 from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, Asked, bounds, call, module, wasm
@@ -17,44 +18,48 @@ from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, Asked, bounds, ca
 TAKE_ALL = "(call $output (i32.const 64) (call $take (i32.const 64) (i32.const 4096)))"
 
 
-@pytest.fixture(scope="module")
-def runtime() -> Iterator[CoreRuntime]:
+Runtime = CoreRuntime | DirectRuntime
+
+
+@pytest.fixture(scope="module", params=[CoreRuntime, DirectRuntime], ids=["wrapper", "direct"])
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    """Both layers keep the same promises."""
     engine = make_engine()
     timer = EpochTimer(engine)
-    yield CoreRuntime(engine, timer)
+    yield request.param(engine, timer)
     timer.close()
 
 
-def run(runtime: CoreRuntime, guest: bytes, given: GuestCall | None = None) -> End:
+def run(runtime: Runtime, guest: bytes, given: GuestCall | None = None) -> End:
     return runtime.run(runtime.load(runtime.compile(guest)), given or call())
 
 
-def test_a_guest_answers_with_what_it_gave_as_output(runtime: CoreRuntime) -> None:
+def test_a_guest_answers_with_what_it_gave_as_output(runtime: Runtime) -> None:
     end = run(runtime, ECHO, call(b'{"a":1}'))
     assert (end.kind, end.exit_code, end.output) == (EndKind.RETURNED, 0, b'{"a":1}')
     assert end.fuel is not None
     assert 0 < end.fuel < 100
 
 
-def test_a_guest_that_gives_no_output_answers_nothing(runtime: CoreRuntime) -> None:
+def test_a_guest_that_gives_no_output_answers_nothing(runtime: Runtime) -> None:
     end = run(runtime, module(body="(i32.const 3)"))
     assert (end.kind, end.exit_code, end.output) == (EndKind.RETURNED, 3, None)
 
 
 @pytest.mark.parametrize(("guest", "kind", "words"), TOO_FAR)
-def test_too_far_has_an_end_of_its_own(runtime: CoreRuntime, guest: bytes, kind: EndKind, words: str) -> None:
+def test_too_far_has_an_end_of_its_own(runtime: Runtime, guest: bytes, kind: EndKind, words: str) -> None:
     end = run(runtime, guest, call(gate=Asked({("log", "0"): b""})))
     assert end.kind is kind
     assert words in end.detail
 
 
-def test_fuel_taken_away_to_stop_a_guest_is_not_said_to_be_used(runtime: CoreRuntime) -> None:
+def test_fuel_taken_away_to_stop_a_guest_is_not_said_to_be_used(runtime: Runtime) -> None:
     end = run(runtime, module("output", body="(call $output (i32.const 0) (i32.const 5000))"))
     assert end.fuel is not None
     assert end.fuel < 100
 
 
-def test_many_memories_are_refused_at_compile_time(runtime: CoreRuntime) -> None:
+def test_many_memories_are_refused_at_compile_time(runtime: Runtime) -> None:
     with pytest.raises(InvalidModule, match="multiple memories"):
         run(runtime, wasm('(module (memory 1) (memory 1) (func (export "run") (result i32) (i32.const 0)))'))
 
@@ -75,19 +80,19 @@ def test_many_memories_are_refused_at_compile_time(runtime: CoreRuntime) -> None
         ("(module)", "run: () -> i32"),
     ],
 )
-def test_what_does_not_fit_the_surface_is_not_run(runtime: CoreRuntime, text: str, words: str) -> None:
+def test_what_does_not_fit_the_surface_is_not_run(runtime: Runtime, text: str, words: str) -> None:
     with pytest.raises(InvalidModule) as refused:
         runtime.compile(wasm(text))
     assert words in str(refused.value)
 
 
-def test_text_is_not_taken_for_a_module(runtime: CoreRuntime) -> None:
+def test_text_is_not_taken_for_a_module(runtime: Runtime) -> None:
     """wasmtime would read bytes without the magic as WebAssembly text."""
     with pytest.raises(InvalidModule, match="no WebAssembly core module"):
         runtime.compile(b'(module (func (export "run") (result i32) (i32.const 0)))')
 
 
-def answers(runtime: CoreRuntime, function: str, *numbers: int, grants: Grants | None = None) -> int | None:
+def answers(runtime: Runtime, function: str, *numbers: int, grants: Grants | None = None) -> int | None:
     arguments = " ".join(f"(i32.const {number})" for number in numbers)
     end = run(runtime, module(function, body=f"(call ${function} {arguments})"), call(grants=grants))
     assert end.kind is EndKind.RETURNED
@@ -116,15 +121,15 @@ GRANTED = Grants(
         ("channel-send", (10_000, 0, 1)),
     ],
 )
-def test_a_forged_handle_is_not_granted(runtime: CoreRuntime, function: str, numbers: tuple[int, ...]) -> None:
+def test_a_forged_handle_is_not_granted(runtime: Runtime, function: str, numbers: tuple[int, ...]) -> None:
     assert answers(runtime, function, *numbers, grants=GRANTED) == abi.NOT_GRANTED
 
 
-def test_a_secret_that_is_only_injected_cannot_be_read(runtime: CoreRuntime) -> None:
+def test_a_secret_that_is_only_injected_cannot_be_read(runtime: Runtime) -> None:
     assert answers(runtime, "secret-get", 20_000, grants=GRANTED) == abi.NOT_GRANTED
 
 
-def test_a_read_root_takes_no_writes(runtime: CoreRuntime) -> None:
+def test_a_read_root_takes_no_writes(runtime: Runtime) -> None:
     assert answers(runtime, "storage-put", 30_000, 0, 1, 0, 1, grants=GRANTED) == abi.NOT_GRANTED
     assert answers(runtime, "storage-delete", 30_000, 0, 1, grants=GRANTED) == abi.NOT_GRANTED
 
@@ -142,16 +147,14 @@ def test_a_read_root_takes_no_writes(runtime: CoreRuntime) -> None:
         (1, 2_147_483_647),
     ],
 )
-def test_pointers_out_of_bounds_and_negative_lengths_are_answers(
-    runtime: CoreRuntime, pointer: int, count: int
-) -> None:
+def test_pointers_out_of_bounds_and_negative_lengths_are_answers(runtime: Runtime, pointer: int, count: int) -> None:
     assert answers(runtime, "channel-send", 40_000, pointer, count, grants=GRANTED) in (
         abi.BAD_ARGUMENT,
         abi.TOO_LARGE,
     )
 
 
-def test_the_bounds_checked_are_those_after_the_memory_grew(runtime: CoreRuntime) -> None:
+def test_the_bounds_checked_are_those_after_the_memory_grew(runtime: Runtime) -> None:
     grown = module(
         "output",
         body="(drop (memory.grow (i32.const 1))) (call $output (i32.const 65536) (i32.const 4))",
@@ -160,7 +163,7 @@ def test_the_bounds_checked_are_those_after_the_memory_grew(runtime: CoreRuntime
 
 
 @pytest.mark.parametrize("key", ["../x", "/x", "a//b", "a/../b", "..", ".", "a/", "", "a\\b", "a b", "é", "a\\00b"])
-def test_a_storage_key_is_a_name_never_a_path(runtime: CoreRuntime, key: str) -> None:
+def test_a_storage_key_is_a_name_never_a_path(runtime: Runtime, key: str) -> None:
     length = len(key.replace("\\00", "0").encode())
     guest = module(
         "storage-get",
@@ -172,7 +175,7 @@ def test_a_storage_key_is_a_name_never_a_path(runtime: CoreRuntime, key: str) ->
     assert (end.exit_code, gate.asked) == (abi.BAD_ARGUMENT, [])
 
 
-def test_results_are_parked_and_pulled_in_pieces(runtime: CoreRuntime) -> None:
+def test_results_are_parked_and_pulled_in_pieces(runtime: Runtime) -> None:
     guest = module(
         "storage-get",
         "take",
@@ -190,7 +193,7 @@ def test_results_are_parked_and_pulled_in_pieces(runtime: CoreRuntime) -> None:
     assert given.trail == [("storage-get", "cache", 1)]
 
 
-def test_the_counting_surface_alone_is_enough(runtime: CoreRuntime) -> None:
+def test_the_counting_surface_alone_is_enough(runtime: Runtime) -> None:
     guest = wasm(
         f"""(module (import "{abi.HOST_CAPABILITIES}" "secret-count" (func $count (result i32)))
             (import "{abi.HOST_CAPABILITIES}" "secret-handle" (func $handle (param i32) (result i32)))
@@ -199,7 +202,7 @@ def test_the_counting_surface_alone_is_enough(runtime: CoreRuntime) -> None:
     assert run(runtime, guest, call(grants=GRANTED)).exit_code == 20_001
 
 
-def test_bytes_through_the_host_are_bounded(runtime: CoreRuntime) -> None:
+def test_bytes_through_the_host_are_bounded(runtime: Runtime) -> None:
     guest = module(
         "input-read",
         body="(loop $again (drop (call $input-read (i32.const 0) (i32.const 60000))) (br $again)) (i32.const 0)",
@@ -222,14 +225,14 @@ class Slow:
 SENDING = module("channel-send", body="(call $channel-send (i32.const 40000) (i32.const 0) (i32.const 1))")
 
 
-def test_a_fault_of_the_host_ends_this_guest_alone_and_tells_it_nothing(runtime: CoreRuntime) -> None:
+def test_a_fault_of_the_host_ends_this_guest_alone_and_tells_it_nothing(runtime: Runtime) -> None:
     given = GuestCall(input=b"", bounds=bounds(), grants=GRANTED, gate=Broken())
     end = run(runtime, SENDING, given)
     assert (end.kind, end.detail) == (EndKind.BROKEN, "A host function failed: RuntimeError.")
     assert run(runtime, ECHO, call(b"{}")).output == b"{}"
 
 
-def test_two_threads_raising_at_once_never_swap_their_ends(runtime: CoreRuntime) -> None:
+def test_two_threads_raising_at_once_never_swap_their_ends(runtime: Runtime) -> None:
     loaded = runtime.load(runtime.compile(SENDING))
     storm = runtime.load(
         runtime.compile(module("http-count", body="(loop $a (drop (call $http-count)) (br $a)) (i32.const 0)"))
@@ -253,12 +256,12 @@ def test_two_threads_raising_at_once_never_swap_their_ends(runtime: CoreRuntime)
     assert ends == {"broken": {EndKind.BROKEN}, "storm": {EndKind.QUOTA}}
 
 
-def test_a_host_call_that_takes_the_rest_of_the_time_ends_the_guest(runtime: CoreRuntime) -> None:
+def test_a_host_call_that_takes_the_rest_of_the_time_ends_the_guest(runtime: Runtime) -> None:
     given = GuestCall(input=b"", bounds=bounds(wall_ms=100), grants=GRANTED, gate=Slow())
     assert run(runtime, SENDING, given).kind is EndKind.TIMEOUT
 
 
-def test_a_thread_that_hogs_the_interpreter_does_not_stretch_a_deadline(runtime: CoreRuntime) -> None:
+def test_a_thread_that_hogs_the_interpreter_does_not_stretch_a_deadline(runtime: Runtime) -> None:
     loaded = runtime.load(runtime.compile(LOOP))
     done = threading.Event()
 
@@ -278,3 +281,19 @@ def test_a_thread_that_hogs_the_interpreter_does_not_stretch_a_deadline(runtime:
     assert end.kind is EndKind.TIMEOUT
     assert end.fuel is None
     assert took_s < 8, "a ticker in Python needed seconds for 100 ms; on an idle machine this is 0.2 s"
+
+
+def test_the_direct_layer_proves_itself_against_the_wrapper() -> None:
+    assert usable()
+
+
+def test_both_layers_end_every_guest_alike() -> None:
+    engine = make_engine()
+    timer = EpochTimer(engine)
+    layers = CoreRuntime(engine, timer), DirectRuntime(engine, timer)
+    for case in TOO_FAR:
+        guest = case.values[0]
+        assert isinstance(guest, bytes)
+        ends = [run(layer, guest, call(gate=Asked({("log", "0"): b""}))) for layer in layers]
+        assert ends[0] == ends[1]
+    timer.close()
