@@ -24,6 +24,8 @@ Json: TypeAlias = Any
 MAX_INT = 2**53 - 1
 MAX_DEPTH = 16
 
+_LEAVES = frozenset({str, int, bool, type(None)})
+_CONTAINERS = frozenset({dict, list, tuple})
 _FRACTION = re.compile(rb"[\[:,]-?[0-9]+[.eE]")
 _SHORT_ESCAPES = {0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0C: "\\f", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
 _ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | _SHORT_ESCAPES
@@ -53,7 +55,31 @@ def _fast(value: Json) -> bytes | None:
         return None  # another kind of mapping, or what the slow way names with a sentence
     if not data.isascii() or data[0] not in b"{[" or _FRACTION.search(data) is not None:
         return None
-    return None if b"null" in data and _holds_float(value) else data  # orjson writes NaN as null
+    if b"null" in data and not _is_plain(value) and _holds_float(value):  # orjson writes NaN as null
+        return None
+    return data
+
+
+def _is_plain(value: Json) -> bool:
+    """Containers of strings, whole numbers, booleans and nothing else, exactly of these types, at most `MAX_DEPTH`
+    deep. One question a container, not one a value: every record of a call passes here several times."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[Json] = []
+        for item in level:
+            kind = type(item)
+            if kind is not dict and kind is not list and kind is not tuple:
+                return False
+            inner = item.values() if kind is dict else item
+            kinds = set(map(type, inner)) - _LEAVES
+            if kinds:
+                if not kinds <= _CONTAINERS:
+                    return False
+                below += [one for one in inner if type(one) in _CONTAINERS]
+        if not below:
+            return True
+        level = below
+    return False
 
 
 def _holds_float(value: Json) -> bool:
@@ -66,6 +92,12 @@ def _holds_float(value: Json) -> bool:
 
 def canonical_strict(value: Json) -> bytes:
     """The journal's profile; raises ValueError naming the first rule that is broken."""
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+    except (orjson.JSONEncodeError, TypeError):
+        data = b""  # the slow way names what is wrong
+    if data and data.isascii() and _is_plain(value):
+        return data
     _check_strict(value, 0)
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)

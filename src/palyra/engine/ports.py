@@ -90,6 +90,10 @@ class Journal(Protocol):
 
     async def open_call(self, opening: Opening) -> Recorded: ...
     async def close_call(self, closing: Closing) -> Recorded: ...
+    def close_now(self, closing: Closing) -> Recorded | None:
+        """The same without waiting, where nobody else is writing and no other call would gain by sharing the commit;
+        None: nothing was done, use `close_call`."""
+
     async def find_call(self, call_id: str) -> StoredCall | None: ...
     async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
         """(calls used, calls max, attempts used, attempts max) of a run that is known."""

@@ -9,7 +9,7 @@ Not here: the form of entries (journal/chain) and attestations (attest), storing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 
 import orjson
 
@@ -28,14 +28,15 @@ from palyra.journal.chain import (
 )
 from palyra.model.grant import decision_json
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
-from palyra.model.plan import Plan, ProcessPlan
+from palyra.model.plan import Facts, Plan, ProcessPlan
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.policy.request import MAX_TEXT
 from palyra.protocol.wire import stored_outcome_bytes
-from palyra.redact.stream import redact_json, redact_text
+from palyra.redact.stream import is_clear, redact_json, redact_text
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
 _SALT_BYTES = 32
+_FACTS = tuple(field.name for field in fields(Facts))
 PROVEN_BACKEND = "bubblewrap"
 """The one `palyra doctor --prove` attacks."""
 
@@ -285,7 +286,7 @@ def _details(trip: Trip, ports: Ports) -> dict[str, Json]:
         "request_redacted": kept != request,
         "shadow": trip.shadow,
         "facts": redact_json(_facts(trip), secrets),
-        "plan": redact_json(orjson.loads(trip.plan_bytes), secrets) if trip.plan_bytes else None,
+        "plan": _plan_of(trip.plan_bytes, secrets),
     }
 
 
@@ -302,6 +303,15 @@ def redacted_request(request: dict[str, Json] | None, secrets: Sequence[tuple[st
     return {**request, "context": request["context"] | dict(zip(texts, short, strict=True))}
 
 
+def _plan_of(plan_bytes: bytes, secrets: Sequence[tuple[str, bytes]]) -> Json:
+    """As its bytes where nothing in it has to go, so that it is not read and written once more."""
+    if not plan_bytes:
+        return None
+    if is_clear(plan_bytes, secrets):
+        return orjson.Fragment(plan_bytes)
+    return redact_json(orjson.loads(plan_bytes), secrets)
+
+
 def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None:
     """Sentences name arguments, and an argument may be a secret."""
     return None if text is None else redact_text(text, secrets)
@@ -310,7 +320,7 @@ def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None
 def _facts(trip: Trip) -> Json:
     if trip.facts is None:
         return None
-    facts = asdict(trip.facts)
+    facts = {name: getattr(trip.facts, name) for name in _FACTS}
     facts["details"] = [list(pair) for pair in trip.facts.details]
     return facts
 

@@ -132,6 +132,9 @@ class _Container:
     def ask_to_end(self) -> None:
         self._asking = asyncio.ensure_future(self._engine.ask("kill", "--signal", "TERM", self._name))
 
+    def cut_off(self) -> None:
+        """Nothing: only the engine can end it, and must be asked."""
+
     async def end(self, *, program_ended: bool) -> Ended:
         if self._ended is None:
             self._ended = await self._end(program_ended=program_ended)

@@ -10,7 +10,6 @@ Not here: what is started and how it is killed (process and held, container).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from palyra.launch.ending import Ended
 from palyra.launch.executor import Sink, Source
 from palyra.launch.feed import Feed
 from palyra.launch.message import nonce_from
-from palyra.launch.waiting import readable, unbroken
+from palyra.launch.waiting import has_ended, readable_within, unbroken
 from palyra.model.outcome import Execution, Status, StreamName, Usage
 from palyra.model.plan import ProcessPlan
 
@@ -46,6 +45,9 @@ class Running(Protocol):
         """The program runs when this returns, or LaunchFailed is raised."""
 
     def ask_to_end(self) -> None: ...
+
+    def cut_off(self) -> None:
+        """The program has ended: begin killing the rest, as far as that needs no waiting."""
 
     async def end(self, *, program_ended: bool) -> Ended:
         """Kill what is left, wait until it is gone, reap, close. Not cut short; a second time does nothing."""
@@ -72,8 +74,13 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
     try:
         await running.begin(nonce)
         capture.start()
-        feeding = asyncio.create_task(feed.run(plan.stdin, source if plan.stdin_streamed else None))
+        if plan.stdin or plan.stdin_streamed:
+            feeding = asyncio.create_task(feed.run(plan.stdin, source if plan.stdin_streamed else None))
+        else:
+            feed.close()
         watched = await _watch(running, plan, capture)
+        if watched.program_ended:
+            running.cut_off()
         ended = await unbroken(_end(running, capture, program_ended=watched.program_ended))
     except BaseException:
         await unbroken(running.end(program_ended=False))
@@ -96,27 +103,15 @@ async def _watch(running: Running, plan: ProcessPlan, capture: Capture) -> _Watc
     """Until the program ends, the quota is exceeded or the deadline passes."""
     clock = asyncio.get_running_loop().time
     began = clock()
-    exited = asyncio.ensure_future(readable(running.program_fd))
     status = Status.COMPLETED
-    try:
-        if not await _first(exited, capture, timeout_s=plan.limits.wall_ms / 1000):
-            status = Status.TIMEOUT
-            running.ask_to_end()
-            await _first(exited, capture, timeout_s=GRACE_S)
-        wall_us = round((clock() - began) * 1_000_000)
-        program_ended = exited.done()
-    finally:
-        exited.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await exited
+    if not await readable_within(running.program_fd, plan.limits.wall_ms / 1000, or_done=capture.tripped):
+        status = Status.TIMEOUT
+        running.ask_to_end()
+        await readable_within(running.program_fd, GRACE_S, or_done=capture.tripped)
+    wall_us = round((clock() - began) * 1_000_000)
     if capture.tripped.done():
         capture.tripped.result()
-    return _Watched(status=status, program_ended=program_ended, wall_us=wall_us)
-
-
-async def _first(exited: asyncio.Future[None], capture: Capture, *, timeout_s: float) -> bool:
-    done, _ = await asyncio.wait({exited, capture.tripped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    return bool(done)
+    return _Watched(status=status, program_ended=has_ended(running.program_fd), wall_us=wall_us)
 
 
 async def _stop_feeding(feeding: asyncio.Task[None] | None, feed: Feed) -> None:

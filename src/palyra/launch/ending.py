@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.launch import _os
 from palyra.launch.held import Held
-from palyra.launch.waiting import readable
+from palyra.launch.waiting import has_ended, readable_within
 
 if TYPE_CHECKING:
     from palyra.launch._os._confine import Domain
@@ -74,9 +74,23 @@ def ask_to_end(held: Held) -> None:
             os.killpg(held.pid, signal.SIGTERM)
 
 
+def cut_off(held: Held, *, subreaper: bool) -> None:
+    """Of a program that has ended: kill the rest at once, so that the kernel takes the sandbox apart while the loop
+    turns; `end` does what is left. The program's own status stays with its pidfd. Where the kernel does not tell it
+    there, the launcher must end by itself, and nothing is done here."""
+    if held.init_fd < 0:
+        return
+    with contextlib.suppress(_os.Unsupported):
+        _os.exit_status(held.program_fd)
+        held.cut_off = True
+        kill_tree(held, subreaper=subreaper)
+
+
 async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     """Kill what is left, wait until it is gone, reap, close. Must not be cancelled: see `unbroken`."""
-    status = await _program_status(held) if program_ended and held.init_fd >= 0 else None
+    status = None
+    if program_ended and held.init_fd >= 0 and not held.cut_off:
+        status = await _program_status(held)
     cpu_us, out_of_memory = None, False
     if held.namespaced and held.init_fd < 0 and held.pid_fd >= 0:
         await _find_init(held)
@@ -128,9 +142,7 @@ async def _program_status(held: Held) -> int | None:
             await asyncio.sleep(_STATUS_STEP_S)
     except _os.Unsupported:
         pass
-    with contextlib.suppress(TimeoutError):  # then the launcher's own exit code is read when it is reaped
-        async with asyncio.timeout(1.0):
-            await readable(held.pid_fd)
+    await _gone(held.pid_fd, _LAUNCHER_TIMEOUT_S)  # then the launcher's own exit code is read when it is reaped
     return None
 
 
@@ -176,14 +188,7 @@ def _cpu_us(usage: resource.struct_rusage) -> int:
 
 
 async def _gone(pidfd: int, timeout_s: float) -> bool:
-    if pidfd < 0:
-        return True
-    try:
-        async with asyncio.timeout(timeout_s):
-            await readable(pidfd)
-    except TimeoutError:
-        return False
-    return True
+    return pidfd < 0 or has_ended(pidfd) or await readable_within(pidfd, timeout_s)
 
 
 async def _emptied(domain: Domain) -> bool:

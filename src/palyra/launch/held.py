@@ -6,18 +6,16 @@
 Nothing foreign has run when this returns; whatever fails on the way ends every process and closes every
 descriptor.
 
-Not here: what the shell is told (message), limits of the call (limits), the end (ending).
+Not here: what is verified and how (verifying), what the shell is told (message), limits (limits), the end (ending).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import json
 import os
-import stat
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,11 +25,11 @@ from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
+from palyra.launch.verifying import difference, misplaced, mountinfo
 from palyra.launch.waiting import has_ended, readable, unbroken
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
-from palyra.sandbox.mounts import first_difference, first_stranger, is_finished, planned_mounts, workspace_of
-from palyra.sandbox.view import is_within
+from palyra.sandbox.mounts import first_stranger, is_finished
 
 if TYPE_CHECKING:
     from palyra.launch._os._confine import Domain
@@ -80,8 +78,8 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("control", "domain", "group", "init", "init_fd", "namespaced", "pid", "pid_fd", "program",
-                 "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "workspace")  # fmt: skip
+    __slots__ = ("control", "cut_off", "domain", "group", "init", "init_fd", "namespaced", "pid", "pid_fd", "program",
+                 "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -92,8 +90,12 @@ class Held:
         self.control = self.stdin = self.stdout = self.stderr = -1
         self.domain: Domain | None = None
         self.workspace: tuple[int, int] | None = None
-        """(device, inode) of the folder that a plain child may write; None where its files are not confined."""
+        """(device, inode) of the folder it may write, as it was verified; None where its files are not confined."""
+        self.table = ""
+        """Its mount table as it was verified."""
         self.group: Group | None = None
+        self.cut_off = False
+        """The program has ended and everything else was killed at once."""
         self.setup_cpu_us = 0
         """CPU time the sandbox's first process used before the program began."""
 
@@ -250,16 +252,16 @@ async def _learn_init(held: Held, info: int) -> None:
 
 async def _check_mounts(held: Held, template: Template, jobs: Jobs) -> None:
     """Before the launcher goes on, nothing has been exec'd inside: even the shell would come from what is mounted."""
-    while not is_finished(table := _mountinfo(held.init)):
+    while not is_finished(table := mountinfo(held.init)):
         if has_ended(held.init_fd):
             raise LaunchFailed(_ENDED)
         await asyncio.sleep(_MOUNT_STEP_S)
-    difference = first_stranger(template.launcher, table, _mountinfo(os.getpid()))
-    if template.closed and not difference:
+    changed = first_stranger(template.launcher, table, mountinfo(os.getpid()))
+    if template.closed and not changed:
         await _close_paths(held, template, jobs)
-    difference = difference or _difference(held, template, held.init) or _misplaced(held.init, template)
-    if difference:
-        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
+    changed = changed or difference(held, template, held.init) or misplaced(held.init, template)
+    if changed:
+        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
 
 
 async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
@@ -275,25 +277,6 @@ async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
                 os.close(fd)
     if not closed:
         raise LaunchFailed("The workspace changed while the sandbox was being made: a path could not be closed.")
-
-
-def _mountinfo(pid: int) -> str:
-    with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return file.read()
-
-
-def _misplaced(pid: int, template: Template) -> str:
-    """Every folder and file of the host that is shown outside the workspace must be the very one that was granted."""
-    workspace = workspace_of(template.launcher)
-    for point, source in planned_mounts(template.launcher):
-        if source and not is_within(point, workspace) and not point.startswith(("/proc", "/dev")):
-            try:
-                same = _identity_of(os.path.realpath(source)) == _stat_inside(pid, point)
-            except FileNotFoundError:
-                continue  # --ro-bind-try of what is not there
-            if not same:
-                return f"{point} shows another place"
-    return ""
 
 
 def _bound_pids(held: Held, template: Template) -> int:
@@ -322,51 +305,9 @@ def _verify(held: Held, template: Template, ready: int) -> None:
     strays = _os.stray_descriptors(held.program, pipes)
     if strays:
         raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
-    difference = _difference(held, template, held.program)
-    if difference:
-        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {difference}.")
-
-
-def is_as_planned(held: Held, template: Template) -> bool:
-    """Still alive and still showing what was planned. On the host a folder may have been renamed since it was made:
-    the mounts then went with the old name, and a new `.git` would stand there unprotected."""
-    try:
-        return not has_ended(held.program_fd) and not _difference(held, template, held.program)
-    except OSError:
-        return False
-
-
-def _difference(held: Held, template: Template, pid: int) -> str:
-    if template.landlock is not None and _identity_of(template.landlock.writable) != held.workspace:
-        return f"{template.landlock.writable} is another folder now"
-    if not template.pid_namespace:
-        return ""
-    difference = first_difference(template.closed, _mountinfo(pid))
-    workspace = workspace_of(template.launcher)
-    if not difference and _identity_of(workspace) != _stat_inside(pid, workspace):
-        difference = f"{workspace} is another folder inside"
-    return difference
-
-
-def _identity_of(path: str) -> tuple[int, int]:
-    """(device, inode) of a folder or file reached without following any link."""
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open("/", flags)
-    try:
-        for part in path.strip("/").split("/"):
-            above, fd = fd, os.open(part, flags, dir_fd=fd)
-            os.close(above)
-        found = os.fstat(fd)
-    finally:
-        os.close(fd)
-    if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, "a link stands where none was", path)
-    return found.st_dev, found.st_ino
-
-
-def _stat_inside(pid: int, path: str) -> tuple[int, int]:
-    found = os.stat(f"/proc/{pid}/root{path}")
-    return found.st_dev, found.st_ino
+    changed = difference(held, template, held.program)
+    if changed:
+        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
 
 
 def _said(held: Held) -> str:

@@ -21,7 +21,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from palyra.launch.executor import LaunchFailed
-from palyra.launch.held import Held, Template, is_as_planned
+from palyra.launch.held import Held, Template
+from palyra.launch.verifying import is_as_planned
 
 log = logging.getLogger("palyra.launch.pool")
 
@@ -57,6 +58,8 @@ class Pool:
         self._size = size
         self._ready: OrderedDict[Template, deque[tuple[float, Held]]] = OrderedDict()
         self._refilling: asyncio.Task[None] | None = None
+        self._due: asyncio.TimerHandle | None = None
+        """The next refill: the answer goes out first."""
         self._aging: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -93,11 +96,14 @@ class Pool:
             _, dropped = self._ready.popitem(last=False)
             for _, held in dropped:
                 self._discard(held)
-        if self._refilling is None or self._refilling.done():
-            self._refilling = asyncio.get_running_loop().create_task(self._refill())
+        if self._due is None and (self._refilling is None or self._refilling.done()):
+            self._due = asyncio.get_running_loop().call_later(self._size.refill_after_s, self._start_refilling)
+
+    def _start_refilling(self) -> None:
+        self._due = None
+        self._refilling = asyncio.get_running_loop().create_task(self._refill())
 
     async def _refill(self) -> None:
-        await asyncio.sleep(self._size.refill_after_s)  # the answer goes out first
         while not self._closed and (template := self._lacking()) is not None:
             try:
                 held = await self._start(template)
@@ -154,15 +160,19 @@ class Pool:
         await self._end(held)
 
     async def settled(self) -> None:
-        """Until no refill is under way."""
+        """Until no refill is due or under way."""
+        if self._due is not None:
+            self._due.cancel()
+            self._start_refilling()
         if self._refilling is not None:
             await asyncio.wait({self._refilling})
 
     async def close(self) -> None:
         """End every idle sandbox and wait until it is gone."""
         self._closed = True
-        if self._aging is not None:
-            self._aging.cancel()
+        for timer in (self._due, self._aging):
+            if timer is not None:
+                timer.cancel()
         if self._refilling is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._refilling

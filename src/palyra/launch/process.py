@@ -18,7 +18,7 @@ from palyra.errors import Reason
 from palyra.launch import _os
 from palyra.launch.container import ContainerRoad
 from palyra.launch.course import Running, follow
-from palyra.launch.ending import Ended, ask_to_end, end
+from palyra.launch.ending import Ended, ask_to_end, cut_off, end
 from palyra.launch.executor import LaunchFailed, Sink, Source
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
@@ -124,6 +124,9 @@ class _HeldProgram:
 
     def ask_to_end(self) -> None:
         ask_to_end(self._held)
+
+    def cut_off(self) -> None:
+        cut_off(self._held, subreaper=self._host.subreaper)
 
     async def end(self, *, program_ended: bool) -> Ended:
         return await end(self._held, subreaper=self._host.subreaper, program_ended=program_ended)

@@ -21,6 +21,32 @@ async def readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
+async def readable_within(fd: int, timeout_s: float, *, or_done: asyncio.Future[None] | None = None) -> bool:
+    """The same for a limited time, or until another future is done; False when neither came. One future and no task:
+    a call waits here for its program, and every turn of the loop is part of its latency."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    came = False
+
+    def settle(_: object = None) -> None:
+        nonlocal came
+        came = True
+        _settle(ready)
+
+    timer = loop.call_later(timeout_s, _settle, ready)
+    loop.add_reader(fd, settle)
+    if or_done is not None:
+        or_done.add_done_callback(settle)
+    try:
+        await ready
+    finally:
+        timer.cancel()
+        loop.remove_reader(fd)
+        if or_done is not None:
+            or_done.remove_done_callback(settle)
+    return came
+
+
 def has_ended(pidfd: int) -> bool:
     """Whether the process behind a pidfd is gone already."""
     poll = select.poll()
@@ -43,8 +69,10 @@ async def unbroken(work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
+        over: asyncio.Future[None] = task.get_loop().create_future()
+        task.add_done_callback(lambda _, over=over: _settle(over))  # type: ignore[misc]
         try:
-            await asyncio.wait({task})
+            await over
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:

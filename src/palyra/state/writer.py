@@ -97,6 +97,19 @@ class Writer:
         """The same for the record of something that has run: on a full disk it may use the reserved space."""
         return self._enqueue(_Waiting(work, closing=True))
 
+    def commit_alone(self, work: Work[T], *, closing: bool = False) -> tuple[T, Receipt | None] | None:
+        """At once and in a transaction of its own; None, and nothing done, where others wait or write: use `commit`.
+        For a caller that knows of no other to share with: the loop's turns between are saved."""
+        if self._queue:
+            return None
+        waiting: _Waiting[T] = _Waiting(work, closing=closing)
+        if not self._try([waiting]):
+            return None
+        self._copy_back_if_due(asyncio.get_running_loop())
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
+
     def commit_now(self, work: Work[T]) -> tuple[T, Receipt | None]:
         """For code without a loop: waits here."""
         waiting: _Waiting[T] = _Waiting(work, closing=False)

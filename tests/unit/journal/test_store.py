@@ -205,10 +205,11 @@ def test_a_result_without_an_intent_is_not_written(journal: tuple[Writer, Journa
 
 def test_a_call_cancelled_between_commit_and_answer_is_closed_as_opened(journal: tuple[Writer, JournalStore]) -> None:
     writer, store = journal
-    call_id = ulid()
+    call_id, other = ulid(), ulid()
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
+        await store.open_call(opening(other, RUN))  # alone, a call is committed without a turn of the loop
         task = loop.create_task(store.open_call(opening(call_id, RUN)))
         await asyncio.sleep(0)  # the task waits; the commit is next in the loop
         loop.call_soon(task.cancel)  # right after it
@@ -220,6 +221,7 @@ def test_a_call_cancelled_between_commit_and_answer_is_closed_as_opened(journal:
         late = closing(call_id, RUN, opened=False)
         committed = (*late.entry.commitments, commit_value("details", b"others", bytes(32)))
         await store.close_call(replace(late, entry=replace(late.entry, commitments=committed)))
+        await store.close_call(closing(other, RUN))
 
     asyncio.run(scenario())
     views = [parse_entry(entry.body) for entry in store.by_call(call_id)]
@@ -232,6 +234,7 @@ def test_a_call_cancelled_before_its_commit_leaves_nothing(journal: tuple[Writer
     _, store = journal
 
     async def scenario() -> None:
+        await store.open_call(opening(ulid(), RUN))
         task = asyncio.get_running_loop().create_task(store.open_call(opening(ulid(), RUN)))
         asyncio.get_running_loop().call_soon(task.cancel)
         with pytest.raises(asyncio.CancelledError):
@@ -239,7 +242,27 @@ def test_a_call_cancelled_before_its_commit_leaves_nothing(journal: tuple[Writer
         await asyncio.sleep(0.01)
 
     asyncio.run(scenario())
-    assert store.tail(10) == ()
+    assert len(store.tail(10)) == 1
+
+
+def test_a_call_alone_is_closed_at_once_and_one_of_several_shares_its_commit(
+    journal: tuple[Writer, JournalStore],
+) -> None:
+    writer, store = journal
+    first, second = ulid(), ulid()
+
+    async def scenario() -> None:
+        await store.open_call(opening(first, RUN))
+        assert store.close_now(closing(second, RUN)) is None, "another call is open, and this one is not"
+        await store.open_call(opening(second, RUN))
+        assert store.close_now(closing(first, RUN)) is None, "both can share a commit"
+        await store.close_call(closing(first, RUN))
+        assert store.close_now(closing(second, RUN)) is not None
+        assert store.close_now(closing(second, RUN)) is None, "it is closed"
+
+    asyncio.run(scenario())
+    assert [len(store.by_call(call_id)) for call_id in (first, second)] == [2, 2]
+    assert audit_home(writer.home).findings == ()
 
 
 def test_tails_page_backwards(journal: tuple[Writer, JournalStore]) -> None:
