@@ -17,6 +17,7 @@ from palyra.config.schema import Config, ProcessRunnerConfig
 from palyra.egress.hosts import parse_pattern
 from palyra.egress.preflight import denied, hosts_named
 from palyra.engine.background import background_limits, check_background
+from palyra.engine.inside import prepare_inside
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected
@@ -94,6 +95,9 @@ def prepare(trip: Trip, ports: Ports) -> None:
     assert trip.call is not None
     if trip.tool.spec.kind is ToolKind.BUILTIN:
         trip.facts = Facts()
+        return
+    if trip.tool.spec.kind is ToolKind.INSIDE:
+        prepare_inside(trip, ports)
         return
     runner = ports.config.tool_call.process_runner
     if not runner.enabled:

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from palyra.artifacts.names import slice_text
 from palyra.canon import Json
+from palyra.engine.inside import CHECKPOINT
 from palyra.engine.ports import Ports
+from palyra.errors import Reason, Rejected
 from palyra.model.call import ToolCall
 from palyra.model.outcome import StreamName
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner
@@ -29,6 +31,8 @@ async def echo(call: ToolCall, ports: Ports) -> Mapping[str, Json]:
 async def read_artifact(call: ToolCall, ports: Ports) -> Mapping[str, Json]:
     """A page of an artifact of this run; the store checks scope and digest, the walk journals the read."""
     ref, data = await ports.artifacts.read(call.run_id, call.input["artifact_id"])
+    if ref.name == CHECKPOINT:  # contents of files as they were, which redaction could not look into
+        raise Rejected(Reason.BAD_ARGUMENTS, "A checkpoint is not read.", "Give it to palyra.fs.apply_patch as undo.")
     page = slice_text(data, call.input.get("offset_bytes", 0), call.input.get("max_bytes", DEFAULT_PAGE_BYTES))
     return {"artifact_id": ref.artifact_id, "sha256": ref.sha256, **page}
 

@@ -151,5 +151,7 @@ class Ports:
     artifacts: Artifacts
     secrets: Secrets
     key: SigningKey
+    own_files: tuple[tuple[str, bytes], ...] = ()
+    """(path inside a sandbox, content) of Palyra's own programs that run there: see inside/."""
     proof_id: str | None = None
     """The proof that this host's tier C profile holds (palyra doctor --prove), if there is one."""

@@ -21,6 +21,7 @@ from palyra.canon import digest
 from palyra.engine import assessment
 from palyra.engine.background import start_background, take_back
 from palyra.engine.builtin import HANDLERS
+from palyra.engine.inside import run_inside
 from palyra.engine.output import Collector, process_output
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
@@ -34,6 +35,7 @@ from palyra.model.grant import Ask
 from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
 from palyra.model.plan import BuiltinPlan, ProcessPlan
 from palyra.model.process import Lifetime, ProcessOwner
+from palyra.model.tool import ToolKind
 from palyra.protocol.projection import attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
@@ -189,6 +191,8 @@ class Engine:
         async with self._turns.take(trip.run.run_id, trip.tool.spec.parallelism):
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
+                case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:
+                    return await run_inside(trip, plan, self.ports)  # 9, 10
                 case ProcessPlan(lifetime="") as plan:
                     return await self._run_process(trip, plan)  # 9, 10
                 case ProcessPlan() as plan:
@@ -298,7 +302,7 @@ class Engine:
                 refs[name] = await self.ports.artifacts.put(trip.run.run_id, name, data)
             except (Rejected, StateError) as error:
                 log.warning("call %s: %s could not be kept: %s", trip.call_id, name, error)
-        trip.artifacts = tuple(refs.values())
+        trip.artifacts += tuple(refs.values())
         return replace(ending, output=attach(projected, refs))
 
 

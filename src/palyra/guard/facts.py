@@ -45,7 +45,7 @@ def guard_process(
     check_shape(command, args)  # 1
     kind = _refine(classification, sights)  # 3
     _check_kill(command, args, kind)  # 4
-    _check_places(sights)  # 5
+    check_places(sights)  # 5
     with_interpreters = allow_interpreters or grant.interpreters
     names = frozenset((*allowed_executables, *grant.executables))
     unlisted = [
@@ -76,7 +76,7 @@ def guard_process(
         details=(
             *_tell_code(kind),
             *_tell_executables(sights, unlisted, writable),
-            *_tell_outside(outside, sights),
+            *tell_outside(outside, sights),
             *_tell_hosts(hosts_denied),
         ),
     )
@@ -116,7 +116,7 @@ def _check_kill(command: str, args: Sequence[str], kind: Classification) -> None
         )
 
 
-def _check_places(sights: Sights) -> None:
+def check_places(sights: Sights) -> None:
     workspace, cwd = sights.workspace, sights.cwd
     if workspace.problem or not workspace.path:
         raise Rejected(
@@ -160,7 +160,7 @@ def _tell_executables(sights: Sights, unlisted: Sequence[str], writable: Sequenc
         yield code, f"{_shown(first.path)} cannot be read, so what runs could not be attested."
 
 
-def _tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Details:
+def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Details:
     for argument, text, resolved in outside[:_MAX_SHOWN]:
         if text.startswith("~"):
             where = "is in a home folder, outside the workspace"

@@ -145,6 +145,9 @@ class Job:
     hosts_named: tuple[NamedHost, ...] = ()
     program_file: str = ""
     """Where `program` really is, when it is a link: both must be visible inside."""
+    own_files: tuple[tuple[str, bytes], ...] = ()
+    """(path inside, content) of a program of Palyra's own, which the backend puts there."""
+    workspace_writable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,10 @@ def ordinary_context(*, process: bool) -> dict[str, Scalar]:
 
 def ordinary_request(principal: str = "agent:demo", tool: str = "palyra.process.run", **facts: Scalar) -> Request:
     who = parse_principal(principal)
-    process = tool == "palyra.process.run"
-    groups = ("palyra", "process" if process else "builtin") if tool.startswith("palyra.") else ("skill",)
-    context = ordinary_context(process=process) | facts
+    process, inside = tool == "palyra.process.run", tool.startswith(("palyra.fs.", "palyra.http."))
+    group = "process" if process else "inside" if inside else "builtin"
+    groups = ("palyra", group) if tool.startswith("palyra.") else ("skill",)
+    context = ordinary_context(process=process) | ({"tier": "C", "egress": "strict"} if inside else {}) | facts
     if "program" in facts and "effective_program" not in facts:
         context["effective_program"] = facts["program"]
     return Request(principal=who, roles=roles_of(who), action=EXECUTE, tool=tool, groups=groups, context=context)

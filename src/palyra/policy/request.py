@@ -20,7 +20,7 @@ from palyra.errors import Reason, Rejected
 from palyra.model.call import Principal, PrincipalKind, Tier, ToolCall, parse_principal
 from palyra.model.outcome import BudgetView
 from palyra.model.plan import Facts
-from palyra.model.tool import Capability, ToolKind, ToolSpec
+from palyra.model.tool import Capability, ToolSpec
 
 Scalar: TypeAlias = str | bool | int
 
@@ -124,13 +124,13 @@ def roles_of(principal: Principal) -> tuple[str, ...]:
 
 
 def groups_of(spec: ToolSpec) -> tuple[str, ...]:
-    """`palyra` or `skill` by where the tool comes from, and `builtin` or `process` by how its calls run.
+    """`palyra` or `skill` by where the tool comes from, and `builtin`, `process` or `inside` by how its calls run.
 
     A skill's tool never counts as the engine's own, whatever its spec says.
     """
     if spec.provenance != "builtin":
         return ("skill",)
-    return ("palyra", "builtin" if spec.kind is ToolKind.BUILTIN else "process")
+    return ("palyra", spec.kind.value)
 
 
 def build_request(

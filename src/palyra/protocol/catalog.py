@@ -12,6 +12,7 @@ from palyra.protocol.background_schema import (
     OUTPUT_OUTPUT,
     PROCESS_STATUS,
 )
+from palyra.protocol.files_catalog import FILE_TOOLS
 from palyra.protocol.process_schema import PROCESS_INPUT, PROCESS_OUTPUT
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -145,4 +146,5 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
         projection=Projection.INLINE_UNLESS_LARGE,
         max_input_bytes=64 * KIB,
     ),
+    *FILE_TOOLS,
 )

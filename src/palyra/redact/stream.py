@@ -218,6 +218,13 @@ def _is_clear_value(value: Json) -> bool:
         return False
 
 
+def redact_json_counted(value: Json, secrets: Secrets = ()) -> tuple[Json, Mapping[str, int]]:
+    """The same, and how many of each kind were replaced."""
+    redactor = Redactor(secrets)
+    clean = _redact_value(value, redactor)
+    return clean, dict(sorted(redactor.counts.items()))
+
+
 def _texts(value: Json) -> Iterator[bytes]:
     if isinstance(value, str):
         yield value.encode("utf-8", "surrogatepass")

@@ -6,9 +6,9 @@
  4 system       read-only system folders; never the host's root
  5 kernel       own /proc with /proc/sys read-only (a root-started sandbox could write core_pattern), minimal /dev
  6 private      sized tmpfs for /tmp, /var/tmp, /dev/shm and the home folder
- 7 etc          synthetic files; certificates, the linker's cache and the like read-only
+ 7 etc          synthetic files, programs of ours; certificates, the linker's cache and the like read-only
  8 readable     granted folders, the program's own folder
- 9 workspace    the only writable bind
+ 9 workspace    the only writable bind; read-only for programs of ours that only read
 10 seal         / read-only, last of all mounts: later ones would fail, earlier ones would leave it open
 11 start        empty environment; the launcher is started with an empty one too, or /proc/1/environ shows ours
 12 filter       seccomp
@@ -144,7 +144,7 @@ def _words(job: Job, host: HostFacts, bwrap: BubblewrapFacts) -> tuple[tuple[Wor
     words += _etc(job, data)  # 7
     for path in view.readable:  # 8
         words += ["--ro-bind", path, path]
-    words += ["--bind", job.workspace.path, job.workspace.path]  # 9
+    words += ["--bind" if job.workspace_writable else "--ro-bind", job.workspace.path, job.workspace.path]  # 9
     words += ["--remount-ro", "/"]  # 10
     words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
     if host.machine in MACHINES:  # 12
@@ -182,6 +182,8 @@ def _etc(job: Job, data: list[bytes]) -> list[Word]:
     files = _ETC if _shares_network(job) else _ETC | _ETC_ISOLATED
     for name, content in files.items():
         words += ["--perms", "0644", "--file", _hole(data, content), f"/etc/{name}"]
+    for path, content in job.own_files:
+        words += ["--perms", "0444", "--file", _hole(data, content), path]
     for path in (*_ETC_READ_ONLY, *(_ETC_SHARED if _shares_network(job) else ())):
         words += ["--ro-bind-try", path, path]
     return words

@@ -47,9 +47,11 @@ class Expected:
 
 
 def workspace_of(launcher: Sequence[Word]) -> str:
-    """The one writable bind."""
-    at = launcher.index("--bind")
-    return str(launcher[at + 2])
+    """The one writable bind; where the workspace is read-only too, the bind just before the root is sealed."""
+    if "--bind" in launcher:
+        return str(launcher[launcher.index("--bind") + 2])
+    seals = (at for at, word in enumerate(launcher) if word == "--remount-ro" and launcher[at + 1] == "/")
+    return str(launcher[next(seals) - 1])
 
 
 def first_difference(closed: Closed, mountinfo: str) -> str:

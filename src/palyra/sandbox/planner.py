@@ -31,6 +31,9 @@ BACKENDS: tuple[Backend, ...] = (
     JobObjectBackend(),
 )
 
+CARRIES_OWN_FILES = frozenset({BubblewrapBackend.name})
+"""Those that put a program of ours into the sandbox and can keep the workspace read-only for it."""
+
 _NEEDS: dict[Tier, frozenset[Guarantee]] = {
     Tier.C: frozenset(
         {
@@ -80,7 +83,7 @@ def choose_tier(
 def plan_job(job: Job, host: HostFacts, backends: tuple[Backend, ...] = BACKENDS) -> ProcessPlan:
     """Raises Unenforceable. A backend may promise less for this job than for the host: the plan is what counts."""
     lacking: list[frozenset[Guarantee]] = []
-    of_tier = [backend for backend in backends if backend.tier is job.tier]
+    of_tier = [b for b in backends if b.tier is job.tier and (not job.own_files or b.name in CARRIES_OWN_FILES)]
     for backend in of_tier:
         missing = job.needs - backend.guarantees(host)
         if not missing:

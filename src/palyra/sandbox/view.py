@@ -45,11 +45,13 @@ def view_of(job: Job, host: HostFacts) -> View:
     state = (host.state_home,) if host.state_home and _within_any(host.state_home, (workspace, *readable)) else ()
     hidden_folders = {path.rstrip("/") for path in job.workspace.masked if path.endswith("/")} | set(state)
     hidden_files = {path for path in job.workspace.masked if not path.endswith("/")}
-    closed = {*job.workspace.protected, *hidden_files, *hidden_folders}
+    # In a read-only workspace nothing can be renamed or written anyway.
+    protected = set(job.workspace.protected) if job.workspace_writable else set()
+    closed = {*protected, *hidden_files, *hidden_folders} if job.workspace_writable else set()
     return View(
         readable=readable,
-        parents=tuple(sorted(_parents(workspace, closed) - set(job.workspace.protected))),
-        protected=tuple(sorted(job.workspace.protected)),
+        parents=tuple(sorted(_parents(workspace, closed) - protected)),
+        protected=tuple(sorted(protected)),
         hidden_files=tuple(sorted(hidden_files)),
         hidden_folders=tuple(sorted(hidden_folders)),
     )

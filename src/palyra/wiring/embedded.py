@@ -33,6 +33,7 @@ from palyra.state.writer import Writer
 from palyra.version import __version__
 from palyra.wiring.clock import SystemClock, SystemIds
 from palyra.wiring.host import look_at_host
+from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, keeper_of
 from palyra.wiring.proofs import current_proof_id
@@ -153,6 +154,7 @@ def _join(
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=NoSecrets(),
         key=writer.home.key,
+        own_files=read_own_files(),
         proof_id=current_proof_id(home.root, writer.home.key.public, host, version=__version__),
     )
     return Installation(

@@ -48,6 +48,11 @@ def changed(ident: str, old: str, new: str) -> str:
 
 def test_the_plans_own_words_say_what_to_expect() -> None:
     assert workspace_of(LAUNCHER) == WS
+    read_only = BubblewrapBackend().plan(
+        make_job(workspace=WorkspaceSight(path=WS, owner_uid=1001), read_roots=("/opt",), workspace_writable=False),
+        make_host(),
+    )
+    assert workspace_of(read_only.launcher) == WS
     assert expected_mounts(CLOSED) == (
         Expected(f"{WS}/.git", shows_itself=True, read_only=False),
         Expected(f"{WS}/.git/hooks", shows_itself=True, read_only=True),

@@ -6,7 +6,7 @@ import pytest
 
 from palyra.errors import Reason, Unenforceable
 from palyra.model.call import Tier, TierChoice
-from palyra.model.host import Blocker, Guarantee, HostFacts
+from palyra.model.host import Blocker, ContainerFacts, Guarantee, HostFacts
 from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
 from palyra.model.plan import WorkspaceSight
 from palyra.sandbox.planner import BACKENDS, choose_tier, needs_for, plan_job
@@ -114,3 +114,20 @@ def test_every_backend_has_a_name_and_a_label_of_its_own() -> None:
         ("rlimit", "sandbox_tier_b"),
         ("jobobject", "sandbox_tier_b_windows_job_object"),
     ]
+
+
+def test_a_program_of_ours_is_only_given_to_a_backend_that_carries_it() -> None:
+    """Another one would start without it, or with a workspace that can be written."""
+    container = ContainerFacts(
+        runtime="podman",
+        path="/usr/bin/podman",
+        version="5.0",
+        image="sha256:" + "a" * 64,
+        memory=True,
+        pids=True,
+        env=(),
+    )
+    own = make_job(own_files=(("/etc/own.py", b""),), workspace_writable=False)
+    with pytest.raises(Unenforceable):
+        plan_job(own, make_host(bubblewrap=None, container=container))
+    assert plan_job(own, make_host()).backend == "bubblewrap"

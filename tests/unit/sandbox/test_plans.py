@@ -92,6 +92,13 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
     ),
     "tier-c-plain-user": (make_job(), make_host()),
     "tier-c-closed-paths": (make_job(workspace=CLOSED, cwd=f"{WS}/src"), make_host()),
+    "tier-c-own-program-reading": (
+        make_job(
+            workspace=CLOSED, argv=("python3", "-I", "-S", "/etc/.palyra-inside/own.py"), program="/usr/bin/python3",
+            own_files=(("/etc/.palyra-inside/own.py", b"print()"),), workspace_writable=False, stdin=b"{}",
+        ),
+        make_host(),
+    ),
     "tier-c-below-tmp": (
         make_job(workspace=WorkspaceSight(path="/tmp/work/ws", owner_uid=1001), read_roots=("/var/tmp/tools",)),
         make_host(),

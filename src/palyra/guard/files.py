@@ -1,0 +1,37 @@
+"""The facts about a call of palyra.fs.*: where its paths really end, and what it may not touch by name.
+
+The program of ours that does the work judges again, with the kernel's help, what it really opens; this is for clear
+refusals and for policy. Not here: which arguments are paths (engine/inside), the disk (guard/look).
+"""
+
+from __future__ import annotations
+
+from palyra.errors import Unenforceable
+from palyra.guard.facts import check_places, tell_outside
+from palyra.guard.paths import judge_paths
+from palyra.model.call import Tier
+from palyra.model.net import EgressMode
+from palyra.model.plan import Facts, Sights
+
+
+def guard_inside(sights: Sights) -> Facts:
+    check_places(sights)
+    _check_interpreter(sights)
+    outside = judge_paths(sights, (), visible=())
+    return Facts(
+        tier=Tier.C.value,
+        egress=EgressMode.STRICT.value,
+        outside_workspace=bool(outside),
+        details=tuple(tell_outside(outside, sights)),
+    )
+
+
+def _check_interpreter(sights: Sights) -> None:
+    python = sights.executable
+    if not python.path or not python.sha256:
+        detail = "Palyra's own file programs need the system's python3, which was not found."
+    elif python.agent_writable:
+        detail = f"{python.path} could be written by the agent, so Palyra's own programs are not run with it."
+    else:
+        return
+    raise Unenforceable((), detail, "Install python3 from the system's packages, below /usr/bin.")
