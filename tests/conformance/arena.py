@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
-from palyra.model.outcome import Execution, Status, StreamName
+from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
 from palyra.sandbox.planner import BACKENDS, needs_for, plan_job
 from palyra.sandbox.probe import probe
@@ -55,6 +55,9 @@ class Kept:
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         assert len(chunk) <= 4096
         self.parts[stream] += chunk
+
+    def reached(self, connections: Sequence[Connection]) -> None:
+        """The execution has them too."""
 
     @property
     def stdout(self) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from palyra.inside import escapes
 from palyra.journal.acts import Act, ActKind
 from palyra.launch.process import ProcessExecutor
 from palyra.model.limits import MIB, Limits
-from palyra.model.outcome import Execution, Status, StreamName
+from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.proof import HELD, Proof, fingerprint_of, profile_job
 from palyra.signing import dsse_sign
@@ -56,6 +56,9 @@ class Kept:
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.parts[stream] += chunk
+
+    def reached(self, connections: Sequence[Connection]) -> None:
+        """The proof grants no host."""
 
     @property
     def text(self) -> str:

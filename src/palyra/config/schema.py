@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Any, get_type_hints
 
 from palyra.canon import Json, digest
+from palyra.config.egress import RANGES as EGRESS_RANGES
+from palyra.config.egress import EgressConfig, parse_resolve
 from palyra.errors import ConfigError
 from palyra.model.call import TierChoice
 from palyra.model.limits import Limits
@@ -109,6 +111,7 @@ class ToolCallConfig:
 class Config:
     posture: str = "standard"
     tool_call: ToolCallConfig = field(default_factory=ToolCallConfig)
+    egress: EgressConfig = field(default_factory=EgressConfig)
 
     @property
     def digest(self) -> str:
@@ -151,6 +154,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "background_lifetime_ms": (1, 1_800_000),
     "max_background_per_run": (0, 64),
     "warm_sandboxes": (0, 64),
+    **EGRESS_RANGES,
 }
 _FOLDERS = ("path", "read_roots")
 
@@ -160,6 +164,10 @@ def parse_config(mapping: Mapping[str, Any]) -> Config:
     for name in config.tool_call.allowed_capabilities:
         if name not in set(Capability):
             raise ConfigKeyError(("tool_call", "allowed_capabilities"), f"There is no capability {name!r}.")
+    try:
+        parse_resolve(config.egress.resolve)
+    except ValueError as error:
+        raise ConfigKeyError(("egress", "resolve"), str(error), 'Write resolve = ["NAME=ADDRESS"].') from error
     return config
 
 

@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from palyra.budget.ledger import Ledger, check_attempts, spend_call
 from palyra.canon import canonical, sha256_hex
 from palyra.config.schema import Config, ProcessRunnerConfig
+from palyra.egress.asked import in_order, narrow
+from palyra.egress.face import face_of
 from palyra.egress.hosts import parse_pattern
 from palyra.egress.preflight import denied, hosts_named
 from palyra.engine.background import background_limits, check_background
@@ -153,8 +155,8 @@ def network_of(
 ) -> tuple[NetGrant, tuple[NamedHost, ...]]:
     grant = trip.run.grant
     configured = () if runner.blocks_all or grant.block_all else runner.allowed_egress_hosts
-    patterns = {*(parse_pattern(text) for text in configured), *grant.hosts}
-    net = NetGrant(trip.run.egress, tuple(sorted(patterns)))
+    patterns = in_order((*(parse_pattern(text) for text in configured), *grant.hosts))
+    net = narrow(NetGrant(trip.run.egress, patterns), process.requested_egress_hosts)
     return net, hosts_named(process.command, process.args, process.requested_egress_hosts)
 
 
@@ -254,13 +256,17 @@ def check_budget(budget: BudgetRow | None) -> None:
         spend_call(_ledger(budget))
 
 
+def _with_face(job: Job) -> Job:
+    return replace(job, face=face_of(job.net)) if job.tier is Tier.C else job
+
+
 def make_plan(trip: Trip, ports: Ports) -> None:
     """6 — the first backend that guarantees enough on this host; none, and it is refused."""
     assert trip.tool is not None
     if trip.job is None:
         trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
     else:
-        plan = plan_job(trip.job, ports.host)
+        plan = plan_job(_with_face(trip.job), ports.host)
         lifetime = trip.process.lifetime if trip.process is not None else None
         if lifetime is not None:  # where its keeper crashes, a group is what can still be found and ended
             group = plan.cgroup_parent or ("" if plan.pid_namespace else ports.host.cgroup_kill)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
@@ -26,7 +26,7 @@ from palyra.guard.protected import PROTECTED_NAMES
 from palyra.model.call import Tier, ToolCall
 from palyra.model.limits import MIB, Limits
 from palyra.model.net import NO_NETWORK
-from palyra.model.outcome import Execution, Status, StreamName, Usage
+from palyra.model.outcome import Connection, Execution, Status, StreamName, Usage
 from palyra.model.plan import Job, LookRequest, PathCandidate, ProcessPlan, Sights
 from palyra.model.tool import Capability
 from palyra.protocol.schema import check_arguments
@@ -139,6 +139,9 @@ class Kept:
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.parts[stream] += chunk
+
+    def reached(self, connections: Sequence[Connection]) -> None:
+        """Nothing is granted to programs of ours."""
 
 
 class _Said:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from palyra.canon import Json
-from palyra.model.outcome import Execution, Status, StreamName
+from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.redact.stream import Redactor
 
@@ -40,6 +40,7 @@ class Collector:
         self._pacing = pacing if isinstance(pacing, Paced) else None
         self.fed = dict.fromkeys(StreamName, 0)
         """Bytes that came, before redaction."""
+        self.connections: tuple[Connection, ...] = ()
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.fed[stream] += len(chunk)
@@ -47,6 +48,9 @@ class Collector:
 
     def room(self, stream: StreamName) -> asyncio.Future[None] | None:
         return self._pacing.room(stream) if self._pacing is not None else None
+
+    def reached(self, connections: Sequence[Connection]) -> None:
+        self.connections = tuple(connections)
 
     def finish(self, status: Status) -> None:
         """A program that was ended midway may have been writing a secret: what is undecided is then not shown."""
@@ -98,3 +102,17 @@ def process_output(plan: ProcessPlan, execution: Execution, collector: Collector
 
 def _connection(connection: object) -> dict[str, Json]:
     return {name: getattr(connection, name) for name in ("host", "port", "verdict", "bytes_up", "bytes_down")}
+
+
+def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:
+    """For a program that failed after a host was refused to it: most likely that is why."""
+    denied = [one for one in connections if one.verdict == "denied" and one.host != "*"]
+    if not denied:
+        return None
+    first = denied[0]
+    name = f"[{first.host}]" if ":" in first.host else first.host
+    port = "" if first.port in (0, 53, 80, 443) else f":{first.port}"
+    others = len({one.host for one in denied}) - 1
+    more = f", and {others} more (egress.connections in the output)" if others else ""
+    why = f" ({first.why})" if first.why else ""
+    return f"{name}{port} was refused{why}{more}. Grant it with --allow-host {name}{port}, or in allowed_egress_hosts."

@@ -14,7 +14,7 @@ from palyra.config.schema import Config
 from palyra.model.call import ToolCall
 from palyra.model.grant import Ask
 from palyra.model.host import HostFacts
-from palyra.model.outcome import ArtifactRef, Execution, StreamName
+from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
 from palyra.model.plan import LookRequest, Plan, ProcessPlan, Sights, WorkspaceSight
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
 from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, StoredCall
@@ -44,6 +44,8 @@ class Sink(Protocol):
     """Takes a program's output as it comes, in chunks of at most 4 KiB."""
 
     def feed(self, stream: StreamName, chunk: bytes) -> None: ...
+    def reached(self, connections: Sequence[Connection]) -> None:
+        """Once at the end, also of a call that was cancelled, where hosts were granted: what it reached and tried."""
 
 
 class Source(Protocol):

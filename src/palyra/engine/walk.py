@@ -22,7 +22,7 @@ from palyra.engine import assessment
 from palyra.engine.background import start_background, take_back
 from palyra.engine.builtin import HANDLERS
 from palyra.engine.inside import run_inside
-from palyra.engine.output import Collector, process_output
+from palyra.engine.output import Collector, process_output, refused_hosts_hint
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
@@ -228,6 +228,7 @@ class Engine:
                 stdout_bytes=collector.fed[StreamName.STDOUT],
                 stderr_bytes=collector.fed[StreamName.STDERR],
                 usage=Usage(wall_us=self.ports.clock.monotonic_us() - trip.started_us, cpu_us=None, max_rss_bytes=None),
+                connections=collector.connections,
             )
         collector.finish(execution.status)  # 10
         trip.redactions = collector.redactions
@@ -240,6 +241,7 @@ class Engine:
             success=success,
             reason=execution.reason,
             message=execution.message,
+            hint=None if success else refused_hosts_hint(execution.connections),
             execution=execution,
             output=output,
         )

@@ -174,6 +174,9 @@ def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Det
 
 
 def _tell_hosts(denied: Sequence[NamedHost]) -> Details:
+    for named in denied[:1]:
+        name = f"[{named.host}]" if ":" in named.host else named.host
+        yield "host", name if named.port in (None, 80, 443) else f"{name}:{named.port}"
     for named in denied[:_MAX_SHOWN]:
         port = f":{named.port}" if named.port is not None else ""
         # The host alone: the argument that names it may carry credentials.

@@ -34,10 +34,12 @@ FDS_AT_ONCE = 128
 def enter(user: int, net: int) -> None:
     """Root enters as root; anyone else through the user namespace that owns the network, and is its root there."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if not libc.setns(net, CLONE_NEWNET):
-        return
-    if ctypes.get_errno() != errno.EPERM or libc.setns(user, CLONE_NEWUSER) or libc.setns(net, CLONE_NEWNET):
+    if libc.setns(net, CLONE_NEWNET) and (
+        ctypes.get_errno() != errno.EPERM or libc.setns(user, CLONE_NEWUSER) or libc.setns(net, CLONE_NEWNET)
+    ):
         raise OSError(ctypes.get_errno(), "the sandbox's network cannot be entered")
+    if not os.path.sameopenfile(net, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)):
+        raise OSError("this is another network than the sandbox's")
 
 
 def bring_up() -> None:

@@ -7,12 +7,13 @@ and costs nobody else anything. `plan` is the compiler's child as the planner ma
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from palyra.errors import Reason, Rejected
 from palyra.inside.wasm.compiling import REFUSED
 from palyra.launch.artefacts import ArtefactCache
 from palyra.launch.executor import Executor
-from palyra.model.outcome import Execution, Status, StreamName
+from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 
 _SLICE = 1 << 16
@@ -81,3 +82,6 @@ class _Collected:
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         (self.stdout if stream is StreamName.STDOUT else self.stderr).extend(chunk)
+
+    def reached(self, connections: Sequence[Connection]) -> None:
+        """Nothing is granted to a compiler."""

@@ -6,9 +6,12 @@ The engine holds the same shapes as its own ports; `wiring` joins them. Not here
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from palyra.model.outcome import Execution, StreamName
+from palyra.model.face import Listener, NetFace
+from palyra.model.net import NetGrant
+from palyra.model.outcome import Connection, Execution, StreamName
 from palyra.model.plan import ProcessPlan
 
 CHUNK = 4096
@@ -17,6 +20,8 @@ CHUNK = 4096
 
 class Sink(Protocol):
     def feed(self, stream: StreamName, chunk: bytes) -> None: ...
+    def reached(self, connections: Sequence[Connection]) -> None:
+        """Once at the end, also of a call that was cancelled, where hosts were granted: what it reached and tried."""
 
 
 @runtime_checkable
@@ -30,6 +35,18 @@ class Paced(Protocol):
 class Source(Protocol):
     async def read(self) -> bytes:
         """The next bytes of the caller's stdin; b"" at the end."""
+
+
+class Serving(Protocol):
+    def finish(self) -> tuple[Connection, ...]:
+        """Close every socket; what came of each connection."""
+
+
+class Egress(Protocol):
+    """Answers on the listeners of a sandbox's network (egress/server)."""
+
+    def serve(self, net: NetGrant, face: NetFace, listeners: Sequence[Listener]) -> Serving:
+        """Takes the listeners over, whatever comes of it."""
 
 
 class Executor(Protocol):

@@ -1,9 +1,9 @@
 """A held sandbox: everything up to the program itself, started, verified, waiting for its one message.
 
 `start_held(template)` makes one, cold now, ahead of time in a pool; each is used once. Order: 1 pipes and data,
-2 spawn from this thread, 3 learn which processes are inside, 4 bound their number where pid_max does it,
-5 wait until the shell says it is ready, 6 verify (descriptors, mounts, the workspace), 7 into its cgroup.
-Nothing foreign has run when this returns; whatever fails on the way ends every process and closes every
+2 spawn from this thread, 3 learn which processes are inside and open the listeners of its network, 4 bound their number
+where pid_max does it, 5 wait until the shell says it is ready, 6 verify (descriptors, mounts, the workspace), 7 into
+its cgroup. Nothing foreign has run when this returns; whatever fails on the way ends every process and closes every
 descriptor.
 
 Not here: what is verified and how (verifying), what the shell is told (message), limits (limits), the end (ending).
@@ -25,8 +25,10 @@ from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
+from palyra.launch.network import close_listeners, open_listeners
 from palyra.launch.verifying import difference, misplaced, mountinfo
 from palyra.launch.waiting import has_ended, readable, unbroken
+from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
 from palyra.sandbox.mounts import first_stranger, is_finished
@@ -56,6 +58,7 @@ class Template:
     landlock: LandlockRules | None
     seccomp: bytes
     group: GroupSpec | None
+    face: NetFace | None = None
 
 
 def template_of(plan: ProcessPlan) -> Template:
@@ -72,14 +75,16 @@ def template_of(plan: ProcessPlan) -> Template:
         landlock=plan.landlock,
         seccomp=plan.seccomp,
         group=group_of(plan),
+        face=plan.face,
     )
 
 
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("control", "cut_off", "domain", "group", "init", "init_fd", "namespaced", "pid", "pid_fd", "program",
-                 "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "table", "workspace")  # fmt: skip
+    __slots__ = ("control", "cut_off", "domain", "group", "init", "init_fd", "listeners", "namespaced", "pid",
+                 "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "table",
+                 "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -96,6 +101,8 @@ class Held:
         self.group: Group | None = None
         self.cut_off = False
         """The program has ended and everything else was killed at once."""
+        self.listeners: tuple[Listener, ...] = ()
+        """Of its network, open and not yet served; empty where nothing is granted."""
         self.setup_cpu_us = 0
         """CPU time the sandbox's first process used before the program began."""
 
@@ -105,7 +112,13 @@ class Held:
         setattr(self, name, -1)
         return fd
 
+    def take_listeners(self) -> tuple[Listener, ...]:
+        """Hand them over to whoever will serve and close them."""
+        taken, self.listeners = self.listeners, ()
+        return taken
+
     def close(self) -> None:
+        close_listeners(self.take_listeners())
         if self.domain is not None:
             self.domain.close()
             self.domain = None
@@ -217,6 +230,8 @@ async def _enter(held: Held, template: Template, jobs: Jobs, *, ready: int, info
     if template.pid_namespace:
         await _learn_init(held, info)
         await _check_mounts(held, template, jobs)
+        if template.face is not None:
+            held.listeners = await open_listeners(held.init, template.face)
         os.write(block, b"x")
         writer = _bound_pids(held, template) if template.pid_max else -1
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from palyra.errors import Reason
@@ -19,7 +19,7 @@ from palyra.launch import _os
 from palyra.launch.ending import ask_to_end
 from palyra.launch.held import Held
 from palyra.launch.ringlog import RingLog
-from palyra.model.outcome import Execution, Status, StreamName
+from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.process import BackgroundProcess, ProcessStatus, StartOrder
 from palyra.redact.stream import Redactor
 
@@ -30,9 +30,13 @@ class LogSink:
     def __init__(self, ring: RingLog, secrets: tuple[tuple[str, bytes], ...]) -> None:
         self._ring = ring
         self._redactors = {name: Redactor(secrets) for name in StreamName}
+        self.connections: tuple[Connection, ...] = ()
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self._ring.write(stream, self._redactors[stream].feed(chunk))
+
+    def reached(self, connections: Sequence[Connection]) -> None:
+        self.connections = tuple(connections)
 
     def finish(self) -> None:
         for stream, redactor in self._redactors.items():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+from dataclasses import replace
 from functools import lru_cache
 
 from palyra.errors import Reason
@@ -19,7 +20,7 @@ from palyra.launch import _os
 from palyra.launch.container import ContainerRoad
 from palyra.launch.course import Running, follow
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end
-from palyra.launch.executor import LaunchFailed, Sink, Source
+from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
@@ -42,10 +43,12 @@ def _calls_at_once() -> int:
 
 
 class ProcessExecutor:
-    """`warm` sizes the pool of sandboxes started ahead; without one every call starts cold."""
+    """`warm` sizes the pool of sandboxes started ahead; without one every call starts cold. `egress` answers inside
+    sandboxes with granted hosts; without one such a call is not started."""
 
-    def __init__(self, host: HostFacts, *, warm: PoolSize | None = None) -> None:
+    def __init__(self, host: HostFacts, *, warm: PoolSize | None = None, egress: Egress | None = None) -> None:
         self._host = host
+        self._egress = egress
         self._containers = ContainerRoad()
         self._jobs = Jobs()
         self._room = asyncio.Semaphore(_calls_at_once())
@@ -96,7 +99,26 @@ class ProcessExecutor:
 
     async def run_held(self, held: Held, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
         """Run a plan in a sandbox made from its template. The sandbox is used up, however this ends."""
-        return await follow(_HeldProgram(held, plan, self._host), plan, sink, source)
+        try:
+            serving = self._serve(held, plan)
+        except BaseException:
+            await self._abandon(held)
+            raise
+        if serving is None:
+            return await follow(_HeldProgram(held, plan, self._host), plan, sink, source)
+        try:
+            execution = await follow(_HeldProgram(held, plan, self._host), plan, sink, source)
+        finally:
+            connections = serving.finish()
+            sink.reached(connections)
+        return replace(execution, connections=connections)
+
+    def _serve(self, held: Held, plan: ProcessPlan) -> Serving | None:
+        if plan.face is None:
+            return None
+        if self._egress is None:
+            raise LaunchFailed("Nothing in this process can serve the hosts that were granted.")
+        return self._egress.serve(plan.net, plan.face, held.take_listeners())
 
     async def _abandon(self, held: Held) -> None:
         await unbroken(end(held, subreaper=self._host.subreaper, program_ended=False))

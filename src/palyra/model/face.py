@@ -37,3 +37,14 @@ class NetFace:
             "local": list(self.local),
             "tcp": [list(pair) for pair in self.tcp],
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An open socket inside a sandbox's network; whoever holds it closes it."""
+
+    kind: str
+    """dns_udp, dns_tcp, proxy or tcp."""
+    address: str
+    port: int
+    fd: int

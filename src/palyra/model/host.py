@@ -57,6 +57,8 @@ class BubblewrapFacts:
     version: str
     disable_userns: bool
     """`--disable-userns` works here."""
+    listeners: bool = False
+    """Listeners were opened inside its network from outside, so granted hosts can be served there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

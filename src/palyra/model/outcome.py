@@ -63,6 +63,8 @@ class Connection:
     verdict: str
     bytes_up: int = 0
     bytes_down: int = 0
+    why: str = ""
+    """A clause for people; no part of the output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 from palyra.canon import Json, digest, sha256_hex
 from palyra.model.call import Tier
+from palyra.model.face import NetFace
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.net import NamedHost, NetGrant
@@ -143,6 +144,8 @@ class Job:
     stdin: bytes = b""
     stdin_streamed: bool = False
     hosts_named: tuple[NamedHost, ...] = ()
+    face: NetFace | None = None
+    """What would be listened on inside for the granted hosts of `net`."""
     program_file: str = ""
     """Where `program` really is, when it is a link: both must be visible inside."""
     own_files: tuple[tuple[str, bytes], ...] = ()
@@ -237,6 +240,8 @@ class ProcessPlan:
     cwd: str
     limits: Limits
     net: NetGrant
+    face: NetFace | None = None
+    """What is listened on inside for the granted hosts; None where there are none, or nothing enforces them."""
     closed: tuple[tuple[str, str], ...] = ()
     """(kind, path) inside the workspace, closed by descriptor once every other mount is made: see inside/closing."""
     run_as: tuple[int, int] | None = None
@@ -280,6 +285,7 @@ class ProcessPlan:
             "cwd": _shown(self.cwd),
             "limits": self.limits.as_json(),
             "net": self.net.as_json(),
+            **({"face": self.face.as_json()} if self.face else {}),
             "run_as": list(self.run_as) if self.run_as else None,
             "no_new_privileges": self.no_new_privileges,
             "pid_namespace": self.pid_namespace,

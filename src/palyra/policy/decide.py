@@ -10,7 +10,7 @@ Not here: evaluation (cedar), the order of outcomes (verdict).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from palyra.errors import Reason
 from palyra.model.grant import Allow, Ask, Decision, Deny
@@ -30,10 +30,11 @@ _NO_PERMIT_HINT = (
     "palyra policy explain shows what would allow it: a flag, an approval, or a policy for the policies folder; "
     "the posture is {posture}."
 )
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
-def decide(bundle: PolicyBundle, request: Request, *, details: Iterable[tuple[str, str]] = ()) -> Decision:
+def decide(bundle: PolicyBundle, request: Request, *, details: Collection[tuple[str, str]] = ()) -> Decision:
     """`details` are `Facts.details`: sentences by reason code."""
     verdict = verdict_of(bundle, request)
     match verdict.effect:
@@ -62,7 +63,7 @@ def verdict_of(bundle: PolicyBundle, request: Request) -> Verdict:
     return known
 
 
-def _deny(bundle: PolicyBundle, request: Request, verdict: Verdict, details: Iterable[tuple[str, str]]) -> Deny:
+def _deny(bundle: PolicyBundle, request: Request, verdict: Verdict, details: Collection[tuple[str, str]]) -> Deny:
     first = bundle.index[verdict.policies[0]] if verdict.policies else None
     reason = verdict.code or Reason.POLICY_DENIED
     said = next((sentence for code, sentence in details if code == reason), "") or (first.reason if first else "")
@@ -73,8 +74,14 @@ def _deny(bundle: PolicyBundle, request: Request, verdict: Verdict, details: Ite
         reason=reason,
         policies=verdict.policies,
         message=said or _plain(request, forbidden=first is not None),
-        hint=hint.replace("{program}", program_name(request)) or None,
+        hint=hint.replace("{program}", program_name(request)).replace("{host}", _host_name(details)) or None,
     )
+
+
+def _host_name(details: Iterable[tuple[str, str]]) -> str:
+    """What `--allow-host` would have to name; guard says it under `host`."""
+    name = next((text for code, text in details if code == "host"), "")
+    return name if _PLAIN_HOST.fullmatch(name) else "HOST"
 
 
 def _plain(request: Request, *, forbidden: bool) -> str:

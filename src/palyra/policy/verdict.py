@@ -38,7 +38,7 @@ class PolicyInfo:
     reason: str = ""
     """One sentence for whoever was refused (or allowed)."""
     hint: str = ""
-    """What to do about it; `{program}` stands for the program's name."""
+    """What to do about it; `{program}` stands for the program's name, `{host}` for a host that was not granted."""
     final: str = ""
     """Why a local policy may not replace it; empty when it may."""
     file: str = ""

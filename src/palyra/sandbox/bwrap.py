@@ -22,6 +22,7 @@ Mounts of 6 come before 8 and 9, so that a folder below /tmp is not hidden by th
 from __future__ import annotations
 
 from palyra.model.call import Tier
+from palyra.model.face import PROXY_ADDRESS, PROXY_PORT
 from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, Job, ProcessPlan, Word
@@ -47,6 +48,19 @@ _ETC_READ_ONLY = (
     "/etc/pki/tls/certs",
     "/etc/pki/ca-trust/extracted",
 )
+_PROXY = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
+PROXY_ENV = tuple(
+    sorted(
+        (spelling, value)
+        for name, value in (
+            *((name, _PROXY) for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")),
+            ("NO_PROXY", "localhost,127.0.0.1,::1"),
+        )
+        for spelling in (name, name.lower())
+    )
+)
+"""Both spellings: curl reads only the lower-case `http_proxy`. ALL_PROXY speaks HTTP too: clients without a SOCKS
+library refuse to start when they see a SOCKS address."""
 _ALWAYS = frozenset({Guarantee.FS_ISOLATED, Guarantee.CPU_LIMIT, Guarantee.MEMORY_LIMIT, Guarantee.TREE_KILL})
 
 
@@ -63,6 +77,8 @@ class BubblewrapBackend:
             given |= {Guarantee.SYSCALL_FILTER}
         if host.uid != 0 or host.setpriv or _has_pid_max(host):
             given |= {Guarantee.PROCESS_LIMIT}
+        if host.bubblewrap.listeners:
+            given |= {Guarantee.HOST_ALLOWLIST}
         return given
 
     def plan(self, job: Job, host: HostFacts) -> ProcessPlan:
@@ -80,10 +96,11 @@ class BubblewrapBackend:
             program=job.program,
             program_sha256=job.program_sha256,
             argv=job.argv,
-            env=job.env,
+            env=job.env if job.face is None else tuple(sorted({**dict(PROXY_ENV), **dict(job.env)}.items())),
             cwd=job.cwd,
             limits=job.limits,
             net=job.net,
+            face=job.face,
             run_as=run_as,
             closed=closings(view_of(job, host)),  # 13
             pid_namespace=True,
@@ -98,6 +115,8 @@ class BubblewrapBackend:
         given = self.guarantees(host)
         if _shares_network(job):
             given -= {Guarantee.NET_ISOLATED}
+        if job.face is None:
+            given -= {Guarantee.HOST_ALLOWLIST}
         if keeps_root(job, host) and not _bounded_by_pid_max(job, host):
             given -= {Guarantee.PROCESS_LIMIT}
         return given

@@ -35,6 +35,7 @@ from palyra.sandbox.evidence import HELD, REPORT, parse_report, pid_max_in, prob
 from palyra.sandbox.probe_kernel import try_cgroup_kill as _try_cgroup
 from palyra.sandbox.probe_kernel import try_cgroup_limits, try_landlock, try_namespaces
 from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
+from palyra.sandbox.probe_network import try_listeners
 from palyra.sandbox.view import MADE, is_within
 
 __all__ = ["CACHE_NAME", "probe"]
@@ -58,6 +59,7 @@ class _Finding:
     version: str
     disable_userns: bool
     pid_max_per_namespace: bool
+    listeners: bool = False
     cgroup_kill: str = ""
     landlock_abi: int = 0
     cgroup_version: int = 0
@@ -71,6 +73,7 @@ class _Trial:
     """What is wrong; empty when the sandbox isolates."""
     started: bool = False
     pid_max_per_namespace: bool = False
+    listeners: bool = False
 
 
 def probe(
@@ -125,7 +128,9 @@ def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> 
             return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), looked)
         found = replace(looked, **_kernel(cgroup_limits=cgroup_limits))
         remember(host.state_home, key, found)
-    facts = BubblewrapFacts(path=found.path, version=found.version, disable_userns=found.disable_userns)
+    facts = BubblewrapFacts(
+        path=found.path, version=found.version, disable_userns=found.disable_userns, listeners=found.listeners
+    )
     host = replace(host, bubblewrap=facts, pid_max_per_namespace=found.pid_max_per_namespace)
     return _with_kernel(host, {name: getattr(found, name) for name in _KERNEL_FIELDS})
 
@@ -180,6 +185,7 @@ def _look(host: HostFacts, bwrap: str) -> _Finding | Blocker:
         facts = BubblewrapFacts(path=bwrap, version=said[-1] if said else "", disable_userns=disable_userns)
         trial = _try(replace(host, bubblewrap=facts))
         if not trial.words:
+            facts = replace(facts, listeners=trial.listeners)
             return _Finding(**asdict(facts), pid_max_per_namespace=trial.pid_max_per_namespace)
         if trial.started:
             break
@@ -240,20 +246,28 @@ def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: 
             break
     before = _read(_PID_MAX)
     isolated = not problem_in(parse_report("".join(lines)))
-    if isolated and host.uid == 0 and _kernel_at_least(host.kernel, 6, 14):
-        _bound_pids(host, os.read(info_read, 4096))
+    init = _first_inside(info_read) if isolated else 0
+    if init and host.uid == 0 and _kernel_at_least(host.kernel, 6, 14):
+        _bound_pids(host, init)
+    listeners = bool(init) and try_listeners(init)
     rest, errors = process.communicate("\n")
     report = parse_report("".join(lines) + rest)
     if not lines:
         return _Trial(words=errors.strip().split("\n")[0] or f"bwrap ended with {process.returncode}")
     bounded = pid_max_in(report) == str(LOWEST_PID_MAX) and _read(_PID_MAX) == before
-    return _Trial(words=problem_in(report), started=True, pid_max_per_namespace=bounded)
+    return _Trial(words=problem_in(report), started=True, pid_max_per_namespace=bounded, listeners=listeners)
 
 
-def _bound_pids(host: HostFacts, info: bytes) -> None:
+def _first_inside(info: int) -> int:
+    try:
+        return int(json.loads(os.read(info, 4096))["child-pid"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def _bound_pids(host: HostFacts, init: int) -> None:
     """Only asked of kernels that keep pid_max per namespace: an older one would change the whole machine's."""
     if host.nsenter:
-        init = int(json.loads(info)["child-pid"])
         argv = [host.nsenter, f"--pid=/proc/{init}/ns/pid", host.shell, "-c", f"echo {LOWEST_PID_MAX} > {_PID_MAX}"]
         subprocess.run(argv, env={}, capture_output=True, check=False, timeout=_TRIAL_TIMEOUT_S)
 

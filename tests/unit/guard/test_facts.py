@@ -167,7 +167,7 @@ def test_hosts_are_counted_and_told_without_the_argument_that_may_hold_a_passwor
     assert (facts.hosts_named, facts.hosts_denied, facts.details) == (
         1,
         1,
-        (("EGRESS_DENIED", "evil.test:443 is not among the granted hosts."),),
+        (("host", "evil.test"), ("EGRESS_DENIED", "evil.test:443 is not among the granted hosts.")),
     )
 
 

@@ -1,0 +1,53 @@
+"""`[egress]`: what bounds the connections of one call, and names the operator answers for.
+
+`resolve` entries are `NAME=ADDRESS`, several for several addresses. They stand before the system's resolver and grant
+nothing: the name must be granted, and an address that is not public must be granted by itself as well.
+
+Not here: which hosts are granted (`allowed_egress_hosts`), using these values (egress/server, egress/dial).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EgressConfig:
+    """`[egress]`."""
+
+    resolve: tuple[str, ...] = ()
+    """Names the operator answers for, before the system's resolver: ["registry.internal=10.0.0.5"]. The name must be
+    granted, and a private address by itself too."""
+    max_connections: int = 4096
+    """Connections of one call in all; then its listeners are closed."""
+    max_connections_at_once: int = 256
+    max_bytes: int = 16 << 30
+    """Bytes of one call, both ways together; then its connections are reset."""
+    idle_timeout_ms: int = 300_000
+    """A connection on which nothing goes either way for this long is closed."""
+
+
+RANGES = {
+    "max_connections": (1, 1 << 20),
+    "max_connections_at_once": (1, 1 << 16),
+    "max_bytes": (1, 1 << 50),
+    "idle_timeout_ms": (100, 24 * 3600 * 1000),
+}
+
+
+def parse_resolve(entries: Sequence[str]) -> dict[str, tuple[IPv4Address | IPv6Address, ...]]:
+    """Canonical name → addresses. Raises ValueError with a sentence."""
+    table: dict[str, tuple[IPv4Address | IPv6Address, ...]] = {}
+    for entry in entries:
+        name, equals, text = entry.partition("=")
+        name = name.strip().lower().rstrip(".")
+        try:
+            address = ip_address(text.strip().strip("[]"))
+        except ValueError:
+            raise ValueError(f"{entry!r} is not NAME=ADDRESS.") from None
+        if not equals or not name or not name.isascii() or any(letter.isspace() for letter in name):
+            raise ValueError(f"{entry!r} is not NAME=ADDRESS.")
+        table[name] = (*table.get(name, ()), address)
+    return table

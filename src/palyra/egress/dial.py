@@ -1,0 +1,97 @@
+"""Names to addresses and addresses to connections, outside the sandbox. The only hands that reach the network.
+
+Rules: a name is looked up once and what comes back is judged by whoever asked (egress/rules); `connect` takes an
+address, never a name, so nothing can lead elsewhere between the two. Lookups run in a few threads with a deadline: a
+dead name server delays its own caller. The operator's table (`[egress] resolve`) stands before the system's resolver,
+for air-gapped registries and tests; its addresses are judged like any others, so a private one must be granted too.
+
+Not here: who may be reached (egress/rules), what is said over a connection (egress/conversation).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from palyra.egress.hosts import Address, read_address
+
+RESOLVE_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 15.0
+MAX_ADDRESSES = 16
+_THREADS = 8
+_MAX_WAITING = 64
+
+
+class LookupFailed(OSError):
+    """The name has no address; the words say why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(0, why)
+
+
+class Dialer:
+    """`table`: the operator's own answers, by canonical name."""
+
+    def __init__(self, table: Mapping[str, tuple[Address, ...]] | None = None) -> None:
+        self._table = dict(table or {})
+        self._threads: ThreadPoolExecutor | None = None
+        self._waiting = 0
+
+    async def resolve(self, host: str) -> tuple[Address, ...]:
+        """Every address of both families, in the resolver's order. Raises LookupFailed."""
+        literal = read_address(host)
+        if literal is not None:
+            return (literal,)
+        if host in self._table:
+            return self._table[host]
+        if self._waiting >= _MAX_WAITING:
+            raise LookupFailed("too many names are being looked up")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(RESOLVE_TIMEOUT_S):
+                return await self._look_up(host)
+        except TimeoutError:
+            raise LookupFailed("the name server did not answer in time") from None
+        finally:
+            self._waiting -= 1
+
+    async def _look_up(self, host: str) -> tuple[Address, ...]:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="palyra-lookup")
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._threads, _getaddrinfo, host)
+        except (socket.gaierror, UnicodeError) as error:
+            raise LookupFailed("the name could not be looked up") from error
+        addresses = [address for text in found if (address := read_address(text)) is not None]
+        return tuple(dict.fromkeys(addresses))[:MAX_ADDRESSES]
+
+    async def connect(self, address: Address, port: int) -> socket.socket:
+        """A non-blocking socket, connected. Raises OSError, also when it takes too long."""
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await asyncio.get_running_loop().sock_connect(made, (str(address), port))
+        except TimeoutError as error:
+            made.close()
+            raise OSError(0, "the host did not answer in time") from error
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def close(self) -> None:
+        """Lookups under way end by themselves; nobody waits for them."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+
+def _getaddrinfo(host: str) -> list[str]:
+    """As every other program of this host would: /etc/hosts, then its name servers."""
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
