@@ -1,7 +1,6 @@
 """What a conversation hears and what it asks for: the whole vocabulary between the egress minds and the sockets.
 
-One `Conversation(terms)` (egress/conversation; `Terms(grant=…, names=…, credentials=(), intercepted=())`) belongs to an
-accepted connection. The server tells it what happened, `receive(event) -> tuple[Command, ...]`, one event at a time,
+One `Conversation(terms)` (egress/conversation, egress/terms) belongs to one accepted connection. The server tells it what happened, `receive(event) -> tuple[Command, ...]`, one event at a time,
 and does the commands that come back, in order. Rules for the server:
 
 - the first event is `ClientOpened`; after `CloseAll` no event is delivered any more;
