@@ -59,6 +59,7 @@ class Template:
     seccomp: bytes
     group: GroupSpec | None
     face: NetFace | None = None
+    caches: tuple[str, ...] = ()
 
 
 def template_of(plan: ProcessPlan) -> Template:
@@ -76,6 +77,7 @@ def template_of(plan: ProcessPlan) -> Template:
         seccomp=plan.seccomp,
         group=group_of(plan),
         face=plan.face,
+        caches=plan.caches,
     )
 
 
@@ -166,6 +168,8 @@ def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int, int]:
     """1, 2. Returns where the shell says "ready", where the launcher says who is inside, and where it waits."""
     theirs: list[int] = []
     ours: list[int] = []
+    for folder in template.caches:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def pipe(*, child_reads: bool) -> tuple[int, int]:
         """(theirs, ours)"""

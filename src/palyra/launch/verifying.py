@@ -8,11 +8,10 @@ Not here: what a table must hold (sandbox/mounts), when it is asked (held, pool)
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from typing import TYPE_CHECKING
 
+from palyra.launch.identity import identity_of, stat_inside
 from palyra.launch.waiting import has_ended
 from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
 from palyra.sandbox.view import is_within
@@ -33,7 +32,7 @@ def is_as_planned(held: Held, template: Template) -> bool:
             return False
         if not template.pid_namespace:
             return not difference(held, template, held.program)
-        if held.workspace != _identity_of(workspace_of(template.launcher)):
+        if held.workspace != identity_of(workspace_of(template.launcher)):
             return False
         # Where no part of the workspace is closed nothing is looked up in the table.
         same = not template.closed or held.table == mountinfo(held.program)
@@ -44,39 +43,18 @@ def is_as_planned(held: Held, template: Template) -> bool:
 
 def difference(held: Held, template: Template, pid: int) -> str:
     """A sentence about what is not as planned, or an empty string; then exactly what was judged is remembered."""
-    if template.landlock is not None and _identity_of(template.landlock.writable) != held.workspace:
+    if template.landlock is not None and identity_of(template.landlock.writable) != held.workspace:
         return f"{template.landlock.writable} is another folder now"
     if not template.pid_namespace:
         return ""
     table, workspace = mountinfo(pid), workspace_of(template.launcher)
-    shown = _stat_inside(pid, workspace)
+    shown = stat_inside(pid, workspace)
     found = first_difference(template.closed, table)
-    if not found and _identity_of(workspace) != shown:
+    if not found and identity_of(workspace) != shown:
         found = f"{workspace} is another folder inside"
     if not found:
         held.table, held.workspace = table, shown
     return found
-
-
-def _identity_of(path: str) -> tuple[int, int]:
-    """(device, inode) of a folder or file reached without following any link."""
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open("/", flags)
-    try:
-        for part in path.strip("/").split("/"):
-            above, fd = fd, os.open(part, flags, dir_fd=fd)
-            os.close(above)
-        found = os.fstat(fd)
-    finally:
-        os.close(fd)
-    if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, "a link stands where none was", path)
-    return found.st_dev, found.st_ino
-
-
-def _stat_inside(pid: int, path: str) -> tuple[int, int]:
-    found = os.stat(f"/proc/{pid}/root{path}")
-    return found.st_dev, found.st_ino
 
 
 def mountinfo(pid: int) -> str:
@@ -90,7 +68,7 @@ def misplaced(pid: int, template: Template) -> str:
     for point, source in planned_mounts(template.launcher):
         if source and not is_within(point, workspace) and not point.startswith(("/proc", "/dev")):
             try:
-                same = _identity_of(os.path.realpath(source)) == _stat_inside(pid, point)
+                same = identity_of(os.path.realpath(source)) == stat_inside(pid, point)
             except FileNotFoundError:
                 continue  # --ro-bind-try of what is not there
             if not same:

@@ -36,6 +36,8 @@ class HostPattern:
 
     def __str__(self) -> str:
         name = f"*.{self.value}" if self.kind is HostKind.SUFFIX else self.value
+        if self.kind is HostKind.NETWORK:  # one address reads as what it is
+            name = name.removesuffix("/128" if ":" in name else "/32")
         if self.port is None:
             return name
         return f"[{name}]:{self.port}" if ":" in name else f"{name}:{self.port}"

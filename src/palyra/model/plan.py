@@ -244,6 +244,8 @@ class ProcessPlan:
     """What is listened on inside for the granted hosts; None where there are none, or nothing enforces them."""
     closed: tuple[tuple[str, str], ...] = ()
     """(kind, path) inside the workspace, closed by descriptor once every other mount is made: see inside/closing."""
+    caches: tuple[str, ...] = ()
+    """Folders of this workspace alone, below Palyra's own state, made before the start where they are missing."""
     run_as: tuple[int, int] | None = None
     """(uid, gid) when a root engine starts the sandbox as someone else."""
     no_new_privileges: bool = True

@@ -8,7 +8,8 @@
  6 private      sized tmpfs for /tmp, /var/tmp, /dev/shm and the home folder
  7 etc          synthetic files, programs of ours; certificates, the linker's cache and the like read-only
  8 readable     granted folders, the program's own folder
- 9 workspace    the only writable bind; read-only for programs of ours that only read
+ 9 workspace    the only writable bind (read-only for programs of ours that only read); beside it, where hosts are
+                granted, the package caches of this workspace alone
 10 seal         / read-only, last of all mounts: later ones would fail, earlier ones would leave it open
 11 start        empty environment; the launcher is started with an empty one too, or /proc/1/environ shows ours
 12 filter       seccomp
@@ -21,6 +22,7 @@ Mounts of 6 come before 8 and 9, so that a folder below /tmp is not hidden by th
 
 from __future__ import annotations
 
+from palyra.canon import sha256_hex
 from palyra.model.call import Tier
 from palyra.model.face import PROXY_ADDRESS, PROXY_PORT
 from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
@@ -103,6 +105,7 @@ class BubblewrapBackend:
             face=job.face,
             run_as=run_as,
             closed=closings(view_of(job, host)),  # 13
+            caches=tuple(folder for folder, _ in _caches(job, host)),
             pid_namespace=True,
             namespace_pid_max=_bounded_by_pid_max(job, host),
             guarantees=given,
@@ -120,6 +123,15 @@ class BubblewrapBackend:
         if keeps_root(job, host) and not _bounded_by_pid_max(job, host):
             given -= {Guarantee.PROCESS_LIMIT}
         return given
+
+
+def _caches(job: Job, host: HostFacts) -> tuple[tuple[str, str], ...]:
+    """(folder of the host, where it is inside). By the workspace's path: no other workspace sees what this one keeps.
+    Another user, which a root engine runs a program as, cannot walk into the state folder, so it keeps nothing."""
+    if job.face is None or not job.face.tcp or not host.state_home or identity(job, host) is not None:
+        return ()
+    own = f"{host.state_home}/caches/{sha256_hex(job.workspace.path.encode('utf-8', 'surrogateescape'))[:32]}"
+    return ((f"{own}/xdg", f"{AGENT_HOME}/.cache"), (f"{own}/npm", f"{AGENT_HOME}/.npm"))
 
 
 def _has_pid_max(host: HostFacts) -> bool:
@@ -142,6 +154,8 @@ def _notes(job: Job, host: HostFacts) -> tuple[str, ...]:
         bound = namespace_pid_max(job.limits.processes)
         if _bounded_by_pid_max(job, host) and bound > job.limits.processes:
             notes.append(f"process_limit: at most {bound} processes, the smallest bound that works for uid 0")
+    if job.face is not None and job.face.tcp and not _caches(job, host):
+        notes.append("package_caches: none outlive the call")
     if _shares_network(job):
         notes.append(f"network_shared: egress mode {job.net.mode.value} leaves the host's network reachable")
     return tuple(notes)
@@ -164,6 +178,8 @@ def _words(job: Job, host: HostFacts, bwrap: BubblewrapFacts) -> tuple[tuple[Wor
     for path in view.readable:  # 8
         words += ["--ro-bind", path, path]
     words += ["--bind" if job.workspace_writable else "--ro-bind", job.workspace.path, job.workspace.path]  # 9
+    for folder, place in _caches(job, host):
+        words += ["--bind", folder, place]
     words += ["--remount-ro", "/"]  # 10
     words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
     if host.machine in MACHINES:  # 12

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from palyra import inside
 from palyra.canon import digest
 from palyra.model.call import Tier
 from palyra.model.host import Blocker, BubblewrapFacts, CgroupFacts, HostFacts, Platform
@@ -45,6 +46,7 @@ _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
 _KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
 """Those whose behaviour the launch message is written for."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
+_LISTENERS = os.path.join(os.path.dirname(str(inside.__file__)), "listeners.py")
 _PID_MAX = "/proc/sys/kernel/pid_max"
 _SYSCTLS = (
     "user/max_user_namespaces",
@@ -249,7 +251,7 @@ def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: 
     init = _first_inside(info_read) if isolated else 0
     if init and host.uid == 0 and _kernel_at_least(host.kernel, 6, 14):
         _bound_pids(host, init)
-    listeners = bool(init) and try_listeners(init)
+    listeners = bool(init) and try_listeners(init, _LISTENERS)
     rest, errors = process.communicate("\n")
     report = parse_report("".join(lines) + rest)
     if not lines:

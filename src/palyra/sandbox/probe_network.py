@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 
-from palyra import inside
 from palyra.model.face import ANY_V4, DNS_ADDRESS, DNS_PORT, PROXY_ADDRESS, PROXY_PORT, SYNTHETIC
 
 _NS_GET_USERNS = 0xB701
@@ -28,16 +27,16 @@ _FACE = {
 _EXPECTED = 4
 
 
-def try_listeners(init: int) -> bool:
-    """`init`: the first process of a sandbox with a network of its own."""
+def try_listeners(init: int, program: str) -> bool:
+    """`init`: the first process of a sandbox with a network of its own; `program`: the path of inside/listeners."""
     try:
         with contextlib.ExitStack() as stack:
-            return _opened(init, stack) == _EXPECTED
+            return _opened(init, program, stack) == _EXPECTED
     except (OSError, subprocess.SubprocessError):
         return False
 
 
-def _opened(init: int, stack: contextlib.ExitStack) -> int:
+def _opened(init: int, program: str, stack: contextlib.ExitStack) -> int:
     network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY)
     stack.callback(os.close, network)
     if os.fstat(network).st_ino == os.stat("/proc/self/ns/net").st_ino:
@@ -49,7 +48,6 @@ def _opened(init: int, stack: contextlib.ExitStack) -> int:
     stack.enter_context(theirs)
     ours.settimeout(_TIMEOUT_S)
     fds = [owner, network, theirs.fileno()]
-    program = os.path.join(os.path.dirname(str(inside.__file__)), "listeners.py")
     argv = [sys.executable or "/usr/bin/python3", "-I", "-S", program, *map(str, fds), json.dumps(_FACE)]
     done = subprocess.run(argv, env={}, pass_fds=fds, capture_output=True, check=False, timeout=_TIMEOUT_S)
     if done.returncode:

@@ -32,6 +32,7 @@ from palyra.protocol.registry import make_registry
 from palyra.state.writer import Writer
 from palyra.version import __version__
 from palyra.wiring.clock import SystemClock, SystemIds
+from palyra.wiring.egress import egress_of
 from palyra.wiring.host import look_at_host
 from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
@@ -138,7 +139,11 @@ def _join(
     versions = PolicyVersions(writer, clock)
     policies = PolicyStore(config.posture, home.policies, versions=versions)
     warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
-    executor = ProcessExecutor(host, warm=PoolSize(per_template=warm, total=4 * warm) if warm else None)
+    executor = ProcessExecutor(
+        host,
+        warm=PoolSize(per_template=warm, total=4 * warm) if warm else None,
+        egress=egress_of(config),
+    )
     ports = Ports(
         config=config,
         host=host,

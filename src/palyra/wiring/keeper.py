@@ -1,8 +1,8 @@
 """The keeper's own process: joins a supervisor to the journal of its home and serves the socket. Not a user's command.
 
 Started on demand by `launch/keeper_client`, in a session of its own, with an empty environment, from `/`, with the
-home's log as its stdout and stderr. It opens no network. It ends by itself when it keeps nothing; on SIGTERM it ends
-what it keeps, records that, and leaves.
+home's log as its stdout and stderr. It reaches the network only for processes with granted hosts. It ends by itself
+when it keeps nothing; on SIGTERM it ends what it keeps, records that, and leaves.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from palyra.launch.survivors import kill_strays
 from palyra.state.lock import FileLock
 from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock
+from palyra.wiring.egress import egress_of
 from palyra.wiring.host import look_at_host
 from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, ProcessRecords
@@ -62,7 +63,7 @@ async def _keep(home: Home, config_file: str | None) -> None:
         clock, owners = SystemClock(), ProcessOwners()
         host = look_at_host(home, config, owns_process=True)
         supervisor = Supervisor(
-            executor=ProcessExecutor(host),
+            executor=ProcessExecutor(host, egress=egress_of(config)),
             host=host,
             records=ProcessRecords(writer),
             logs=home.root / "logs",

@@ -1,0 +1,358 @@
+"""One accepted connection: reads and writes bytes, tells its conversation what happened, does what it asks for.
+
+Rules: nothing blocks; a side is read only while the conversation wants it and the other side keeps up; what is still to
+be sent goes out before a close, within a deadline; a failure of either socket ends this line and no other. After
+`Relay` bytes are copied without asking, through one buffer that all lines of the process share.
+
+Not here: what is allowed (egress/conversation), how many lines there may be and for how long (serving).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from palyra.egress import events as ev
+from palyra.egress.events import Side, Timer
+from palyra.egress.hosts import Address
+
+log = logging.getLogger("palyra.egress")
+
+HIGH_WATER = 1 << 20
+"""Bytes that wait for a slow side before the other one is no longer read."""
+READ_BYTES = 64 * 1024
+RELAY_BYTES = 1 << 20
+LINGER_S = 2.0
+"""How long a closed line may still take to hand over its last bytes."""
+TIMERS_S = {Timer.HEAD: 15.0, Timer.SNIFF: 0.25}
+_RESET = struct.pack("ii", 1, 0)
+_shared = memoryview(bytearray(RELAY_BYTES))
+
+
+class Talk(Protocol):
+    """egress/conversation.Conversation, by shape."""
+
+    def receive(self, event: ev.Event) -> tuple[ev.Command, ...]: ...
+    def wants(self, side: Side) -> bool: ...
+
+
+class House(Protocol):
+    """What a line needs of the call it belongs to."""
+
+    async def resolve(self, host: str) -> tuple[Address, ...]:
+        """Raises OSError whose words say why."""
+
+    async def connect(self, address: Address, port: int) -> socket.socket: ...
+    def rule(self, ruled: ev.Ruled) -> int:
+        """Open a record; the number is its place."""
+
+    def count(self, record: int, *, up: int = 0, down: int = 0) -> bool:
+        """False when the call has used up its bytes."""
+
+    def closed(self, line: Line) -> None: ...
+
+
+class Flow:
+    """One socket of a line and what waits to be sent on it."""
+
+    __slots__ = ("eof", "must_take", "out", "reading", "shut", "shut_wanted", "sock", "waiting", "writing")
+
+    def __init__(self, sock: socket.socket, *, must_take: bool = False) -> None:
+        self.sock = sock
+        self.must_take = must_take
+        """Without whom there is nobody to talk to: the client."""
+        self.out: deque[memoryview] = deque()
+        self.waiting = 0
+        """Bytes in `out`."""
+        self.eof = self.reading = self.writing = self.shut_wanted = self.shut = False
+
+    def push(self, data: bytes | memoryview) -> None:
+        self.out.append(memoryview(data))
+        self.waiting += len(data)
+
+    def flush(self) -> None:
+        """Send what the socket takes now; then the half-close, if one is wanted."""
+        while self.out:
+            try:
+                sent = self.sock.send(self.out[0])
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                if self.must_take:
+                    raise
+                self.out.clear()  # a host that wants no more may still have an answer on its way
+                self.waiting, self.shut = 0, True
+                return
+            self.waiting -= sent
+            if sent == len(self.out[0]):
+                self.out.popleft()
+            else:
+                self.out[0] = self.out[0][sent:]
+        if self.shut_wanted and not self.shut:
+            self.shut = True
+            with contextlib.suppress(OSError):  # not connected any more
+                self.sock.shutdown(socket.SHUT_WR)
+
+
+class Line:
+    def __init__(self, client: socket.socket, talk: Talk, house: House) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._talk = talk
+        self._house = house
+        self._flows: dict[Side, Flow] = {Side.CLIENT: Flow(client, must_take=True)}
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._work: set[asyncio.Task[None]] = set()
+        self._lingering: asyncio.TimerHandle | None = None
+        self._record = -1
+        self._relaying = self._closing = self._over = self._reset = False
+        self.active_s = self._loop.time()
+        """When bytes last went either way."""
+
+    def open(self, opened: ev.ClientOpened) -> None:
+        self._guarded(lambda: self._tell(opened))
+
+    def abort(self) -> None:
+        """Close both sides now, the client's with a reset."""
+        self._reset = True
+        self._finish()
+
+    # ── events ──
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """One line's trouble stays its own."""
+        if self._over:
+            return
+        try:
+            step()
+            if not self._over:
+                self._settle()
+        except OSError:
+            self.abort()
+        except Exception:
+            log.exception("an egress connection failed inside Palyra")
+            self.abort()
+
+    def _tell(self, event: ev.Event) -> None:
+        if self._closing or self._relaying or self._over:
+            return
+        for command in self._talk.receive(event):
+            self._do(command)
+
+    def _do(self, command: ev.Command) -> None:
+        match command:
+            case ev.SendClient(data):
+                self._flows[Side.CLIENT].push(data)
+            case ev.SendUpstream(data):
+                self._flows[Side.UPSTREAM].push(data)
+                self._count(up=len(data))
+            case ev.Resolve(host):
+                self._begin(self._resolve(host))
+            case ev.Dial(address=address, port=port):
+                self._begin(self._connect(address, port))
+            case ev.Ruled():
+                self._record = self._house.rule(command)
+            case ev.StartTimer(timer):
+                self._stop(timer)
+                self._timers[timer] = self._loop.call_later(TIMERS_S[timer], self._timed_out, timer)
+            case ev.StopTimer(timer):
+                self._stop(timer)
+            case ev.HalfClose(side):
+                self._flows[side].shut_wanted = True
+            case ev.CloseUpstream():
+                self._drop(Side.UPSTREAM)
+            case ev.Relay():
+                self._relaying = True
+                self._stop_all()
+            case ev.CloseAll(reset):
+                self._close(reset=reset)
+            case ev.StartTls(side=side):
+                self._tell(ev.TlsFailed(side, "TLS interception is not set up"))
+
+    # ── sockets ──
+
+    def _settle(self) -> None:
+        """Send what can be sent, see whether this is over, then wait for exactly what is wanted next."""
+        for side, flow in tuple(self._flows.items()):
+            flow.flush()
+            if self._closing and side is Side.UPSTREAM and not flow.out:
+                self._drop(side)
+        if self._is_done():
+            self._finish()
+            return
+        for side, flow in self._flows.items():
+            self._watch(flow, read=self._may_read(side, flow), write=bool(flow.out), side=side)
+
+    def _is_done(self) -> bool:
+        flows = self._flows.values()
+        if self._closing:
+            client = self._flows[Side.CLIENT]
+            handed_over = not client.out if self._reset else client.shut and client.eof
+            return handed_over and Side.UPSTREAM not in self._flows
+        return self._relaying and all(flow.eof and not flow.out for flow in flows)
+
+    def _may_read(self, side: Side, flow: Flow) -> bool:
+        if flow.eof:
+            return False
+        if self._closing:
+            return side is Side.CLIENT  # read and thrown away: unread bytes would turn the close into a reset
+        other = self._flows.get(_other(side))
+        if other is not None and other.waiting >= HIGH_WATER:
+            return False
+        return self._relaying or self._talk.wants(side)
+
+    def _watch(self, flow: Flow, *, read: bool, write: bool, side: Side) -> None:
+        if read != flow.reading:
+            flow.reading = read
+            if read:
+                self._loop.add_reader(flow.sock, self._readable, side)
+            else:
+                self._loop.remove_reader(flow.sock)
+        if write != flow.writing:
+            flow.writing = write
+            if write:
+                self._loop.add_writer(flow.sock, self._guarded, _nothing)
+            else:
+                self._loop.remove_writer(flow.sock)
+
+    def _readable(self, side: Side) -> None:
+        self._guarded(lambda: self._read(side))
+
+    def _read(self, side: Side) -> None:
+        flow = self._flows[side]
+        try:
+            count = flow.sock.recv_into(_shared if self._relaying else _shared[:READ_BYTES])
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            if side is Side.CLIENT:
+                raise
+            count = 0  # a host that resets has said all it will say
+        self.active_s = self._loop.time()
+        if self._closing:
+            flow.eof = flow.eof or not count
+        elif self._relaying:
+            self._pass_on(side, _shared[:count])
+        else:
+            self._heard(side, bytes(_shared[:count]))
+
+    def _heard(self, side: Side, data: bytes) -> None:
+        if not data:
+            self._flows[side].eof = True
+            self._tell(ev.ClientEof() if side is Side.CLIENT else ev.UpstreamEof())
+        elif side is Side.CLIENT:
+            self._tell(ev.ClientData(data))
+        else:
+            self._count(down=len(data))
+            self._tell(ev.UpstreamData(data))
+
+    def _pass_on(self, side: Side, view: memoryview) -> None:
+        """What the other socket takes at once is never copied again; the rest leaves the shared buffer."""
+        target = self._flows[_other(side)]
+        if not view:
+            self._flows[side].eof = True
+            target.shut_wanted = True
+            return
+        if side is Side.CLIENT:
+            self._count(up=len(view))
+        else:
+            self._count(down=len(view))
+        if not target.out:
+            with contextlib.suppress(BlockingIOError):
+                view = view[target.sock.send(view) :]  # a host that is gone ends a relay whole
+        if view:
+            target.push(bytes(view))
+
+    def _count(self, *, up: int = 0, down: int = 0) -> None:
+        if self._record >= 0 and not self._house.count(self._record, up=up, down=down):
+            self.abort()
+
+    # ── things that take time ──
+
+    def _begin(self, work: Awaitable[ev.Event]) -> None:
+        task = self._loop.create_task(self._later(work))
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _later(self, work: Awaitable[ev.Event]) -> None:
+        event = await work
+        self._guarded(lambda: self._tell(event))
+
+    async def _resolve(self, host: str) -> ev.Event:
+        try:
+            return ev.Resolved(await self._house.resolve(host))
+        except OSError as error:
+            return ev.ResolveFailed(_words(error))
+
+    async def _connect(self, address: Address, port: int) -> ev.Event:
+        try:
+            sock = await self._house.connect(address, port)
+        except OSError as error:
+            return ev.UpstreamFailed(_words(error))
+        if self._over or self._closing:
+            sock.close()
+        else:
+            self._flows[Side.UPSTREAM] = Flow(sock)
+        return ev.UpstreamOpened()
+
+    def _timed_out(self, timer: Timer) -> None:
+        self._timers.pop(timer, None)
+        self._guarded(lambda: self._tell(ev.TimedOut(timer)))
+
+    def _stop(self, timer: Timer) -> None:
+        handle = self._timers.pop(timer, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _stop_all(self) -> None:
+        for timer in tuple(self._timers):
+            self._stop(timer)
+
+    # ── the end ──
+
+    def _close(self, *, reset: bool) -> None:
+        self._closing, self._reset = True, reset
+        self._stop_all()
+        self._flows[Side.CLIENT].shut_wanted = not reset
+        self._lingering = self._loop.call_later(LINGER_S, self._finish)
+
+    def _drop(self, side: Side) -> None:
+        flow = self._flows.pop(side, None)
+        if flow is not None:
+            with contextlib.suppress(OSError):
+                flow.flush()
+            self._watch(flow, read=False, write=False, side=side)
+            flow.sock.close()
+
+    def _finish(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._stop_all()
+        if self._lingering is not None:
+            self._lingering.cancel()
+        for task in self._work:
+            task.cancel()
+        if self._reset:
+            with contextlib.suppress(OSError):
+                self._flows[Side.CLIENT].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        for side in tuple(self._flows):
+            self._drop(side)
+        self._house.closed(self)
+
+
+def _other(side: Side) -> Side:
+    return Side.UPSTREAM if side is Side.CLIENT else Side.CLIENT
+
+
+def _nothing() -> None:
+    """A writable socket needs no step of its own: settling sends."""
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__
