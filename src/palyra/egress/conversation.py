@@ -99,6 +99,7 @@ class Conversation:
             case ev.TlsStarted(side):
                 self._take_tls(side)
             case ev.TlsFailed(side, why):
+                self._voice = self._voice if side is Side.UPSTREAM else Voice.NONE
                 raise Broken(f"TLS with the {'host' if side is Side.UPSTREAM else 'program'} failed: {why}")
             case ev.Resolved() | ev.ResolveFailed() | ev.UpstreamOpened() | ev.UpstreamFailed():
                 self._take_way(event)
@@ -380,8 +381,7 @@ class Conversation:
         return False
 
     def _fail(self, broken: Broken) -> None:
-        if not self._is_open:
-            self._out.rule(self._target, Ruling.FAILED, broken.why)
+        self._out.rule(self._target, Ruling.FAILED, broken.why)
         self._say(say_failed(self._voice, broken.why, status=broken.status))
 
     def _say(self, words: bytes) -> None:

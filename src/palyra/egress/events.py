@@ -1,7 +1,8 @@
 """What a conversation hears and what it asks for: the whole vocabulary between the egress minds and the sockets.
 
-One `Conversation(terms)` (egress/conversation, egress/terms) belongs to one accepted connection. The server tells it what happened, `receive(event) -> tuple[Command, ...]`, one event at a time,
-and does the commands that come back, in order. Rules for the server:
+One `Conversation(terms)` (egress/conversation, egress/terms) belongs to one accepted connection. The server tells it
+what happened, `receive(event) -> tuple[Command, ...]`, one event at a time, and does the commands it gets, in order.
+Rules for the server:
 
 - the first event is `ClientOpened`; after `CloseAll` no event is delivered any more;
 - bytes of a side are read only while `conversation.wants(side)` holds, which is all the back pressure there is;

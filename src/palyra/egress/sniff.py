@@ -14,7 +14,9 @@ import re
 from enum import StrEnum
 
 MAX_LINE = 16_384
-_TEXT = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:[ \t][\t\r\x20-\x7e\x80-\xff]*|\r?)")
+_BLANK = b"\r\n\t\x0b\x0c "
+_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:[\t\x0b\x0c\r ]|$)")
+"""What RFC 9112, 3 lets a lenient server take for the space behind a method."""
 _PROXY_V2 = b"\r\n\r\n\0\r\nQUIT\n"
 
 
@@ -38,20 +40,22 @@ def sniff(data: bytes) -> Kind:
         return Kind.PROXY_HEADER
     if _PROXY_V2.startswith(data):
         return Kind.UNDECIDED
-    return _sniff_text(data.lstrip(b"\r\n\t "), len(data))
+    return _sniff_text(data.lstrip(_BLANK), len(data))
 
 
 def _sniff_text(text: bytes, length: int) -> Kind:
     if not text:
         return Kind.UNDECIDED if length < MAX_LINE else Kind.HTTP
     line, newline, _ = text[:MAX_LINE].partition(b"\n")
-    if not _TEXT.fullmatch(line):
+    # No server reads past a NUL, so what is behind one decides nothing.
+    start, nul, _ = line.partition(b"\0")
+    if not _METHOD.match(start):
         return Kind.OTHER
-    if line.startswith((b"PROXY ", b"PROXY\t")):
+    if start.startswith((b"PROXY ", b"PROXY\t")):
         return Kind.PROXY_HEADER
-    if b"HTTP/" in line.upper():
+    if b"HTTP/" in start.upper():
         return Kind.HTTP
-    if newline:
+    if newline or nul:
         return Kind.OTHER
     # Some servers skip any number of blank lines, and a line without an end may still become a request.
     return Kind.UNDECIDED if length < MAX_LINE else Kind.HTTP
