@@ -138,12 +138,7 @@ def _join(
     journal = JournalStore(writer, BudgetStore())
     versions = PolicyVersions(writer, clock)
     policies = PolicyStore(config.posture, home.policies, versions=versions)
-    warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
-    executor = ProcessExecutor(
-        host,
-        warm=PoolSize(per_template=warm, total=4 * warm) if warm else None,
-        egress=egress_of(config),
-    )
+    executor = _executor(config, host, one_call=one_call)
     ports = Ports(
         config=config,
         host=host,
@@ -175,3 +170,9 @@ def _join(
         writer=writer,
         executor=executor,
     )
+
+
+def _executor(config: Config, host: HostFacts, *, one_call: bool) -> ProcessExecutor:
+    warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
+    size = PoolSize(per_template=warm, total=4 * warm) if warm else None
+    return ProcessExecutor(host, warm=size, egress=egress_of(config))

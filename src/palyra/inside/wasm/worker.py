@@ -2,7 +2,7 @@
 
 Started inside a tier C sandbox by path as `python3 -I -S worker.py FOLDER_OF_WASMTIME LAYER`: no network, no workspace,
 no secrets; frames come on stdin and go to stdout. It is told a module as the engine compiled it, then calls. It ends
-when stdin does. Nothing here is trusted by the engine: a guest that escapes wasmtime owns this process and nothing more.
+when stdin does. The engine trusts nothing of it: a guest that escapes wasmtime owns this process and nothing more.
 """
 
 from __future__ import annotations
