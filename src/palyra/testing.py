@@ -10,6 +10,7 @@ and records what it was given, so that a test can compare whole values. Policies
 from __future__ import annotations
 
 import itertools
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +31,7 @@ from palyra.model.record import Closing, Intent, Opening, Owner, Receipt, Record
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey
+from palyra.testing_runs import FakeRunFacts
 
 EPOCH_MS = 1_700_000_000_000
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -134,9 +136,7 @@ class FakeLook:
     def _resolve(self, request: LookRequest, text: str) -> str:
         if text in self.links:
             return self.links[text]
-        from posixpath import join, normpath
-
-        return normpath(join(request.workspace, request.cwd, text))
+        return posixpath.normpath(posixpath.join(request.workspace, request.cwd, text))
 
 
 @dataclass
@@ -291,8 +291,8 @@ class FakeJournal:
         return self._budgets.setdefault(run_id, [0, calls_max, 0, attempts_max])
 
     def _recorded(self, row: list[int]) -> Recorded:
+        receipt = Receipt(index=self._entries, tree_size=self._entries + 1, checkpoint="fake")
         self._entries += 1
-        receipt = Receipt(index=self._entries - 1, tree_size=self._entries, checkpoint="fake")
         return Recorded(receipt=receipt, calls_used=row[0], calls_max=row[1])
 
 
@@ -371,11 +371,11 @@ def fake_ports(**given: Any) -> Ports:
         "approver": FakeApprover(),
         "artifacts": FakeArtifacts(),
         "secrets": FakeSecrets(),
+        "run_facts": FakeRunFacts(),
         "key": SigningKey.from_seed(bytes(32)),
     }
-    if "policies" not in given:
-        given["policies"] = FakePolicies()
-    return Ports(**(defaults | given))
+    policies = given.pop("policies", None) or FakePolicies()
+    return Ports(**(defaults | given), policies=policies)
 
 
 def fake_run(

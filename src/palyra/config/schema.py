@@ -108,8 +108,20 @@ class ToolCallConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfig:
+    """`[policy]`."""
+
+    mode: str = "enforce"
+    """enforce: the policies in use decide, and that is all. shadow: they decide just so, and those of `candidate` are
+    asked beside them; where these differ, the call's record says so."""
+    candidate: str = ""
+    """An absolute folder of policies that take the place of the operator's own in shadow mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     posture: str = "standard"
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
     tool_call: ToolCallConfig = field(default_factory=ToolCallConfig)
     egress: EgressConfig = field(default_factory=EgressConfig)
 
@@ -138,6 +150,7 @@ def _digest(config: Config) -> str:
 # path -> what it must be: (allowed words) or (smallest, largest)
 _WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("posture",): POSTURES,
+    ("policy", "mode"): ("enforce", "shadow"),
     ("tool_call", "process_runner", "tier"): tuple(t.value for t in TierChoice),
     ("tool_call", "process_runner", "fallback_tier"): ("", "b"),
     ("tool_call", "process_runner", "egress_enforcement_mode"): (*(m.value for m in EgressMode), *EGRESS_ALIASES),
@@ -168,6 +181,8 @@ def parse_config(mapping: Mapping[str, Any]) -> Config:
         parse_resolve(config.egress.resolve)
     except ValueError as error:
         raise ConfigKeyError(("egress", "resolve"), str(error), 'Write resolve = ["NAME=ADDRESS"].') from error
+    if config.policy.mode == "shadow" and not config.policy.candidate.startswith("/"):
+        raise ConfigKeyError(("policy", "mode"), "policy.mode is shadow: policy.candidate must be an absolute folder.")
     return config
 
 

@@ -21,6 +21,7 @@ from palyra.egress.preflight import denied, hosts_named
 from palyra.engine.background import background_limits, check_background
 from palyra.engine.inside import prepare_inside
 from palyra.engine.ports import Ports
+from palyra.engine.shadow import compare_candidate
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected
 from palyra.guard.command import classify
@@ -146,7 +147,8 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
         hosts_named=named,
         hosts_denied=refused_hosts,
     )
-    trip.facts = facts if process.lifetime is None else replace(facts, background=True)
+    reaches_out = net.mode is not EgressMode.STRICT or bool(net.hosts)
+    trip.facts = replace(facts, background=process.lifetime is not None, network=reaches_out)
     trip.job = make_job(trip, process, runner, net=net, named=named, tier=tier)
 
 
@@ -220,6 +222,7 @@ def authorise(trip: Trip, ports: Ports, budget: BudgetRow | None) -> None:
     _check_lists(ports.config, trip)
     bundle = ports.policies.current()
     trip.policy_sha256 = bundle.digest
+    trip.run_facts = ports.run_facts.read(trip.run.owner)
     used, maximum = (budget[0], budget[1]) if budget else (0, trip.run.calls_max)
     trip.cedar = build_request(
         trip.call,
@@ -228,8 +231,11 @@ def authorise(trip: Trip, ports: Ports, budget: BudgetRow | None) -> None:
         budget=BudgetView(calls_used=used, calls_max=maximum),
         approved=False,
         hour=trip.received_unix_ms // 3_600_000 % 24,
+        run=trip.run_facts,
     )
     trip.decision = decision = decide(bundle, trip.cedar, details=trip.facts.details)
+    if ports.candidate is not None:
+        trip.shadow = compare_candidate(ports.candidate, trip.cedar, decision)
     if isinstance(decision, Deny):
         raise Rejected(decision.reason, decision.message, decision.hint)
 

@@ -6,7 +6,7 @@ raises (`StateError` for the journal, so that nothing runs), it never returns ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
 from palyra.model.plan import LookRequest, Plan, ProcessPlan, Sights, WorkspaceSight
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
 from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, StoredCall
+from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.policy.bundle import PolicyBundle
 from palyra.signing import SigningKey
 
@@ -116,6 +117,14 @@ class Policies(Protocol):
     def current(self) -> PolicyBundle: ...
 
 
+class RunFactsPort(Protocol):
+    """What a run of this principal has done so far, also before a restart."""
+
+    def read(self, owner: ProcessOwner) -> RunFacts: ...
+    async def mark(self, owner: ProcessOwner, call_id: str, labels: Iterable[RunLabel]) -> None:
+        """Set labels for good. Done when it is durable; raises `StateError` when it cannot be."""
+
+
 class Approver(Protocol):
     """Asks a person. Returns the approval's id, or raises `Rejected(NOT_APPROVED | APPROVAL_TIMEOUT)`."""
 
@@ -149,11 +158,14 @@ class Ports:
     journal: Journal
     owners: Owners
     policies: Policies
+    run_facts: RunFactsPort
     approver: Approver
     artifacts: Artifacts
     secrets: Secrets
     key: SigningKey
     own_files: tuple[tuple[str, bytes], ...] = ()
     """(path inside a sandbox, content) of Palyra's own programs that run there: see inside/."""
+    candidate: Policies | None = None
+    """In shadow mode: policies that are asked beside the ones that decide. Differences are recorded."""
     proof_id: str | None = None
     """The proof that this host's tier C profile holds (palyra doctor --prove), if there is one."""

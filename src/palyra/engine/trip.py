@@ -19,6 +19,7 @@ from palyra.model.grant import Decision
 from palyra.model.outcome import ArtifactRef, Execution, Status
 from palyra.model.plan import Facts, Job, Plan, Sights
 from palyra.model.record import Recorded
+from palyra.model.run_facts import NO_FACTS, RunFacts
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
@@ -73,6 +74,7 @@ class Trip:
     sights: Sights | None = None
     facts: Facts | None = None
     job: Job | None = None
+    run_facts: RunFacts = NO_FACTS
     cedar: Request | None = None
     policy_sha256: str | None = None
     decision: Decision | None = None

@@ -22,6 +22,7 @@ from palyra.engine import assessment
 from palyra.engine.background import start_background, take_back
 from palyra.engine.builtin import HANDLERS
 from palyra.engine.inside import run_inside
+from palyra.engine.labels import mark_run
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
@@ -188,6 +189,7 @@ class Engine:
         assert trip.plan is not None
         if isinstance(trip.decision, Ask):
             trip.approval_id = await self.ports.approver.ask(trip.call, trip.plan, trip.decision)  # 7
+        await mark_run(trip, self.ports)
         async with self._turns.take(trip.run.run_id, trip.tool.spec.parallelism):
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:

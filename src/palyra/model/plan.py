@@ -110,6 +110,8 @@ class Facts:
     outside_workspace: bool = False
     background: bool = False
     """The program would outlive its call."""
+    network: bool = False
+    """It could reach some host: egress is not strict, or hosts are granted."""
     hosts_named: int = 0
     hosts_denied: int = 0
     """Named hosts that the network grant does not cover."""

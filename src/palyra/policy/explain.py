@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from palyra.canon import Json
+from palyra.canon import Json, digest
 from palyra.errors import PalyraError
 from palyra.model.grant import Allow, Ask, Decision, Deny
 from palyra.policy.bundle import LOCAL, PolicyBundle, PolicyInfo, with_local
@@ -25,14 +25,19 @@ from palyra.policy.request import Request, Scalar
 Kind = Literal["allowed", "ask", "forbid", "nothing_permits", "error"]
 
 
+ChangeKind = Literal["approval", "tier", "egress", "flag", "setting", "posture", "policy"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """Something that was tried and helped."""
 
-    kind: Literal["approval", "tier", "egress", "flag", "posture", "policy"]
+    kind: ChangeKind
     text: str
     effect: str
     """What the answer became: allow or ask."""
+    scope: str = ""
+    """Of a policy: `call` when it is about exactly this input, `program` or `tool` when about every such call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +56,18 @@ class Explanation:
 
 
 def explain(
-    bundle: PolicyBundle, request: Request, decision: Decision, *, postures: Mapping[str, PolicyBundle] | None = None
+    bundle: PolicyBundle,
+    request: Request,
+    decision: Decision,
+    *,
+    postures: Mapping[str, PolicyBundle] | None = None,
+    tried: tuple[Change, ...] | None = None,
 ) -> Explanation:
-    """`postures` are bundles to compare with, by name; one that would allow the call is named as a change."""
+    """`postures` are bundles to compare with, by name; one that would allow the call is named as a change.
+
+    `tried` are flags and settings that helped the call itself (engine/advice). Without them, for a call that is only
+    known by its record, flags are tried on the request's facts.
+    """
     kind = _kind(decision, error=verdict_of(bundle, request).error)
     wanting = kind in ("ask", "forbid", "nothing_permits")
     return Explanation(
@@ -64,7 +78,7 @@ def explain(
         digest=bundle.digest,
         determining=tuple(bundle.index[name] for name in decision.policies if name in bundle.index),
         nearest=nearest_permits(bundle, request) if kind == "nothing_permits" else (),
-        changes=tuple(_changes(bundle, request, postures or {})) if wanting else (),
+        changes=tuple(_changes(bundle, request, postures or {}, tried)) if wanting else (),
         error=verdict_of(bundle, request).error,
     )
 
@@ -79,7 +93,21 @@ def _kind(decision: Decision, *, error: str) -> Kind:
             return "error" if error else "forbid" if policies else "nothing_permits"
 
 
-def _changes(bundle: PolicyBundle, request: Request, postures: Mapping[str, PolicyBundle]) -> Iterator[Change]:
+def _changes(
+    bundle: PolicyBundle, request: Request, postures: Mapping[str, PolicyBundle], tried: tuple[Change, ...] | None
+) -> Iterator[Change]:
+    approval = Change(kind="approval", text="an approval by a person", effect="allow")
+    if verdict_of(bundle, request.with_context(approved=True)).effect == "allow":
+        yield approval
+    yield from _flags(bundle, request) if tried is None else tried
+    for name, other in postures.items():
+        effect = verdict_of(other, request).effect
+        if effect in ("allow", "ask") and other.digest != bundle.digest:
+            yield Change(kind="posture", text=f'posture = "{name}"', effect=effect)
+    yield from _policies(bundle, request)
+
+
+def _flags(bundle: PolicyBundle, request: Request) -> Iterator[Change]:
     helped: list[dict[str, Scalar]] = []
     for kind, text, values in _candidates(request):
         changed = request.with_context(**values)
@@ -89,21 +117,26 @@ def _changes(bundle: PolicyBundle, request: Request, postures: Mapping[str, Poli
         if verdict_of(bundle, changed).effect == "allow":
             helped.append(values)
             yield Change(kind=kind, text=text, effect="allow")
-    for name, other in postures.items():
-        effect = verdict_of(other, request).effect
-        if effect in ("allow", "ask") and other.digest != bundle.digest:
-            yield Change(kind="posture", text=f'posture = "{name}"', effect=effect)
-    policy = least_privilege(bundle, request)
-    if policy:
-        yield Change(kind="policy", text=policy, effect="allow")
 
 
-_Candidate = tuple[Literal["approval", "tier", "egress", "flag"], str, dict[str, Scalar]]
+def _policies(bundle: PolicyBundle, request: Request) -> Iterator[Change]:
+    """Exactly this call first. The wider text only where the facts tell one call of a program from another: of what
+    leads out of the workspace or to a host that is not granted they know that it does, not where."""
+    context = request.context
+    exact = least_privilege(bundle, request, exact=True) if context["input_sha256"] else ""
+    if exact:
+        yield Change(kind="policy", text=exact, effect="allow", scope="call")
+    if not (context["outside_workspace"] or context["hosts_denied"]):
+        wider = least_privilege(bundle, request)
+        if wider:
+            yield Change(kind="policy", text=wider, effect="allow", scope="program" if context["program"] else "tool")
+
+
+_Candidate = tuple[Literal["tier", "egress", "flag"], str, dict[str, Scalar]]
 
 
 def _candidates(request: Request) -> Iterator[_Candidate]:
     """Single changes before pairs, what the caller can do before what only the operator can."""
-    yield "approval", "an approval by a person", {"approved": True}
     if not request.context["tier"]:
         return
     yield "tier", 'tier C (leave out --tier, or set tier = "auto")', {"tier": "C"}
@@ -124,14 +157,19 @@ def _candidates(request: Request) -> Iterator[_Candidate]:
     yield "flag", f"--tier {str(request.context['tier']).lower()}", {"granted_tier": True}
 
 
-def least_privilege(bundle: PolicyBundle, request: Request) -> str:
-    """The narrowest policy text that makes this bundle allow this request, validated and evaluated; "" if none."""
+def least_privilege(bundle: PolicyBundle, request: Request, *, exact: bool = False) -> str:
+    """The narrowest policy text that makes this bundle allow this request, validated and evaluated; "" if none.
+
+    `exact`: this input and no other; else every call of this program (or tool) in the same sandbox.
+    """
     verdict = verdict_of(bundle, request)
     forbids = [name for name in verdict.policies if bundle.index[name].effect == "forbid"]
     if verdict.effect not in ("deny", "ask") or any(bundle.index[name].final for name in forbids):
         return ""
-    softened = [_softened(bundle, bundle.index[name], request) for name in forbids]
-    for texts in ([_permit(request)], softened, [*softened, _permit(request)]):
+    conditions = tuple(_conditions(request, exact=exact))
+    softened = [_softened(bundle, bundle.index[name], request, conditions) for name in forbids]
+    permit = _permit(request, conditions)
+    for texts in ([permit], softened, [*softened, permit]):
         text = "\n".join(texts)
         if text and _would_allow(bundle, request, text):
             return text
@@ -146,30 +184,32 @@ def _would_allow(bundle: PolicyBundle, request: Request, text: str) -> bool:
         return False
 
 
-def _permit(request: Request) -> str:
+def _permit(request: Request, conditions: tuple[str, ...]) -> str:
     uid = request.principal_uid
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", f"{request.tool}-{request.context['effective_program']}").strip("-")[:60]
-    conditions = " && ".join(_conditions(request))
+    words = f"{request.context['effective_program'] or request.tool}-{uid['id']}"
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")[:50]
+    # Two suggestions for one program must not bear one @id: a bundle takes each once.
+    mark = digest({"who": uid, "tool": request.tool, "when": list(conditions)})[:8]
     return (
-        f'@id("local.allow-{slug}")\n'
+        f'@id("local.allow-{slug}-{mark}")\n'
         f"permit (\n"
         f"  principal == {uid['type']}::{quote(uid['id'])},\n"
         f"  action == Action::{quote(request.action)},\n"
         f"  resource == Tool::{quote(request.tool)}\n"
-        f")" + (f"\nwhen {{ {conditions} }}" if conditions else "") + ";\n"
+        f")" + (f"\nwhen {{ {' && '.join(conditions)} }}" if conditions else "") + ";\n"
     )
 
 
-def _softened(bundle: PolicyBundle, policy: PolicyInfo, request: Request) -> str:
+def _softened(bundle: PolicyBundle, policy: PolicyInfo, request: Request, conditions: tuple[str, ...]) -> str:
     """The forbid as it stands, with one more exception: exactly this principal, tool and program."""
     uid = request.principal_uid
     who = [f"principal == {uid['type']}::{quote(uid['id'])}", f"resource == Tool::{quote(request.tool)}"]
-    exception = " && ".join([*who, *_conditions(request)])
+    exception = " && ".join([*who, *conditions])
     return bundle.text_of(policy.id)[:-1] + f"\nunless {{ {exception} }};\n"
 
 
-def _conditions(request: Request) -> Iterator[str]:
-    for name in ("effective_program", "tier", "egress"):
+def _conditions(request: Request, *, exact: bool) -> Iterator[str]:
+    for name in ("effective_program", "tier", "egress", *(("input_sha256",) if exact else ())):
         value = request.context[name]
         if isinstance(value, str) and value:
             yield f"context.{name} == {quote(value)}"
@@ -198,9 +238,13 @@ def explanation_json(explanation: Explanation) -> dict[str, Json]:
         "policy_sha256": explanation.digest,
         "policies": [_policy_json(info) for info in explanation.determining],
         "nearest": [_policy_json(near.policy) | {"failed": list(near.failed)} for near in explanation.nearest],
-        "changes": [{"kind": c.kind, "text": c.text, "effect": c.effect} for c in explanation.changes],
+        "changes": [change_json(change) for change in explanation.changes],
         "request": explanation.request.as_json(),
     }
+
+
+def change_json(change: Change) -> dict[str, Json]:
+    return {"kind": change.kind, "text": change.text, "effect": change.effect, "scope": change.scope or None}
 
 
 def _policy_json(info: PolicyInfo) -> dict[str, Json]:

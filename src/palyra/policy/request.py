@@ -20,6 +20,7 @@ from palyra.errors import Reason, Rejected
 from palyra.model.call import Principal, PrincipalKind, Tier, ToolCall, parse_principal
 from palyra.model.outcome import BudgetView
 from palyra.model.plan import Facts
+from palyra.model.run_facts import NO_FACTS, RunFacts, RunLabel
 from palyra.model.tool import Capability, ToolSpec
 
 Scalar: TypeAlias = str | bool | int
@@ -32,18 +33,23 @@ ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, LIST)
 
 _FACTS = tuple(
     "tier egress program effective_program interpreter runs_code inline_code listed found agent_writable "
-    "outside_workspace background hosts_named hosts_denied granted granted_interpreters granted_egress".split()
+    "outside_workspace background network hosts_named hosts_denied granted granted_interpreters granted_egress".split()
 )
 """Taken from `Facts` under the same name. `details` is for people and never enters."""
 _CAPABILITIES = tuple((f"cap_{capability}", capability) for capability in Capability)
-_STRINGS = frozenset("door device channel skill tier egress program effective_program".split())
-_NUMBERS = frozenset("hosts_named hosts_denied calls_used calls_max hour".split())
-_OTHERS = tuple("door device channel skill granted_tier sensitive calls_used calls_max approved hour".split())
+_STRINGS = frozenset("door device channel skill input_sha256 tier egress program effective_program".split())
+_NUMBERS = frozenset("hosts_named hosts_denied calls_used calls_max calls_last_minute denials_last_minute hour".split())
+_OTHERS = tuple(
+    "door device channel skill input_sha256 granted_tier sensitive calls_used calls_max calls_last_minute "
+    "denials_last_minute approved hour".split()
+)
+
+_LABELS = tuple(label.value for label in RunLabel)
 
 ATTRIBUTES: Mapping[str, type] = MappingProxyType(
     {
         name: str if name in _STRINGS else int if name in _NUMBERS else bool
-        for name in (*_FACTS, *_OTHERS, *(name for name, _ in _CAPABILITIES))
+        for name in (*_FACTS, *_OTHERS, *_LABELS, *(name for name, _ in _CAPABILITIES))
     }
 )
 """Every attribute of the context, always all of them, with its type."""
@@ -141,6 +147,7 @@ def build_request(
     budget: BudgetView,
     approved: bool,
     hour: int,
+    run: RunFacts = NO_FACTS,
     roles: tuple[str, ...] | None = None,
 ) -> Request:
     """What policy is asked about this call. `hour` is 0 to 23, UTC; `roles` are the configuration's, if it has any."""
@@ -153,13 +160,18 @@ def build_request(
         "device": context.device,
         "channel": context.channel,
         "skill": context.skill,
+        "input_sha256": call.input_sha256,
         "granted_tier": call.grant.tier is not None,
         "sensitive": spec.sensitive,
         "calls_used": budget.calls_used,
         "calls_max": budget.calls_max,
+        "calls_last_minute": run.calls_last_minute,
+        "denials_last_minute": run.denials_last_minute,
         "approved": approved,
         "hour": hour,
     }
+    for label in RunLabel:
+        values[label.value] = label in run.labels
     for name, capability in _CAPABILITIES:
         values[name] = capability in spec.capabilities
     return Request(
@@ -186,7 +198,8 @@ def parse_request(value: Json) -> Request:
         action=value["action"],
         tool=value["tool"],
         groups=_names(value["groups"]),
-        context=dict(value["context"]),
+        # What a record does not hold was not known when it was made: no policy of then looked at it.
+        context={name: kind() for name, kind in ATTRIBUTES.items()} | dict(value["context"]),
     )
 
 

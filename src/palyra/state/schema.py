@@ -75,8 +75,8 @@ MIGRATIONS: tuple[Migration, ...] = (
            ) STRICT""",
         "INSERT INTO policy_pointer VALUES (1, 0)",
         """CREATE TABLE run_labels (
-               run_id TEXT NOT NULL, label TEXT NOT NULL, call_id TEXT NOT NULL, at_unix_ms INTEGER NOT NULL,
-               PRIMARY KEY (run_id, label)
+               run_id TEXT NOT NULL, principal TEXT NOT NULL, label TEXT NOT NULL, call_id TEXT NOT NULL,
+               at_unix_ms INTEGER NOT NULL, PRIMARY KEY (run_id, principal, label)
            ) STRICT, WITHOUT ROWID""",
         "CREATE INDEX calls_of_run ON calls (run_id, opened_unix_ms)",
     ),

@@ -38,7 +38,8 @@ from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, keeper_of
 from palyra.wiring.proofs import current_proof_id
-from palyra.wiring.versions import PolicyVersions
+from palyra.wiring.run_facts import RunFactsStore
+from palyra.wiring.versions import PolicyVersions, candidate_policies
 
 
 class NoApprover:
@@ -150,6 +151,8 @@ def _join(
         journal=journal,
         owners=owners,
         policies=policies,
+        candidate=candidate_policies(config),
+        run_facts=RunFactsStore(writer, clock),
         approver=approver or NoApprover(),
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=NoSecrets(),

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
 from palyra.canon import canonical, digest
+from palyra.config.schema import Config
 from palyra.engine.ports import Clock
 from palyra.errors import StateError
 from palyra.journal.chain import act_draft
 from palyra.model.record import Receipt
 from palyra.policy.bundle import PolicyBundle, load_builtin
 from palyra.policy.scan import PolicyError
+from palyra.policy.store import PolicyStore
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
@@ -45,6 +48,13 @@ class Use:
 def version_of(files: Mapping[str, str]) -> str:
     """The name of a version: the digest of its files."""
     return digest({"format": 1, "files": dict(files)})
+
+
+def candidate_policies(config: Config) -> PolicyStore | None:
+    """What shadow mode asks beside the policies in use. Its text is tried in a child: it must not end what decides."""
+    if config.policy.mode != "shadow":
+        return None
+    return PolicyStore(config.posture, Path(config.policy.candidate), careful=True)
 
 
 class VersionRows:

@@ -170,6 +170,6 @@ def test_an_explanation_is_plain_json():
     value = explanation_json(explanation)
     assert json.loads(json.dumps(value)) == value
     assert (value["kind"], value["effect"], value["reason"]) == ("nothing_permits", "deny", "POLICY_DENIED")
-    assert value["changes"][0] == {"kind": "posture", "text": 'posture = "standard"', "effect": "allow"}
+    assert value["changes"][0] == {"kind": "posture", "text": 'posture = "standard"', "effect": "allow", "scope": None}
     assert value["policy_sha256"] == LOCKED.digest
     assert value["request"] == ordinary_request().as_json()

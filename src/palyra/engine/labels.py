@@ -1,0 +1,33 @@
+"""Which labels a call gives to its run, and setting them before the call runs.
+
+Rules: a label is about what a call could do, not what it did: a call that may read a secret has used one, a call that
+may reach a host has received outside content. It is durable before the call's intent, so that no crash loses it. A run
+that ends with its one call needs none. Not here: what policy makes of labels (policy/bundles).
+"""
+
+from __future__ import annotations
+
+from palyra.engine.ports import Ports
+from palyra.engine.runs import RunScope
+from palyra.engine.trip import Trip
+from palyra.model.run_facts import RunLabel
+from palyra.model.tool import Capability
+
+
+def labels_of(trip: Trip) -> frozenset[RunLabel]:
+    assert trip.tool is not None
+    assert trip.facts is not None
+    capabilities = trip.tool.spec.capabilities
+    labels = set()
+    if Capability.SECRETS_READ in capabilities:
+        labels.add(RunLabel.HAS_USED_SECRET)
+    if Capability.NETWORK in capabilities or trip.facts.network:
+        labels.add(RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT)
+    return frozenset(labels)
+
+
+async def mark_run(trip: Trip, ports: Ports) -> None:
+    """Raises StateError when it cannot be durable, so that nothing runs."""
+    new = labels_of(trip) - trip.run_facts.labels
+    if new and trip.run.scope is not RunScope.CALL:
+        await ports.run_facts.mark(trip.run.owner, trip.call_id, new)
