@@ -21,6 +21,7 @@ from palyra.model.call import (
 from palyra.model.limits import Limits
 from palyra.model.outcome import BudgetView
 from palyra.model.plan import Facts
+from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.model.tool import Capability, Parallelism, Projection, ToolKind, ToolSpec
 from palyra.policy.request import ATTRIBUTES, MAX_TEXT, Request, build_request, groups_of, parse_request, roles_of
 
@@ -48,11 +49,13 @@ CALL = ToolCall(
     limits=Limits(),
     grant=OperatorGrant(tier=TierChoice.B),
 )
+RUN = RunFacts(labels=frozenset({RunLabel.HAS_USED_SECRET}), calls_last_minute=4, denials_last_minute=1)
 FACTS = Facts(tier="C", egress="strict", program="ls", effective_program="ls", listed=True, found=True, hosts_named=2)
 
 
 def build(call: ToolCall = CALL, spec: ToolSpec = SPEC, facts: Facts = FACTS) -> Request:
-    return build_request(call, spec, facts, budget=BudgetView(calls_used=3, calls_max=9), approved=False, hour=7)
+    budget = BudgetView(calls_used=3, calls_max=9)
+    return build_request(call, spec, facts, budget=budget, approved=False, hour=7, run=RUN)
 
 
 def test_a_request_holds_the_facts_and_nothing_else():
@@ -60,6 +63,7 @@ def test_a_request_holds_the_facts_and_nothing_else():
         "door": "mcp",
         "device": "laptop",
         "channel": "chat",
+        "input_sha256": "0" * 64,
         "tier": "C",
         "egress": "strict",
         "program": "ls",
@@ -71,6 +75,9 @@ def test_a_request_holds_the_facts_and_nothing_else():
         "cap_process_exec": True,
         "calls_used": 3,
         "calls_max": 9,
+        "calls_last_minute": 4,
+        "denials_last_minute": 1,
+        "has_used_secret": True,
         "hour": 7,
     }
     request = build()
@@ -132,6 +139,12 @@ def test_a_specification_of_another_tool_is_refused():
 def test_a_request_survives_its_record():
     request = build()
     assert parse_request(json.loads(json.dumps(request.as_json()))) == request
+
+
+def test_a_record_of_before_an_attribute_was_known_still_makes_a_request():
+    record = build().as_json()
+    del record["context"]["has_used_secret"]
+    assert parse_request(record) == build().with_context(has_used_secret=False)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,47 @@ def test_the_comments_of_a_new_homes_folder_are_policies_that_work(folder: Path)
     assert {"local.no-rm-for-agents", "local.demo-lists-files"} <= bundle.index.keys()
 
 
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_changed_folder_comes_into_use_within_a_second(folder: Path):
+    clock = Hand()
+    policies = PolicyStore("standard", folder, monotonic=clock)
+    before = policies.current()
+    (folder / "mine.cedar").write_text(NO_LS)
+    assert policies.current() is before, "it was looked at a moment ago"
+    clock.now += store.LOOK_AGAIN_SECONDS
+    assert "local.no-ls" in policies.current().index
+
+
+def test_a_folder_that_becomes_bad_or_vanishes_leaves_the_last_good_bundle(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    clock = Hand()
+    (folder / "mine.cedar").write_text(NO_LS)
+    policies = PolicyStore("standard", folder, monotonic=clock)
+    good = policies.current()
+    (folder / "mine.cedar").write_text("permit (;")
+    tried = []
+    monkeypatch.setattr(store, "try_in_child", lambda *given: tried.append(given))
+    for _ in range(3):
+        clock.now += store.LOOK_AGAIN_SECONDS
+        assert policies.current() is good
+    assert len(tried) == 1, "what was refused is not tried at every call"
+    assert "cannot be used" in caplog.text
+    (folder / "mine.cedar").unlink()
+    folder.rmdir()
+    clock.now += store.LOOK_AGAIN_SECONDS
+    assert policies.current() is good, "a forbid does not vanish with its folder while it is being replaced"
+
+
 def test_reloading_swaps_the_bundle_whole(folder: Path):
     policies = PolicyStore("standard", folder)
     before = policies.current()

@@ -1,0 +1,47 @@
+"""Labels stay with their run over restarts; counters count the last minute; nobody marks another's run."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from palyra.api import AsyncPalyra
+from palyra.model.process import ProcessOwner
+from palyra.model.run_facts import RunFacts, RunLabel
+from palyra.state.writer import Writer
+from palyra.testing import FakeClock
+from palyra.wiring.run_facts import RunFactsStore
+from tests.journaling import ulid
+
+RUN = ulid(5)
+OWNER, OTHER = ProcessOwner(RUN, "agent:demo"), ProcessOwner(RUN, "agent:other")
+
+
+def test_a_label_outlives_the_process_and_is_one_principals_own(tmp_path: Path):
+    clock = FakeClock()
+    for _ in range(2):  # the second time it is there already
+        writer = Writer.open(tmp_path / "home")
+        asyncio.run(RunFactsStore(writer, clock).mark(OWNER, ulid(6), [RunLabel.HAS_USED_SECRET]))
+        writer.close()
+    writer = Writer.open(tmp_path / "home")
+    facts = RunFactsStore(writer, clock)
+    assert facts.read(OWNER) == RunFacts(labels=frozenset({RunLabel.HAS_USED_SECRET}))
+    assert facts.read(OTHER) == facts.read(ProcessOwner(ulid(7), "agent:demo")) == RunFacts()
+    writer.close()
+
+
+def test_calls_and_denials_of_the_last_minute_are_counted(tmp_path: Path):
+    async def work() -> tuple[RunFacts, RunFacts]:
+        async with AsyncPalyra(str(tmp_path / "home")) as palyra:
+            run = palyra.run("agent:demo", ".")
+            for number in range(3):
+                await run.call("palyra.echo", {"n": number})
+            await run.call("palyra.process.run", {"command": "bash"})
+            owner = ProcessOwner(run.run_id, "agent:demo")
+            ports = palyra.installation.ports
+            clock = FakeClock(ports.clock.now_unix_ms() + 61_000)
+            return ports.run_facts.read(owner), RunFactsStore(palyra.installation.writer, clock).read(owner)
+
+    now, later = asyncio.run(work())
+    assert now == RunFacts(calls_last_minute=4, denials_last_minute=1)
+    assert later == RunFacts()
