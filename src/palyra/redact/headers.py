@@ -4,7 +4,7 @@ Rules: the header's name and its scheme are kept, the credentials are replaced. 
 of a line and between quotes the value counts as credentials; elsewhere (types and expressions in source code) only
 what looks like one. Prose, templates and placeholders of ours stay. A header is judged when its line is complete.
 
-Not here: other headers (keys in them are found by their shape), URLs (urls).
+Not here: other headers (fields), URLs (urls).
 """
 
 from __future__ import annotations
@@ -52,26 +52,35 @@ class Authorization:
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at
-        end = min((end for sign in b"\r\n" if (end := data.find(sign, at, window.stop)) >= 0), default=window.stop)
-        if end == window.stop and not window.full:
+        end = line_end(window)
+        if end is None:
             return OPEN
         name = _ENDING.search(data, max(0, at - _LONGEST_NAME), at)
         if name is None:
             return None
-        span = _credentials(data[at:end], name, at_start=_starts_line(data, name.start()))
+        span = credentials(data[at:end], name, at_start=starts_line(data, name.start()))
         if span is None:
             return None
         endless = at + span[1] == window.stop and not window.ended
         return Hit(kind="authorization", start=at + span[0], end=at + span[1], swallow=self._rest if endless else None)
 
 
-def _starts_line(data: bytes, at: int) -> bool:
-    """First on its line, or behind the arrows of `curl -v`."""
-    before = data[max(0, at - 3) : at]
-    return not before or before[-1:] in (b"\n", b"\r") or before in (b"\n> ", b"\n< ", b"> ", b"< ")
+def line_end(window: Window) -> int | None:
+    """Where the line of the candidate ends; None while that is still to come."""
+    data, at, stop = window.data, window.at, window.stop
+    end = min((end for sign in b"\r\n" if (end := data.find(sign, at, stop)) >= 0), default=stop)
+    return None if end == stop and not window.full else end
 
 
-def _credentials(line: bytes, name: re.Match[bytes], *, at_start: bool) -> tuple[int, int] | None:
+_PREFIX = re.compile(rb"(?:\A|[\r\n])(?:[><|+-][ \t]?)?\Z")
+
+
+def starts_line(data: bytes, at: int) -> bool:
+    """First on its line, or behind an arrow of `curl -v`, the sign of a diff or of a quotation."""
+    return _PREFIX.search(data, max(0, at - 3), at) is not None
+
+
+def credentials(line: bytes, name: re.Match[bytes], *, at_start: bool) -> tuple[int, int] | None:
     """Where in the rest of the line behind the name the credentials stand."""
     opening = _OPENING.match(line)
     begin = opening.end() if opening else 0

@@ -1,8 +1,8 @@
 """Values known to be secret (the vault's, brokered credentials), in every form a program is likely to print them.
 
-Forms: plain, percent-encoded, escaped for JSON, base64 and base64url at all three alignments. Line breaks inside a
-value do not hide it (`base64` folds at 76 columns). Overlapping secrets are all replaced: no rest of one stays.
-What is held back is the shortest tail that may still become a secret.
+Forms: plain, percent-encoded, escaped for JSON, hexadecimal, base64 and base64url at all three alignments. Line
+breaks inside a value do not hide it (`base64` folds at 76 columns). Overlapping secrets are all replaced: no rest of
+one stays. What is held back is the shortest tail that may still become a secret.
 
 Not here: shapes of unknown secrets (patterns), numbers of placeholders (stream).
 """
@@ -16,6 +16,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote_from_bytes
+
+from palyra.redact.colours import Track
 
 SHORTEST: Final = 6
 """Shorter values are everywhere in ordinary text; they are not looked for."""
@@ -31,6 +33,7 @@ def forms(value: bytes) -> frozenset[bytes]:
     for plain in {value, value.strip()}:
         if len(plain) >= SHORTEST:
             found |= {plain, *_percent(plain), *_json(plain), *_base64(plain)}
+            found |= {plain.hex().encode(), plain.hex().upper().encode()}
     squeezed = (form.translate(None, _NEWLINES) for form in found)
     return frozenset(form for form in squeezed if len(form) >= SHORTEST)
 
@@ -63,6 +66,7 @@ def _base64(value: bytes) -> Iterator[bytes]:
         for text in (core, core.translate(bytes.maketrans(b"+/", b"-_"))):
             yield text
             yield text[1:]
+        yield quote_from_bytes(core, "").encode()
 
 
 class KnownValues:
@@ -85,9 +89,17 @@ class KnownValues:
         self._covered = 0
         """How much at the start of what is held belongs to a secret that was replaced already."""
         self._last = -1
+        self._fed = 0
+        self.track = Track()
 
     def feed(self, chunk: bytes) -> bytes:
+        self._fed += len(chunk)
         return self._run(self._held + chunk, ended=False) if self._needles else chunk
+
+    @property
+    def released(self) -> int:
+        """How much of the whole input has come out, or was replaced."""
+        return self._fed - len(self._held)
 
     @property
     def held(self) -> bool:
@@ -119,15 +131,16 @@ class KnownValues:
 
     def _emit(self, data: bytes, spans: list[tuple[int, int, int]], hold: int) -> bytes:
         out: list[bytes] = []
-        done = self._covered
+        done, base = self._covered, self._fed - len(data)
         for start, end, index in spans:
             if start >= hold:
                 break
             if end <= done:
                 continue
             out.append(data[done:start])
-            if start >= done or index != self._last:
-                out.append(self._replace(index))
+            shown = self._replace(index) if start >= done or index != self._last else b""
+            out.append(shown)
+            self.track.replace(base + max(start, done), base + end, len(shown))
             done, self._last = end, index
         out.append(data[done:hold])
         self._held = data[hold:]

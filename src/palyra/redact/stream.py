@@ -1,9 +1,9 @@
 """The redactor: bytes in, the same bytes out with every secret replaced by `[redacted:kind:N]`.
 
-Rules: (1) known values first, then headers, URLs, key blocks and key shapes; (2) any split of the stream into chunks
-gives the same text and the same counts; (3) what cannot belong to a secret is released at once, what may is held
-back, at most `CAP` bytes for a candidate; (4) N is a counter, the same for the same value, never a digest: a digest
-of a short secret can be guessed; (5) every other byte is preserved.
+Rules: (1) colour codes are set aside, then known values are looked for, then headers, URLs, key blocks and key shapes;
+(2) any split of the stream into chunks gives the same text and the same counts; (3) what cannot belong to a secret is
+released at once, what may is held back, at most `CAP` bytes for a candidate; (4) N is a counter, the same for the same
+value, never a digest: a digest of a short secret can be guessed; (5) every other byte is preserved.
 
 Not here: what a secret looks like (patterns, pem, headers, urls), which values are known (the vault).
 """
@@ -12,31 +12,43 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import orjson
 
 from palyra.canon import Json
+from palyra.redact.colours import Colours, Mark, Track, moved, put_back
+from palyra.redact.fields import Cookies, KeyFields
 from palyra.redact.headers import Authorization
 from palyra.redact.known import KnownValues
-from palyra.redact.patterns import EDGE, KEYS
+from palyra.redact.patterns import EDGE
 from palyra.redact.pem import PrivateKeys
 from palyra.redact.urls import QueryValues, UserInfo
+from palyra.redact.vendors import KEYS, LONG_KEYS, long_keys_from
 from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window
 
 Secrets: TypeAlias = Sequence[tuple[str, bytes]]
 """(name, value): the name is what the placeholder shows."""
+
+_Filter: TypeAlias = Callable[[bytes], bytes]
 
 MAX_NUMBERS: Final = 10_000
 """Different secrets that are told apart; hostile output full of keys must not fill the memory."""
 
 # At the same place the wider one judges first: a whole query value, then a key that begins it.
 _KEY_BLOCKS = PrivateKeys()
-_DETECTORS: Final[tuple[Detector, ...]] = (_KEY_BLOCKS, UserInfo(), QueryValues(), Authorization(), *KEYS)
+_DETECTORS: Final[tuple[Detector, ...]] = (
+    *(_KEY_BLOCKS, UserInfo(), QueryValues(), Authorization(), KeyFields(), Cookies()),
+    *KEYS,
+    *LONG_KEYS,
+)
+_always = tuple(enumerate(_DETECTORS))[: -len(LONG_KEYS)]
+_in_long_words = tuple(enumerate(_DETECTORS))[-len(LONG_KEYS) :]
 
-_HELD_ANCHORS = (*_KEY_BLOCKS.anchors, *(anchor for keys in KEYS if not keys.after for anchor in keys.anchors))
+_ALL_KEYS = (*KEYS, *LONG_KEYS)
+_HELD_ANCHORS = (*_KEY_BLOCKS.anchors, *(anchor for keys in _ALL_KEYS if not keys.after for anchor in keys.anchors))
 _BEGINNINGS = frozenset(anchor[:size] for anchor in _HELD_ANCHORS for size in range(1, len(anchor)))
 _LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
 _EDGE = re.compile(EDGE)
@@ -79,9 +91,29 @@ class _Shapes:
         self._data = b""
         self._pos = 0
         self._swallow: Swallow | None = None
+        self._fed = 0
+        self.marks: deque[Mark] = deque()
+        """Colour codes that stand in the input and have not come out yet: a key may begin at each."""
+        self._edges: set[int] | None = None
+        self._last_edge = -1
+        self.track = Track()
+
+    @property
+    def released(self) -> int:
+        """How much of the whole input has come out, or was replaced."""
+        return self._fed - len(self._data) + self._pos
+
+    def take_marks(self) -> list[Mark]:
+        """Those whose place has come out by now, as they stand in the output."""
+        gone = [at for at, _ in self.marks if at <= self.released]
+        if gone:
+            self._last_edge = gone[-1]
+        return moved(self.marks, self.track, self.released)
 
     def feed(self, chunk: bytes) -> bytes:
         self._data += chunk
+        self._fed += len(chunk)
+        self._edges = None
         return b"".join(self._run(ended=False))
 
     def finish(self) -> bytes:
@@ -106,25 +138,42 @@ class _Shapes:
                     continue
                 verdict = self._judge(detector, at, ended=ended)
                 if verdict is OPEN:
-                    yield self._release(min(at, _begun_anchor(self._data, self._pos)))
+                    yield self._release(min(at, self._begun_anchor()))
                     break
                 if verdict is None:
                     continue
                 yield self._release(verdict.start)
-                yield self._placeholders.other(verdict.kind, self._data[verdict.start : verdict.end])
+                shown = self._placeholders.other(verdict.kind, self._data[verdict.start : verdict.end])
+                yield shown
+                base = self._fed - len(self._data)
+                self.track.replace(base + verdict.start, base + verdict.end, len(shown))
                 self._pos, self._swallow = verdict.end, verdict.swallow
                 if self._swallow_rest(ended=ended):
                     break
             else:
-                yield self._release(len(self._data) if ended else _begun_anchor(self._data, self._pos))
+                yield self._release(len(self._data) if ended else self._begun_anchor())
         keep = max(0, self._pos - CONTEXT)
         self._data, self._pos = self._data[keep:], self._pos - keep
 
     def _judge(self, detector: Detector, at: int, *, ended: bool) -> Verdict:
         data, stop = self._data, min(len(self._data), at + CAP)
-        if not ended and at >= len(data) - _LONGEST_BEGINNING and _begun_anchor(data, self._pos) <= at:
+        if not ended and at >= len(data) - _LONGEST_BEGINNING and self._begun_anchor() <= at:
             return OPEN  # what begins here may turn out to be something wider
-        return detector.judge(Window(data=data, at=at, stop=stop, ended=ended and stop == len(data)))
+        ends = ended and stop == len(data)
+        return detector.judge(Window(data=data, at=at, stop=stop, ended=ends, edge=self._is_edge(at)))
+
+    def _is_edge(self, at: int) -> bool:
+        if self._edges is None:
+            self._edges = {place for place, _ in self.marks} | {self._last_edge}
+        return self._fed - len(self._data) + at in self._edges
+
+    def _begun_anchor(self) -> int:
+        """Where the anchor begins that the data ends in the middle of ("gh" may become "ghp_…")."""
+        data, size = self._data, len(self._data)
+        for at in range(max(self._pos, size - _LONGEST_BEGINNING), size):
+            if data[at:] in _BEGINNINGS and (data[at] == 0x2D or _EDGE.match(data, at) or self._is_edge(at)):
+                return at
+        return size
 
     def _release(self, until: int) -> bytes:
         clear, self._pos = self._data[self._pos : until], until
@@ -134,25 +183,21 @@ class _Shapes:
         """Whether the stream is still inside a secret that was longer than the cap."""
         if self._swallow is None:
             return False
+        before = self.released
         self._pos, more = self._swallow(self._data, self._pos, ended=ended)
+        self.track.replace(before, self.released, 0)
         if not more:
             self._swallow = None
         return more
 
 
 def _candidates(data: bytes, pos: int) -> list[tuple[int, Detector]]:
-    found = [(at, rank) for rank, detector in enumerate(_DETECTORS) for at in detector.find(data, pos)]
+    found = [(at, rank) for rank, detector in _always for at in detector.find(data, pos)]
+    start = long_keys_from(data, pos)
+    if start < len(data):
+        found += [(at, rank) for rank, keys in _in_long_words for at in keys.find(data, start)]
     found.sort()
     return [(at, _DETECTORS[rank]) for at, rank in found]
-
-
-def _begun_anchor(data: bytes, pos: int) -> int:
-    """Where the anchor begins that the data ends in the middle of ("gh" may become "ghp_…")."""
-    size = len(data)
-    for at in range(max(pos, size - _LONGEST_BEGINNING), size):
-        if data[at:] in _BEGINNINGS and (data[at] == 0x2D or _EDGE.match(data, at)):
-            return at
-    return size
 
 
 class Redactor:
@@ -160,21 +205,53 @@ class Redactor:
 
     def __init__(self, secrets: Secrets = ()) -> None:
         self._placeholders = _Placeholders(secrets)
+        self._colours = Colours()
         self._known = KnownValues([value for _, value in secrets], self._placeholders.known)
         self._shapes = _Shapes(self._placeholders)
+        self._marks: deque[Mark] = deque()
+        """Colour codes that wait with what the first filter holds back."""
+        self._written = 0
+        """Bytes of text that came out so far, colour codes not counted."""
 
     def feed(self, chunk: bytes) -> bytes:
-        return self._shapes.feed(self._known.feed(chunk))
+        return self._pass(self._colours.take(chunk), self._known.feed, self._shapes.feed)
 
     def finish(self) -> bytes:
-        return self._shapes.feed(self._known.finish()) + self._shapes.finish()
+        return self._pass(self._colours.take(b"", ended=True), self._finish_known, self._finish_shapes)
 
     def cut(self) -> bytes:
         """Instead of `finish`, where a stream was cut off: what is undecided may be most of a secret, and stays in."""
         undecided = self._known.held or self._shapes.held
         self._known.forget()
         self._shapes.forget()
-        return self._placeholders.cut() if undecided else b""
+        self._colours.forget()
+        codes = b"".join(code for _, code in (*self._shapes.marks, *self._marks))
+        return (self._placeholders.cut() if undecided else b"") + codes
+
+    def _pass(self, came: tuple[bytes, bytes, Sequence[Mark]], first: _Filter, second: _Filter) -> bytes:
+        """Through both filters; the codes follow as far as the text around them has come."""
+        known, shapes = self._known, self._shapes
+        whole, text, codes = came
+        waiting = bool(self._marks or shapes.marks or known.held or shapes.held)
+        self._marks.extend(codes)
+        text = first(text)
+        if self._marks:
+            shapes.marks.extend(moved(self._marks, known.track, known.released))
+        text = second(text)
+        start, self._written = self._written, self._written + len(text)
+        unchanged = known.track.quiet and shapes.track.quiet and not (known.held or shapes.held or waiting)
+        if shapes.marks:
+            placed = shapes.take_marks()
+            text = whole if unchanged else put_back(text, placed, start)
+        known.track.settle(known.released)
+        shapes.track.settle(shapes.released)
+        return text
+
+    def _finish_known(self, text: bytes) -> bytes:
+        return self._known.feed(text) + self._known.finish()
+
+    def _finish_shapes(self, text: bytes) -> bytes:
+        return self._shapes.feed(text) + self._shapes.finish()
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -57,6 +57,8 @@ class Window:
     stop: int
     ended: bool
     """The stream ends at `stop`."""
+    edge: bool = False
+    """A colour code stood right before `at`: a word may begin here whatever the text before it is."""
 
     @property
     def capped(self) -> bool:

@@ -34,6 +34,23 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P
         ("openai", "sk-" + BODY + BODY[:12]),
         ("npm", "npm_" + BODY),
         ("pypi", "pypi-AgEIcHlwaS5vcmcCJ" + BODY),
+        *(("stripe", f"{kind}k_{mode}_{BODY[:24]}") for kind in "sr" for mode in ("live", "test")),
+        ("stripe", "whsec_" + BODY[:32]),
+        ("huggingface", "hf_" + "abcdefghijABCDEFGHIJ0123456789abcd"),
+        *(("vault", f"hv{kind}.CAES{BODY}") for kind in "sbr"),
+        ("docker", "dckr_pat_" + BODY[:27]),
+        ("docker", "dckr_oat_" + BODY[:10] + "-" + BODY[:20]),
+        ("sendgrid", "SG." + BODY[:22] + "." + BODY + "_-abcde"),
+        *(("shopify", f"shp{kind}_" + "0123456789abcdef" * 2) for kind in ("at", "ss", "ca", "pa")),
+        *(("digitalocean", f"do{kind}_v1_" + "0123456789abcdef" * 4) for kind in "opr"),
+        ("age", "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2),
+        ("tailscale", "tskey-auth-" + BODY[:12] + "-" + BODY[:32]),
+        ("linear", "lin_api_" + BODY + "0123"),
+        ("databricks", "dapi" + "0123456789abcdef" * 2),
+        ("atlassian", "ATATT3xFfGF0" + BODY * 2 + "=ABCDEF01"),
+        ("rubygems", "rubygems_" + "0123456789abcdef" * 3),
+        ("groq", "gsk_" + BODY + BODY[:16]),
+        ("grafana", "glsa_" + BODY[:32] + "_0123abcd"),
     ],
 )
 @pytest.mark.parametrize(
@@ -45,6 +62,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P
         ("line\\n", "\\n"),
         ("\x1b[01;31m\x1b[K", "\x1b[m"),
         ("x%20", "%20"),
+        ("\\u001b[32m", "\\u001b[0m"),
         ("=", ". Done"),
         ("é", "é"),
     ],
@@ -66,6 +84,23 @@ def test_key_is_replaced_wherever_it_stands(kind, key, before, after):
 )
 def test_aws_secret_key_is_replaced_behind_its_name(text):
     assert redact_text(text) == text.replace("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "[redacted:aws:1]")
+
+
+@pytest.mark.parametrize("between", [",", ":", " ", "\n", '", "', "\t| "])
+def test_an_aws_key_and_its_secret_beside_each_other_both_go(between):
+    pair = f"AKIAIOSFODNN7EXAMPLE{between}wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+    assert redact_text(f"<{pair}>") == "<[redacted:aws:1]>"
+
+
+def test_what_only_stands_behind_an_aws_key_stays():
+    digest = "0123456789abcdef" * 4
+    assert redact_text(f"AKIAIOSFODNN7EXAMPLE {digest}\n") == f"[redacted:aws:1] {digest}\n"
+
+
+def test_an_azure_connection_string_loses_its_key():
+    key = BODY + BODY + "+/0123456789=="
+    text = f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={key};EndpointSuffix=core"
+    assert redact_text(text) == text.replace(key, "[redacted:azure:1]")
 
 
 def test_slack_webhook_keeps_its_host():
@@ -94,6 +129,11 @@ def test_npmrc_token_keeps_its_registry():
         "npm_lifecycle_event=test npm_package_name=x",
         "xoxo-love and xoxox",
         "secret_access_key = os.environ['KEY']",
+        "sk_live_ rk_test_short sk_test_mode whsec_x hf_hub_download hf_transfer hvs.short SG.x SG.message.body",
+        "shpat_short shp_at dop_v1_0123 dapi_client tskey-short lin_api_key gsk_x glsa_x AGE-SECRET-KEY-1",
+        "MYsk_live_0123456789abcdefghij ashf_0123456789abcdefghijABCDEFGHIJ0123",
+        "AKIA is a prefix; AccountKey=short; the AccountKey= field",
+        "test_" * 20 + " and " + "a-" * 40 + " and " + "0123456789abcdef" * 4,
     ],
 )
 def test_ordinary_text_is_left_alone(text):

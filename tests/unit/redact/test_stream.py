@@ -55,7 +55,31 @@ FRAGMENTS = [
         "space%26more",
     ),
     *(base64.b64encode(b"x" * pad + b"hunter2secret and").decode() for pad in range(3)),
-    *("\x1b[31m", "%20", "aws_secret_access_key", " = ", KEY_LINE[:40], "...", "a" * 300, "B" * 1500, "[redacted:x:1]"),
+    *(
+        "\x1b[31m",
+        "\x1b[m",
+        "\x1b",
+        "[0m",
+        "\\u001b[0m",
+        "\\",
+        "X-API-Key: ",
+        "Cookie: ",
+        "Set-Cookie: sid=",
+        "; Path=/",
+    ),
+    *(
+        "sk_live_",
+        "hf_",
+        "hvs.",
+        "SG.",
+        "dckr_pat_",
+        "shpat_",
+        "0123456789abcdef" * 4,
+        "AGE-SECRET-KEY-1",
+        "tskey-",
+        ",",
+    ),
+    *("%20", "aws_secret_access_key", " = ", KEY_LINE[:40], "...", "a" * 300, "B" * 1500, "[redacted:x:1]"),
 ]
 
 
@@ -104,6 +128,28 @@ def test_any_split_gives_the_same_around_the_cap(start, unit, size, rest, cuts):
 @given(st.binary(max_size=400), st.lists(st.integers(min_value=0, max_value=400), max_size=5))
 def test_bytes_without_a_secret_are_preserved(data, cuts):
     assert run(split(data, cuts), ()) == (data, {})
+
+
+WHOLE = "\n".join(
+    [
+        f"token {GITHUB} and sk_live_{BODY} SG.{BODY[:22]}.{BODY}abcdefg",
+        f"X-API-Key: {BODY[:12]}",
+        "Cookie: sid=abc123; b=2",
+        f"\x1b[32m+{GITHUB[:20]}\x1b[0m{GITHUB[20:]}\x1b[m",
+        "https://u:p@h/?token=abc&x hunter2secret",
+        f"{BEGIN}\n{KEY_LINE}\n{END}",
+        "AKIAIOSFODNN7EXAMPLE,wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY hvs.CAES" + BODY,
+    ]
+).encode()
+
+
+def test_every_split_into_two_and_every_chunk_size_gives_the_same():
+    whole = run([WHOLE])
+    assert sum(whole[1].values()) == 12
+    for at in range(len(WHOLE) + 1):
+        assert run([WHOLE[:at], WHOLE[at:]]) == whole
+    for size in range(1, 70):
+        assert run([WHOLE[at : at + size] for at in range(0, len(WHOLE), size)]) == whole
 
 
 def test_secret_split_across_two_writes_is_replaced():
@@ -188,6 +234,8 @@ HOSTILE = [
         "?token=",
         "&",
     ),
+    *("X-API-Key: ", "-key:", "Cookie: a=", "Set-Cookie: ", "cookie:", "\x1b[meyJ", "\x1b[mghp_", "\\u001b[", "\\"),
+    *("sk_live_", "SG.", "hvs.", "SG." + "a" * 20 + ".", "AKIAIOSFODNN7EXAMPLE ", "tskey-", "\x1b[0;", "\x1b"),
     *("secret_access_key=", "_authToken=", "hunter2secre", "a", "aaaaab", "ab\n", "\n", "\x1b[31m", "[redacted:"),
 ]
 PERIODIC = (*SECRETS, ("long", b"a" * 500 + b"b"), ("short", b"aaaaaa"))

@@ -1,0 +1,94 @@
+"""Header fields other than Authorization that carry credentials: `X-API-Key:` and its like, `Cookie:`, `Set-Cookie:`.
+
+Rules: the field's name stays. Names are compared whole, from a list: `X-Cache-Key`, `Idempotency-Key` and words that
+merely contain "key" or "token" are no credentials. Of a cookie that is set, its name and attributes stay too. What
+counts as a value is judged as for Authorization: prose, templates and expressions stay.
+
+Not here: Authorization (headers), names in URLs (urls), keys known by their shape (vendors).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from palyra.redact.headers import credentials, line_end, starts_line
+from palyra.redact.patterns import EDGE
+from palyra.redact.urls import STAND_IN
+from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, swallow_run
+
+_NAMES: Final = (
+    "x-api-key x-api-token x-auth-token x-auth-key x-access-token x-session-token x-csrf-token x-xsrf-token "
+    "x-vault-token x-gitlab-token x-goog-api-key x-amz-security-token x-functions-key x-shopify-access-token "
+    "x-rapidapi-key x-token x-secret-key private-token job-token deploy-token api-key "
+    "ocp-apim-subscription-key circle-token dd-api-key dd-application-key fastly-key x-access-key"
+).split()
+_BEFORE: Final = rb"(?P<before>\\{0,3}[\"'])?%s" % EDGE
+_QUOTED: Final = rb"(?:\\{0,3}[\"'])?\]?[ \t]{0,4}"
+_BEHIND: Final = _QUOTED.replace(b"(?:", b"(?P<after>", 1)
+_LONGEST_NAME: Final = CONTEXT - 8
+
+
+class KeyFields:
+    _names = b"|".join(name.encode() for name in sorted(_NAMES, key=len, reverse=True))
+    _anchor = re.compile(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + rb":")
+    """Begins with a single letter, which the search is quick to find."""
+    _ending = re.compile(_BEFORE + rb"(?P<name>(?i:" + _names + rb"))" + _BEHIND + rb":\Z")
+    _rest = staticmethod(swallow_run(re.compile(rb"[^\r\n\"']*+")))
+
+    def find(self, data: bytes, pos: int) -> Sequence[int]:
+        start = max(0, pos - CONTEXT)
+        return [found.end() for found in self._anchor.finditer(data, start) if found.end() >= pos]
+
+    def judge(self, window: Window) -> Verdict:
+        data, at = window.data, window.at
+        name = self._ending.search(data, max(0, at - _LONGEST_NAME), at)
+        if name is None:
+            return None
+        end = line_end(window)
+        if end is None:
+            return OPEN
+        span = credentials(data[at:end], name, at_start=starts_line(data, name.start()))
+        if span is None:
+            return None
+        endless = at + span[1] == window.stop and not window.ended
+        return Hit(kind="key-field", start=at + span[0], end=at + span[1], swallow=self._rest if endless else None)
+
+
+class Cookies:
+    """`Cookie: a=1; b=2` loses all of it, `Set-Cookie: a=1; Path=/` the value."""
+
+    _anchor = re.compile(rb"[cC]ookie" + _QUOTED + rb":")
+    _ending = re.compile(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + rb":\Z")
+    _opening = re.compile(rb"[ \t]*(?:\\{0,3}[\"'`])?[ \t]*")
+    _pairs = re.compile(
+        rb"[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+(?:;[ \t]*[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+)*+"
+    )
+    _first = re.compile(rb"[\w!#$%&*+.^~-]{1,128}=(?P<value>[^\s;,\"'\\`<>]++)")
+    _rest = staticmethod(swallow_run(re.compile(rb"[^\s;,\"'\\`<>]*+")))
+
+    def find(self, data: bytes, pos: int) -> Sequence[int]:
+        if b"ookie" in data:
+            start = max(0, pos - CONTEXT)
+            return [found.end() for found in self._anchor.finditer(data, start) if found.end() >= pos]
+        return ()
+
+    def judge(self, window: Window) -> Verdict:
+        data, at = window.data, window.at
+        name = self._ending.search(data, max(0, at - _LONGEST_NAME), at)
+        if name is None:
+            return None
+        end = line_end(window)
+        if end is None:
+            return OPEN
+        begin = at
+        if (opening := self._opening.match(data, at, end)) is not None:
+            begin = opening.end()
+        setting = name["name"].lower() != b"cookie"
+        found = (self._first if setting else self._pairs).match(data, begin, end)
+        if found is None or all(STAND_IN.fullmatch(pair.partition(b"=")[2]) for pair in found.group().split(b";")):
+            return None
+        start, stop = found.span("value" if setting else 0)
+        endless = stop == window.stop and not window.ended
+        return Hit(kind="cookie", start=start, end=stop, swallow=self._rest if endless else None)
