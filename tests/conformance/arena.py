@@ -17,11 +17,17 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from palyra.egress.asked import in_order
+from palyra.egress.dial import Dialer
+from palyra.egress.face import face_of
+from palyra.egress.hosts import parse_pattern
+from palyra.egress.server.serving import Bounds, EgressServer
 from palyra.launch.held import template_of
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
@@ -46,18 +52,31 @@ def host() -> HostFacts:
         return probe(home="/nonexistent", state_home=state, search_path=())
 
 
+NAMES = {name: (ip_address("127.0.0.1"),) for name in ("granted.test", "other.test", "a.sub.test", "b.sub.test")}
+"""Names that lead to the test's own servers, for whoever is granted them and that address."""
+
+
+def egress(**bounds: Any) -> EgressServer:
+    return EgressServer(Dialer(NAMES), Bounds(**bounds))
+
+
+def grant(*patterns: str) -> NetGrant:
+    return NetGrant(EgressMode.STRICT, in_order(parse_pattern(text) for text in patterns))
+
+
 @dataclass
 class Kept:
     """A sink that keeps everything."""
 
     parts: dict[StreamName, bytearray] = field(default_factory=lambda: {name: bytearray() for name in StreamName})
+    connections: tuple[Connection, ...] = ()
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         assert len(chunk) <= 4096
         self.parts[stream] += chunk
 
     def reached(self, connections: Sequence[Connection]) -> None:
-        """The execution has them too."""
+        self.connections = tuple(connections)
 
     @property
     def stdout(self) -> str:
@@ -128,6 +147,8 @@ class Arena:
             "needs": needs,
             "wants": wants,
         }
+        if self.tier is Tier.C:
+            facts["face"] = face_of(net)
         return Job(**(facts | changes))
 
     def run(self, *argv: str, **changes: Any) -> Result:
@@ -136,8 +157,8 @@ class Arena:
     async def start(self, *argv: str, source: Any = None, **changes: Any) -> Result:
         plan, output = plan_job(self.job(*argv, **changes), host()), Kept()
         if not self.warm:
-            return Result(await ProcessExecutor(host()).run(plan, output, source), plan, output)
-        executor = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
+            return Result(await ProcessExecutor(host(), egress=egress()).run(plan, output, source), plan, output)
+        executor = ProcessExecutor(host(), egress=egress(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
         assert executor.pool is not None
         try:
             executor.pool.wish(template_of(plan))

@@ -26,7 +26,7 @@ log = logging.getLogger("palyra.egress")
 
 HIGH_WATER = 1 << 20
 """Bytes that wait for a slow side before the other one is no longer read."""
-READ_BYTES = 64 * 1024
+READ_BYTES = {Side.CLIENT: 64 * 1024, Side.UPSTREAM: 256 * 1024}
 RELAY_BYTES = 1 << 20
 LINGER_S = 2.0
 """How long a closed line may still take to hand over its last bytes."""
@@ -226,7 +226,7 @@ class Line:
     def _read(self, side: Side) -> None:
         flow = self._flows[side]
         try:
-            count = flow.sock.recv_into(_shared if self._relaying else _shared[:READ_BYTES])
+            count = flow.sock.recv_into(_shared if self._relaying else _shared[: READ_BYTES[side]])
         except BlockingIOError:
             return
         except ConnectionError:
