@@ -27,7 +27,8 @@ from palyra.egress.asked import in_order
 from palyra.egress.dial import Dialer
 from palyra.egress.face import face_of
 from palyra.egress.hosts import parse_pattern
-from palyra.egress.server.serving import Bounds, EgressServer
+from palyra.egress.limits import EgressLimits
+from palyra.egress.server.serving import EgressServer
 from palyra.launch.held import template_of
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
@@ -57,7 +58,7 @@ NAMES = {name: (ip_address("127.0.0.1"),) for name in ("granted.test", "other.te
 
 
 def egress(**bounds: Any) -> EgressServer:
-    return EgressServer(Dialer(NAMES), Bounds(**bounds))
+    return EgressServer(Dialer(NAMES), EgressLimits(**bounds))
 
 
 def grant(*patterns: str) -> NetGrant:

@@ -32,7 +32,8 @@ def fetch(host, port, name=None, timeout=5, family=0, path="/"):
         with socket.socket(kind[0], socket.SOCK_STREAM) as s:
             s.settimeout(timeout)
             s.connect(kind[4])
-            s.sendall(f"GET {path} HTTP/1.1\\r\\nHost: {name or f'{host}:{port}'}\\r\\nConnection: close\\r\\n\\r\\n".encode())
+            ending = "Connection: close\\r\\n\\r\\n"
+            s.sendall(f"GET {path} HTTP/1.1\\r\\nHost: {name or f'{host}:{port}'}\\r\\n{ending}".encode())
             got = b""
             while data := s.recv(65536):
                 got += data

@@ -47,7 +47,7 @@ async def run(executor: ProcessExecutor, place: Arena, program: str, port: int) 
     return Result(await executor.run(plan, output), plan, output)
 
 
-def beside(place: Arena, program: str, port: int, **bounds: float) -> tuple[Result, list[Result]]:
+def beside(place: Arena, program: str, port: int, **bounds: int) -> tuple[Result, list[Result]]:
     """The hostile program, and ordinary calls of the same process one after the other for as long as it runs."""
 
     async def both() -> tuple[Result, list[Result]]:
@@ -130,7 +130,7 @@ report(tried(s.recv, 100) or "closed")
 """
 
     async def alone(port: int) -> Result:
-        return await run(ProcessExecutor(host(), egress=egress(idle_s=1.0)), place, program, port)
+        return await run(ProcessExecutor(host(), egress=egress(idle_s=1)), place, program, port)
 
     with tcp(answers=False) as silent:
         result = asyncio.run(alone(silent.port))

@@ -20,20 +20,23 @@ class EgressConfig:
     resolve: tuple[str, ...] = ()
     """Names the operator answers for, before the system's resolver: ["registry.internal=10.0.0.5"]. The name must be
     granted, and a private address by itself too."""
-    max_connections: int = 4096
+    max_connections: int = 10_000
     """Connections of one call in all; then its listeners are closed."""
     max_connections_at_once: int = 256
     max_bytes: int = 16 << 30
     """Bytes of one call, both ways together; then its connections are reset."""
-    idle_timeout_ms: int = 300_000
+    idle_timeout_s: int = 300
     """A connection on which nothing goes either way for this long is closed."""
+    connection_timeout_s: int = 86_400
+    """The longest one connection lives."""
 
 
 RANGES = {
-    "max_connections": (1, 1 << 20),
-    "max_connections_at_once": (1, 1 << 16),
+    "max_connections": (1, 1_000_000),
+    "max_connections_at_once": (1, 10_000),
     "max_bytes": (1, 1 << 50),
-    "idle_timeout_ms": (100, 24 * 3600 * 1000),
+    "idle_timeout_s": (1, 86_400),
+    "connection_timeout_s": (1, 604_800),
 }
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from palyra.config.egress import parse_resolve
 from palyra.config.schema import Config
 from palyra.egress.dial import Dialer
-from palyra.egress.server.serving import Bounds, EgressServer
+from palyra.egress.limits import EgressLimits
+from palyra.egress.server.serving import EgressServer
 
 
 def egress_of(config: Config) -> EgressServer:
-    bounds = config.egress
-    limits = Bounds(
-        connections=bounds.max_connections,
-        connections_at_once=bounds.max_connections_at_once,
-        total_bytes=bounds.max_bytes,
-        idle_s=bounds.idle_timeout_ms / 1000,
+    given = config.egress
+    limits = EgressLimits(
+        connections=given.max_connections,
+        connections_at_once=given.max_connections_at_once,
+        total_bytes=given.max_bytes,
+        idle_s=given.idle_timeout_s,
+        total_s=given.connection_timeout_s,
     )
-    return EgressServer(Dialer(parse_resolve(bounds.resolve)), limits)
+    return EgressServer(Dialer(parse_resolve(given.resolve)), limits)

@@ -111,8 +111,8 @@ class Line:
         self._lingering: asyncio.TimerHandle | None = None
         self._record = -1
         self._relaying = self._closing = self._over = self._reset = False
-        self.active_s = self._loop.time()
-        """When bytes last went either way."""
+        self.opened_s = self.active_s = self._loop.time()
+        """When it came, and when bytes last went either way."""
 
     def open(self, opened: ev.ClientOpened) -> None:
         self._guarded(lambda: self._tell(opened))

@@ -15,13 +15,13 @@ import logging
 import resource
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
 from palyra.egress import events as ev
 from palyra.egress.conversation import Conversation
 from palyra.egress.hosts import Address, embedded
+from palyra.egress.limits import EgressLimits
 from palyra.egress.names import NameTable
 from palyra.egress.records import Records
 from palyra.egress.server.line import Line
@@ -40,16 +40,6 @@ _SWEEP_S = 1.0
 _FILES_A_LINE = 2
 _KEPT_FREE = 256
 """Open files of this process that connections never take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Of one call; see `[egress]`."""
-
-    connections: int = 4096
-    connections_at_once: int = 256
-    total_bytes: int = 16 << 30
-    idle_s: float = 300.0
 
 
 class Dials(Protocol):
@@ -80,14 +70,14 @@ class Room:
 class EgressServer:
     """One a process; `serve` for each call."""
 
-    def __init__(self, dials: Dials, bounds: Bounds | None = None) -> None:
+    def __init__(self, dials: Dials, limits: EgressLimits | None = None) -> None:
         self._dials = dials
-        self._bounds = bounds or Bounds()
+        self._limits = limits or EgressLimits()
         self._room = Room()
 
     def serve(self, net: NetGrant, face: NetFace, listeners: Sequence[Listener]) -> Serving:
         """Takes the listeners over. Answers until `finish`."""
-        return Serving(net, face, listeners, dials=self._dials, bounds=self._bounds, room=self._room)
+        return Serving(net, face, listeners, dials=self._dials, limits=self._limits, room=self._room)
 
 
 class Serving:
@@ -98,12 +88,12 @@ class Serving:
         listeners: Sequence[Listener],
         *,
         dials: Dials,
-        bounds: Bounds,
+        limits: EgressLimits,
         room: Room,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._dials = dials
-        self._bounds = bounds
+        self._limits = limits
         self._room = room
         self._records = Records()
         self._names = NameTable(net, face)
@@ -143,7 +133,7 @@ class Serving:
     def count(self, record: int, *, up: int = 0, down: int = 0) -> bool:
         self._records.count(record, up=up, down=down)
         self._bytes += up + down
-        return self._bytes <= self._bounds.total_bytes
+        return self._bytes <= self._limits.total_bytes
 
     def closed(self, line: Line) -> None:
         self._lines.discard(line)
@@ -190,12 +180,12 @@ class Serving:
         self._accepted += 1
         address, port = client.getsockname()[:2]
         where = embedded(ip_address(address.partition("%")[0]))
-        if self._accepted > self._bounds.connections:
-            self._record(_too_many(where, port, f"more than {self._bounds.connections} connections in one call"))
+        if self._accepted > self._limits.connections:
+            self._record(_too_many(where, port, f"more than {self._limits.connections} connections in one call"))
             _reset(client)
             self._stop_listening()
             return
-        if len(self._lines) >= self._bounds.connections_at_once or not self._room.take():
+        if len(self._lines) >= self._limits.connections_at_once or not self._room.take():
             self._record(_too_many(where, port, "too many connections at once"))
             _reset(client)
             return
@@ -215,9 +205,10 @@ class Serving:
         self._sockets = []
 
     def _sweep(self) -> None:
-        quiet_since = self._loop.time() - self._bounds.idle_s
+        quiet_since = self._loop.time() - self._limits.idle_s
+        oldest = self._loop.time() - self._limits.total_s
         for line in tuple(self._lines):
-            if line.active_s < quiet_since:
+            if line.active_s < quiet_since or line.opened_s < oldest:
                 line.abort()
         self._sweeping = self._loop.call_later(_SWEEP_S, self._sweep)
 
