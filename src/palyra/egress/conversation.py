@@ -51,6 +51,7 @@ class Conversation:
         self._way: Way | None = None
         self._exchange: Exchange | None = None
         self._hello = HandshakeReader()
+        self._socks = socks.SocksTalk()
 
     def receive(self, event: Event) -> tuple[Command, ...]:
         """What to do now. Never raises for anything a peer can send."""
@@ -65,7 +66,7 @@ class Conversation:
             self._say(say_refused(self._voice, refused.why, status=403, hint=refused.hint))
         except Malformed as bad:
             self._out.rule(self._target, Ruling.REFUSED, bad.why)
-            self._say(say_refused(self._voice, bad.why, status=bad.status))
+            self._say(bad.words or say_refused(self._voice, bad.why, status=bad.status))
         except Broken as broken:
             self._fail(broken)
         return self._out.take()
@@ -156,34 +157,17 @@ class Conversation:
         if not self._inbox:
             return self._end_if(self._client_eof)
         if self._inbox[0] == 4:
-            self._out.put(ev.SendClient(socks.SOCKS4_REFUSED))
-            self._voice = Voice.DONE
-            raise Malformed("SOCKS4 is not spoken here, SOCKS5 is")
+            raise socks.refuse_socks4()
         if self._inbox[0] == 5:
-            self._voice, self._step = Voice.SOCKS, self._socks_greeting
+            self._voice, self._step = Voice.SOCKS, self._socks_request
         else:
             self._speak_http(None, "http")
         return True
 
-    def _socks_greeting(self) -> bool:
-        greeting = socks.read_greeting(self._inbox)
-        if greeting is None:
-            return self._end_if(self._client_eof)
-        del self._inbox[: greeting[0]]
-        if not greeting[1]:
-            self._out.put(ev.SendClient(socks.NO_METHOD))
-            self._voice = Voice.DONE
-            raise Malformed("the program wants to authenticate to the proxy, which takes no authentication")
-        self._out.put(ev.SendClient(socks.ANYONE))
-        self._step = self._socks_request
-        return True
-
     def _socks_request(self) -> bool:
-        request = socks.read_request(self._inbox)
-        if request is None:
+        self._target = self._socks.advance(self._inbox, self._out.commands)
+        if self._target is None:
             return self._end_if(self._client_eof)
-        length, self._target = request
-        del self._inbox[:length]
         self._out.stop(Timer.HEAD)
         self._reach(self._target, self._socks_opened)
         return True
@@ -382,14 +366,17 @@ class Conversation:
 
     def _fail(self, broken: Broken) -> None:
         self._out.rule(self._target, Ruling.FAILED, broken.why)
-        self._say(say_failed(self._voice, broken.why, status=broken.status))
+        if self._exchange is not None and self._exchange.is_idle:
+            self._close()  # nobody asked, so nobody is answered
+        else:
+            self._say(say_failed(self._voice, broken.why, status=broken.status))
 
     def _say(self, words: bytes) -> None:
         """In the client's protocol where something can be said; a reset where nothing can."""
         is_late = self._exchange is not None and self._exchange.is_answering
         if words and not is_late:
             self._out.put(ev.SendClient(words))
-        self._close(reset=is_late or not (words or self._voice is Voice.DONE))
+        self._close(reset=is_late or not words)
 
     def _close(self, *, reset: bool = False) -> None:
         self._out.stop(*Timer)

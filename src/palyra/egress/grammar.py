@@ -19,12 +19,13 @@ SHOWN = 120
 
 
 class Malformed(Exception):
-    """Bytes that are not what they should be. `status` is how HTTP says it."""
+    """Bytes that are not what they should be. `status` is how HTTP says it, `words` how another protocol does."""
 
-    def __init__(self, why: str, *, status: int = 400) -> None:
+    def __init__(self, why: str, *, status: int = 400, words: bytes = b"") -> None:
         super().__init__(why)
         self.why = why
         self.status = status
+        self.words = words
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address
 
+from palyra.egress.events import Command, SendClient
 from palyra.egress.grammar import Malformed, Target, parse_name
 from palyra.egress.hosts import embedded
 
@@ -23,8 +24,36 @@ _LENGTHS = {1: 4, 4: 16}
 
 class SocksRefused(Malformed):
     def __init__(self, why: str, code: int) -> None:
-        super().__init__(why)
+        super().__init__(why, words=write_reply(code))
         self.code = code
+
+
+class SocksTalk:
+    """A client's side of the protocol until it has said where it wants to go."""
+
+    def __init__(self) -> None:
+        self._is_greeted = False
+
+    def advance(self, inbox: bytearray, out: list[Command]) -> Target | None:
+        """None: more bytes are needed. Raises `Malformed`."""
+        if not self._is_greeted:
+            greeting = read_greeting(inbox)
+            if greeting is None:
+                return None
+            del inbox[: greeting[0]]
+            if not greeting[1]:
+                raise Malformed("the program wants to authenticate to the proxy, which nobody has to", words=NO_METHOD)
+            self._is_greeted = True
+            out.append(SendClient(ANYONE))
+        request = read_request(inbox)
+        if request is None:
+            return None
+        del inbox[: request[0]]
+        return request[1]
+
+
+def refuse_socks4() -> Malformed:
+    return Malformed("SOCKS4 is not spoken here, SOCKS5 is", words=SOCKS4_REFUSED)
 
 
 def read_greeting(buffer: bytearray) -> tuple[int, bool] | None:

@@ -33,8 +33,6 @@ class Voice(StrEnum):
     HTTP = "http"
     SOCKS = "socks"
     TLS = "tls"
-    DONE = "done"
-    """It has been said already."""
 
 
 def say_refused(voice: Voice, why: str, *, status: int, hint: str = "") -> bytes:
@@ -46,7 +44,7 @@ def say_refused(voice: Voice, why: str, *, status: int, hint: str = "") -> bytes
             return socks.write_reply(socks.NOT_ALLOWED)
         case Voice.TLS:
             return _ALERT + _ACCESS_DENIED
-        case Voice.NONE | Voice.DONE:
+        case Voice.NONE:
             return b""
 
 
@@ -58,5 +56,5 @@ def say_failed(voice: Voice, why: str, *, status: int) -> bytes:
             return socks.write_reply(socks.UNREACHABLE)
         case Voice.TLS:
             return _ALERT + _INTERNAL_ERROR
-        case Voice.NONE | Voice.DONE:
+        case Voice.NONE:
             return b""
