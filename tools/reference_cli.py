@@ -20,6 +20,7 @@ EXIT_CODES = """## Exit codes
 | 0 | the program ended with 0 | success | done; what was asked holds |
 | 1 | the program's own | the tool failed | what was asked does not hold, or there is no such thing |
 | 2 | the program's own | – | wrong usage |
+| 75 | waits for an approval | waits for an approval | – |
 | 124 | time-out | – | – |
 | 125 | Palyra's own error, or wrong usage | Palyra's own error, or wrong usage | Palyra's own error |
 | 126 | refused | refused | refused |
@@ -28,9 +29,10 @@ EXIT_CODES = """## Exit codes
 | 130 | cancelled (Ctrl-C, SIGTERM, SIGHUP) | – | – |
 | 137 | the output quota was exceeded | – | – |
 
-Any other code of `palyra run` is the program's own. 75 is kept for a call that waits for an approval; no door asks a
-person yet, so a call that policy would ask about is refused with `NOT_APPROVED` (126). A refusal writes two lines to
-stderr, with `--json` and `--quiet` too: `palyra: CODE: sentence` and `hint: …`."""
+Any other code of `palyra run` is the program's own. 75 means that policy asks for a person and nobody has decided yet:
+`palyra approvals show ID`, then repeat the call. On a terminal `run` and `call` ask there. A refusal writes two lines
+to stderr, with `--json` and `--quiet` too: `palyra: CODE: sentence` and `hint: …`; a call that waits does the same with
+`pending_approval` for its code."""
 
 
 def make_cli() -> Iterator[str]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from palyra.api_approvals import Approvals, AsyncApprovals
 from palyra.canon import Json
 from palyra.config.load import find_home
 from palyra.config.schema import EGRESS_ALIASES
@@ -99,7 +100,9 @@ class AsyncRun:
         call_id: str | None = None,
         project: bool = False,
         on_output: OnOutput | None = None,
+        wait_s: float = 0.0,
     ) -> Outcome:
+        """`wait_s`: how long to wait for a person, where policy asks for one; then the outcome is pending."""
         if self._ended:
             raise PalyraError("this run has ended: start another with run()")
         request = CallRequest(
@@ -109,6 +112,7 @@ class AsyncRun:
             call_id=call_id,
             project=project,
             on_output=on_output,
+            wait_s=wait_s,
         )
         return await self._installation.engine.call(request)
 
@@ -196,6 +200,11 @@ class AsyncPalyra:
 
     def tools(self) -> list[dict[str, Json]]:
         return [tool_json(spec) for spec in self.installation.engine.registry.specs()]
+
+    @property
+    def approvals(self) -> AsyncApprovals:
+        """What waits for a person, and the grants: for the operator's code, never for an agent's."""
+        return AsyncApprovals(self.installation.approvals)
 
 
 class _LoopThread:
@@ -312,6 +321,13 @@ class Palyra:
 
     def tools(self) -> list[dict[str, Json]]:
         return self._inner.tools()
+
+    @property
+    def approvals(self) -> Approvals:
+        """What waits for a person, and the grants: for the operator's code, never for an agent's."""
+        if self._thread is None:
+            raise PalyraError("this Palyra is not open: use it with `with`, or call start() first")
+        return Approvals(self._inner.approvals, self._thread.wait_for)
 
     @property
     def installation(self) -> Installation:

@@ -22,15 +22,15 @@ from palyra.engine.runs import Run, start_run
 from palyra.errors import DuplicateCall, Reason, Rejected
 from palyra.journal.chain import entry_bytes
 from palyra.model import process as kept
-from palyra.model.call import Door, OperatorGrant, RequestContext, ToolCall, parse_principal
-from palyra.model.grant import Ask
+from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal
 from palyra.model.host import BubblewrapFacts, HostFacts, Platform
 from palyra.model.outcome import ArtifactRef, Execution, Status, StreamName, Usage
-from palyra.model.plan import ExecutableSight, LookRequest, PathSight, Plan, ProcessPlan, Sights, WorkspaceSight
+from palyra.model.plan import ExecutableSight, LookRequest, PathSight, ProcessPlan, Sights, WorkspaceSight
 from palyra.model.record import Closing, Intent, Opening, Owner, Receipt, Recorded, StoredCall
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey
+from palyra.testing_approvals import FakeApprover
 from palyra.testing_runs import FakeRunFacts
 
 EPOCH_MS = 1_700_000_000_000
@@ -314,20 +314,6 @@ class FakePolicies:
 
     def current(self) -> PolicyBundle:
         return self.bundle
-
-
-@dataclass
-class FakeApprover:
-    """Says yes with this id, or no."""
-
-    approval_id: str | None = None
-    asked: list[Plan] = field(default_factory=list)
-
-    async def ask(self, call: ToolCall, plan: Plan, decision: Ask) -> str:
-        self.asked.append(plan)
-        if self.approval_id is None:
-            raise Rejected(Reason.NOT_APPROVED, "The operator said no.")
-        return self.approval_id
 
 
 class FakeArtifacts:

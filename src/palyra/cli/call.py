@@ -23,7 +23,7 @@ Examples:
   palyra call palyra.echo @input.json --json
   echo '{}' | palyra call palyra.echo -
 
-Exit codes: 0 success, 1 the tool failed, 125 Palyra's own error, 126 refused.
+Exit codes: 0 success, 1 the tool failed, 75 waits for an approval, 125 Palyra's own error, 126 refused.
 """
 
 
@@ -35,6 +35,14 @@ Exit codes: 0 success, 1 the tool failed, 125 Palyra's own error, 126 refused.
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
 @click.option("--device", default="", metavar="ID", help="From which device, for policies.")
 @click.option("--channel", default="", metavar="NAME", help="Through which channel, for policies.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 86400),
+    default=0.0,
+    metavar="S",
+    help="Seconds to wait for a decision.",
+)
 @with_settings
 def command(
     settings: Settings,
@@ -45,6 +53,7 @@ def command(
     principal: str | None,
     device: str,
     channel: str,
+    wait_s: float,
 ) -> int:
     """Call any tool with JSON input; the result is shown, with --json the whole outcome."""
     from palyra.cli.session import with_installation
@@ -52,6 +61,7 @@ def command(
     data = read_input(input)
 
     async def work(installation: Installation) -> int:
+        from palyra.cli.confirm import at_terminal
         from palyra.cli.render import call_exit_code
         from palyra.cli.session import call_until_signal, make_run, print_outcome, run_or_refusal
         from palyra.engine.trip import CallRequest
@@ -63,7 +73,9 @@ def command(
             ),
         )
         call_id = installation.ports.ids.ulid()
-        request = CallRequest(tool=tool, input=data, run=run, call_id=call_id, refusal=refusal)
+        request = CallRequest(
+            tool=tool, input=data, run=run, call_id=call_id, confirm=at_terminal(), wait_s=wait_s, refusal=refusal
+        )
         outcome = await call_until_signal(installation, request)
         if not settings.json:
             show_output(outcome)

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("palyra.cli.tools", "List the tools, or show one with its schemas."),
     "sandbox": ("palyra.cli.sandbox", "What this host can enforce, and what would run where."),
     "policy": ("palyra.cli.policy", "Show the policies and explain their decisions."),
+    "approvals": ("palyra.cli.approvals", "See what waits for a person; approve, deny, list and revoke grants."),
     "journal": ("palyra.cli.journal", "Read and verify the tamper-evident journal."),
     "verify": ("palyra.cli.verify", "Verify an outcome or attestation, offline."),
     "doctor": ("palyra.cli.doctor", "Check this machine; name what is missing and how to fix it."),

@@ -34,9 +34,11 @@ def _spell(char: str) -> str:
 
 def refusal_lines(outcome: Outcome) -> tuple[str, ...]:
     """The two lines every refusal and failure writes to stderr; none for a program's own exit."""
-    if outcome.reason is None:
+    pending = outcome.status is Status.PENDING_APPROVAL
+    if outcome.reason is None and not pending:
         return ()
-    lines = (f"palyra: {outcome.reason}: {visible_line(outcome.message or '')}",)
+    code = outcome.status if pending else outcome.reason
+    lines = (f"palyra: {code}: {visible_line(outcome.message or '')}",)
     return (*lines, f"hint: {visible_line(outcome.hint)}") if outcome.hint else lines
 
 

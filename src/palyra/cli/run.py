@@ -31,7 +31,8 @@ Examples:
   palyra run --allow-interpreters -- python3 script.py
   palyra run --json -- git --version
 
-Exit codes: the program's own; 124 time-out, 125 Palyra's own error, 126 refused, 127 not found, 128+n signal n.
+Exit codes: the program's own; 75 waits for an approval, 124 time-out, 125 Palyra's own error, 126 refused,
+127 not found, 128+n signal n.
 """
 
 
@@ -84,6 +85,7 @@ def command(settings: Settings, **flags: object) -> int:
 
 
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
+    from palyra.cli.confirm import at_terminal
     from palyra.cli.render import run_exit_code
     from palyra.cli.session import (
         StdinSource,
@@ -108,6 +110,7 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         call_id=call_id,
         on_output=None if settings.json else through,
         source=StdinSource() if sys.stdin is not None else None,
+        confirm=at_terminal(),
         refusal=refusal,
     )
     outcome = await call_until_signal(installation, request, through)

@@ -119,11 +119,32 @@ class PolicyConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalsConfig:
+    """`[approvals]`: how people are asked, and how long questions and answers hold."""
+
+    request_ms: int = 3_600_000
+    """A request that nobody decided by then is denied: APPROVAL_TIMEOUT."""
+    grant_ms: int = 3_600_000
+    """How long a yes of scope `once` or `run` holds; `until` names its own time."""
+    max_pending: int = 100
+    """Requests of one principal that may wait at once; past it, calls that ask are refused with BUSY."""
+    console_url: str = ""
+    """Where people decide, if there is such a place: the `url` of a pending outcome begins with it."""
+    webhook_url: str = ""
+    """Told of every new request, signed; empty: nobody is."""
+    webhook_secret: str = ""
+    """The name of the secret that signs it."""
+    webhook_secret_file: str = ""
+    """Or a file that holds it, which nobody else may read. Without a secret nothing is sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     posture: str = "standard"
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     tool_call: ToolCallConfig = field(default_factory=ToolCallConfig)
     egress: EgressConfig = field(default_factory=EgressConfig)
+    approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
 
     @property
     def digest(self) -> str:
@@ -168,8 +189,12 @@ _RANGES: dict[str, tuple[int, int]] = {
     "max_background_per_run": (0, 64),
     "warm_sandboxes": (0, 64),
     **EGRESS_RANGES,
+    "request_ms": (1000, 30 * 24 * 3600 * 1000),
+    "grant_ms": (1000, 30 * 24 * 3600 * 1000),
+    "max_pending": (1, 100_000),
 }
 _FOLDERS = ("path", "read_roots")
+_URLS = ("console_url", "webhook_url")
 
 
 def parse_config(mapping: Mapping[str, Any]) -> Config:
@@ -238,6 +263,8 @@ def _check_scalar(raw: object, path: tuple[str, ...]) -> None:
             f"{'.'.join(path)} = {raw!r} is not pinned: a name or tag alone can mean another image tomorrow.",
             "Write NAME@sha256:DIGEST, or the image's ID as sha256:ID: podman image inspect NAME --format '{{.Id}}'.",
         )
+    if path[-1] in _URLS and raw and not str(raw).startswith(("https://", "http://")):
+        raise ConfigKeyError(path, f"{'.'.join(path)} = {raw!r} is not an http:// or https:// address.")
     bounds = _RANGES.get(path[-1])
     if bounds is not None and isinstance(raw, int) and not bounds[0] <= raw <= bounds[1]:
         raise ConfigKeyError(path, f"{'.'.join(path)} = {raw} is outside {bounds[0]} to {bounds[1]}.")

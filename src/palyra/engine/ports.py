@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from palyra.config.schema import Config
-from palyra.model.call import ToolCall
-from palyra.model.grant import Ask
+from palyra.model.approval import Approval, Question
 from palyra.model.host import HostFacts
 from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
-from palyra.model.plan import LookRequest, Plan, ProcessPlan, Sights, WorkspaceSight
+from palyra.model.plan import LookRequest, ProcessPlan, Sights, WorkspaceSight
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
 from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, StoredCall
 from palyra.model.run_facts import RunFacts, RunLabel
@@ -126,9 +125,19 @@ class RunFactsPort(Protocol):
 
 
 class Approver(Protocol):
-    """Asks a person. Returns the approval's id, or raises `Rejected(NOT_APPROVED | APPROVAL_TIMEOUT)`."""
+    """Puts questions before people and keeps what they say; durable, so that another process may decide.
 
-    async def ask(self, call: ToolCall, plan: Plan, decision: Ask) -> str: ...
+    Using a grant is the journal's: it is consumed in the transaction of the call's intent.
+    """
+
+    async def ask(self, question: Question) -> Approval:
+        """A grant that covers it, what was last said to it, or a request that now waits."""
+
+    async def look(self, approval_id: str) -> Approval:
+        """As it stands now; a request that nobody decided in time is expired."""
+
+    async def confirm(self, approval_id: str, *, by: str, approved: bool) -> Approval:
+        """Decided by who made the call, at its terminal; where another was quicker, that stands."""
 
 
 class Artifacts(Protocol):

@@ -68,6 +68,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         entry=entry,
         opened_unix_ms=ports.clock.now_unix_ms(),
         details=details,
+        permission=trip.permission,
     )
 
 
@@ -91,6 +92,7 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
         output=ending.output,
         usage=execution.usage,
         budget=BudgetView(calls_max=trip.run.calls_max),
+        approval=ending.approval,
         artifacts=trip.artifacts,
         attestation=attestation,
     )
@@ -119,7 +121,8 @@ def _closing(trip: Trip, ports: Ports, ending: Ending, execution: Execution, out
         redactions=trip.redactions,
         details=b"" if opened else orjson.dumps(_details(trip, ports)),
         input_bytes=None if opened else trip.input_bytes,
-        keep_call=trip.parsed,
+        # One that waits for a person claims no id: the caller repeats it under the same one.
+        keep_call=trip.parsed and ending.status is not Status.PENDING_APPROVAL,
         egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan) else "",
     )
 

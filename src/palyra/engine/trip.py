@@ -6,7 +6,7 @@ in it then. That is why it is the one mutable thing of the engine, and why nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from palyra.canon import Json
@@ -14,6 +14,7 @@ from palyra.engine.output import OnOutput
 from palyra.engine.ports import Source
 from palyra.engine.runs import Run
 from palyra.errors import Reason, Rejected
+from palyra.model.approval import Approval, Permission
 from palyra.model.call import ToolCall
 from palyra.model.grant import Decision
 from palyra.model.outcome import ArtifactRef, Execution, Status
@@ -23,6 +24,9 @@ from palyra.model.run_facts import NO_FACTS, RunFacts
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
+
+Confirm = Callable[[Approval, Mapping[str, Json]], Awaitable[bool | None]]
+"""Shows the person what was asked; yes, no, or no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,10 @@ class CallRequest:
     on_output: OnOutput | None = None
     source: Source | None = None
     """stdin as a stream; only the command line's own door gives one."""
+    confirm: Confirm | None = None
+    """Ask the person at this call's own terminal; only the command line's own door gives one, and only on a tty."""
+    wait_s: float = 0.0
+    """How long to wait for somebody else's decision, where policy asks for one."""
     refusal: Rejected | None = None
     """What the door found wrong with the request itself (a principal, a run id): refused by the walk, so recorded."""
 
@@ -51,6 +59,8 @@ class Ending:
     hint: str | None = None
     execution: Execution | None = None
     output: Mapping[str, Json] = field(default_factory=dict)
+    approval: Mapping[str, Json] | None = None
+    """Which approval it waits for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +94,7 @@ class Trip:
     plan_bytes: bytes = b""
     """Canonical JSON of the plan, made once: its digest is attested, its commitment journaled."""
     approval_id: str | None = None
+    permission: Permission | None = None
     opened: Recorded | None = None
     redactions: Mapping[str, int] = field(default_factory=dict)
     artifacts: tuple[ArtifactRef, ...] = ()

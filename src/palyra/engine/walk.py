@@ -19,6 +19,7 @@ from typing import ClassVar, TypeVar
 
 from palyra.canon import digest
 from palyra.engine import assessment
+from palyra.engine.approval import approve
 from palyra.engine.background import start_background, take_back
 from palyra.engine.builtin import HANDLERS
 from palyra.engine.inside import run_inside
@@ -188,7 +189,9 @@ class Engine:
         assert trip.call is not None
         assert trip.plan is not None
         if isinstance(trip.decision, Ask):
-            trip.approval_id = await self.ports.approver.ask(trip.call, trip.plan, trip.decision)  # 7
+            pending = await approve(trip, self.ports, self._assess)  # 7
+            if pending is not None:
+                return pending
         await mark_run(trip, self.ports)
         async with self._turns.take(trip.run.run_id, trip.tool.spec.parallelism):
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8

@@ -2,7 +2,7 @@
 
 Found: an entry that was edited, deleted, inserted, moved or copied; a leaf hash, a checkpoint or the head that was
 changed; a tail without a signature; gaps in a run; a result without its intent, an intent without a result whose owner
-is gone, a call id used twice; kept records that are not those committed to.
+is gone, a call id used twice; kept records that are not those committed to; edited budgets and approvals (standing).
 
 Not found without outside evidence: a tail cut off together with its checkpoints, or an old copy put back. Whoever
 holds a receipt or an earlier checkpoint passes it as `known`: then a shorter or different history is found too.
@@ -12,20 +12,20 @@ Memory grows with the number of calls (one id each), not with the bytes. Not her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from palyra.canon import Json
 from palyra.errors import TrustError
 from palyra.journal.chain import INTENT, RESULT, EntryView, commit_value, parse_entry
 from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint
 from palyra.journal.merkle import HASH_BYTES, Frontier, leaf_hash
+from palyra.journal.standing import ApprovalRow, RunRow, Standing
 from palyra.model.record import Checkpoint, Entry, Owner
 from palyra.signing import NoteVerifier
 
 MAX_FINDINGS = 1000
 SAME = ("run_id", "tool", "principal", "decision", "executor")
 """What a result must say as its intent said it."""
-COUNTED = ("principal", "calls_used", "attempts_used", "next_sequence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,6 @@ class Kept:
     row: Mapping[str, Json] | None
     values: tuple[tuple[str, bytes, bytes], ...] = ()
     """(field, salt, value)"""
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A run as its row counts it; the entries must count the same."""
-
-    run_id: str
-    principal: str
-    calls_used: int
-    attempts_used: int
-    next_sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +92,7 @@ class Audit:
     _ids: set[str] = field(init=False, default_factory=set)
     _open: dict[str, EntryView] = field(init=False, default_factory=dict)
     _edited: set[int] = field(init=False, default_factory=set)
-    _runs: dict[str, RunRow] = field(init=False, default_factory=dict)
+    _standing: Standing = field(init=False, default_factory=Standing)
     _rows: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -209,24 +198,12 @@ class Audit:
                     "SEQUENCE", index, f"Entry {index} is number {view.sequence} of its run, {expected} was expected."
                 )
             self._sequences[view.run_id] = (view.sequence or 0) + 1
-            self._count(view.run_id, view)
+        for contradiction in self._standing.read(view):
+            self._find("STANDING", index, contradiction)
         if view.kind in (INTENT, RESULT):
             intent = self._read_call(index, view, str(view.call_id))
             if self.kept is not None:
                 self._check_kept(index, view, self.kept(view), intent)
-
-    def _count(self, run_id: str, view: EntryView) -> None:
-        """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
-        run = self._runs.get(run_id) or RunRow(run_id, "", 0, 0, 0)
-        if not run.principal and view.kind in (INTENT, RESULT):
-            run = replace(run, principal=str(view.predicate.get("principal")))
-        refused = view.kind == RESULT and view.predicate.get("opened") is not True
-        self._runs[run_id] = replace(
-            run,
-            calls_used=run.calls_used + (view.kind == INTENT),
-            attempts_used=run.attempts_used + (refused and view.predicate.get("principal") == run.principal),
-            next_sequence=run.next_sequence + 1,
-        )
 
     def _read_call(self, index: int, view: EntryView, call_id: str) -> int | None:
         """The index of the call's intent, where it has one."""
@@ -274,11 +251,20 @@ class Audit:
 
     # ── the end ──
 
-    def finish(self, head: Head, *, rows: int | None = None, runs: Iterable[RunRow] | None = None) -> Report:
+    def finish(
+        self,
+        head: Head,
+        *,
+        rows: int | None = None,
+        runs: Iterable[RunRow] | None = None,
+        approvals: Iterable[ApprovalRow] | None = None,
+    ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
-        if runs is not None:
-            self._check_runs(runs)
+        for detail in self._standing.check_runs(runs) if runs is not None else ():
+            self._find("KEPT", None, detail)
+        for detail in self._standing.check_approvals(approvals) if approvals is not None else ():
+            self._find("KEPT", None, detail)
         if self.kept is not None and rows is not None and rows > self._rows:
             self._find("KEPT", None, f"{rows - self._rows} kept calls have no entry.")
         for size in sorted(self._wanted):
@@ -293,20 +279,6 @@ class Audit:
                 at = view.index
                 self._find("DANGLING", at, f"Entry {at}: call {call_id} was opened and never closed.")
         return self._report()
-
-    def _check_runs(self, runs: Iterable[RunRow]) -> None:
-        """A budget is a number in a row: it holds only if the entries count to the same."""
-        for row in runs:
-            counted = self._runs.pop(row.run_id, None)
-            if counted is None:
-                self._find("KEPT", None, f"The row of run {row.run_id} has no entry.")
-                continue
-            counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
-            names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
-            if names:
-                self._find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
-        for run_id in self._runs:
-            self._find("KEPT", None, f"The row of run {run_id} is missing.")
 
     def break_off(self, detail: str) -> Report:
         """What was found until the rows could not be read any further."""
@@ -350,6 +322,7 @@ def run_audit(
     head: Head,
     rows: int | None = None,
     runs: Iterable[RunRow] | None = None,
+    approvals: Iterable[ApprovalRow] | None = None,
 ) -> Report:
     """Feed all entries and all (size, note), both in order, and finish."""
     rest = iter(checkpoints)
@@ -362,7 +335,7 @@ def run_audit(
     while waiting is not None:
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
-    return audit.finish(head, rows=rows, runs=runs)
+    return audit.finish(head, rows=rows, runs=runs, approvals=approvals)
 
 
 def has_row(view: EntryView) -> bool:

@@ -21,9 +21,11 @@ import orjson
 from palyra.attest import check_outcome
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.journal.acts import Act, record_act
-from palyra.journal.audit import Audit, Head, Kept, Report, RunRow, run_audit
+from palyra.journal.audit import Audit, Head, Kept, Report, run_audit
 from palyra.journal.chain import SALT_BYTES, EntryView, commit_value
 from palyra.journal.lookup import Lookup, as_bytes, as_entry, not_what_was_stored
+from palyra.journal.standing import ApprovalRow, RunRow
+from palyra.model.approval import COLUMNS, Permission, parse_row
 from palyra.model.record import (
     Checkpoint,
     Closing,
@@ -62,10 +64,18 @@ class Budget(Protocol):
     def read_ledger(self, source: Transaction | Writer, run_id: str) -> tuple[int, int, int, int] | None: ...
 
 
+class Approvals(Protocol):
+    """The grants' rows; approvals/store fits."""
+
+    def use(self, tx: Transaction, permission: Permission, *, at_unix_ms: int) -> None:
+        """`Rejected` when the approval no longer covers the call."""
+
+
 class JournalStore:
-    def __init__(self, writer: Writer, budget: Budget) -> None:
+    def __init__(self, writer: Writer, budget: Budget, approvals: Approvals | None = None) -> None:
         self._writer = writer
         self._budget = budget
+        self._approvals = approvals
         self._read = Lookup(writer.rows, writer.home.verifier)
         self._abandoned: set[str] = set()
         self._open_here: set[str] = set()
@@ -154,6 +164,10 @@ class JournalStore:
             )
         spent = self._budget.spend_call(tx, opening.run.run_id)
         at = opening.opened_unix_ms
+        if opening.permission is not None:
+            if self._approvals is None:
+                raise StateError("Approvals are not kept here.")
+            self._approvals.use(tx, opening.permission, at_unix_ms=at)
         index = tx.append(_bound(opening.entry, "details", opening.details), at_unix_ms=at)
         details = tx.keep_blob(opening.details, at_unix_ms=at)
         owner = opening.owner
@@ -245,6 +259,25 @@ class JournalRows:
         for row in self._connection.execute(sql):
             yield RunRow(*row)
 
+    def approvals(self) -> Iterator[ApprovalRow]:
+        there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'approvals'"
+        if self._connection.execute(there).fetchone() is None:
+            return  # read where it lies, from before there were any; entries that speak of some find them missing
+        salts = "SELECT field, salt FROM openings WHERE entry IN (?, ?) AND field IN ('request', 'terms')"
+        for row in self._connection.execute(f"SELECT {', '.join(COLUMNS)} FROM approvals"):  # noqa: S608
+            try:
+                approval = parse_row(row)
+            except ValueError:
+                yield ApprovalRow(approval_id=str(row[0]), values={}, kept=())
+                continue
+            indexes = (approval.requested_index, approval.decided_index)
+            found = {name: as_bytes(salt) for name, salt in self._connection.execute(salts, indexes)}
+            kept = [("request", found.get("request", b""), approval.request_bytes())]
+            if approval.decided_index is not None:
+                kept.append(("terms", found.get("terms", b""), approval.terms_bytes()))
+            values = dict(zip(COLUMNS, row, strict=True))
+            yield ApprovalRow(approval_id=approval.approval_id, values=values, kept=tuple(kept))
+
     def kept(self, view: EntryView) -> Kept:
         """The call's row and kept values as far as this entry speaks of them."""
         sql = """SELECT c.run_id, c.tool, c.principal, c.status, c.reason, c.intent_index, c.result_index,
@@ -286,7 +319,15 @@ def verify_journal(
         try:
             audit.schema(strangers(connection))
             entries, checkpoints = rows.entries(), rows.checkpoints()
-            return run_audit(audit, entries, checkpoints, head=rows.head(), rows=rows.count_calls(), runs=rows.runs())
+            return run_audit(
+                audit,
+                entries,
+                checkpoints,
+                head=rows.head(),
+                rows=rows.count_calls(),
+                runs=rows.runs(),
+                approvals=rows.approvals(),
+            )
         except sqlite3.Error as error:
             return audit.break_off(f"The database cannot be read any further: {error}.")
 

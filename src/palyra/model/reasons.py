@@ -39,8 +39,8 @@ REASONS: dict[Reason, Page] = {
         "palyra policy explain CALL_ID names the policy; mend it, then palyra policy show.",
     ),
     Reason.NOT_APPROVED: Page(
-        "Policy asks for a person, and the person said no or nobody could be asked.",
-        "Ask again where someone can answer, or change the policy that asks.",
+        "Policy asks for a person, and the person said no; or the approval was used, revoked or for another plan.",
+        "palyra approvals show ID tells who and why; repeat the call to ask again, or change the policy that asks.",
     ),
     Reason.APPROVAL_TIMEOUT: Page("Nobody decided in time, so the call was denied.", "Repeat the call to ask again."),
     Reason.BUDGET_SPENT: Page(
@@ -103,7 +103,8 @@ REASONS: dict[Reason, Page] = {
         "Check what the program had done, then repeat the call.",
     ),
     Reason.BUSY: Page(
-        "Too many calls of this run wait already, or too many of its background processes run.",
+        "Too many calls of this run wait already, too many of its background processes run, or too many requests wait "
+        "for a person.",
         "Wait for some to finish, stop one with palyra.process.stop, or use another run.",
     ),
     Reason.CALL_ID_REUSED: Page("The call id belongs to another call.", "Send a fresh call_id, or leave it out."),

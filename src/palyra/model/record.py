@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from palyra.canon import Json
+from palyra.model.approval import Permission
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class Opening:
     opened_unix_ms: int
     details: bytes
     """Canonical JSON kept beside the row, by retention: redacted input, facts, plan, decision."""
+    permission: Permission | None = None
+    """The approval this call uses; used in the same transaction, or nothing is opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,9 @@ EXECUTE = "tool::execute"
 EXECUTE_UNSANDBOXED = "tool::execute-unsandboxed"
 """An action of its own, so that no policy about ordinary calls can ever permit running without a sandbox."""
 LIST = "tool::list"
-ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, LIST)
+CONFIRM = "approval::confirm"
+"""A person at the terminal of their own call says yes to what policy asks about."""
+ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, LIST, CONFIRM)
 
 _FACTS = tuple(
     "tier egress program effective_program interpreter runs_code inline_code listed found agent_writable "

@@ -80,4 +80,20 @@ MIGRATIONS: tuple[Migration, ...] = (
            ) STRICT, WITHOUT ROWID""",
         "CREATE INDEX calls_of_run ON calls (run_id, opened_unix_ms)",
     ),
+    (
+        """CREATE TABLE approvals (
+               approval_id TEXT PRIMARY KEY, principal TEXT NOT NULL, run_id TEXT NOT NULL, call_id TEXT NOT NULL,
+               tool TEXT NOT NULL, program TEXT NOT NULL, binding TEXT NOT NULL, frame TEXT NOT NULL,
+               likeness TEXT NOT NULL, shown BLOB NOT NULL REFERENCES blobs,
+               asked_unix_ms INTEGER NOT NULL, expires_unix_ms INTEGER NOT NULL,
+               state TEXT NOT NULL, asks INTEGER NOT NULL, told INTEGER NOT NULL,
+               decided_unix_ms INTEGER, decided_by TEXT, self_approved INTEGER NOT NULL, note TEXT NOT NULL,
+               scope TEXT, pattern TEXT NOT NULL, valid_until_unix_ms INTEGER, uses INTEGER NOT NULL,
+               requested_index INTEGER NOT NULL, decided_index INTEGER, ended_index INTEGER, seal BLOB NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX approvals_binding ON approvals (binding, approval_id)",
+        "CREATE INDEX approvals_likeness ON approvals (likeness)",
+        "CREATE INDEX approvals_pending ON approvals (principal, expires_unix_ms) WHERE state = 'pending'",
+        "CREATE INDEX approvals_granted ON approvals (principal, tool, valid_until_unix_ms) WHERE state = 'approved'",
+    ),
 )

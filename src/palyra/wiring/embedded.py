@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from palyra.approvals.store import ApprovalStore
 from palyra.artifacts.store import ArtifactStore
 from palyra.budget.store import BudgetStore
 from palyra.config.load import Home, load_config, user_home
@@ -17,20 +18,17 @@ from palyra.config.schema import Config
 from palyra.engine.ports import Approver, Ports
 from palyra.engine.recover import recover
 from palyra.engine.walk import Engine
-from palyra.errors import Reason, Rejected
 from palyra.guard.look import Looker
 from palyra.journal.store import JournalStore
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
-from palyra.model.call import ToolCall
-from palyra.model.grant import Ask
 from palyra.model.host import HostFacts
-from palyra.model.plan import Plan
 from palyra.policy.store import PolicyStore
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.state.writer import Writer
 from palyra.version import __version__
+from palyra.wiring.approvals import make_approvals
 from palyra.wiring.clock import SystemClock, SystemIds
 from palyra.wiring.egress import egress_of
 from palyra.wiring.host import look_at_host
@@ -40,17 +38,7 @@ from palyra.wiring.processes import KeptProcesses, keeper_of
 from palyra.wiring.proofs import current_proof_id
 from palyra.wiring.run_facts import RunFactsStore
 from palyra.wiring.versions import PolicyVersions, candidate_policies
-
-
-class NoApprover:
-    """Nobody can be asked in this process: what policy would ask about is refused, with a hint."""
-
-    async def ask(self, call: ToolCall, plan: Plan, decision: Ask) -> str:
-        raise Rejected(
-            Reason.NOT_APPROVED,
-            f"Policy asks for a person's approval of {call.tool}, and nobody can be asked here.",
-            "Grant it on the command line (see palyra run --help), or change the policy: palyra policy explain.",
-        )
+from palyra.wiring.webhook import Webhook
 
 
 class NoSecrets:
@@ -71,6 +59,8 @@ class Installation:
     policies: PolicyStore
     versions: PolicyVersions
     background: KeptProcesses
+    approvals: ApprovalStore
+    webhook: Webhook
     writer: Writer
     executor: ProcessExecutor
 
@@ -84,6 +74,7 @@ class Installation:
         finally:
             await self.executor.close()
             self.background.close()
+            await self.webhook.close()
             self.writer.close()
 
 
@@ -109,6 +100,7 @@ async def open_installation(
             installation.policies.current()
         await recover(installation.ports)
         await installation.background.recover()
+        await installation.approvals.expire_overdue()
     except BaseException:
         writer.close()
         raise
@@ -129,14 +121,12 @@ def _join(
     ids = SystemIds(clock)
     host = look_at_host(home, config, owns_process=owns_process)
     owners = ProcessOwners()
-    background = KeptProcesses(
-        writer=writer,
-        keeping=keeper_of(home.root, source),
-        logs=home.root / "logs",
-        owners=owners,
-        clock=clock,
-    )
-    journal = JournalStore(writer, BudgetStore())
+    keeping = keeper_of(home.root, source)
+    background = KeptProcesses(writer=writer, keeping=keeping, logs=home.root / "logs", owners=owners, clock=clock)
+    secrets = NoSecrets()
+    webhook = Webhook(config.approvals, secrets.known_values, clock.now_unix_ms)
+    approvals = make_approvals(writer, config.approvals, clock=clock, ids=ids, webhook=webhook)
+    journal = JournalStore(writer, BudgetStore(), approvals)
     versions = PolicyVersions(writer, clock)
     policies = PolicyStore(config.posture, home.policies, versions=versions)
     executor = _executor(config, host, one_call=one_call)
@@ -153,9 +143,9 @@ def _join(
         policies=policies,
         candidate=candidate_policies(config),
         run_facts=RunFactsStore(writer, clock),
-        approver=approver or NoApprover(),
+        approver=approver or approvals,
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
-        secrets=NoSecrets(),
+        secrets=secrets,
         key=writer.home.key,
         own_files=read_own_files(),
         proof_id=current_proof_id(home.root, writer.home.key.public, host, version=__version__),
@@ -170,6 +160,8 @@ def _join(
         policies=policies,
         versions=versions,
         background=background,
+        approvals=approvals,
+        webhook=webhook,
         writer=writer,
         executor=executor,
     )

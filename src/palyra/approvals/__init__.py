@@ -1,0 +1,1 @@
+"""APPROVE: what a person's yes covers, who may say it, and for how long."""

@@ -1,0 +1,110 @@
+"""How an approval looks to a person: one line a fact, exactly as it would run. Pure: values in, lines out.
+
+Rules: everything a caller chose (arguments, names, folders, variables) is spelled with its control, bidi and format
+characters visible and every argument quoted on its own, so that no argument can look like another, like two, or like
+the next line of this text. Used by `palyra approvals show` and by the question at a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import orjson
+
+from palyra.canon import Json
+from palyra.cli.render import visible_line
+from palyra.model.approval import Approval, ApprovalState, Fatigue
+
+MAX_VALUE_CHARS = 2000
+
+
+def quoted(text: str) -> str:
+    """One argument: in quotes, with backslashes and quotes inside escaped before anything is spelled out."""
+    return '"' + visible_line(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def clock(unix_ms: int | None) -> str:
+    if unix_ms is None:
+        return "-"
+    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def lines(approval: Approval, shown: Mapping[str, Json]) -> list[str]:
+    """Who, what exactly, where, with which network, and why somebody is asked."""
+    out = [
+        f"approval   {approval.approval_id} ({standing(approval)})",
+        f"who        {approval.principal} through {_plain(shown.get('door'))}",
+        f"tool       {visible_line(approval.tool)}",
+    ]
+    if "argv" in shown:
+        out += _program_lines(shown)
+    else:
+        out.append(f"input      {_json(shown.get('input'))}")
+    out += [f"risk       {visible_line(str(risk))}" for risk in shown.get("risks", ())]
+    out += [f"asked by   {visible_line(p['id'])}: {visible_line(p['reason'])}" for p in shown.get("policies", ())]
+    out.append(f"asked      {clock(approval.asked_unix_ms)}, expires {clock(approval.expires_unix_ms)}")
+    return out
+
+
+def _program_lines(shown: Mapping[str, Json]) -> list[str]:
+    network = shown.get("network") or {}
+    hosts = ", ".join(str(host) for host in network.get("allowed_hosts", ())) or "none"
+    named = ", ".join(str(host) for host in shown.get("hosts_named", ())) or "none"
+    stdin = shown.get("stdin") or {}
+    out = [
+        f"program    {quoted(str(shown.get('program')))} sha256 {str(shown.get('program_sha256'))[:16]}",
+        f"argv       {' '.join(quoted(str(word)) for word in shown.get('argv', ()))}",
+        f"cwd        {quoted(str(shown.get('cwd')))}",
+        f"workspace  {quoted(str(shown.get('workspace')))}",
+        f"network    {_plain(network.get('mode'))}; hosts granted: {visible_line(hosts)}; named: {visible_line(named)}",
+        f"sandbox    tier {_plain(shown.get('tier'))}, {_plain(shown.get('backend'))}",
+        f"stdin      {'streamed' if stdin.get('streamed') else str(stdin.get('bytes', 0)) + ' bytes'}",
+        f"reads secrets  {'yes' if 'secrets_read' in shown.get('capabilities', ()) else 'no'}",
+    ]
+    out += [f"env        {visible_line(str(name))}={quoted(str(value))}" for name, value in shown.get("env", ())]
+    return out
+
+
+def standing(approval: Approval) -> str:
+    if approval.state is ApprovalState.APPROVED:
+        if approval.scope == "once" and approval.uses:
+            return f"approved by {approval.decided_by}, used"
+        return f"approved by {approval.decided_by}, {approval.scope}, until {clock(approval.valid_until_unix_ms)}"
+    by = f" by {approval.decided_by}" if approval.decided_by else ""
+    return f"{approval.state.value}{by}"
+
+
+def decision_lines(approval: Approval) -> list[str]:
+    out = []
+    if approval.self_approved:
+        out.append("decided    by who made the call, at its terminal (self-approved)")
+    if approval.note:
+        out.append(f"reason     {visible_line(approval.note)}")
+    if approval.pattern:
+        out.append(f"pattern    {' '.join(quoted(word) for word in orjson.loads(approval.pattern))}")
+    return out
+
+
+def history_lines(
+    fatigue: Mapping[str, Fatigue], earlier: Approval | None, changes: list[dict[str, Json]]
+) -> list[str]:
+    names = {"same_call": "this very call", "same_program": "this program for this principal"}
+    out = [
+        f"history    {names[key]}: asked {f.asked}, approved {f.approved}, denied {f.denied}, expired {f.expired}"
+        for key, f in fatigue.items()
+    ]
+    if earlier is None:
+        return [*out, "earlier    nothing of this program was approved before"]
+    out.append(f"earlier    {earlier.approval_id}, approved by {earlier.decided_by}, {clock(earlier.decided_unix_ms)}")
+    out += [f"  {c['field']}: was {_json(c['before'])}, is {_json(c['now'])}" for c in changes]
+    return out if changes else [*out, "  nothing differs from it"]
+
+
+def _plain(value: Json) -> str:
+    return visible_line(str(value))
+
+
+def _json(value: Json) -> str:
+    text = visible_line(orjson.dumps(value).decode())
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… ({len(text)} characters; see --json)"

@@ -1,0 +1,74 @@
+"""Touches: the terminal of `palyra run` and `palyra call`. A person confirms their own call there, and only there.
+
+Rules: stdin and stderr are both the terminal, never a pipe; what was typed before the question does not count as its
+answer; only a whole `yes` is a yes. Whether it may be confirmed at all is the engine's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from palyra.cli.say import say
+
+if TYPE_CHECKING:
+    from palyra.canon import Json
+    from palyra.engine.trip import Confirm
+    from palyra.model.approval import Approval
+
+
+def at_terminal() -> Confirm | None:
+    return ask if _is_terminal(0) and _is_terminal(2) else None
+
+
+def _is_terminal(fd: int) -> bool:
+    try:
+        return os.isatty(fd)
+    except OSError:
+        return False
+
+
+async def ask(approval: Approval, shown: Mapping[str, Json]) -> bool | None:
+    """Yes, no, or nothing: at the end of input the request goes on waiting for somebody else."""
+    from palyra.cli.approval_text import lines
+
+    say("palyra asks before this runs:", err=True)
+    for line in lines(approval, shown):
+        say(f"  {line}", err=True)
+    sys.stderr.write("Run it, once? Type yes or no: ")
+    sys.stderr.flush()
+    _forget_typed_ahead()
+    word = (await _line()).strip().lower()
+    if not word:
+        say("", err=True)
+        return None
+    return word == "yes"
+
+
+def _forget_typed_ahead() -> None:
+    """A paste, or a program that writes to the terminal ahead of us, must not have answered already."""
+    try:
+        import termios
+    except ImportError:  # Windows has no such queue to empty
+        return
+    termios.tcflush(0, termios.TCIFLUSH)
+
+
+async def _line() -> str:
+    """One line, without holding up the loop: Ctrl-C and somebody else's decision must still come through."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def came() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(0, came)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(0)
+    return os.read(0, 4096).decode("utf-8", "replace")

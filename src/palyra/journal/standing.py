@@ -1,0 +1,183 @@
+"""Rows that stand beside the calls, held against what the entries say: the counts of runs, and approvals.
+
+Found: a budget whose row was edited; an approval that was made, widened, prolonged, revived or deleted in its row; one
+that was decided twice, by who asked for it, or by an agent; a call that used an approval which nobody gave, which was
+over, or which had been used. Fed with every entry in order, then with the rows. Not here: the tree (journal/audit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from palyra.canon import Json
+from palyra.journal.chain import INTENT, RESULT, EntryView, commit_value
+
+COUNTED = ("principal", "calls_used", "attempts_used", "next_sequence")
+_ENDS = {"approval.expired": "expired", "approval.revoked": "revoked"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as its row counts it; the entries must count the same."""
+
+    run_id: str
+    principal: str
+    calls_used: int
+    attempts_used: int
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRow:
+    """An approval as its row has it; `values` are compared by name, `kept` with the entries' commitments."""
+
+    approval_id: str
+    values: Mapping[str, Json]
+    kept: tuple[tuple[str, bytes, bytes], ...]
+    """(field, salt, value): the request, and the terms where it was decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    principal: Json
+    tool: Json
+    requested_index: int
+    state: str = "pending"
+    decided_index: int | None = None
+    ended_index: int | None = None
+    decided_by: Json = None
+    scope: Json = None
+    valid_until_unix_ms: Json = None
+    uses: int = 0
+    macs: Mapping[str, Json] = field(default_factory=dict)
+
+
+_COMPARED = tuple(
+    "principal tool state requested_index decided_index ended_index decided_by scope valid_until_unix_ms uses".split()
+)
+
+
+class Standing:
+    def __init__(self) -> None:
+        self._runs: dict[str, RunRow] = {}
+        self._approvals: dict[str, _Said] = {}
+
+    def read(self, view: EntryView) -> Iterator[str]:
+        """Takes the entry in; yields what it contradicts."""
+        if view.run_id is not None:
+            self._count(view.run_id, view)
+        act = view.predicate.get("act")
+        if isinstance(act, str) and act.startswith("approval."):
+            yield from self._read_act(act, view)
+        elif view.kind == INTENT:
+            yield from self._read_use(view)
+
+    # ── runs ──
+
+    def _count(self, run_id: str, view: EntryView) -> None:
+        """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
+        run = self._runs.get(run_id) or RunRow(run_id, "", 0, 0, 0)
+        if not run.principal and view.kind in (INTENT, RESULT):
+            run = replace(run, principal=str(view.predicate.get("principal")))
+        refused = view.kind == RESULT and view.predicate.get("opened") is not True
+        self._runs[run_id] = replace(
+            run,
+            calls_used=run.calls_used + (view.kind == INTENT),
+            attempts_used=run.attempts_used + (refused and view.predicate.get("principal") == run.principal),
+            next_sequence=run.next_sequence + 1,
+        )
+
+    def check_runs(self, rows: Iterable[RunRow]) -> Iterator[str]:
+        """A budget is a number in a row: it holds only if the entries count to the same."""
+        for row in rows:
+            counted = self._runs.pop(row.run_id, None)
+            if counted is None:
+                yield f"The row of run {row.run_id} has no entry."
+                continue
+            counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
+            names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
+            if names:
+                yield f"The row of run {row.run_id} differs from its entries: {', '.join(names)}."
+        for run_id in self._runs:
+            yield f"The row of run {run_id} is missing."
+
+    # ── approvals ──
+
+    def _read_act(self, act: str, view: EntryView) -> Iterator[str]:
+        details, at = view.predicate.get("details"), view.index
+        said = details if isinstance(details, Mapping) else {}
+        name = str(said.get("approval_id"))
+        known = self._approvals.get(name)
+        if act == "approval.requested":
+            if known is not None:
+                yield f"Entry {at} asks for approval {name} a second time."
+            fresh = _Said(principal=said.get("principal"), tool=said.get("tool"), requested_index=at)
+            self._approvals[name] = replace(fresh, macs=_macs(view))
+        elif known is None:
+            yield f"Entry {at} is about approval {name}, which nobody asked for."
+        elif act == "approval.decided":
+            yield from self._decided(name, known, said, view)
+        elif act in _ENDS:
+            wanted = "pending" if act == "approval.expired" else "approved"
+            if known.state != wanted:
+                yield f"Entry {at} ends approval {name}, which was {known.state}."
+            self._approvals[name] = replace(known, state=_ENDS[act], ended_index=at)
+
+    def _decided(self, name: str, known: _Said, said: Mapping[str, Json], view: EntryView) -> Iterator[str]:
+        actor, at = view.predicate.get("actor"), view.index
+        if known.state != "pending":
+            yield f"Entry {at} decides approval {name}, which was {known.state}."
+        if not str(actor).startswith("user:"):
+            yield f"Entry {at} has approval {name} decided by {str(actor)[:80]}, who is no person."
+        if actor == known.principal and said.get("self_approved") is not True:
+            yield f"Entry {at} has approval {name} decided by who asked for it."
+        self._approvals[name] = replace(
+            known,
+            state=str(said.get("decision")),
+            decided_index=at,
+            decided_by=actor,
+            scope=said.get("scope"),
+            valid_until_unix_ms=said.get("valid_until_unix_ms"),
+            macs={**known.macs, **_macs(view)},
+        )
+
+    def _read_use(self, view: EntryView) -> Iterator[str]:
+        decision = view.predicate.get("decision")
+        name = decision.get("approval_id") if isinstance(decision, Mapping) else None
+        if not isinstance(name, str):
+            return
+        known, at = self._approvals.get(name), view.index
+        if known is None or known.state != "approved" or known.principal != view.predicate.get("principal"):
+            yield f"Entry {at} runs a call on approval {name[:40]}, which did not allow it."
+        elif known.scope == "once" and known.uses:
+            yield f"Entry {at} runs a call on approval {name}, which was used already."
+        elif not isinstance(known.valid_until_unix_ms, int) or view.at_unix_ms >= known.valid_until_unix_ms:
+            yield f"Entry {at} runs a call on approval {name}, which was over."
+        if known is not None:
+            self._approvals[name] = replace(known, uses=known.uses + 1)
+
+    def check_approvals(self, rows: Iterable[ApprovalRow]) -> Iterator[str]:
+        for row in rows:
+            said = self._approvals.pop(row.approval_id, None)
+            if said is None:
+                yield f"The row of approval {row.approval_id[:40]} has no entry."
+                continue
+            wrong = [name for name in _COMPARED if row.values.get(name) != getattr(said, name)]
+            wrong += [name for name, salt, value in row.kept if _mac(name, value, salt) != said.macs.get(name, "")]
+            if wrong:
+                yield f"The row of approval {row.approval_id} differs from its entries: {', '.join(wrong)}."
+        for name in self._approvals:
+            yield f"The row of approval {name} is missing."
+
+
+def _macs(view: EntryView) -> Mapping[str, Json]:
+    macs = view.predicate.get("commitments")
+    return macs if isinstance(macs, Mapping) else {}
+
+
+def _mac(name: str, value: bytes, salt: bytes) -> str | None:
+    try:
+        return commit_value(name, value, salt).mac
+    except ValueError:
+        return None

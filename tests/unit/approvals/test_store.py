@@ -1,0 +1,255 @@
+"""Approvals as rows: decided once, used once, bound, expiring, revocable, and found when somebody edits them."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from palyra.errors import Reason, Rejected
+from palyra.model.approval import ApprovalState, Fatigue, Scope
+from tests.approving import NO, OPERATOR, YES, Desk, question
+from tests.journaling import audit_home, closing, run_spec, ulid
+
+
+@pytest.fixture
+def desk(home: Path) -> Iterator[Desk]:
+    opened = Desk(home)
+    yield opened
+    opened.writer.close()
+
+
+def test_a_request_waits_and_is_one_entry_in_the_same_transaction(desk):
+    request = asyncio.run(desk.store.ask(question()))
+    assert (request.state, request.requested_index, desk.acts()) == (ApprovalState.PENDING, 0, ["approval.requested"])
+    assert desk.announced == [request]
+    assert desk.store.find(request.approval_id) == request
+
+
+def test_the_same_call_asks_once_and_is_counted(desk):
+    async def scenario():
+        first = await desk.store.ask(question())
+        return first, await desk.store.ask(question()), await desk.store.ask(question(argv=["git", "push"]))
+
+    first, second, other = asyncio.run(scenario())
+    assert (second.approval_id, second.asks) == (first.approval_id, 2)
+    assert other.approval_id != first.approval_id
+    assert len(desk.announced) == 2
+
+
+def test_a_grant_is_found_by_the_same_call_and_by_no_other(desk):
+    async def scenario():
+        grant = await desk.granted(question())
+        return grant, await desk.store.ask(question()), await desk.store.ask(question(argv=["git", "push"]))
+
+    grant, same, other = asyncio.run(scenario())
+    assert same == grant
+    assert other.state is ApprovalState.PENDING
+
+
+def test_once_is_used_in_the_transaction_of_the_intent_and_only_once(desk):
+    async def scenario():
+        grant = await desk.granted(question())
+        many = (desk.run(question(), grant) for _ in range(8))
+        return grant, await asyncio.gather(*many, return_exceptions=True)
+
+    grant, answers = asyncio.run(scenario())
+    refused = [answer for answer in answers if isinstance(answer, Rejected)]
+    assert (len(answers) - len(refused), {refusal.reason for refusal in refused}) == (1, {Reason.NOT_APPROVED})
+    assert desk.store.find(grant.approval_id).uses == 1
+    # A call that lost spent nothing of its run either.
+    assert asyncio.run(desk.journal.budget(question().run_id))[0] == 1
+
+
+@pytest.mark.parametrize("part", [{"argv": ["git", "push"]}, {"cwd": "/x"}, {"env": []}, {"net": {"mode": "none"}}])
+def test_an_approval_cannot_be_used_for_something_else(desk, part):
+    async def scenario():
+        grant = await desk.granted(question(), replace(YES, scope=Scope.RUN))
+        await desk.run(question(**part), grant)
+
+    with pytest.raises(Rejected) as caught:
+        asyncio.run(scenario())
+    assert caught.value.reason is Reason.NOT_APPROVED
+
+
+def test_an_expired_grant_and_a_revoked_one_cannot_be_used(desk):
+    async def scenario():
+        old = await desk.granted(question())
+        desk.now += 30_000
+        with pytest.raises(Rejected, match="is over"):
+            await desk.run(question(), old)
+        fresh = await desk.granted(question(), replace(YES, scope=Scope.RUN))
+        await desk.run(question(), fresh)
+        await desk.store.revoke(fresh.approval_id, by=OPERATOR)
+        with pytest.raises(Rejected, match="revoked"):
+            await desk.run(question(), fresh)
+        return await desk.store.ask(question())
+
+    assert asyncio.run(scenario()).state is ApprovalState.PENDING
+    assert desk.acts()[-2:] == ["approval.revoked", "approval.requested"]
+
+
+def test_a_request_is_decided_once(desk):
+    async def scenario():
+        request = await desk.store.ask(question())
+        both = (desk.store.decide(request.approval_id, verdict) for verdict in (YES, NO))
+        return await asyncio.gather(*both, return_exceptions=True)
+
+    answers = asyncio.run(scenario())
+    assert sorted(isinstance(answer, Rejected) for answer in answers) == [False, True]
+    assert desk.acts() == ["approval.requested", "approval.decided"]
+
+
+def test_a_no_holds_as_long_as_the_question_would_have(desk):
+    async def scenario():
+        await desk.granted(question(), NO)
+        again = await desk.store.ask(question())
+        desk.now += 60_000
+        return again, await desk.store.ask(question())
+
+    again, later = asyncio.run(scenario())
+    assert (again.state, again.note, later.state) == (ApprovalState.DENIED, "not today", ApprovalState.PENDING)
+
+
+def test_who_was_not_answered_in_time_is_told_once_and_then_asks_again(desk):
+    async def scenario():
+        await desk.store.ask(question())
+        desk.now += 60_000
+        assert await desk.store.expire_overdue() == 1
+        return [(await desk.store.ask(question())).state for _ in range(3)]
+
+    assert asyncio.run(scenario()) == [ApprovalState.EXPIRED, ApprovalState.PENDING, ApprovalState.PENDING]
+    assert desk.acts() == ["approval.requested", "approval.expired", "approval.requested"]
+
+
+def test_an_expired_request_cannot_be_decided(desk):
+    async def scenario():
+        request = await desk.store.ask(question())
+        desk.now += 60_000
+        await desk.store.decide(request.approval_id, YES)
+
+    with pytest.raises(Rejected):
+        asyncio.run(scenario())
+    assert desk.acts() == ["approval.requested", "approval.expired"]
+
+
+def test_a_principal_that_floods_people_is_stopped(home):
+    desk = Desk(home, max_pending=2)
+
+    async def scenario():
+        for number in range(3):
+            await desk.store.ask(question(argv=["git", str(number)]))
+
+    with pytest.raises(Rejected, match="2 requests of agent:demo wait") as caught:
+        asyncio.run(scenario())
+    assert caught.value.reason is Reason.BUSY
+    desk.writer.close()
+
+
+def test_pending_and_granted_survive_the_process(home):
+    first = Desk(home)
+    waiting = asyncio.run(first.store.ask(question()))
+    grant = asyncio.run(first.granted(question(argv=["git", "push"])))
+    first.writer.close()
+    second = Desk(home)
+    assert second.store.list(states=[ApprovalState.PENDING]) == (waiting,)
+    assert second.store.grants() == (grant,)
+    assert asyncio.run(second.store.ask(question(argv=["git", "push"]))) == grant
+    second.writer.close()
+
+
+def test_a_terminal_confirms_unless_another_was_quicker(desk):
+    own = question(principal="user:alice")
+
+    async def scenario():
+        request = await desk.store.ask(own)
+        await desk.store.decide(request.approval_id, NO)
+        return await desk.store.confirm(request.approval_id, by="user:alice", approved=True)
+
+    assert asyncio.run(scenario()).state is ApprovalState.DENIED
+
+
+def test_views_are_journaled_and_figures_counted(desk):
+    async def scenario():
+        await desk.granted(question(), NO)
+        await desk.granted(question(argv=["git", "push"]))
+        request = await desk.store.ask(question(argv=["git", "push"], cwd="/x"))
+        return await desk.store.view(request.approval_id, by=OPERATOR)
+
+    request = asyncio.run(scenario())
+    assert desk.acts()[-1] == "approval.viewed"
+    assert desk.store.fatigue(request) == {
+        "same_call": Fatigue(asked=2, approved=1),
+        "same_program": Fatigue(asked=3, approved=1, denied=1),
+    }
+    assert desk.store.earlier(request).state is ApprovalState.APPROVED
+    assert desk.store.shown(request) == {"argv": ["git", "fetch", "origin"]}
+
+
+EDITS = {
+    "given": "UPDATE approvals SET state = 'approved', scope = 'until', valid_until_unix_ms = 9e15, note = 'x'",
+    "widened": "UPDATE approvals SET scope = 'run'",
+    "prolonged": "UPDATE approvals SET valid_until_unix_ms = valid_until_unix_ms + 1",
+    "rebound": "UPDATE approvals SET binding = 'other'",
+    "patterned": """UPDATE approvals SET pattern = '["git","**"]'""",
+    "another's": "UPDATE approvals SET principal = 'agent:evil'",
+    "revived": "UPDATE approvals SET uses = 0",
+    "deleted": "DELETE FROM approvals",
+    "shown otherwise": "UPDATE approvals SET shown = (SELECT sha256 FROM blobs LIMIT 1)",
+    "unreadable": "UPDATE approvals SET state = 'maybe'",
+    "signed by another": "UPDATE approvals SET decided_by = 'user:boss'",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=list(EDITS))
+def test_an_edited_row_is_found_by_verify(home, edit):
+    desk = Desk(home)
+
+    async def scenario():
+        grant = await desk.granted(question())
+        call_id = await desk.run(question(), grant)
+        await desk.journal.close_call(closing(call_id, run_spec(question().run_id)))
+
+    asyncio.run(scenario())
+    home_of = desk.writer.home
+    desk.writer.close()
+    said = [finding.detail for finding in audit_home(home_of).findings if "approval" in finding.detail]
+    assert said == []
+    with sqlite3.connect(home_of.database) as other:
+        other.execute(EDITS[edit])
+    other.close()
+    said = [finding.detail for finding in audit_home(home_of).findings if "approval" in finding.detail]
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("edit", ["given", "widened", "prolonged", "rebound", "patterned", "another's"])
+def test_an_edited_row_grants_nothing(home, edit):
+    desk = Desk(home)
+    request = asyncio.run(desk.store.ask(question(principal="agent:evil") if edit == "another's" else question()))
+    if edit != "given":
+        asyncio.run(desk.store.decide(request.approval_id, YES))
+    with sqlite3.connect(desk.writer.home.database) as other:
+        other.execute(EDITS[edit].replace("agent:evil", "agent:demo"))
+    other.close()
+    asked = replace(question(), binding="other") if edit == "rebound" else question()
+    grant = desk.store.find(request.approval_id)
+    with pytest.raises(Rejected):
+        asyncio.run(desk.run(asked, grant))
+    assert asyncio.run(desk.store.ask(asked)).state is not ApprovalState.APPROVED
+    desk.writer.close()
+
+
+def test_a_copied_row_grants_nothing(desk):
+    grant = asyncio.run(desk.granted(question()))
+    asyncio.run(desk.run(question(), grant))
+    copy = replace(grant, approval_id=ulid())
+    with sqlite3.connect(desk.writer.home.database) as other:
+        marks = ", ".join("?" * len(copy.as_row()))
+        other.execute(f"INSERT INTO approvals VALUES ({marks})", copy.as_row())
+    other.close()
+    with pytest.raises(Rejected):
+        asyncio.run(desk.run(question(), copy))

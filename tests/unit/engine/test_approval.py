@@ -1,0 +1,190 @@
+"""Step 7: a call that policy asks about runs on a grant, waits, ends as pending, or is refused; all on record."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from palyra.attest import check_outcome
+from palyra.config.schema import parse_config
+from palyra.engine import approval as step
+from palyra.engine.trip import CallRequest
+from palyra.engine.walk import Engine
+from palyra.errors import Reason
+from palyra.model.approval import ApprovalState
+from palyra.model.outcome import Status
+from palyra.policy.store import load_posture
+from palyra.protocol.catalog import BUILTIN_TOOLS
+from palyra.protocol.registry import make_registry
+from palyra.protocol.wire import outcome_json
+from palyra.testing import FakeExecutor, FakeLook, FakePolicies, FakeSecrets, fake_ports, fake_run
+from palyra.testing_approvals import FakeApprover
+
+OPEN = parse_config(
+    {
+        "tool_call": {"process_runner": {"egress_enforcement_mode": "none"}},
+        "approvals": {"console_url": "https://palyra.example/console"},
+    }
+)
+LS = {"command": "ls", "args": ["-la"]}
+ULID = "01HF7YAT00000000000000CA11"
+YES, NO, WAITS, LATE = (
+    ApprovalState.APPROVED,
+    ApprovalState.DENIED,
+    ApprovalState.PENDING,
+    ApprovalState.EXPIRED,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch):
+    monkeypatch.setattr(step, "POLL_S", 0)
+
+
+def call(ports, *, principal="agent:demo", given=LS, **options):
+    engine = Engine(ports, make_registry(BUILTIN_TOOLS))
+    run = fake_run(OPEN, principal=principal)
+    outcome = asyncio.run(engine.call(CallRequest(tool="palyra.process.run", input=given, run=run, **options)))
+    findings = check_outcome(outcome_json(outcome), ports.key.public)
+    assert [f for f in findings if f.code != "RECEIPT"] == []
+    return outcome
+
+
+def ports_with(state, **given):
+    approver = FakeApprover(state=state, **{k: given.pop(k) for k in ("then", "note") if k in given})
+    return fake_ports(config=OPEN, approver=approver, executor=FakeExecutor(), **given)
+
+
+def test_a_call_with_a_grant_runs_and_names_it():
+    ports = ports_with(YES)
+    outcome = call(ports)
+    approval_id = ports.approver.approval_id
+    assert (outcome.status, outcome.success) == (Status.COMPLETED, True)
+    assert (outcome.attestation["approval_id"], outcome.attestation["decision"]["effect"]) == (approval_id, "ask")
+    opened = ports.journal.openings[0]
+    assert (opened.permission.approval_id, opened.permission.question) == (approval_id, ports.approver.asked[0])
+    assert opened.entry.predicate["decision"]["approval_id"] == approval_id
+
+
+def test_one_that_nobody_decided_yet_is_pending_and_runs_nothing():
+    ports = ports_with(WAITS)
+    outcome = call(ports, call_id=ULID)
+    approval_id = ports.approver.approval_id
+    assert (outcome.status, outcome.success, outcome.reason) == (Status.PENDING_APPROVAL, False, None)
+    assert outcome.approval == {
+        "approval_id": approval_id,
+        "expires_at_unix_ms": 1 << 52,
+        "url": f"https://palyra.example/console/approvals/{approval_id}",
+    }
+    assert (ports.executor.plans, ports.journal.openings, outcome.budget.calls_used) == ([], [], 0)
+    assert ports.journal.closings[0].entry.predicate["status"] == "pending_approval"
+
+
+def test_the_caller_repeats_a_pending_call_under_the_same_id():
+    ports = ports_with(WAITS)
+    assert call(ports, call_id=ULID).status is Status.PENDING_APPROVAL
+    ports.approver.state = YES
+    assert (call(ports, call_id=ULID).status, ports.journal.openings[0].call_id) == (Status.COMPLETED, ULID)
+    assert call(ports, call_id=ULID).status is Status.COMPLETED
+    assert len(ports.executor.plans) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "said"),
+    [
+        (NO, Reason.NOT_APPROVED, "user:operator did not approve this call: use staging"),
+        (LATE, Reason.APPROVAL_TIMEOUT, "Nobody decided on this call in time."),
+        (ApprovalState.REVOKED, Reason.NOT_APPROVED, "Somebody did not approve this call: use staging"),
+    ],
+)
+def test_a_no_and_a_silence_are_refusals(state, reason, said):
+    ports = ports_with(state, note="use staging")
+    outcome = call(ports)
+    assert (outcome.status, outcome.reason, outcome.message) == (Status.REFUSED, reason, said)
+    assert ports.executor.plans == []
+
+
+@pytest.mark.parametrize(
+    ("then", "status", "reason"),
+    [
+        (YES, Status.COMPLETED, None),
+        (NO, Status.REFUSED, Reason.NOT_APPROVED),
+        (LATE, Status.REFUSED, Reason.APPROVAL_TIMEOUT),
+    ],
+)
+def test_the_door_that_waits_does_what_was_said(then, status, reason):
+    ports = ports_with(WAITS, then=then)
+    outcome = call(ports, wait_s=5)
+    assert (outcome.status, outcome.reason, ports.approver.looks) == (status, reason, 1)
+
+
+def test_what_changed_while_it_waited_is_not_what_was_approved():
+    class Moving(FakeLook):
+        def look(self, request):
+            sights = super().look(request)
+            digest = f"{len(self.requests)}" * 64
+            return replace(sights, executable=replace(sights.executable, sha256=digest))
+
+    ports = ports_with(WAITS, then=YES, look=Moving())
+    outcome = call(ports, wait_s=5)
+    assert (outcome.reason, ports.executor.plans) == (Reason.NOT_APPROVED, [])
+    assert "changed while it waited" in outcome.message
+
+
+def answering(said):
+    async def confirm(approval, shown):
+        confirm.shown = shown
+        return said
+
+    return confirm
+
+
+@pytest.mark.parametrize(("said", "status"), [(True, Status.COMPLETED), (False, Status.REFUSED)])
+def test_a_person_confirms_their_own_call_at_its_terminal(said, status):
+    ports = ports_with(WAITS)
+    confirm = answering(said)
+    outcome = call(ports, principal="user:alice", confirm=confirm)
+    assert (outcome.status, ports.approver.confirmed) == (status, [("user:alice", said)])
+    assert confirm.shown["argv"] == ["ls", "-la"]
+
+
+def test_no_answer_at_the_terminal_leaves_it_pending():
+    assert call(ports_with(WAITS), principal="user:alice", confirm=answering(None)).status is Status.PENDING_APPROVAL
+
+
+def test_an_agent_is_never_asked_to_confirm_its_own_call():
+    ports = ports_with(WAITS)
+    assert call(ports, confirm=answering(True)).status is Status.PENDING_APPROVAL
+    assert ports.approver.confirmed == []
+
+
+def test_one_line_in_the_bundle_turns_confirming_off():
+    line = 'forbid (principal, action == Action::"approval::confirm", resource);'
+    line = f'@id("local.no-confirm") @reason("Four eyes.")\n{line}'
+    strict = load_posture("standard", {"local.cedar": line})
+    ports = ports_with(WAITS, policies=FakePolicies(strict))
+    outcome = call(ports, principal="user:alice", confirm=answering(True))
+    assert (outcome.status, ports.approver.confirmed) == (Status.PENDING_APPROVAL, [])
+
+
+def test_what_a_person_sees_is_the_call_itself_without_secrets():
+    ports = ports_with(WAITS, secrets=FakeSecrets((("token", b"hunter2hunter2"),)))
+    call(ports, given={"command": "ls", "args": ["hunter2hunter2"]})
+    asked = ports.approver.asked[0]
+    seen = orjson.loads(asked.shown)
+    assert b"hunter2hunter2" not in asked.shown
+    assert (seen["principal"], seen["tool"], seen["program"]) == ("agent:demo", "palyra.process.run", "/usr/bin/ls")
+    assert (seen["cwd"], seen["network"]["mode"], seen["argv"][0]) == ("/workspace", "none", "ls")
+    assert seen["risks"] == ["its network is not confined (egress none)"]
+    assert [policy["id"] for policy in seen["policies"]] == ["guard.60-open-egress"]
+    assert asked.argv == ("ls", "hunter2hunter2")
+
+
+def test_a_call_that_needs_no_approval_asks_nobody():
+    ports = fake_ports()
+    engine = Engine(ports, make_registry(BUILTIN_TOOLS))
+    asyncio.run(engine.call(CallRequest(tool="palyra.process.run", input=LS, run=fake_run())))
+    assert (ports.approver.asked, ports.journal.openings[0].permission) == ([], None)

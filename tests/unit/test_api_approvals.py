@@ -1,0 +1,41 @@
+"""Approvals from Python: the operator's code decides, by name, and never as who asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from palyra.api import Palyra, Rejected, Status
+
+
+@pytest.fixture
+def palyra(home):
+    home.mkdir(mode=0o700)
+    (home / "palyra.toml").write_text('[tool_call.process_runner]\negress_enforcement_mode = "none"\n')
+    with Palyra.open(str(home)) as opened:
+        yield opened
+
+
+def test_an_operators_code_lists_shows_decides_and_revokes(palyra, workspace):
+    run = palyra.run("agent:demo", str(workspace))
+    first = run.call("palyra.process.run", {"command": "ls"})
+    assert first.status is Status.PENDING_APPROVAL
+    ((approval_id,),) = [[item["approval_id"]] for item in palyra.approvals.list()]
+    assert palyra.approvals.show(approval_id)["call"]["argv"] == ["ls"]
+    for by in ("agent:demo", "agent:operator"):
+        with pytest.raises(Rejected, match="An agent never decides"):
+            palyra.approvals.approve(approval_id, by=by)
+    assert palyra.approvals.approve(approval_id, by="user:operator", scope="run")["decided_by"] == "user:operator"
+    assert [run.call("palyra.process.run", {"command": "ls"}).status for _ in range(2)] == [Status.COMPLETED] * 2
+    assert [grant["uses"] for grant in palyra.approvals.grants()] == [2]
+    assert palyra.approvals.revoke(approval_id)["state"] == "revoked"
+    again = run.call("palyra.process.run", {"command": "ls"})
+    assert palyra.approvals.deny(again.approval["approval_id"], reason="no")["state"] == "denied"
+    assert run.call("palyra.process.run", {"command": "ls"}).message.endswith("did not approve this call: no")
+
+
+def test_a_person_who_asked_does_not_decide(palyra, workspace):
+    palyra.run("user:alice", str(workspace)).call("palyra.process.run", {"command": "ls"})
+    approval_id = palyra.approvals.list()[0]["approval_id"]
+    with pytest.raises(Rejected, match="a call of their own"):
+        palyra.approvals.approve(approval_id, by="user:alice")
+    assert palyra.approvals.approve(approval_id, by="user:bob")["state"] == "approved"
