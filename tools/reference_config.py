@@ -74,6 +74,7 @@ def _describe(kind: type[Any], at: tuple[str, ...], seen: set[str]) -> Iterator[
     """One TOML table as a heading and a table of its keys, then the tables inside it."""
     notes, hints = read_notes(kind), get_type_hints(kind)
     inner = [f for f in fields(kind) if is_dataclass(hints[f.name])]
+    listed = [f for f in fields(kind) if schema.table_of(hints[f.name]) is not None]
     yield f"## `[{'.'.join(at)}]`" if at else "## Top of the file"
     rows = ["| key | type | default | allowed | meaning |", "|---|---|---|---|---|"]
     for field in (f for f in fields(kind) if f not in inner):
@@ -87,10 +88,12 @@ def _describe(kind: type[Any], at: tuple[str, ...], seen: set[str]) -> Iterator[
     yield "\n".join(rows)
     for field in inner:
         yield from _describe(hints[field.name], (*at, field.name), seen)
+    for field in listed:
+        yield from _describe(schema.table_of(hints[field.name]) or kind, (*at, f"[{field.name}]"), seen)
 
 
 def _type(hint: Any) -> str:
-    return KINDS.get(hint, "list of strings")
+    return KINDS.get(hint, "list of strings" if schema.table_of(hint) is None else "list of tables")
 
 
 def _default(field: Field[Any]) -> str:

@@ -32,6 +32,7 @@ from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey
 from palyra.testing_approvals import FakeApprover
 from palyra.testing_runs import FakeRunFacts
+from palyra.testing_secrets import FakeSecrets as FakeSecrets
 
 EPOCH_MS = 1_700_000_000_000
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -332,14 +333,6 @@ class FakeArtifacts:
         if ref is None or owner != run_id:
             raise Rejected(Reason.BAD_ARGUMENTS, "This run has no such artifact.")
         return ref, data
-
-
-@dataclass
-class FakeSecrets:
-    values: tuple[tuple[str, bytes], ...] = ()
-
-    def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]:
-        return self.values
 
 
 def fake_ports(**given: Any) -> Ports:

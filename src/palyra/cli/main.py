@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sandbox": ("palyra.cli.sandbox", "What this host can enforce, and what would run where."),
     "policy": ("palyra.cli.policy", "Show the policies and explain their decisions."),
     "approvals": ("palyra.cli.approvals", "See what waits for a person; approve, deny, list and revoke grants."),
+    "secrets": ("palyra.cli.secrets", "Keep secrets: encrypted, redacted, bound to hosts."),
     "journal": ("palyra.cli.journal", "Read and verify the tamper-evident journal."),
     "verify": ("palyra.cli.verify", "Verify an outcome or attestation, offline."),
     "doctor": ("palyra.cli.doctor", "Check this machine; name what is missing and how to fix it."),

@@ -27,12 +27,21 @@ from palyra.wiring.places import resolve_workspace
 CHUNK_BYTES = 64 * 1024
 
 
-def with_installation(settings: Settings, work: Callable[[Installation], Awaitable[int]]) -> int:
+def with_installation(
+    settings: Settings,
+    work: Callable[[Installation], Awaitable[int]],
+    *,
+    ask_passphrase: Callable[[], str] | None = None,
+) -> int:
     """Open the home, do one thing on an event loop, close the home; the number is the exit code."""
 
     async def whole() -> int:
         installation = await open_installation(
-            find_home(settings.home), config_file=settings.config, owns_process=True, one_call=True
+            find_home(settings.home),
+            config_file=settings.config,
+            owns_process=True,
+            one_call=True,
+            ask_passphrase=ask_passphrase,
         )
         try:
             return await work(installation)
@@ -54,6 +63,7 @@ def make_run(
 ) -> Run:
     ports = installation.ports
     installation.policies.current()  # a policy file that cannot be used stops us here, with its line, not amid a call
+    installation.vault.load()  # nor can output be redacted by what cannot be read
     return start_run(
         ports.config,
         run_id=parse_ulid(run_id, what="--run") if run_id else ports.ids.ulid(),

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from palyra.canon import Json, digest
+from palyra.config.credentials import KEY_SOURCES, CredentialConfig, VaultConfig, check_credential
 from palyra.config.egress import RANGES as EGRESS_RANGES
 from palyra.config.egress import EgressConfig, parse_resolve
 from palyra.errors import ConfigError
@@ -145,6 +146,9 @@ class Config:
     tool_call: ToolCallConfig = field(default_factory=ToolCallConfig)
     egress: EgressConfig = field(default_factory=EgressConfig)
     approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
+    vault: VaultConfig = field(default_factory=VaultConfig)
+    credentials: tuple[CredentialConfig, ...] = ()
+    """Which secret belongs to which host: a header that Palyra adds outside the sandbox, on that host alone."""
 
     @property
     def digest(self) -> str:
@@ -176,6 +180,7 @@ _WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("tool_call", "process_runner", "fallback_tier"): ("", "b"),
     ("tool_call", "process_runner", "egress_enforcement_mode"): (*(m.value for m in EgressMode), *EGRESS_ALIASES),
     ("tool_call", "process_runner", "container_runtime"): ("", "podman", "docker"),
+    ("vault", "key"): KEY_SOURCES,
 }
 _RANGES: dict[str, tuple[int, int]] = {
     "max_calls_per_run": (1, 10**9),
@@ -208,13 +213,18 @@ def parse_config(mapping: Mapping[str, Any]) -> Config:
         raise ConfigKeyError(("egress", "resolve"), str(error), 'Write resolve = ["NAME=ADDRESS"].') from error
     if config.policy.mode == "shadow" and not config.policy.candidate.startswith("/"):
         raise ConfigKeyError(("policy", "mode"), "policy.mode is shadow: policy.candidate must be an absolute folder.")
+    for credential in config.credentials:
+        try:
+            check_credential(credential)
+        except ConfigError as error:
+            raise ConfigKeyError(("credentials",), error.detail, error.hint) from None
     return config
 
 
 def as_json(value: object) -> Json:
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: as_json(getattr(value, f.name)) for f in fields(value)}
-    return list(value) if isinstance(value, tuple) else value
+    return [as_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _parse_table(kind: type[Any], mapping: Mapping[str, Any], at: tuple[str, ...]) -> Any:
@@ -226,13 +236,23 @@ def _parse_table(kind: type[Any], mapping: Mapping[str, Any], at: tuple[str, ...
             known = ", ".join(sorted(hints))
             raise ConfigKeyError(path, f"Unknown key {'.'.join(path)}.", f"Known keys here: {known}.")
         hint = hints[key]
-        if is_dataclass(hint):
+        if (item := table_of(hint)) is not None:
+            if not (isinstance(raw, list) and all(isinstance(one, Mapping) for one in raw)):
+                raise ConfigKeyError(path, f"{'.'.join(path)} must be tables: [[{'.'.join(path)}]].")
+            values[key] = tuple(_parse_table(item, one, path) for one in raw)
+        elif is_dataclass(hint):
             if not isinstance(raw, Mapping):
                 raise ConfigKeyError(path, f"{'.'.join(path)} must be a table.")
             values[key] = _parse_table(hint, raw, path)  # type: ignore[arg-type]  # a dataclass type by the line above
         else:
             values[key] = _parse_value(hint, raw, path)
     return kind(**values)
+
+
+def table_of(hint: Any) -> type[Any] | None:
+    """The dataclass of a list of tables; None for any other kind of key."""
+    first = next(iter(get_args(hint)), None)
+    return first if isinstance(first, type) and is_dataclass(first) else None
 
 
 def _parse_value(hint: Any, raw: Any, path: tuple[str, ...]) -> Any:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from palyra.config.schema import Config
 from palyra.model.approval import Approval, Question
+from palyra.model.credential import Credential
 from palyra.model.host import HostFacts
 from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
 from palyra.model.plan import LookRequest, ProcessPlan, Sights, WorkspaceSight
@@ -151,6 +152,8 @@ class Secrets(Protocol):
     """Values that must never leave in output, each under the name its placeholder shows."""
 
     def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]: ...
+    def credentials(self, host: str, port: int, *, principal: str, tool: str) -> Sequence[Credential]:
+        """Headers for requests to this host and no other; added outside the sandbox. StateError: none can be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

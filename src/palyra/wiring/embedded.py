@@ -6,7 +6,7 @@ on first use, probes the host (or reads the cached probe), loads the policies an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from palyra.policy.store import PolicyStore
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.state.writer import Writer
+from palyra.vault.store import Vault
 from palyra.version import __version__
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.clock import SystemClock, SystemIds
@@ -39,13 +40,6 @@ from palyra.wiring.proofs import current_proof_id
 from palyra.wiring.run_facts import RunFactsStore
 from palyra.wiring.versions import PolicyVersions, candidate_policies
 from palyra.wiring.webhook import Webhook
-
-
-class NoSecrets:
-    """An installation without a vault knows no secret values; detectors by shape still work."""
-
-    def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +57,7 @@ class Installation:
     webhook: Webhook
     writer: Writer
     executor: ProcessExecutor
+    vault: Vault
 
     @property
     def ports(self) -> Ports:
@@ -85,6 +80,7 @@ async def open_installation(
     owns_process: bool = False,
     one_call: bool = False,
     approver: Approver | None = None,
+    ask_passphrase: Callable[[], str] | None = None,
 ) -> Installation:
     """`owns_process`: this process is Palyra's own (command line, daemon), so it may collect orphans.
 
@@ -94,10 +90,18 @@ async def open_installation(
     writer = Writer.open(home.root)
     try:
         installation = _join(
-            home, config, source, writer, owns_process=owns_process, one_call=one_call, approver=approver
+            home,
+            config,
+            source,
+            writer,
+            owns_process=owns_process,
+            one_call=one_call,
+            approver=approver,
+            ask_passphrase=ask_passphrase,
         )
         if not one_call:  # a command that decides nothing (stop, journal) must work beside a broken policy; run does it
             installation.policies.current()
+            installation.vault.load()
         await recover(installation.ports)
         await installation.background.recover()
         await installation.approvals.expire_overdue()
@@ -105,6 +109,11 @@ async def open_installation(
         writer.close()
         raise
     return installation
+
+
+def _vault_of(config: Config, writer: Writer, clock: SystemClock, ask: Callable[[], str] | None) -> Vault:
+    bound = config.credentials
+    return Vault(writer, config=config.vault, credentials=bound, now_unix_ms=clock.now_unix_ms, ask=ask)
 
 
 def _join(
@@ -116,6 +125,7 @@ def _join(
     owns_process: bool,
     one_call: bool,
     approver: Approver | None,
+    ask_passphrase: Callable[[], str] | None = None,
 ) -> Installation:
     clock = SystemClock()
     ids = SystemIds(clock)
@@ -123,8 +133,8 @@ def _join(
     owners = ProcessOwners()
     keeping = keeper_of(home.root, source)
     background = KeptProcesses(writer=writer, keeping=keeping, logs=home.root / "logs", owners=owners, clock=clock)
-    secrets = NoSecrets()
-    webhook = Webhook(config.approvals, secrets.known_values, clock.now_unix_ms)
+    vault = _vault_of(config, writer, clock, ask_passphrase)
+    webhook = Webhook(config.approvals, vault.known_values, clock.now_unix_ms)
     approvals = make_approvals(writer, config.approvals, clock=clock, ids=ids, webhook=webhook)
     journal = JournalStore(writer, BudgetStore(), approvals)
     versions = PolicyVersions(writer, clock)
@@ -145,7 +155,7 @@ def _join(
         run_facts=RunFactsStore(writer, clock),
         approver=approver or approvals,
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
-        secrets=secrets,
+        secrets=vault,
         key=writer.home.key,
         own_files=read_own_files(),
         proof_id=current_proof_id(home.root, writer.home.key.public, host, version=__version__),
@@ -164,6 +174,7 @@ def _join(
         webhook=webhook,
         writer=writer,
         executor=executor,
+        vault=vault,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from palyra.config.credentials import CredentialConfig
 from palyra.config.load import Home, load_config
 from palyra.config.schema import Config, ConfigKeyError, parse_config
 from palyra.errors import ConfigError
@@ -94,3 +95,33 @@ def test_only_known_container_engines_can_be_named() -> None:
     assert parse_config(runner(container_runtime="docker")).tool_call.process_runner.container_runtime == "docker"
     with pytest.raises(ConfigKeyError):
         parse_config(runner(container_runtime="/tmp/evil"))
+
+
+def test_credentials_are_tables_and_name_secrets_never_hold_them():
+    config = parse_config({"credentials": [{"host": "api.test", "secret": "TOKEN", "prefix": "Bearer "}]})
+    assert config.credentials == (CredentialConfig(host="api.test", secret="TOKEN", prefix="Bearer "),)
+    assert config.digest != parse_config({}).digest
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "api.test"},
+        {"secret": "TOKEN"},
+        {"host": "https://api.test", "secret": "TOKEN"},
+        {"host": "api.test", "secret": "TOKEN", "value": "x"},
+        {"host": "*.test", "secret": "TOKEN"},
+        {"host": "api.test", "secret": "TOKEN", "header": "Host"},
+        {"host": "api.test", "secret": "a b"},
+        {"host": "api.test", "secret": "TOKEN", "prefix": "a\r\nb"},
+    ],
+)
+def test_a_credential_that_cannot_be_one_is_an_error(given: dict[str, str]):
+    with pytest.raises(ConfigError):
+        parse_config({"credentials": [given]})
+
+
+def test_credentials_that_are_no_tables_are_an_error():
+    for wrong in ("x", ["x"], {"host": "a"}):
+        with pytest.raises(ConfigError, match="credentials"):
+            parse_config({"credentials": wrong})

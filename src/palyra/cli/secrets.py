@@ -1,0 +1,154 @@
+"""`palyra secrets set NAME | list | delete NAME`: the vault. A value comes on stdin and is never shown again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say_error
+
+if TYPE_CHECKING:
+    from palyra.model.credential import Binding, Scope, SecretFacts
+    from palyra.wiring.embedded import Installation
+
+MAX_STDIN_BYTES = 64 * 1024 + 2
+
+
+@click.group("secrets")
+def command() -> None:
+    """Keep secrets: encrypted in the home, redacted from all output, added to requests outside the sandbox."""
+
+
+SET_EXAMPLES = """\b
+Examples:
+  palyra secrets set FORGE_TOKEN < token.txt
+  palyra secrets set FORGE_TOKEN --host api.example.com --prefix 'Bearer ' < token.txt
+"""
+
+
+@command.command("set", epilog=SET_EXAMPLES)
+@click.argument("name")
+@click.option("--host", metavar="HOST[:PORT]", help="Add it to requests to this host, and to no other.")
+@click.option("--header", default="Authorization", show_default=True, help="In this header.")
+@click.option("--prefix", default="", help="With this text before the value, such as 'Bearer '.")
+@click.option(
+    "--scope",
+    metavar="KIND=PATTERN",
+    multiple=True,
+    help="Who may use it: principal=agent:ci-*, tool=palyra.http.*. Repeat it for more. Default: everyone.",
+)
+@with_settings
+def set_secret(
+    settings: Settings, name: str, host: str | None, header: str, prefix: str, scope: tuple[str, ...]
+) -> int:
+    """Store a secret, or a new version of one, which keeps its host and scope unless others are given.
+
+    The value is read from stdin; one newline at its end is left out.
+    """
+    from palyra.model.credential import Binding
+
+    binding = Binding(host=host, header=header, prefix=prefix) if host else None
+    scopes = _scope(scope)
+
+    async def work(installation: Installation) -> int:
+        facts = await installation.vault.set(name, _value(), scope=scopes, binding=binding, actor=_actor())
+        _tell(settings, facts)
+        return 0
+
+    return _with_vault(settings, work)
+
+
+@command.command("list", epilog="Example: palyra secrets list --json")
+@with_settings
+def list_secrets(settings: Settings) -> int:
+    """Names, versions, scopes and hosts; never values."""
+
+    async def work(installation: Installation) -> int:
+        found = installation.vault.list()
+        if settings.json:
+            click.echo(orjson.dumps({"items": [facts.as_json() for facts in found], "next": None}))
+            return 0
+        for facts in found:
+            _tell(settings, facts)
+        return 0
+
+    return _with_vault(settings, work)
+
+
+@command.command("delete", epilog="Example: palyra secrets delete FORGE_TOKEN")
+@click.argument("name")
+@with_settings
+def delete_secret(settings: Settings, name: str) -> int:
+    """Take a secret out of the vault. Copies of the file keep it: change it where it is used."""
+
+    async def work(installation: Installation) -> int:
+        if not await installation.vault.delete(name, actor=_actor()):
+            say_error(f"There is no secret {name[:80]!r}.", "palyra secrets list shows them all.")
+            return 1
+        if settings.json:
+            click.echo(orjson.dumps({"name": name, "deleted": True}))
+        elif not settings.quiet:
+            click.echo(f"{name} deleted")
+        return 0
+
+    return _with_vault(settings, work)
+
+
+def _with_vault(settings: Settings, work: Callable[[Installation], Awaitable[int]]) -> int:
+    from palyra.cli.session import with_installation
+
+    return with_installation(settings, work, ask_passphrase=_ask)
+
+
+def _ask() -> str:
+    """On the terminal itself: stdin holds the value."""
+    import getpass
+
+    return getpass.getpass("Passphrase of the vault: ")
+
+
+def _scope(given: tuple[str, ...]) -> Scope | None:
+    from palyra.model.credential import Scope
+
+    found: dict[str, list[str]] = {"principal": [], "tool": []}
+    for text in given:
+        kind, equals, pattern = text.partition("=")
+        if kind not in found or not equals or not pattern:
+            raise click.UsageError(f"--scope {text!r} is neither principal=PATTERN nor tool=PATTERN.")
+        found[kind].append(pattern)
+    return Scope(principals=tuple(found["principal"]), tools=tuple(found["tool"])) if given else None
+
+
+def _value() -> bytes:
+    if sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass("Value: ").encode("utf-8", "surrogateescape")
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES)
+    return data.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _actor() -> str:
+    return f"uid:{os.getuid()}"
+
+
+def _tell(settings: Settings, facts: SecretFacts) -> None:
+    if settings.json:
+        click.echo(orjson.dumps(facts.as_json()))
+    elif not settings.quiet:
+        click.echo(f"{facts.name}  version {facts.version}{_bound(facts.binding)}{_scoped(facts.scope)}")
+
+
+def _bound(binding: Binding | None) -> str:
+    return f"  {binding.header} for {binding.host}" if binding else ""
+
+
+def _scoped(scope: Scope) -> str:
+    patterns = (*scope.principals, *scope.tools)
+    return f"  only {', '.join(patterns)}" if patterns else ""

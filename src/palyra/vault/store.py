@@ -1,0 +1,370 @@
+"""The vault: secrets in one encrypted file of the home, handed out by name, host and scope; never logged.
+
+A change is 1 staged beside the file, durable; 2 committed: its act in the journal and the file's digest and number in
+the database, in one transaction; 3 renamed into place. Whoever opens it next finishes 3. So a file that was changed,
+deleted or put back from an older copy does not fit the database and is refused, and no change is without its entry.
+
+Values leave in two ways only: to redaction, and as a header for a host they are bound to. What was read stays known
+until this process ends, so that output is redacted even if the vault breaks meanwhile; then nothing is handed out.
+
+Not here: the envelope (box), the master key (keys), who asks (wiring, egress).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palyra.canon import Json, canonical
+from palyra.config.credentials import CredentialConfig, VaultConfig, check_binding, check_name
+from palyra.egress.hosts import parse_host, parse_pattern
+from palyra.egress.rules import judge_host
+from palyra.errors import ConfigError, Rejected, StateError
+from palyra.journal.chain import act_draft
+from palyra.model.credential import Binding, Credential, Scope, SecretFacts
+from palyra.model.net import EgressMode, HostKind, NetGrant
+from palyra.state.keyfile import check_private, sync_folder
+from palyra.state.lock import FileLock
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+from palyra.vault import box, keys
+from palyra.vault.box import VaultBroken
+
+log = logging.getLogger("palyra.vault")
+
+SHORTEST_VALUE, LONGEST_VALUE = 6, 64 * 1024
+MAX_SECRETS = 1024
+MAX_FILE_BYTES = 128 << 20
+_PATIENCE_S = 10.0
+_RESTORE = "Restore the vault folder and the state folder of the home from one backup."
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The vault as it was read."""
+
+    vault_id: str = ""
+    generation: int = 0
+    source: Mapping[str, Json] = field(default_factory=dict)
+    entries: Mapping[str, tuple[SecretFacts, bytes]] = field(default_factory=dict, repr=False)
+
+
+class Vault:
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        config: VaultConfig,
+        credentials: Sequence[CredentialConfig] = (),
+        now_unix_ms: Callable[[], int],
+        ask: keys.Ask | None = None,
+    ) -> None:
+        self._writer = writer
+        self._folder = writer.home.root / "vault"
+        self._file = self._folder / "secrets.json"
+        self._config = config
+        self._bound = tuple((c.secret, _checked(c.host, c.header, c.prefix)) for c in credentials)
+        self._now_unix_ms = now_unix_ms
+        self._ask = ask
+        self._master = b""
+        self._open = _Open()
+        self._seen: tuple[int, ...] | None = None
+        self._broken: StateError | None = None
+        self._known: dict[tuple[str, bytes], None] = {}
+
+    # ── reading ──
+
+    def load(self) -> None:
+        """Read it if it changed since. Raises StateError when it cannot be trusted or opened."""
+        seen = self._identity()
+        if seen == self._seen and self._broken is None:
+            return
+        try:
+            self._read(seen)
+        except StateError as error:
+            self._broken = error
+            raise
+        self._broken = None
+
+    def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]:
+        """For redaction: never fails, because a call under way must still be recorded."""
+        try:
+            self.load()
+        except StateError as error:
+            log.error("the vault cannot be read any more: %s", error.detail)
+        return tuple(self._known)
+
+    def credentials(self, host: str, port: int, *, principal: str, tool: str) -> tuple[Credential, ...]:
+        """The headers that belong to this host. StateError when the vault cannot be trusted."""
+        self.load()
+        entries = self._open.entries
+        own = [(facts.name, facts.binding) for facts, _ in entries.values() if facts.binding is not None]
+        found: dict[str, Credential] = {}
+        for name, binding in (*self._bound, *own):
+            facts, value = entries.get(name, (None, b""))
+            if not (_is_for(binding, host, port) and (facts is None or facts.scope.covers(principal, tool))):
+                continue
+            if facts is None:
+                raise StateError(f"There is no secret {name} in the vault, which {host} needs.", _set_hint(name))
+            header_value = binding.prefix.encode("ascii") + _line(name, value)
+            found.setdefault(binding.header.lower(), Credential(secret=name, header=binding.header, value=header_value))
+        return tuple(found.values())
+
+    def list(self) -> tuple[SecretFacts, ...]:
+        self.load()
+        return tuple(self._open.entries[name][0] for name in sorted(self._open.entries))
+
+    def _identity(self) -> tuple[int, ...]:
+        try:
+            found = os.stat(self._file, follow_symlinks=False)
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise StateError(f"The vault {self._file} cannot be read: {error.strerror}.") from error
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def _read(self, seen: tuple[int, ...]) -> None:
+        data = self._bytes()
+        if not self._fits(data):
+            with _Locked(self._folder):  # a change of another process may be on its way
+                self._finish_staged()
+                data, seen = self._bytes(), self._identity()
+                if not self._fits(data):
+                    raise VaultBroken(
+                        "The vault is not the one this home last wrote: changed, deleted or put back.", _RESTORE
+                    )
+        self._open = self._parse(data) if data else _Open()
+        self._known |= dict.fromkeys((name, value) for name, (_, value) in self._open.entries.items())
+        self._seen = seen
+
+    def _bytes(self) -> bytes:
+        if not self._identity():
+            return b""
+        check_private(self._folder, os.stat(self._folder, follow_symlinks=False), is_kind=stat.S_ISDIR)
+        return keys.read_private(self._file, what="The vault", most=MAX_FILE_BYTES)
+
+    def _fits(self, data: bytes) -> bool:
+        recorded = dict(self._writer.rows("SELECT name, value FROM meta WHERE name = 'vault_sha256'"))
+        return str(recorded.get("vault_sha256", "")) == (hashlib.sha256(data).hexdigest() if data else "")
+
+    def _parse(self, data: bytes) -> _Open:
+        try:
+            value = orjson.loads(data)
+            signature = value.pop("mac")
+            master = self._key(value["key"], create=False)
+            if not box.same(box.mac(master, value), str(signature)):
+                raise VaultBroken("The vault's key is another one, or its file was changed.", _RESTORE)
+            self._master = master
+            entries = {name: self._unseal(value["vault_id"], name, one) for name, one in value["secrets"].items()}
+            return _Open(value["vault_id"], value["generation"], value["key"], entries)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise VaultBroken(f"The vault {self._file} is damaged.", _RESTORE) from None
+
+    def _unseal(self, vault_id: str, name: str, one: Mapping[str, Any]) -> tuple[SecretFacts, bytes]:
+        facts = parse_facts(name, one["facts"])
+        return facts, box.unseal(self._master, one["sealed"], bound={"vault": vault_id} | facts.as_json())
+
+    def _key(self, source: Mapping[str, Json], *, create: bool) -> bytes:
+        if self._master and not create and source == self._open.source:
+            return self._master
+        match source["source"]:
+            case "file":
+                return keys.read_or_create_key_file(self._folder / "master.key", create=create)
+            case "keyring":
+                return keys.from_keyring(str(source["account"]), create=create)
+            case _:
+                passphrase = keys.passphrase_of(self._config.passphrase_file, self._ask)
+                return keys.from_passphrase(passphrase, bytes.fromhex(str(source["salt"])))
+
+    # ── changing ──
+
+    async def set(
+        self, name: str, value: bytes, *, scope: Scope | None = None, binding: Binding | None = None, actor: str
+    ) -> SecretFacts:
+        """A new secret, or a new version of one, which keeps scope and host unless others are given.
+
+        ConfigError for what cannot be one.
+        """
+        check_name(name)
+        _check_value(name, value)
+        if binding is not None:
+            binding = _checked(binding.host, binding.header, binding.prefix)
+        now = self._now_unix_ms()
+
+        def make(known: SecretFacts | None) -> SecretFacts:
+            kept = known or SecretFacts(name=name, version=0, created_unix_ms=now)
+            facts = replace(kept, version=kept.version + 1, created_unix_ms=now)
+            facts = replace(facts, scope=scope or kept.scope, binding=binding or kept.binding)
+            if facts.binding is not None:
+                _line(name, value)
+            return facts
+
+        return await self._change("secrets.set", name, make, value, actor)
+
+    async def delete(self, name: str, *, actor: str) -> bool:
+        self.load()
+        if name not in self._open.entries:
+            return False
+
+        def keep(known: SecretFacts | None) -> SecretFacts:
+            return known or SecretFacts(name=name, version=0, created_unix_ms=0)
+
+        await self._change("secrets.deleted", name, keep, None, actor)
+        return True
+
+    async def _change(
+        self,
+        act: str,
+        name: str,
+        make: Callable[[SecretFacts | None], SecretFacts],
+        value: bytes | None,
+        actor: str,
+    ) -> SecretFacts:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        with _Locked(self._folder):
+            self._finish_staged()
+            self.load()
+            facts = make(self._open.entries[name][0] if name in self._open.entries else None)
+            data, generation = self._compose(facts, value)
+            staged = self._stage(data)
+            digest = hashlib.sha256(data).hexdigest()
+            details = facts.as_json() | {"generation": generation}
+            draft = act_draft(act=act, actor=actor, subject=f"secret/{facts.name}", details=details)
+            now = self._now_unix_ms()
+
+            def record(tx: Transaction) -> None:
+                tx.execute("INSERT OR REPLACE INTO meta VALUES ('vault_sha256', ?)", (digest,))
+                tx.append(draft, at_unix_ms=now)
+
+            await self._writer.commit(record)
+            await asyncio.to_thread(self._put_in_place, staged)
+        self.load()
+        return facts
+
+    def _compose(self, facts: SecretFacts, value: bytes | None) -> tuple[bytes, int]:
+        """The whole file anew: every value under a fresh key."""
+        opened = self._open
+        source = dict(opened.source) or self._new_source()
+        vault_id = opened.vault_id or os.urandom(16).hex()
+        master = self._key(source, create=not opened.generation)
+        entries = {name: entry for name, entry in opened.entries.items() if name != facts.name}
+        if value is not None:
+            entries[facts.name] = (facts, value)
+        if len(entries) > MAX_SECRETS:
+            raise ConfigError(f"The vault holds {MAX_SECRETS} secrets at most.", "Delete some: palyra secrets list.")
+        content: dict[str, Json] = {
+            "format": 1,
+            "vault_id": vault_id,
+            "generation": opened.generation + 1,
+            "key": source,
+            "secrets": {name: _sealed(master, vault_id, *entry) for name, entry in sorted(entries.items())},
+        }
+        return canonical(content | {"mac": box.mac(master, content)}), opened.generation + 1
+
+    def _new_source(self) -> dict[str, Json]:
+        match self._config.key:
+            case "keyring":
+                return {"source": "keyring", "account": os.urandom(16).hex()}
+            case "passphrase":
+                return {"source": "passphrase", "kdf": "scrypt", "salt": os.urandom(16).hex()}
+            case _:
+                return {"source": "file"}
+
+    def _stage(self, data: bytes) -> Path:
+        staged = self._folder / "secrets.next"
+        staged.unlink(missing_ok=True)
+        keys.write_durably(staged, data)
+        sync_folder(self._folder)
+        return staged
+
+    def _finish_staged(self) -> None:
+        """A change that was committed and not put in place is; one that was not committed is forgotten."""
+        staged = self._folder / "secrets.next"
+        if not staged.exists():
+            return
+        if self._fits(keys.read_private(staged, what="The vault", most=MAX_FILE_BYTES)):
+            self._put_in_place(staged)
+        else:
+            staged.unlink()
+
+    def _put_in_place(self, staged: Path) -> None:
+        os.replace(staged, self._file)
+        sync_folder(self._folder)
+
+
+class _Locked:
+    def __init__(self, folder: Path) -> None:
+        self._lock = FileLock(folder)
+
+    def __enter__(self) -> None:
+        try:
+            taken = self._lock.acquire(_PATIENCE_S)
+        except OSError as error:
+            raise StateError(f"The vault is not there: {error.strerror}.", _RESTORE) from error
+        if not taken:
+            raise StateError("Another process is changing the vault.", "Try again in a moment.")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+
+def parse_facts(name: str, value: Mapping[str, Any]) -> SecretFacts:
+    scope, bound = value["scope"], value["credential"]
+    return SecretFacts(
+        name=name,
+        version=value["version"],
+        created_unix_ms=value["created_unix_ms"],
+        scope=Scope(principals=tuple(scope["principals"]), tools=tuple(scope["tools"])),
+        binding=Binding(**bound) if bound else None,
+    )
+
+
+def _sealed(master: bytes, vault_id: str, facts: SecretFacts, value: bytes) -> dict[str, Json]:
+    bound = {"vault": vault_id} | facts.as_json()
+    return {"facts": facts.as_json(), "sealed": box.seal(master, value, bound=bound)}
+
+
+def _checked(host: str, header: str, prefix: str) -> Binding:
+    check_binding(host, header, prefix)
+    try:
+        pattern = parse_pattern(host)
+    except Rejected as error:
+        raise ConfigError(error.detail, error.hint) from None
+    if pattern.kind is HostKind.SUFFIX or (pattern.kind is HostKind.NETWORK and "/" in host):
+        raise ConfigError(f"A credential belongs to one host, not to {host}.", "Write host or host:port, exactly.")
+    return Binding(host=host, header=header, prefix=prefix)
+
+
+def _is_for(binding: Binding, host: str, port: int) -> bool:
+    grant = NetGrant(EgressMode.STRICT, (parse_pattern(binding.host),))
+    return judge_host(grant, parse_host(host), port).allowed
+
+
+def _check_value(name: str, value: bytes) -> None:
+    if not SHORTEST_VALUE <= len(value) <= LONGEST_VALUE:
+        raise ConfigError(
+            f"The value of {name} has {len(value)} bytes.",
+            f"A secret has {SHORTEST_VALUE} bytes at least, or it could not be told from ordinary text when output is "
+            f"redacted, and {LONGEST_VALUE} at most.",
+        )
+
+
+def _line(name: str, value: bytes) -> bytes:
+    if not all(32 <= letter < 127 for letter in value):
+        raise ConfigError(
+            f"The value of {name} cannot stand in a header.", "A header holds printable ASCII on one line."
+        )
+    return value
+
+
+def _set_hint(name: str) -> str:
+    return f"palyra secrets set {name} (the value on stdin), or take it out of [[credentials]]."

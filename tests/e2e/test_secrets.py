@@ -1,0 +1,38 @@
+"""`palyra secrets`: values go in on stdin and come out nowhere."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.conftest import Cli
+
+TOKEN = b"tok-0123456789-abcdef"
+
+
+def test_a_secret_is_set_listed_redacted_and_deleted(cli: Cli):
+    done = cli("secrets", "set", "TOKEN", "--host", "api.test", "--scope", "principal=agent:*", stdin=TOKEN + b"\n")
+    assert (done.returncode, TOKEN in done.stdout + done.stderr) == (0, False)
+    (item,) = json.loads(cli("secrets", "list", "--json").stdout)["items"]
+    assert (item["name"], item["credential"]["host"], item["scope"]["principals"]) == ("TOKEN", "api.test", ["agent:*"])
+    (cli.workspace / "leak").write_bytes(b"my " + TOKEN)
+    assert cli("run", "--", "cat", "leak").stdout == b"my [redacted:TOKEN:1]"
+    assert b"redacted" in cli("run", "--", "base64", "leak").stdout
+    assert TOKEN not in cli("journal", "tail", "--json").stdout
+    assert cli("secrets", "delete", "TOKEN").returncode == 0
+    assert cli("secrets", "delete", "TOKEN").returncode == 1
+
+
+def test_wrong_values_and_scopes_are_refused(cli: Cli):
+    assert cli("secrets", "set", "A", stdin=b"short").returncode == 125
+    assert cli("secrets", "set", "A", "--scope", "nobody", stdin=b"long enough").returncode == 2
+    assert cli("secrets", "set", "bad name", stdin=b"long enough").returncode == 125
+    assert json.loads(cli("secrets", "list", "--json").stdout) == {"items": [], "next": None}
+
+
+def test_a_vault_that_was_tampered_with_stops_calls_and_leaves_the_journal_readable(cli: Cli):
+    cli("secrets", "set", "TOKEN", stdin=TOKEN)
+    file = cli.home / "vault" / "secrets.json"
+    file.write_bytes(file.read_bytes().replace(b"TOKEN", b"OTHER"))
+    refused = cli("run", "--", "true")
+    assert (refused.returncode, b"vault" in refused.stderr) == (125, True)
+    assert cli("journal", "verify").returncode == 0
