@@ -172,3 +172,14 @@ def open_store(root: Path) -> tuple[Writer, JournalStore]:
 def audit_home(home: Home, *, known: tuple[str, ...] = (), alive: bool = False, every: bool = False) -> Report:
     """The whole audit, as `palyra journal verify` runs it."""
     return verify_journal(home, is_alive=lambda _: alive, known=known, every_signature=every)
+
+
+def many_acts(writer: Writer, count: int) -> None:
+    """`count` entries in one commit: a tree large enough for tiles."""
+    drafts = [act(f"test.{number}") for number in range(count)]
+    writer.commit_now(lambda tx: [tx.append(draft, at_unix_ms=NOW) for draft in drafts])
+
+
+async def walk_call(store: JournalStore, run: RunSpec, call_id: str) -> None:
+    await store.open_call(opening(call_id, run))
+    await store.close_call(closing(call_id, run))

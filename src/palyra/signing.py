@@ -108,6 +108,41 @@ def parse_pem(text: str) -> SigningKey:
     return SigningKey(der[len(_PKCS8) :])
 
 
+LOCKED_PEM = b"-----BEGIN ENCRYPTED PRIVATE KEY-----"
+
+
+def write_locked_pem(key: SigningKey, passphrase: bytes) -> str:
+    """Encrypted PKCS #8, for a key file that is worth nothing without its passphrase."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if not passphrase:
+        raise TrustError("A passphrase is not empty.")
+    return (
+        Ed25519PrivateKey.from_private_bytes(key.seed)
+        .private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(passphrase),
+        )
+        .decode("ascii")
+    )
+
+
+def parse_locked_pem(text: str, passphrase: bytes) -> SigningKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    try:
+        found = serialization.load_pem_private_key(text.encode("ascii"), passphrase)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise TrustError("The passphrase does not open this key file.") from error
+    if not isinstance(found, Ed25519PrivateKey):
+        raise TrustError("The key file holds another kind of key than Ed25519.")
+    return SigningKey(found.private_bytes_raw())
+
+
 def _check_point(raw: bytes) -> None:
     """RFC 8032 decoding without its last step, then the order: the y of 2P, 4P, 8P follow from y alone."""
     if len(raw) != 32:
@@ -215,7 +250,11 @@ class NoteSigner:
         """`text` ends with a newline; what comes back is the whole note."""
         if not text.endswith("\n"):
             raise TrustError("A note's text ends with a newline.")
-        return f"{text}\n{self._line}{_b64(self._hint + self._sign(text.encode()))}\n"
+        return f"{text}\n{self.line(text)}"
+
+    def line(self, text: str) -> str:
+        """The signature alone, to stand under a note that somebody else signed first."""
+        return f"{self._line}{_b64(self._hint + self._sign(text.encode()))}\n"
 
 
 def parse_vkey(text: str) -> NoteVerifier:

@@ -6,25 +6,21 @@ Only `verify` writes, and only to close what a crash left open in a journal it f
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import orjson
 
+from palyra.cli.journal_export import export, prove
+from palyra.cli.journal_home import Reading, readable, reading
 from palyra.cli.options import Settings, with_settings
 
 if TYPE_CHECKING:
     from palyra.canon import Json
     from palyra.journal.audit import Report
-    from palyra.journal.lookup import Lookup
     from palyra.model.record import Entry
-    from palyra.signing import PublicKey
-    from palyra.state.db import ReadHome
     from palyra.wiring.embedded import Installation
 
 
@@ -33,14 +29,18 @@ def command() -> None:
     """Read and verify the tamper-evident journal."""
 
 
+command.add_command(export)
+command.add_command(prove)
+
+
 @command.command("tail", epilog="\b\nExamples:\n  palyra journal tail -n 5\n  palyra journal tail --before 100 --json")
 @click.option("-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many entries.")
 @click.option("--before", type=click.IntRange(0), default=None, metavar="INDEX", help="Those before this entry.")
 @with_settings
 def tail(settings: Settings, count: int, before: int | None) -> int:
     """The newest entries, oldest of them first."""
-    with _reading(settings) as (lookup, _):
-        entries = lookup.tail(count, before=before)
+    with reading(settings) as journal:
+        entries = journal.lookup.tail(count, before=before)
     if settings.json:
         following = entries[0].index if entries and entries[0].index > 0 else None
         click.echo(orjson.dumps({"items": [_entry_json(e) for e in entries], "next": following}))
@@ -57,8 +57,8 @@ def show(settings: Settings, id: str) -> int:
     """A call's entries, outcome and kept details, or one entry by its index."""
     from palyra.cli.render import visible
 
-    with _reading(settings) as (lookup, key):
-        shown = _found(lookup, key, id)
+    with reading(settings) as journal:
+        shown = _found(journal, id)
     if shown is None:
         click.echo(f"palyra: the journal has no call or entry {id[:40]!r}.", err=True)
         return 1
@@ -69,13 +69,14 @@ def show(settings: Settings, id: str) -> int:
     return 0
 
 
-def _found(lookup: Lookup, key: PublicKey, id: str) -> dict[str, Json] | None:
+def _found(journal: Reading, id: str) -> dict[str, Json] | None:
     from palyra.journal.store import checked_call
 
+    lookup = journal.lookup
     if id.isascii() and id.isdigit() and len(id) < 16:
         entry = lookup.entry(int(id))
         return None if entry is None else {"entries": [_entry_json(entry)]}
-    stored = checked_call(lookup, id, key)
+    stored = checked_call(lookup, id, journal.home.keys)
     if stored is None:
         return None
     return {
@@ -100,13 +101,17 @@ def _found(lookup: Lookup, key: PublicKey, id: str) -> dict[str, Json] | None:
 @with_settings
 def verify(settings: Settings, every_signature: bool, known: tuple[str, ...]) -> int:
     """Every entry, the tree, the checkpoints, every call closed or owned by a living process. Exit 1 if not."""
+    from palyra.cli.progress import bar
     from palyra.journal.store import verify_journal
     from palyra.wiring.owners import ProcessOwners
 
     notes = [_checkpoint_of(Path(name)) for name in known]
     is_alive = ProcessOwners().is_alive
-    with _readable(settings) as home:
-        report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
+    with readable(settings) as home:
+        with bar(None, "entries") as move:
+            report = verify_journal(
+                home, is_alive=is_alive, known=notes, every_signature=every_signature, progress=move
+            )
         # Only what is sound is written to, and only where something was left open.
         if report.findings and {f.code for f in report.findings} == {"DANGLING"} and home.is_writable:
             _close_left_open(settings)
@@ -156,8 +161,8 @@ def _tell(settings: Settings, report: Report) -> int:
 @with_settings
 def checkpoint(settings: Settings) -> int:
     """The newest signed head of the journal. Keep it elsewhere: it finds truncation and rewriting."""
-    with _reading(settings) as (lookup, _):
-        head = lookup.checkpoint()
+    with reading(settings) as journal:
+        head = journal.lookup.checkpoint()
     if head is None:
         click.echo("palyra: the journal is empty.", err=True)
         return 1
@@ -166,39 +171,6 @@ def checkpoint(settings: Settings) -> int:
     else:
         click.echo(head.note, nl=False)
     return 0
-
-
-@contextmanager
-def _readable(settings: Settings) -> Iterator[ReadHome]:
-    """The home as it lies there: no configuration, no policies, nothing created. What is wrong with it is exit 1."""
-    from palyra.config.load import find_home
-    from palyra.errors import StateError
-    from palyra.state.db import read_home
-
-    try:
-        yield read_home(find_home(settings.home).root)
-    except StateError as error:
-        click.echo(f"palyra: {error.detail}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
-        raise click.exceptions.Exit(1) from error
-
-
-@contextmanager
-def _reading(settings: Settings) -> Iterator[tuple[Lookup, PublicKey]]:
-    from palyra.errors import StateError
-    from palyra.journal.lookup import Lookup
-    from palyra.state.db import snapshot
-
-    with _readable(settings) as home, snapshot(home.database) as connection:
-
-        def rows(sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
-            try:
-                return connection.execute(sql, parameters).fetchall()
-            except sqlite3.Error as error:
-                raise StateError(f"The database cannot be read: {error}.", "Run: palyra journal verify") from error
-
-        yield Lookup(rows, home.verifier), home.verifier.key
 
 
 def _checkpoint_of(path: Path) -> str:

@@ -51,6 +51,14 @@ def with_installation(
     return asyncio.run(whole())
 
 
+def find_passphrase(settings: Settings) -> bytes | None:
+    """What opens the installation's key, where the configuration names a file that holds it."""
+    from palyra.config.load import load_config, read_passphrase
+
+    config, _ = load_config(find_home(settings.home), settings.config)
+    return read_passphrase(config)
+
+
 def make_run(
     installation: Installation,
     *,

@@ -1,52 +1,73 @@
-"""`palyra verify FILE`: an outcome or an attestation, offline, with nothing but a public key."""
+"""`palyra verify FILE`: an outcome, an attestation, a proof or an export, offline, with nothing but a public key.
+
+Rules: what is in the file is told apart by its own first bytes and believed in nothing else; without `--key` the key
+is this installation's, and the answer says which key it was. A file that no Palyra wrote (keys twice, nested deeper
+than an outcome can be, too large) does not verify, and costs no more than its length to say so.
+
+Not here: the checks themselves (attest, journal/proof, journal/export, journal/tiles).
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
 
+if TYPE_CHECKING:
+    from palyra.journal.keys import Keys
+    from palyra.signing import NoteVerifier
+
 MAX_FILE_BYTES = 256 << 20
+"""Of one JSON value; an export is read line by line and may be larger."""
+MAX_LINE_BYTES = 16 << 20
 MAX_DEPTH = 64
 """An input has at most 32 levels, and an outcome puts it one or two deeper."""
 
+Findings = list[tuple[str, str]]
+
 
 @click.command(
-    "verify", epilog="\b\nExamples:\n  palyra verify outcome.json\n  palyra run --json -- ls | palyra verify -"
+    "verify",
+    epilog="\b\nExamples:\n  palyra verify outcome.json\n  palyra run --json -- ls | palyra verify -\n"
+    "  palyra verify journal.jsonl --key 'palyra.local/…'",
 )
 @click.argument("file")
 @click.option("--key", "vkey", metavar="VKEY", help="The installation's verifier key (palyra doctor prints it).")
 @with_settings
 def command(settings: Settings, file: str, vkey: str | None) -> int:
-    """Verify an outcome or attestation: signature, digests, receipt. Exit 1 when something does not hold."""
+    """Verify an outcome, attestation, proof or export. Exit 1 when something does not hold."""
     from palyra.errors import StateError, TrustError
 
-    data = _read(file)
     try:
-        origin, key, named = _verifier(settings, vkey)
+        keys, named = _find_keys(settings, vkey)
     except TrustError as error:
         raise click.UsageError(f"--key: {error}") from error
     except StateError as error:
         click.echo(f"palyra: {error.detail}\nhint: {error.hint or 'Name the key with --key VKEY.'}", err=True)
         return 1
     try:
-        kind, findings = _check(_parse(data), key, origin)
+        kind, findings, told = _check_place(file, keys)
     except _Malformed as error:
-        kind, findings = "file", [("SHAPE", str(error))]
+        kind, findings, told = "file", [("SHAPE", str(error))], {}
     ok = not findings
     if settings.json:
         listed = [{"code": code, "detail": detail} for code, detail in findings]
-        click.echo(orjson.dumps({"ok": ok, "kind": kind, "key": named, "findings": listed}))
+        click.echo(orjson.dumps({"ok": ok, "kind": kind, "key": named, **told, "findings": listed}))
     else:
+        from palyra.cli.render import visible_line
+
         for code, detail in findings:
-            click.echo(f"{code}: {detail}")
-        click.echo(f"{'verified' if ok else 'NOT verified'}: {kind}, by {named}")
+            click.echo(visible_line(f"{code}: {detail}"))
+        counted = f" of {told['entries']} entries" if "entries" in told else ""
+        click.echo(f"{'verified' if ok else 'NOT verified'}: {kind}{counted}, by {named}")
     return 0 if ok else 1
 
 
@@ -54,11 +75,169 @@ class _Malformed(Exception):
     """Something no Palyra wrote: two readers could see two different things in it."""
 
 
-def _read(file: str) -> bytes:
+def _find_keys(settings: Settings, vkey: str | None) -> tuple[Keys, str]:
+    """The key given, else this installation's own; and how to name it to the reader."""
+    from palyra.journal.keys import Keys
+    from palyra.signing import parse_vkey
+
+    if vkey is not None:
+        verifier = parse_vkey(vkey)
+        return Keys(verifier), f"the key given ({verifier.key.key_id})"
+    from palyra.config.load import find_home
+    from palyra.state.db import read_home
+
+    root = find_home(settings.home).root
+    if not (root / "state").is_dir():
+        raise click.UsageError(f"There is no installation in {root}; name the key that signed it with --key VKEY.")
+    home = read_home(root)
+    return home.keys, f"this installation's key ({home.verifier.key.key_id}) in {home.root}"
+
+
+# ── what it is ───────────────────────────────────────────────────────────────
+
+
+def _check_place(file: str, keys: Keys) -> tuple[str, Findings, dict[str, Any]]:
+    if file == "-":
+        return _check_stream(sys.stdin.buffer, keys)
+    path = Path(file)
     try:
-        return sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if file == "-" else _bytes(Path(file))
+        if path.is_dir():
+            return _check_tiles(path, keys.newest)
+        with path.open("rb") as stream:
+            return _check_stream(stream, keys)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from error
+
+
+def _check_stream(stream: IO[bytes], keys: Keys) -> tuple[str, Findings, dict[str, Any]]:
+    from palyra.journal.export import is_header
+
+    first = stream.readline(MAX_LINE_BYTES + 1)
+    if len(first) <= MAX_LINE_BYTES and first.startswith(b"{") and first.endswith(b"}\n"):
+        value = _parse(first)
+        if is_header(value):
+            return _check_export(value, stream, keys.newest)
+        if isinstance(value, dict) and "payloadType" in value:
+            return _check_envelopes(value, stream, keys.newest)
+    data = first + stream.read(MAX_FILE_BYTES + 1 - len(first))
+    if len(data) > MAX_FILE_BYTES:
+        raise _Malformed(f"It is larger than {MAX_FILE_BYTES} bytes and no export.")
+    return _check_value(_parse(data), keys)
+
+
+def _check_value(value: object, keys: Keys) -> tuple[str, Findings, dict[str, Any]]:
+    from palyra.attest import verify_attestation
+    from palyra.errors import TrustError
+    from palyra.journal.proof import PROOF_TYPE, check_proof
+
+    if isinstance(value, dict) and value.get("type") == PROOF_TYPE:
+        found = check_proof(value, keys.newest)
+        return "proof", [(finding.code, finding.detail) for finding in found], {}
+    if isinstance(value, dict) and "envelope" in value:
+        try:
+            verify_attestation(value, _signer(keys, value.get("key_id")).key)
+        except TrustError as error:
+            return "attestation", [("ATTESTATION", str(error))], {}
+        return "attestation", [], {}
+    return "outcome", _check_outcome(value, keys), {}
+
+
+def _check_outcome(value: object, keys: Keys) -> Findings:
+    from palyra.attest import check_outcome
+    from palyra.protocol.wire import parse_outcome
+
+    try:
+        parse_outcome(value)
+    except ValueError as error:
+        return [("SHAPE", f"{error}.")]
+    assert isinstance(value, dict)
+    attestation, receipt = value.get("attestation"), value.get("receipt")
+    signer = _signer(keys, attestation.get("key_id") if isinstance(attestation, dict) else None)
+    found = check_outcome(value, signer.key, origin=signer.name)
+    findings = [(finding.code, finding.detail) for finding in found]
+    if signer != keys.newest and not findings:
+        index = receipt.get("index") if isinstance(receipt, dict) else None
+        # A retired key may have been stolen: it speaks only for what came before its end.
+        if not isinstance(index, int) or keys.of_entry(index) != signer:
+            findings.append(("KEY", f"Key {signer.key.key_id} was retired, and this is not from before its end."))
+    return findings
+
+
+def _signer(keys: Keys, key_id: object) -> NoteVerifier:
+    """Which of the installation's keys an attestation names; the newest when it names none of them."""
+    earlier = (handover.old for handover in keys.handovers)
+    return next((verifier for verifier in earlier if verifier.key.key_id == key_id), keys.newest)
+
+
+# ── exports ──────────────────────────────────────────────────────────────────
+
+
+def _check_export(header: Any, stream: IO[bytes], held: NoteVerifier) -> tuple[str, Findings, dict[str, Any]]:
+    from palyra.cli.progress import watched
+    from palyra.journal.export import SELECTION_TYPE, check_lines
+
+    kind = "selection" if header["type"] == SELECTION_TYPE else "export"
+    total = header["count"] if isinstance(header.get("count"), int) else None
+    report = check_lines(header, watched(_lines(stream), total, "entries"), held)
+    return kind, [(finding.code, finding.detail) for finding in report.findings], {"entries": report.entries}
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    while line := stream.readline(MAX_LINE_BYTES):
+        yield line
+
+
+def _check_envelopes(first: object, stream: IO[bytes], held: NoteVerifier) -> tuple[str, Findings, dict[str, Any]]:
+    """A bundle shows that this installation signed each statement, and not that there are no others."""
+    from palyra.attest import PAYLOAD_TYPE
+    from palyra.errors import TrustError
+    from palyra.journal.chain import parse_entry
+    from palyra.signing import dsse_verify
+
+    findings: Findings = []
+    count = 0
+    value: object = first
+    while True:
+        try:
+            payload_type, payload = dsse_verify(value, held.key)
+            if payload_type != PAYLOAD_TYPE:
+                raise TrustError("The envelope holds something else than an in-toto statement.")
+            parse_entry(payload)
+        except (TrustError, ValueError) as error:
+            findings.append(("ENVELOPE", f"Line {count + 1}: {error}"))
+        count += 1
+        line = stream.readline(MAX_LINE_BYTES)
+        if not line or len(findings) > 100:
+            return "bundle", findings, {"entries": count}
+        value = _parse(line)
+
+
+def _check_tiles(folder: Path, held: NoteVerifier) -> tuple[str, Findings, dict[str, Any]]:
+    from palyra.cli.progress import watched
+    from palyra.errors import TrustError
+    from palyra.journal.checkpoint import open_checkpoint
+    from palyra.journal.merkle import leaf_hash, root_of
+    from palyra.journal.tiles import MAX_BUNDLE_BYTES, check_hash_tiles, read_bodies
+
+    def read(name: str) -> bytes:
+        try:
+            with (folder / name).open("rb") as file:
+                return file.read(MAX_BUNDLE_BYTES)
+        except OSError as error:
+            raise TrustError(f"{name}: {error.strerror}.") from error
+
+    try:
+        head = open_checkpoint(read("checkpoint").decode("utf-8", "replace"), held)
+        leaves = [leaf_hash(body) for body in watched(read_bodies(read, head.size), head.size, "entries")]
+        if root_of(leaves) != head.root:
+            return "tiles", [("TREE", "The entries are not those of the signed checkpoint.")], {"entries": head.size}
+        wrong = [("TILE", f"{path} is not what the entries make it.") for path in check_hash_tiles(read, leaves)]
+    except TrustError as error:
+        return "tiles", [("TILES", str(error))], {}
+    return "tiles", wrong, {"entries": head.size}
+
+
+# ── reading ──────────────────────────────────────────────────────────────────
 
 
 def _parse(data: bytes) -> object:
@@ -90,50 +269,3 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse(name: str) -> object:
     raise _Malformed(f"{name} is not JSON.")
-
-
-def _bytes(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        data = stream.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise click.UsageError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
-    return data
-
-
-def _verifier(settings: Settings, vkey: str | None) -> tuple[str, object, str]:
-    """The key given, else this installation's own; and how to name it to the reader."""
-    from palyra.signing import parse_vkey
-
-    if vkey is not None:
-        verifier = parse_vkey(vkey)
-        return verifier.name, verifier.key, f"the key given ({verifier.key.key_id})"
-    from palyra.config.load import find_home
-    from palyra.state.db import read_home
-
-    root = find_home(settings.home).root
-    if not (root / "state").is_dir():
-        raise click.UsageError(f"There is no installation in {root}; name the key that signed it with --key VKEY.")
-    home = read_home(root)
-    key = home.verifier.key
-    return home.verifier.name, key, f"this installation's key ({key.key_id}) in {home.root}"
-
-
-def _check(value: object, key: object, origin: str) -> tuple[str, list[tuple[str, str]]]:
-    from palyra.attest import check_outcome, verify_attestation
-    from palyra.errors import TrustError
-    from palyra.protocol.wire import parse_outcome
-    from palyra.signing import PublicKey
-
-    assert isinstance(key, PublicKey)
-    if isinstance(value, dict) and "envelope" in value:
-        try:
-            verify_attestation(value, key)
-        except TrustError as error:
-            return "attestation", [("ATTESTATION", str(error))]
-        return "attestation", []
-    try:
-        parse_outcome(value)
-    except ValueError as error:
-        return "outcome", [("SHAPE", f"{error}.")]
-    found = check_outcome(value, key, origin=origin)
-    return "outcome", [(finding.code, finding.detail) for finding in found]

@@ -82,6 +82,24 @@ def load_config(home: Home, explicit: str | None = None) -> tuple[Config, Path |
     return Config(), None
 
 
+def read_passphrase(config: Config) -> bytes | None:
+    """What opens the installation's key; from a file only, because an environment is inherited and shown in /proc."""
+    if not config.journal.passphrase_file:
+        return None
+    path = Path(config.journal.passphrase_file)
+    try:
+        data = _trusted_bytes(path)
+        open_to_others = stat.S_IMODE(path.stat().st_mode) & 0o077
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}.", "journal.passphrase_file names it.") from error
+    if open_to_others:
+        raise ConfigError(f"{path} is open to other users.", f"Run: chmod go-rwx '{path}'")
+    passphrase = data.removesuffix(b"\n").removesuffix(b"\r")
+    if not passphrase:
+        raise ConfigError(f"{path} is empty.", "It holds the passphrase on its only line.")
+    return passphrase
+
+
 def _absent(path: Path) -> bool:
     try:
         return is_absent(path, os.lstat, os.stat)

@@ -140,6 +140,18 @@ class ApprovalsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JournalConfig:
+    """`[journal]`: the key that signs it, and how long what is kept beside it stays."""
+
+    passphrase_file: str = ""
+    """A file that holds the passphrase of the installation's key; its owner alone may read it. Empty: there is none."""
+    keep_records_days: int = 0
+    """Redacted inputs, plans and outcomes older than this may be removed by `palyra journal retain`. 0 keeps them."""
+    keep_entries_days: int = 0
+    """Entries older than this may be sealed and removed; their hashes stay. 0 keeps them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     posture: str = "standard"
     policy: PolicyConfig = field(default_factory=PolicyConfig)
@@ -149,6 +161,7 @@ class Config:
     vault: VaultConfig = field(default_factory=VaultConfig)
     credentials: tuple[CredentialConfig, ...] = ()
     """Which secret belongs to which host: a header that Palyra adds outside the sandbox, on that host alone."""
+    journal: JournalConfig = field(default_factory=JournalConfig)
 
     @property
     def digest(self) -> str:
@@ -197,6 +210,8 @@ _RANGES: dict[str, tuple[int, int]] = {
     "request_ms": (1000, 30 * 24 * 3600 * 1000),
     "grant_ms": (1000, 30 * 24 * 3600 * 1000),
     "max_pending": (1, 100_000),
+    "keep_records_days": (0, 36_500),
+    "keep_entries_days": (0, 36_500),
 }
 _FOLDERS = ("path", "read_roots")
 _URLS = ("console_url", "webhook_url")

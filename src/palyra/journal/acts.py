@@ -95,15 +95,17 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.KEY_ROTATED: _shape("key", "old_vkey new_vkey from_index", "The journal is signed by a new key."),
     ActKind.WITNESS_ADDED: _shape("witness", "name kind vkey", "Heads are shown to a new witness."),
     ActKind.OPENING_DELETED: _shape(
-        "entry", "index fields reason values", "Commitments can no longer be opened: what they hid is redacted."
+        "call",
+        "call_id fields reason",
+        "What was kept of a call was redacted; its commitments open no more.",
     ),
     ActKind.RECORDS_DELETED: _shape(
         "journal",
-        "before_unix_ms principal calls blobs openings artifacts rule",
+        "before_unix_ms principal calls blobs openings",
         "Kept records were removed by retention.",
     ),
     ActKind.ENTRIES_PRUNED: _shape(
-        "journal", "first count root segment", "Bodies of old entries were removed; their hashes stay."
+        "segment", "first count", "A sealed file of old entries was removed; their hashes stay."
     ),
     ActKind.SEGMENT_SEALED: _shape(
         "segment", "first count sha256 bytes", "Old entries were written into a sealed file."

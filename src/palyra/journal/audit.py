@@ -1,8 +1,8 @@
-"""The audit of a journal: entries, tree, signed heads and calls, streamed once, every finding naming its entry.
+"""The audit of a journal: entries, tree, signed heads and keys, streamed once, every finding naming its entry.
 
 Found: an entry that was edited, deleted, inserted, moved or copied; a leaf hash, a checkpoint or the head that was
-changed; a tail without a signature; gaps in a run; a result without its intent, an intent without a result whose owner
-is gone, a call id used twice; kept records that are not those committed to; edited budgets and approvals (standing).
+changed; a tail without a signature; a head signed by a key out of its time. What entries say of calls and approvals is
+read beside (journal/audit_calls, journal/standing).
 
 Not found without outside evidence: a tail cut off together with its checkpoints, or an old copy put back. Whoever
 holds a receipt or an earlier checkpoint passes it as `known`: then a shorter or different history is found too.
@@ -11,29 +11,22 @@ Memory grows with the number of calls (one id each), not with the bytes. Not her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from palyra.canon import Json
 from palyra.errors import TrustError
-from palyra.journal.chain import INTENT, RESULT, EntryView, commit_value, parse_entry
-from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint
+from palyra.journal.audit_calls import ENTRIES_PRUNED, CallsAudit, Deletion, Finding, Kept, RunRow
+from palyra.journal.chain import ACT, parse_entry
+from palyra.journal.checkpoint import parse_checkpoint
+from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier, leaf_hash
-from palyra.journal.standing import ApprovalRow, RunRow, Standing
+from palyra.journal.standing import ApprovalRow, Standing
 from palyra.model.record import Checkpoint, Entry, Owner
 from palyra.signing import NoteVerifier
 
+__all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_audit"]
+
 MAX_FINDINGS = 1000
-SAME = ("run_id", "tool", "principal", "decision", "executor")
-"""What a result must say as its intent said it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    code: str
-    index: int | None
-    """The entry it is about, where it is about one."""
-    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +38,6 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What is stored beside a call's entry: its row, and the values the entry commits to."""
-
-    row: Mapping[str, Json] | None
-    values: tuple[tuple[str, bytes, bytes], ...] = ()
-    """(field, salt, value)"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     findings: tuple[Finding, ...]
     entries: int
@@ -61,6 +45,8 @@ class Report:
     open_calls: int
     anchored: int
     """Entries that known checkpoints vouch for; what comes after rests on this installation's word alone."""
+    pruned: int = 0
+    """Entries of which retention left the hash alone."""
 
     @property
     def sound(self) -> bool:
@@ -76,29 +62,52 @@ class Audit:
     known: Iterable[str] = ()
     """Checkpoints from receipts, witnesses or earlier audits."""
     every_signature: bool = False
-    kept: Callable[[EntryView], Kept | None] | None = None
+    handovers: Sequence[Handover] | None = ()
+    """As the store tells of them; each must be an entry, and each such entry must be told of. None for an export:
+    its checkpoint alone is opened, and what its entries say of earlier keys is only read."""
+    kept: Callable[[str], Kept | None] | None = None
+    salts: Callable[[int], dict[str, bytes]] | None = None
+    deletions: Sequence[Deletion] = ()
+    begin: Frontier = field(default_factory=Frontier)
 
     _findings: list[Finding] = field(init=False, default_factory=list)
-    _frontier: Frontier = field(init=False, default_factory=Frontier)
-    _next: int = field(init=False, default=0)
+    _calls: CallsAudit = field(init=False)
+    _standing: Standing = field(init=False, default_factory=Standing)
+    _keys: Keys = field(init=False)
+    _frontier: Frontier = field(init=False)
+    _next: int = field(init=False)
     _tree_holds: bool = field(init=False, default=True)
-    _signed: int = field(init=False, default=0)
+    _signed: int = field(init=False)
     """Entries that checkpoints were found to cover."""
     _newest: Checkpoint | None = field(init=False, default=None)
     _checkpoints: int = field(init=False, default=0)
     _wanted: dict[int, list[bytes]] = field(init=False, default_factory=dict)
     _anchored: int = field(init=False, default=0)
-    _sequences: dict[str, int] = field(init=False, default_factory=dict)
-    _ids: set[str] = field(init=False, default_factory=set)
-    _open: dict[str, EntryView] = field(init=False, default_factory=dict)
-    _edited: set[int] = field(init=False, default_factory=set)
-    _standing: Standing = field(init=False, default_factory=Standing)
-    _rows: int = field(init=False, default=0)
+    _handed: list[Handover] = field(init=False, default_factory=list)
+    _pruned: int = field(init=False, default=0)
+    _pruned_until: int = field(init=False, default=0)
+    """Entries of calls below this place may have lost their bodies: retention says it removed them."""
 
     def __post_init__(self) -> None:
+        self._frontier = self.begin.copy()
+        self._next = self._signed = self.begin.size
+        self._pruned_until = max((d.first + d.count for d in self.deletions if d.act == ENTRIES_PRUNED), default=0)
+        try:
+            self._keys = Keys(self.verifier, tuple(self.handovers or ()))
+        except TrustError as error:
+            self._keys = Keys(self.verifier)
+            self._find("KEYS", None, str(error))
+        self._calls = CallsAudit(
+            find=self._find,
+            is_alive=self.is_alive,
+            kept=self.kept,
+            salts=self.salts,
+            deletions=self.deletions,
+            begins_at=max(self._pruned_until, self.begin.size),
+        )
         for note in self.known:
             try:
-                checkpoint = open_checkpoint(note, self.verifier)
+                checkpoint = self._keys.open(note)
             except TrustError as error:
                 self._find("KNOWN", None, f"A known checkpoint does not hold: {error}")
             else:
@@ -118,28 +127,50 @@ class Audit:
             self._find("SCHEMA", None, f"The database holds {name}, which Palyra did not make.")
 
     def entry(self, entry: Entry) -> None:
-        if entry.index < 0:
-            self._find("ORDER", entry.index, f"Entry {entry.index} stands before the first one: it was put there.")
-            return
-        if entry.index != self._next:
-            self._misplaced(entry.index)
-        self._next = entry.index + 1
-        if leaf_hash(entry.body) != entry.leaf_hash:
-            self._edited.add(entry.index)
-            self._find("EDITED", entry.index, f"Entry {entry.index} does not have its leaf hash: it was changed.")
-        # The tree is built of the stored hashes, so that one edited body is one finding and not a broken tree.
-        if len(entry.leaf_hash) == HASH_BYTES:
-            self._frontier.append(entry.leaf_hash)
+        self.feed(entry.index, entry.leaf_hash, entry.body)
+
+    def feed(self, index: int, leaf: bytes, body: bytes) -> None:
+        if index != self._next:
+            if index < 0:
+                self._find("ORDER", index, f"Entry {index} stands before the first one: it was put there.")
+                return
+            self._misplaced(index)
+        self._next = index + 1
+        if not body and index < self._pruned_until:
+            self._pruned += 1
+            self._append(leaf)
         else:
-            self._tree_holds = False
-        try:
-            view = parse_entry(entry.body)
-        except ValueError as error:
-            self._find("FORM", entry.index, f"Entry {entry.index} cannot be read: {error}.")
-        else:
-            self._read(entry.index, view)
+            self._read(index, leaf, body)
         if self._next in self._wanted:
             self._compare_known(self._next)
+
+    def _read(self, index: int, leaf: bytes, body: bytes) -> None:
+        whole = leaf_hash(body) == leaf
+        if not whole:
+            self._find("EDITED", index, f"Entry {index} does not have its leaf hash: it was changed.")
+        # The tree is built of the stored hashes, so that one edited body is one finding and not a broken tree.
+        self._append(leaf)
+        try:
+            view = parse_entry(body)
+        except ValueError as error:
+            self._find("FORM", index, f"Entry {index} cannot be read: {error}.")
+            return
+        if view.kind == ACT:
+            try:
+                handed = handover_of(view)
+            except TrustError as error:
+                self._find("KEYS", index, str(error))
+            else:
+                self._handed += [handed] if handed is not None else []
+        self._calls.read(index, view, edited=not whole)
+        for contradiction in self._standing.read(view):
+            self._find("STANDING", index, contradiction)
+
+    def _append(self, leaf: bytes) -> None:
+        if len(leaf) == HASH_BYTES:
+            self._frontier.append(leaf)
+        else:
+            self._tree_holds = False
 
     def _misplaced(self, index: int) -> None:
         self._tree_holds = False
@@ -164,8 +195,9 @@ class Audit:
         last = size - 1
         try:
             checkpoint = parse_checkpoint(note)
-            if self.every_signature:
-                open_checkpoint(note, self.verifier)
+            # A handover is always opened: there are few, and on each rests every key after it.
+            if self.every_signature or len(self._keys.at(size)) > 1:
+                self._keys.open(note)
         except TrustError as error:
             self._find("CHECKPOINT", last, f"The checkpoint at entry {last} does not hold: {error}")
             return
@@ -186,74 +218,11 @@ class Audit:
         else:
             self._signed = max(self._signed, size)
 
-    # ── what entries say ──
-
-    def _read(self, index: int, view: EntryView) -> None:
-        if view.index != index:
-            self._find("MOVED", index, f"Entry {index} says it is entry {view.index}: it was moved or copied.")
-        if view.run_id is not None:
-            expected = self._sequences.get(view.run_id, 0)
-            if view.sequence != expected:
-                self._find(
-                    "SEQUENCE", index, f"Entry {index} is number {view.sequence} of its run, {expected} was expected."
-                )
-            self._sequences[view.run_id] = (view.sequence or 0) + 1
-        for contradiction in self._standing.read(view):
-            self._find("STANDING", index, contradiction)
-        if view.kind in (INTENT, RESULT):
-            intent = self._read_call(index, view, str(view.call_id))
-            if self.kept is not None:
-                self._check_kept(index, view, self.kept(view), intent)
-
-    def _read_call(self, index: int, view: EntryView, call_id: str) -> int | None:
-        """The index of the call's intent, where it has one."""
-        opened = view.predicate.get("opened") is True
-        if view.kind == RESULT and opened:
-            return self._close(index, view, call_id)
-        if view.kind == RESULT and not has_row(view):
-            return None  # bytes that never became a call hold no id
-        if call_id in self._ids:
-            self._find("REPLAYED", index, f"Entry {index} uses the id of call {call_id} a second time.")
-        self._ids.add(call_id)
-        if view.kind != INTENT:
-            return None
-        self._open[call_id] = view
-        return index
-
-    def _close(self, index: int, view: EntryView, call_id: str) -> int | None:
-        intent = self._open.pop(call_id, None)
-        if intent is None:
-            self._find("UNASKED", index, f"Entry {index} is the result of call {call_id}, which has no open intent.")
-            return None
-        wrong = [name for name in SAME if not _agree(name, intent.predicate.get(name), view.predicate.get(name))]
-        if wrong and not self._edited & {intent.index, index}:  # an edit is named already
-            names = ", ".join(wrong)
-            self._find("CONTRADICTS", index, f"Entry {index} contradicts its intent, entry {intent.index}: {names}.")
-        return intent.index
-
-    def _check_kept(self, index: int, view: EntryView, kept: Kept | None, intent: int | None) -> None:
-        macs = view.predicate.get("commitments")
-        for name, salt, value in kept.values if kept is not None else ():
-            if not salt:
-                self._find("KEPT", index, f"The kept {name} of entry {index} cannot be proven: its opening is gone.")
-            elif not isinstance(macs, Mapping) or _mac(name, value, salt) != macs.get(name):
-                self._find("KEPT", index, f"The kept {name} of entry {index} is not what the entry commits to.")
-        if not has_row(view):
-            return
-        if kept is None or kept.row is None:
-            self._find("KEPT", index, f"The row of call {view.call_id}, entry {index}, is missing.")
-            return
-        said = dict(view.predicate) | {"result_index": index, "intent_index": intent}
-        wrong = [name for name, value in kept.row.items() if said.get(name) != value]
-        if wrong:
-            self._find("KEPT", index, f"The row of call {view.call_id} differs from entry {index}: {', '.join(wrong)}.")
-        self._rows += view.predicate.get("opened") is not True
-
     # ── the end ──
 
     def finish(
         self,
-        head: Head,
+        head: Head | None,
         *,
         rows: int | None = None,
         runs: Iterable[RunRow] | None = None,
@@ -261,12 +230,11 @@ class Audit:
     ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
-        for detail in self._standing.check_runs(runs) if runs is not None else ():
-            self._find("KEPT", None, detail)
+        if self.handovers is not None and list(self._keys.handovers) != self._handed:
+            self._find("KEYS", None, "The changes of keys in the journal are not those the installation tells of.")
+        self._calls.finish(rows=rows, runs=runs)
         for detail in self._standing.check_approvals(approvals) if approvals is not None else ():
             self._find("KEPT", None, detail)
-        if self.kept is not None and rows is not None and rows > self._rows:
-            self._find("KEPT", None, f"{rows - self._rows} kept calls have no entry.")
         for size in sorted(self._wanted):
             if size > self._next:
                 self._find(
@@ -274,10 +242,6 @@ class Audit:
                     self._next,
                     f"A known checkpoint signs {size} entries, and there are {self._next}: entries were removed.",
                 )
-        for call_id, view in self._open.items():
-            if not self._lives(view.predicate.get("owner")):
-                at = view.index
-                self._find("DANGLING", at, f"Entry {at}: call {call_id} was opened and never closed.")
         return self._report()
 
     def break_off(self, detail: str) -> Report:
@@ -290,28 +254,23 @@ class Audit:
             findings=tuple(self._findings),
             entries=self._next,
             checkpoints=self._checkpoints,
-            open_calls=len(self._open),
+            open_calls=self._calls.open_calls,
             anchored=self._anchored,
+            pruned=self._pruned,
         )
 
-    def _check_end(self, head: Head) -> None:
+    def _check_end(self, head: Head | None) -> None:
         if self._newest is not None and not self.every_signature:
             try:
-                open_checkpoint(self._newest.note, self.verifier)
+                self._keys.open(self._newest.note)
             except TrustError as error:
                 self._find("CHECKPOINT", self._newest.size - 1, f"The newest checkpoint does not hold: {error}")
         if self._tree_holds and self._signed < self._next:
             self._find("UNSIGNED", self._signed, f"From entry {self._signed} on there is no signed checkpoint.")
+        if head is None:
+            return
         if head.size != self._next or (self._tree_holds and head.frontier != self._frontier.pack()):
             self._find("HEAD", None, f"The head says {head.size} entries and does not fit the {self._next} there are.")
-
-    def _lives(self, owner: object) -> bool:
-        if not isinstance(owner, Mapping):
-            return False
-        boot, pid, start = owner.get("boot_id"), owner.get("pid"), owner.get("start_ticks")
-        if not (isinstance(boot, str) and isinstance(pid, int) and isinstance(start, int)):
-            return False
-        return self.is_alive(Owner(boot, pid, start))
 
 
 def run_audit(
@@ -319,7 +278,7 @@ def run_audit(
     entries: Iterable[Entry],
     checkpoints: Iterable[tuple[int, str]],
     *,
-    head: Head,
+    head: Head | None,
     rows: int | None = None,
     runs: Iterable[RunRow] | None = None,
     approvals: Iterable[ApprovalRow] | None = None,
@@ -336,29 +295,3 @@ def run_audit(
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
     return audit.finish(head, rows=rows, runs=runs, approvals=approvals)
-
-
-def has_row(view: EntryView) -> bool:
-    """An intent and its result have a row in `calls`; so has a refusal, unless its bytes never became a call."""
-    return view.kind == INTENT or (view.kind == RESULT and view.predicate.get("kept") is not False)
-
-
-def _mac(name: str, value: bytes, salt: bytes) -> str | None:
-    try:
-        return commit_value(name, value, salt).mac
-    except ValueError:
-        return None
-
-
-def _agree(name: str, intent: Json, result: Json) -> bool:
-    """`policy` executes nothing: so says the result of a call that was cancelled before its launch."""
-    return intent == result or (name == "executor" and result == "policy") or _is_cut(intent) or _is_cut(result)
-
-
-def _is_cut(value: Json) -> bool:
-    """An entry that was too long says how much it left out; it cannot be compared."""
-    if isinstance(value, Mapping):
-        return "omitted_bytes" in value or "omitted" in value or any(map(_is_cut, value.values()))
-    if isinstance(value, str):
-        return "… (" in value
-    return isinstance(value, list) and any(map(_is_cut, value))

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from palyra.canon import MAX_DEPTH, MAX_INT, Json, canonical_strict, sha256_hex
+from palyra.canon import MAX_DEPTH, Json, canonical_strict, sha256_hex
 from palyra.journal.trim import CUTS, ascii_name, trim, trim_text
 from palyra.model.record import Commitment, EntryDraft, Owner
 
@@ -30,6 +30,8 @@ KINDS = frozenset({INTENT, RESULT, ACT})
 
 MAX_ENTRY_BYTES = 64 * 1024
 SALT_BYTES = 32
+SEALED = b"\x01"
+"""In front of a stored salt that is under its run's key."""
 MAX_FIELDS = 48
 _VALUE_BYTES = 1024
 _PLACE = frozenset({"index", "sequence", "at_unix_ms"})
@@ -135,6 +137,22 @@ def commit_value(field: str, value: bytes, salt: bytes) -> Commitment:
     if "\0" in field:
         raise ValueError("a field's name holds no NUL")
     return Commitment(field, hmac.digest(salt, field.encode() + b"\0" + value, "sha256").hex(), salt)
+
+
+def seal_salt(salt: bytes, key: bytes, index: int, field: str) -> bytes:
+    """A salt as it is stored: under its run's key, so that one key deleted closes every commitment of a run.
+
+    The pad is used once: an entry has a field once. Sealing twice opens; a wrong key gives a salt that opens nothing.
+    """
+    pad = hmac.digest(key, b"palyra opening\0" + index.to_bytes(8, "big") + field.encode(), "sha256")
+    return (int.from_bytes(salt, "big") ^ int.from_bytes(pad, "big")).to_bytes(SALT_BYTES, "big")
+
+
+def open_salt(stored: bytes, key: bytes | None, index: int, field: str) -> bytes:
+    """The salt, or nothing where its run's key is gone."""
+    if len(stored) != SALT_BYTES + 1 or stored[:1] != SEALED:
+        return stored
+    return b"" if key is None or len(key) != SALT_BYTES else seal_salt(stored[1:], key, index, field)
 
 
 def intent_draft(
@@ -285,40 +303,61 @@ def parse_entry(body: bytes) -> EntryView:
         raise ValueError("the entry is not JSON") from error
     if type(statement) is not dict:
         raise ValueError("the entry is not a statement of ours")
-    if not _is_strict(statement, 0) or orjson.dumps(statement, option=orjson.OPT_SORT_KEYS) != body:
+    try:
+        again = orjson.dumps(statement, option=_CANONICAL)
+    except orjson.JSONEncodeError:
+        again = b""
+    # Bytes that are all ASCII have ASCII keys: a canonical string is escaped only where it must be.
+    if again != body or not _is_strict(statement, 0) or not (body.isascii() or _has_ascii_keys(statement)):
         raise ValueError("the entry's bytes are not canonical")
     try:
-        kind, subject, predicate = statement["predicateType"], statement["subject"][0]["name"], statement["predicate"]
-        place = predicate["place"]
+        kind, (subject,), predicate = statement["predicateType"], statement["subject"], statement["predicate"]
+        name, place, named = subject["name"], predicate["place"], predicate.get("execution_sha256")
+        sha256 = named if type(named) is str else sha256_hex(name.encode("utf-8", "surrogatepass"))
         known = (
             kind in KINDS
-            and isinstance(subject, str)
-            and statement == _statement(kind, subject, predicate)
-            and set(place) == _PLACE
+            and len(statement) == 4
+            and statement["_type"] == STATEMENT_TYPE
+            and subject == {"name": name, "digest": {"sha256": sha256}}
+            and type(predicate) is dict
+            and place.keys() == _PLACE
             and _is_place(place)
         )
-    except (KeyError, IndexError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise ValueError("the entry is not a statement of ours") from error
     if not known:
         raise ValueError("the entry is not a statement of ours")
-    return EntryView(kind=kind, subject=subject, predicate=predicate, **place)
+    return EntryView(
+        kind=kind,
+        index=place["index"],
+        sequence=place["sequence"],
+        at_unix_ms=place["at_unix_ms"],
+        subject=name,
+        predicate=predicate,
+    )
+
+
+_CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
 def _is_strict(value: Any, depth: int) -> bool:
-    """`canon.canonical_strict`'s rules for what a JSON reader made; an audit spends most of its time here."""
-    if depth >= MAX_DEPTH or (type(value) is dict and not all(map(str.isascii, value))):
+    """No fraction, not too deep; `canon.canonical_strict`'s other rules are held by how the bytes are compared."""
+    if depth >= MAX_DEPTH:
         return False
     for item in value.values() if type(value) is dict else value:
         kind = type(item)
-        if kind is int:
-            if not -MAX_INT <= item <= MAX_INT:
-                return False
-        elif kind is dict or kind is list:
-            if not _is_strict(item, depth + 1):
+        if kind is dict or kind is list:
+            if (item or depth + 2 > MAX_DEPTH) and not _is_strict(item, depth + 1):
                 return False
         elif kind is float:
             return False
     return True
+
+
+def _has_ascii_keys(value: Any) -> bool:
+    if type(value) is dict:
+        return all(map(str.isascii, value)) and all(map(_has_ascii_keys, value.values()))
+    return type(value) is not list or all(map(_has_ascii_keys, value))
 
 
 def _is_place(place: Mapping[str, Any]) -> bool:

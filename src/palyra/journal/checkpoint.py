@@ -22,9 +22,11 @@ MAX_SIZE = 2**53 - 1
 _TEXT = re.compile(r"([^\n]+)\n(0|[1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n")
 
 
-def sign_checkpoint(signer: NoteSigner, size: int, root: bytes) -> Checkpoint:
+def sign_checkpoint(signer: NoteSigner, size: int, root: bytes, *, successor: NoteSigner | None = None) -> Checkpoint:
+    """`successor` signs too, where the journal is handed over to its key."""
     origin = signer.verifier.name
-    return Checkpoint(origin, size, root, signer.sign(write_text(origin, size, root)))
+    text = write_text(origin, size, root)
+    return Checkpoint(origin, size, root, signer.sign(text) + (successor.line(text) if successor else ""))
 
 
 def write_text(origin: str, size: int, root: bytes) -> str:

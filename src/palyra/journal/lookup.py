@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from palyra.errors import StateError, TrustError
-from palyra.journal.chain import EntryView, commit_value, parse_entry
+from palyra.journal.chain import EntryView, commit_value, open_salt, parse_entry
 from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint
 from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.model.record import Checkpoint, Entry, Intent, Owner, Receipt, Recorded, StoredCall
@@ -33,9 +33,11 @@ _OPEN = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.st
 
 
 class Lookup:
-    def __init__(self, rows: Rows, verifier: NoteVerifier) -> None:
+    def __init__(self, rows: Rows, verifier: NoteVerifier, sealed: Callable[[int], bytes] | None = None) -> None:
+        """`sealed` finds the body of an entry that was moved into a sealed file."""
         self._rows = rows
         self._verifier = verifier
+        self._sealed = sealed
 
     # ── entries ──
 
@@ -51,16 +53,21 @@ class Lookup:
         """The last `count` entries, or those before an index: the cursor of a list that goes back in time."""
         end = before if before is not None else 1 << 62
         sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx >= 0 AND idx < ? ORDER BY idx DESC LIMIT ?"
-        return tuple(as_entry(row) for row in reversed(self._rows(sql, (end, count))))
+        return tuple(self._whole(row) for row in reversed(self._rows(sql, (end, count))))
 
     def entry(self, index: int) -> Entry | None:
         rows = self._rows("SELECT idx, leaf_hash, body FROM entries WHERE idx = ? AND idx >= 0", (index,))
-        return as_entry(rows[0]) if rows else None
+        return self._whole(rows[0]) if rows else None
 
     def by_call(self, call_id: str) -> tuple[Entry, ...]:
         sql = """SELECT idx, leaf_hash, body FROM entries, calls
                  WHERE call_id = ? AND idx >= 0 AND idx IN (intent_index, result_index) ORDER BY idx"""
-        return tuple(as_entry(row) for row in self._rows(sql, (call_id,)))
+        return tuple(self._whole(row) for row in self._rows(sql, (call_id,)))
+
+    def _whole(self, row: tuple[Any, ...]) -> Entry:
+        if row[2] is None and self._sealed is not None:
+            return Entry(row[0], as_bytes(row[1]), self._sealed(row[0]))
+        return as_entry(row)
 
     # ── calls ──
 
@@ -95,12 +102,14 @@ class Lookup:
     def _is_committed(self, field: str, value: bytes, view: EntryView | None) -> bool:
         if view is None:
             return False
-        salts = self._rows("SELECT salt FROM openings WHERE entry = ? AND field = ?", (view.index, field))
+        sql = "SELECT salt, key FROM openings LEFT JOIN run_keys USING (run_id) WHERE entry = ? AND field = ?"
+        salts = self._rows(sql, (view.index, field))
         macs = view.predicate.get("commitments")
         if not salts or not isinstance(macs, Mapping):
             return False
+        salt = open_salt(as_bytes(salts[0][0]), salts[0][1], view.index, field)
         try:
-            return commit_value(field, value, as_bytes(salts[0][0])).mac == macs.get(field)
+            return commit_value(field, value, salt).mac == macs.get(field)
         except ValueError:
             return False
 

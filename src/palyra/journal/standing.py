@@ -1,6 +1,6 @@
-"""Rows that stand beside the calls, held against what the entries say: the counts of runs, and approvals.
+"""Approvals, held against what the entries say of them.
 
-Found: a budget whose row was edited; an approval that was made, widened, prolonged, revived or deleted in its row; one
+Found: an approval that was made, widened, prolonged, revived or deleted in its row; one
 that was decided twice, by who asked for it, or by an agent; a call that used an approval which nobody gave, which was
 over, or which had been used. Fed with every entry in order, then with the rows. Not here: the tree (journal/audit).
 """
@@ -11,21 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from palyra.canon import Json
-from palyra.journal.chain import INTENT, RESULT, EntryView, commit_value
+from palyra.journal.chain import INTENT, EntryView, commit_value
 
-COUNTED = ("principal", "calls_used", "attempts_used", "next_sequence")
 _ENDS = {"approval.expired": "expired", "approval.revoked": "revoked"}
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A run as its row counts it; the entries must count the same."""
-
-    run_id: str
-    principal: str
-    calls_used: int
-    attempts_used: int
-    next_sequence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,49 +48,15 @@ _COMPARED = tuple(
 
 class Standing:
     def __init__(self) -> None:
-        self._runs: dict[str, RunRow] = {}
         self._approvals: dict[str, _Said] = {}
 
     def read(self, view: EntryView) -> Iterator[str]:
         """Takes the entry in; yields what it contradicts."""
-        if view.run_id is not None:
-            self._count(view.run_id, view)
         act = view.predicate.get("act")
         if isinstance(act, str) and act.startswith("approval."):
             yield from self._read_act(act, view)
         elif view.kind == INTENT:
             yield from self._read_use(view)
-
-    # ── runs ──
-
-    def _count(self, run_id: str, view: EntryView) -> None:
-        """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
-        run = self._runs.get(run_id) or RunRow(run_id, "", 0, 0, 0)
-        if not run.principal and view.kind in (INTENT, RESULT):
-            run = replace(run, principal=str(view.predicate.get("principal")))
-        refused = view.kind == RESULT and view.predicate.get("opened") is not True
-        self._runs[run_id] = replace(
-            run,
-            calls_used=run.calls_used + (view.kind == INTENT),
-            attempts_used=run.attempts_used + (refused and view.predicate.get("principal") == run.principal),
-            next_sequence=run.next_sequence + 1,
-        )
-
-    def check_runs(self, rows: Iterable[RunRow]) -> Iterator[str]:
-        """A budget is a number in a row: it holds only if the entries count to the same."""
-        for row in rows:
-            counted = self._runs.pop(row.run_id, None)
-            if counted is None:
-                yield f"The row of run {row.run_id} has no entry."
-                continue
-            counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
-            names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
-            if names:
-                yield f"The row of run {row.run_id} differs from its entries: {', '.join(names)}."
-        for run_id in self._runs:
-            yield f"The row of run {run_id} is missing."
-
-    # ── approvals ──
 
     def _read_act(self, act: str, view: EntryView) -> Iterator[str]:
         details, at = view.predicate.get("details"), view.index

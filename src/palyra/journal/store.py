@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -21,11 +20,10 @@ import orjson
 from palyra.attest import check_outcome
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.journal.acts import Act, record_act
-from palyra.journal.audit import Audit, Head, Kept, Report, run_audit
-from palyra.journal.chain import SALT_BYTES, EntryView, commit_value
-from palyra.journal.lookup import Lookup, as_bytes, as_entry, not_what_was_stored
-from palyra.journal.standing import ApprovalRow, RunRow
-from palyra.model.approval import COLUMNS, Permission, parse_row
+from palyra.journal.chain import SALT_BYTES, commit_value
+from palyra.journal.keys import Keys
+from palyra.journal.lookup import Lookup, not_what_was_stored
+from palyra.model.approval import Permission
 from palyra.model.record import (
     Checkpoint,
     Closing,
@@ -33,16 +31,17 @@ from palyra.model.record import (
     EntryDraft,
     Intent,
     Opening,
-    Owner,
     Receipt,
     Recorded,
     RunSpec,
     StoredCall,
 )
-from palyra.signing import PublicKey
-from palyra.state.db import Home, ReadHome, snapshot, strangers
+from palyra.state.rows import JournalRows, verify_journal
+from palyra.state.sealed import SealedBodies
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+
+__all__ = ["Budget", "JournalRows", "JournalStore", "checked_call", "verify_journal"]
 
 _INSERT = """INSERT INTO calls (call_id, run_id, tool, principal, input_sha256, status, reason, owner_boot_id,
                  owner_pid, owner_start_ticks, details, outcome, intent_index, result_index, opened_unix_ms,
@@ -76,7 +75,8 @@ class JournalStore:
         self._writer = writer
         self._budget = budget
         self._approvals = approvals
-        self._read = Lookup(writer.rows, writer.home.verifier)
+        sealed = SealedBodies(writer.rows, writer.home.segments)
+        self._read = Lookup(writer.rows, writer.home.verifier, sealed.body)
         self._abandoned: set[str] = set()
         self._open_here: set[str] = set()
         """Calls of this process that run now: alone, one gains nothing by waiting for others to share its commit."""
@@ -118,7 +118,7 @@ class JournalStore:
 
     async def find_call(self, call_id: str) -> StoredCall | None:
         """Whoever asks must check the principal before showing any of it."""
-        return checked_call(self._read, call_id, self._writer.home.key.public)
+        return checked_call(self._read, call_id, self._writer.home.keys)
 
     async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
         return self._budget.read_ledger(self._writer, run_id)
@@ -225,114 +225,7 @@ class JournalStore:
         return spent
 
 
-class JournalRows:
-    """The rows an audit reads, from one snapshot (`state.db.snapshot`)."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def entries(self) -> Iterator[Entry]:
-        """All there are: one at a negative index was put there by somebody else."""
-        for row in self._connection.execute("SELECT idx, leaf_hash, body FROM entries ORDER BY idx"):
-            yield as_entry(row)
-
-    def checkpoints(self) -> Iterator[tuple[int, str]]:
-        for size, note in self._connection.execute("SELECT size, note FROM checkpoints ORDER BY size"):
-            yield size, note if isinstance(note, str) else ""
-
-    def head(self) -> Head:
-        row = self._connection.execute("SELECT size, frontier FROM head").fetchone()
-        return Head(size=row[0], frontier=as_bytes(row[1])) if row else Head(size=-1, frontier=b"")
-
-    def leaves(self, first: int, end: int) -> Iterator[bytes]:
-        """Leaf hashes, for proofs."""
-        sql = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
-        for (leaf,) in self._connection.execute(sql, (first, end)):
-            yield as_bytes(leaf)
-
-    def count_calls(self) -> int:
-        count: int = self._connection.execute("SELECT count(*) FROM calls").fetchone()[0]
-        return count
-
-    def runs(self) -> Iterator[RunRow]:
-        sql = "SELECT run_id, principal, calls_used, attempts_used, next_sequence FROM runs"
-        for row in self._connection.execute(sql):
-            yield RunRow(*row)
-
-    def approvals(self) -> Iterator[ApprovalRow]:
-        there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'approvals'"
-        if self._connection.execute(there).fetchone() is None:
-            return  # read where it lies, from before there were any; entries that speak of some find them missing
-        salts = "SELECT field, salt FROM openings WHERE entry IN (?, ?) AND field IN ('request', 'terms')"
-        for row in self._connection.execute(f"SELECT {', '.join(COLUMNS)} FROM approvals"):  # noqa: S608
-            try:
-                approval = parse_row(row)
-            except ValueError:
-                yield ApprovalRow(approval_id=str(row[0]), values={}, kept=())
-                continue
-            indexes = (approval.requested_index, approval.decided_index)
-            found = {name: as_bytes(salt) for name, salt in self._connection.execute(salts, indexes)}
-            kept = [("request", found.get("request", b""), approval.request_bytes())]
-            if approval.decided_index is not None:
-                kept.append(("terms", found.get("terms", b""), approval.terms_bytes()))
-            values = dict(zip(COLUMNS, row, strict=True))
-            yield ApprovalRow(approval_id=approval.approval_id, values=values, kept=tuple(kept))
-
-    def kept(self, view: EntryView) -> Kept:
-        """The call's row and kept values as far as this entry speaks of them."""
-        sql = """SELECT c.run_id, c.tool, c.principal, c.status, c.reason, c.intent_index, c.result_index,
-                        c.owner_boot_id, c.owner_pid, c.owner_start_ticks, d.data, o.data
-                 FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
-                 WHERE c.call_id = ?"""
-        found = self._connection.execute(sql, (view.call_id,)).fetchone()
-        if found is None:
-            return Kept(row=None)
-        run_id, tool, principal, status, reason, intent, result, *owner, details, outcome = found
-        row = {"run_id": run_id, "tool": tool, "principal": principal, "intent_index": intent}
-        if "status" in view.predicate:
-            row |= {"status": status, "reason": reason, "result_index": result}
-        else:
-            row |= {"owner": dict(zip(("boot_id", "pid", "start_ticks"), owner, strict=True))}
-        sql = "SELECT field, salt FROM openings WHERE entry = ?"
-        salts = {name: as_bytes(salt) for name, salt in self._connection.execute(sql, (view.index,))}
-        macs = view.predicate.get("commitments")
-        committed = salts.keys() | (macs.keys() if isinstance(macs, Mapping) else set())
-        values = {"details": details, "outcome": outcome}
-        # One without an opening is handed on too: whoever deletes that must not get to choose the value.
-        known = tuple((n, salts.get(n, b""), v) for n, v in values.items() if v is not None and n in committed)
-        return Kept(row=row, values=known)
-
-
-def verify_journal(
-    home: Home | ReadHome,
-    *,
-    is_alive: Callable[[Owner], bool],
-    known: Sequence[str] = (),
-    every_signature: bool = False,
-) -> Report:
-    """The whole audit of a home's journal, from one snapshot, while others go on writing."""
-    with snapshot(home.database) as connection:
-        rows = JournalRows(connection)
-        audit = Audit(
-            verifier=home.verifier, is_alive=is_alive, known=known, every_signature=every_signature, kept=rows.kept
-        )
-        try:
-            audit.schema(strangers(connection))
-            entries, checkpoints = rows.entries(), rows.checkpoints()
-            return run_audit(
-                audit,
-                entries,
-                checkpoints,
-                head=rows.head(),
-                rows=rows.count_calls(),
-                runs=rows.runs(),
-                approvals=rows.approvals(),
-            )
-        except sqlite3.Error as error:
-            return audit.break_off(f"The database cannot be read any further: {error}.")
-
-
-def checked_call(read: Lookup, call_id: str, key: PublicKey) -> StoredCall | None:
+def checked_call(read: Lookup, call_id: str, keys: Keys) -> StoredCall | None:
     """A call with the outcome that was attested for it, or `StateError`: a retry must not be answered by a forger."""
     stored = read.call(call_id)
     if stored is None or stored.status == "open" or not stored.outcome:
@@ -341,6 +234,7 @@ def checked_call(read: Lookup, call_id: str, key: PublicKey) -> StoredCall | Non
     try:
         outcome = orjson.loads(stored.outcome)
         attested = outcome["attestation"]
+        key = keys.of_entry(stored.result_index if stored.result_index is not None else -1).key
         sound = not check_outcome({**outcome, "receipt": None}, key)
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise not_what_was_stored() from error

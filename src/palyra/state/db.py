@@ -21,8 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from palyra.errors import StateError, TrustError
-from palyra.signing import NoteVerifier, SigningKey, parse_vkey
+from palyra.errors import StateError
+from palyra.journal.keys import Keys
+from palyra.signing import NoteVerifier, SigningKey
+from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, current_key, name_first_key, other_key, read_keys
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
@@ -39,8 +41,13 @@ class Home:
 
     root: Path
     key: SigningKey
-    origin: str
-    """The journal's name, unique to this installation."""
+    keys: Keys
+    """The journal's keys; `key` is the newest."""
+
+    @property
+    def origin(self) -> str:
+        """The journal's name, unique to this installation."""
+        return self.keys.newest.name
 
     @property
     def state(self) -> Path:
@@ -49,6 +56,10 @@ class Home:
     @property
     def database(self) -> Path:
         return self.state / "palyra.db"
+
+    @property
+    def segments(self) -> Path:
+        return self.state / "segments"
 
     @property
     def lock(self) -> Path:
@@ -60,7 +71,7 @@ class Home:
 
     @property
     def verifier(self) -> NoteVerifier:
-        return NoteVerifier(self.origin, self.key.public)
+        return self.keys.newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +79,25 @@ class ReadHome:
     """A home to read from: nothing is created, and the private key is not needed."""
 
     root: Path
-    verifier: NoteVerifier
+    keys: Keys
     holds_key: bool
     """The key file was read and fits; otherwise the public key is the one the database names."""
 
     @property
+    def verifier(self) -> NoteVerifier:
+        return self.keys.newest
+
+    @property
+    def state(self) -> Path:
+        return self.root / "state"
+
+    @property
     def database(self) -> Path:
-        return self.root / "state" / "palyra.db"
+        return self.state / "palyra.db"
+
+    @property
+    def segments(self) -> Path:
+        return self.state / "segments"
 
     @property
     def is_writable(self) -> bool:
@@ -89,22 +112,21 @@ def read_home(root: Path) -> ReadHome:
     try:
         with snapshot(state / "palyra.db") as connection:
             _check_kind(connection, root)
-            meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta"))
-        verifier = parse_vkey(meta.get("vkey", ""))
+            keys = read_keys(connection)
     except (sqlite3.Error, OSError) as error:
         raise StateError(f"The database {state / 'palyra.db'} cannot be read: {error}.") from error
-    except TrustError as error:
-        raise StateError(f"The database in {state} does not name the journal's key.") from error
     try:
-        key = read_key(state / "installation.key")
+        key = read_key(state / KEY_FILE)
     except StateError:
         key = None
-    if verifier.name != meta.get("origin") or (key is not None and key.public != verifier.key):
-        raise _other_key()
-    return ReadHome(root=root.absolute(), verifier=verifier, holds_key=key is not None)
+    if key is not None and key.public != keys.newest.key and not (state / NEXT_KEY_FILE).exists():
+        raise other_key()
+    return ReadHome(root=root.absolute(), keys=keys, holds_key=key is not None)
 
 
-def open_home(root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[Home, sqlite3.Connection]:
+def open_home(
+    root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS, passphrase: bytes | None = None
+) -> tuple[Home, sqlite3.Connection]:
     """The home at `root`, created when there is none, and a connection to its database."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StateError(f"SQLite {sqlite3.sqlite_version} is too old; Palyra needs 3.37 or newer.")
@@ -116,7 +138,6 @@ def open_home(root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> 
         if not _has_state(state):
             _install(root, migrations)
         check_private(state, state.lstat(), is_kind=stat.S_ISDIR)
-        key = read_key(state / "installation.key")
         connection = connect(state / "palyra.db")
     except OSError as error:
         raise StateError(f"The state in {root} cannot be used: {error.strerror}.", "Name another --home.") from error
@@ -127,14 +148,15 @@ def open_home(root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> 
                 "Run: palyra journal verify",
             )
         _check_version(connection, root, migrations)
-        origin = _check_identity(connection, key)
+        keys = read_keys(connection)
+        key = current_key(state, keys, passphrase=passphrase)
     except sqlite3.Error as error:
         connection.close()
         raise StateError(f"The database {state / 'palyra.db'} cannot be used: {error}.") from error
     except BaseException:
         connection.close()
         raise
-    home = Home(root=root, key=key, origin=origin)
+    home = Home(root=root, key=key, keys=keys)
     if not home.reserve.exists():  # it was given back once; a disk that is still full is no reason to stop here
         with contextlib.suppress(OSError):
             refill_reserve(home.reserve)
@@ -178,6 +200,8 @@ def snapshot(database: Path) -> Iterator[sqlite3.Connection]:
         except (sqlite3.Error, OSError) as error:
             raise StateError(f"The database {database} cannot be read: {error}.") from error
         stack.callback(connection.close)
+        if 0 < _version(connection) < len(MIGRATIONS):
+            connection = _migrated_copy(connection, stack)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("BEGIN")
         yield connection
@@ -206,6 +230,16 @@ def _connect_to_read(database: Path, stack: contextlib.ExitStack) -> sqlite3.Con
     for file in (database, log):
         shutil.copyfile(file, folder / file.name)
     return connect(folder / database.name)
+
+
+def _migrated_copy(connection: sqlite3.Connection, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    """A reader changes nothing: an older database is brought up to date elsewhere."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palyra-read-")))
+    copy = sqlite3.connect(folder / "palyra.db", isolation_level=None, check_same_thread=False)
+    stack.callback(copy.close)
+    connection.backup(copy)
+    _migrate(copy, _version(copy), MIGRATIONS)
+    return copy
 
 
 def _probed(uri: str) -> sqlite3.Connection:
@@ -258,7 +292,7 @@ def _install(root: Path, migrations: tuple[Migration, ...]) -> None:
 def _build(root: Path, migrations: tuple[Migration, ...]) -> None:
     folder = root / f"state.new-{os.urandom(8).hex()}"
     folder.mkdir(mode=0o700)
-    key = create_key(folder / "installation.key")
+    key = create_key(folder / KEY_FILE)
     for name in ("palyra.db", "writer.lock", "reserve"):
         os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     refill_reserve(folder / "reserve")
@@ -268,8 +302,7 @@ def _build(root: Path, migrations: tuple[Migration, ...]) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("PRAGMA journal_mode = WAL")
         _migrate(connection, 0, migrations)
-        sql = "INSERT INTO meta VALUES ('origin', ?), ('vkey', ?)"
-        connection.execute(sql, (origin, NoteVerifier(origin, key.public).vkey))
+        name_first_key(connection, origin, key)
     finally:
         connection.close()
     sync_folder(folder)
@@ -288,22 +321,6 @@ def refill_reserve(path: Path) -> None:
 
 
 # ── every start ──────────────────────────────────────────────────────────────
-
-
-def _check_identity(connection: sqlite3.Connection, key: SigningKey) -> str:
-    """The journal and the key belong together: a swapped key file must not sign on as if nothing had happened."""
-    meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta"))
-    origin = meta.get("origin", "")
-    if not origin or NoteVerifier(origin, key.public).vkey != meta.get("vkey"):
-        raise _other_key()
-    return origin
-
-
-def _other_key() -> StateError:
-    return StateError(
-        "The installation's key is not the one this journal was started with.",
-        "Restore state/installation.key from a backup, or move the state folder away to start anew.",
-    )
 
 
 def _check_kind(connection: sqlite3.Connection, root: Path) -> None:

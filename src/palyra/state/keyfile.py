@@ -1,7 +1,7 @@
 """The installation's private key on disk: written once, whole or not at all, readable by its owner alone.
 
 Rules: a key file never replaces another; one that somebody else could have written or read is refused, because then
-its signatures prove nothing.
+its signatures prove nothing. A passphrase comes as bytes from whoever read it, never from the environment.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 from palyra.errors import StateError, TrustError
-from palyra.signing import SigningKey, parse_pem, write_pem
+from palyra.signing import LOCKED_PEM, SigningKey, parse_locked_pem, parse_pem, write_locked_pem, write_pem
 
 MAX_KEY_BYTES = 4096
 
 
-def create_key(path: Path) -> SigningKey:
-    """A new key at `path`, durable before it is used. FileExistsError when there is one already."""
+def create_key(path: Path, *, passphrase: bytes | None = None) -> SigningKey:
+    """A new key at `path`, durable before it is used. FileExistsError when there is one already.
+
+    With a passphrase the file is encrypted (PKCS #8, scrypt and AES-256, as `openssl pkey` reads it).
+    """
     key = SigningKey.generate()
+    text = write_pem(key) if passphrase is None else write_locked_pem(key, passphrase)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(write_pem(key).encode())
+            file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
         os.link(temporary, path)  # unlike a rename, a link cannot overwrite
@@ -34,7 +38,7 @@ def create_key(path: Path) -> SigningKey:
     return key
 
 
-def read_key(path: Path) -> SigningKey:
+def read_key(path: Path, *, passphrase: bytes | None = None) -> SigningKey:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -45,6 +49,16 @@ def read_key(path: Path) -> SigningKey:
     with os.fdopen(fd, "rb") as file:
         check_private(path, os.fstat(file.fileno()), is_kind=stat.S_ISREG)
         text = file.read(MAX_KEY_BYTES)
+    if text.startswith(LOCKED_PEM):
+        if passphrase is None:
+            raise StateError(
+                f"The installation's key {path} is locked by a passphrase.",
+                "Name the file that holds it: journal.passphrase_file in the configuration.",
+            )
+        try:
+            return parse_locked_pem(text.decode("ascii"), passphrase)
+        except (UnicodeDecodeError, TrustError) as error:
+            raise StateError(f"The passphrase does not open the installation's key {path}.") from error
     try:
         return parse_pem(text.decode("ascii"))
     except (UnicodeDecodeError, TrustError) as error:

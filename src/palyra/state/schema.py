@@ -96,4 +96,39 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE INDEX approvals_pending ON approvals (principal, expires_unix_ms) WHERE state = 'pending'",
         "CREATE INDEX approvals_granted ON approvals (principal, tool, valid_until_unix_ms) WHERE state = 'approved'",
     ),
+    (
+        # Keys of the journal in their order: `entry` is the handover's, -1 for the first key.
+        "CREATE TABLE keys (entry INTEGER PRIMARY KEY, vkey TEXT NOT NULL) STRICT",
+        "INSERT INTO keys SELECT -1, value FROM meta WHERE name = 'vkey'",
+        # The key under which a run's openings are sealed; deleting it closes all of them.
+        "CREATE TABLE run_keys (run_id TEXT PRIMARY KEY, key BLOB NOT NULL) STRICT, WITHOUT ROWID",
+        # What was removed on purpose; each row has an act at `entry` that says the same.
+        """CREATE TABLE deletions (
+               entry INTEGER PRIMARY KEY, act TEXT NOT NULL, call_id TEXT, principal TEXT, before_unix_ms INTEGER,
+               first INTEGER NOT NULL DEFAULT 0, count INTEGER NOT NULL DEFAULT 0
+           ) STRICT""",
+        # Sealed files of old entries, whose bodies are no longer in `entries`; `present` until retention removes them.
+        """CREATE TABLE segments (
+               first INTEGER PRIMARY KEY, count INTEGER NOT NULL, sha256 BLOB NOT NULL, bytes INTEGER NOT NULL,
+               newest_unix_ms INTEGER NOT NULL, present INTEGER NOT NULL
+           ) STRICT""",
+        """CREATE TABLE witnesses (
+               name TEXT PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, vkey TEXT,
+               size INTEGER NOT NULL DEFAULT 0, note TEXT, seen_unix_ms INTEGER
+           ) STRICT, WITHOUT ROWID""",
+        # What is searched by; follows the journal and can be made again from it at any time (state/search).
+        """CREATE TABLE search (
+               idx INTEGER PRIMARY KEY, at_unix_ms INTEGER NOT NULL, kind TEXT NOT NULL, run_id TEXT, principal TEXT,
+               tool TEXT, status TEXT, reason TEXT
+           ) STRICT""",
+        "CREATE INDEX search_run ON search (run_id) WHERE run_id IS NOT NULL",
+        "CREATE INDEX search_principal ON search (principal) WHERE principal IS NOT NULL",
+        "CREATE INDEX search_tool ON search (tool) WHERE tool IS NOT NULL",
+        "CREATE INDEX search_status ON search (status) WHERE status IS NOT NULL",
+        "CREATE INDEX search_reason ON search (reason) WHERE reason IS NOT NULL",
+        "CREATE INDEX search_kind ON search (kind)",
+        "CREATE TABLE search_hours (hour INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL) STRICT",
+        """CREATE VIRTUAL TABLE search_words USING
+               fts5(words, content='', detail=none, tokenize="ascii tokenchars '._-:/@'")""",
+    ),
 )

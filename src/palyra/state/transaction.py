@@ -7,17 +7,23 @@ leaf. Not here: when a transaction begins and ends (state/writer).
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from typing import Any
 
 from palyra.errors import StateError
-from palyra.journal.chain import entry_bytes
+from palyra.journal.chain import SEALED, entry_bytes, seal_salt
 from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.model.record import EntryDraft
+from palyra.signing import NoteSigner
 
 
 class HeadBroken(Exception):
     """The stored head cannot be extended: the journal was changed behind our back."""
+
+
+class KeyChanged(HeadBroken):
+    """The journal was handed over to another key while this process ran."""
 
 
 class Transaction:
@@ -28,6 +34,8 @@ class Transaction:
         self.last_index: int | None = None
         """The last entry this piece of work appended."""
         self.bytes_written = 0
+        self.successor: NoteSigner | None = None
+        """Signs this commit's checkpoint too: the journal is handed over to its key (state/rotation)."""
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(sql, parameters)
@@ -52,14 +60,28 @@ class Transaction:
             self.execute("INSERT INTO entries VALUES (?, ?, ?)", (index, leaf, body))
         except sqlite3.IntegrityError as error:
             raise HeadBroken(f"entry {index} is there already") from error
-        for commitment in draft.commitments:
-            self.execute(
-                "INSERT INTO openings VALUES (?, ?, ?, ?)", (index, commitment.field, draft.run_id, commitment.salt)
-            )
+        if draft.commitments:
+            self._keep_openings(index, draft)
         self.frontier.append(leaf)
         self.last_index = index
         self.bytes_written += len(body)
         return index
+
+    def _keep_openings(self, index: int, draft: EntryDraft) -> None:
+        """Under the run's key; what belongs to no run is kept as it is."""
+        run_id = draft.run_id
+        key = None if run_id is None else self._run_key(run_id)
+        for commitment in draft.commitments:
+            field, salt = commitment.field, commitment.salt
+            stored = salt if key is None else SEALED + seal_salt(salt, key, index, field)
+            self.execute("INSERT INTO openings VALUES (?, ?, ?, ?)", (index, field, run_id, stored))
+
+    def _run_key(self, run_id: str) -> bytes:
+        rows = self.rows("SELECT key FROM run_keys WHERE run_id = ?", (run_id,))
+        key: bytes = rows[0][0] if rows else os.urandom(32)
+        if not rows:
+            self.execute("INSERT INTO run_keys VALUES (?, ?)", (run_id, key))
+        return key
 
     def _next_sequence(self, run_id: str) -> int:
         sql = "UPDATE runs SET next_sequence = next_sequence + 1 WHERE run_id = ? RETURNING next_sequence - 1"

@@ -29,7 +29,7 @@ from palyra.model.record import Checkpoint, Receipt
 from palyra.signing import NoteSigner
 from palyra.state.db import PATIENCE_S, Home, connect, open_home
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S, FileLock
-from palyra.state.transaction import HeadBroken, Transaction
+from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
 
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
@@ -84,8 +84,8 @@ class Writer:
         self._unsaved_bytes = 0
 
     @classmethod
-    def open(cls, root: Path) -> Writer:
-        return cls(*open_home(root))
+    def open(cls, root: Path, *, passphrase: bytes | None = None) -> Writer:
+        return cls(*open_home(root, passphrase=passphrase))
 
     # ── for callers ──
 
@@ -222,7 +222,7 @@ class Writer:
             self._run(transaction, waiting)
         checkpoint = None
         if transaction.frontier.size > before:
-            checkpoint = self._seal(connection, transaction.frontier)  # 5
+            checkpoint = self._seal(connection, transaction.frontier, transaction.successor)  # 5
         connection.execute("COMMIT")  # 6
         if checkpoint is not None:
             self._trusted = (checkpoint.size, transaction.frontier.pack(), checkpoint.note)
@@ -265,6 +265,9 @@ class Writer:
             if (size, packed, signed) != self._trusted:
                 self._check_head(frontier, signed)
         except (ValueError, TrustError) as error:
+            vkey = connection.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
+            if vkey is not None and vkey[0] != self.home.verifier.vkey:
+                raise KeyChanged from error
             raise HeadBroken(str(error).rstrip(".")) from error
         self._trusted = (size, packed, signed)
         return frontier
@@ -276,8 +279,8 @@ class Writer:
         if self._trusted is not None and frontier.size <= self._trusted[0]:
             raise ValueError(f"the tree had {self._trusted[0]} entries a moment ago and was set back")
 
-    def _seal(self, connection: sqlite3.Connection, frontier: Frontier) -> Checkpoint:
-        checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root())
+    def _seal(self, connection: sqlite3.Connection, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
+        checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root(), successor=successor)
         connection.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
         connection.execute("UPDATE head SET size = ?, frontier = ?", (frontier.size, frontier.pack()))
         return checkpoint
@@ -292,7 +295,9 @@ class Writer:
         """
         full = _code(error) == _FULL
         self._closings_only = full and self._down is None and self._release_reserve()
-        if isinstance(error, HeadBroken):
+        if isinstance(error, KeyChanged):
+            self._down = StateError("Another process gave the journal a new key.", "Start again.")
+        elif isinstance(error, HeadBroken):
             self._down = StateError(
                 f"The journal does not agree with its own signed head: {error}.", "Run: palyra journal verify"
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 from palyra.approvals.store import ApprovalStore
 from palyra.artifacts.store import ArtifactStore
 from palyra.budget.store import BudgetStore
-from palyra.config.load import Home, load_config, user_home
+from palyra.config.load import Home, load_config, read_passphrase, user_home
 from palyra.config.schema import Config
 from palyra.engine.ports import Approver, Ports
 from palyra.engine.recover import recover
@@ -87,7 +87,7 @@ async def open_installation(
     `one_call`: it will end after its first call, so no sandbox is started ahead of a second.
     """
     config, source = load_config(home, config_file)
-    writer = Writer.open(home.root)
+    writer = Writer.open(home.root, passphrase=read_passphrase(config))
     try:
         installation = _join(
             home,

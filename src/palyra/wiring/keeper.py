@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from palyra.config.load import Home, load_config
+from palyra.config.load import Home, load_config, read_passphrase
 from palyra.errors import ConfigError, StateError
 from palyra.launch.background import Supervisor
 from palyra.launch.keeper import Keeper
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _keep(home: Home, config_file: str | None) -> None:
     config, _ = load_config(home, config_file)
-    writer = Writer.open(home.root)
+    writer = Writer.open(home.root, passphrase=read_passphrase(config))
     try:
         clock, owners = SystemClock(), ProcessOwners()
         host = look_at_host(home, config, owns_process=True)

@@ -150,7 +150,8 @@ def run_sql(sql: str) -> Callable[[Path], None]:
         (lambda state: (state / "palyra.db").write_bytes(b""), "not a database of Palyra"),
         (run_sql("PRAGMA application_id = 7"), "not a database of Palyra"),
         (run_sql("PRAGMA user_version = 99"), "version 99; this Palyra knows up to"),
-        (run_sql("DELETE FROM meta"), "not the one this journal was started with"),
+        (run_sql("DELETE FROM meta"), "does not name the journal's keys"),
+        (run_sql("UPDATE keys SET entry = 5"), "not the one this journal was started with"),
         (run_sql("DROP TABLE meta"), "cannot be used"),
     ],
 )

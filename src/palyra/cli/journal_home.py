@@ -1,0 +1,72 @@
+"""A home's journal as it lies there, for commands that only read: one snapshot, nothing created, nothing changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from palyra.cli.options import Settings
+from palyra.errors import StateError
+from palyra.journal.lookup import Lookup
+from palyra.journal.tree import Tree
+from palyra.model.record import Checkpoint
+from palyra.state.db import ReadHome, read_home, snapshot
+from palyra.state.rows import JournalRows
+from palyra.state.sealed import SealedBodies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    home: ReadHome
+    lookup: Lookup
+    tree: Tree
+    rows: JournalRows
+
+    def head(self) -> Checkpoint:
+        """The newest head, its signature checked: nothing is shown or proven under another one."""
+        from palyra.errors import TrustError
+
+        newest = self.lookup.checkpoint()
+        if newest is None:
+            raise StateError("The journal is empty.")
+        try:
+            return self.home.keys.open(newest.note)
+        except TrustError as error:
+            raise StateError(f"The newest checkpoint does not hold: {error}", "Run: palyra journal verify") from error
+
+
+@contextmanager
+def readable(settings: Settings) -> Iterator[ReadHome]:
+    """The home without configuration and policies. What is wrong with it is exit 1."""
+    from palyra.config.load import find_home
+
+    try:
+        yield read_home(find_home(settings.home).root)
+    except StateError as error:
+        click.echo(f"palyra: {error.detail}", err=True)
+        if error.hint:
+            click.echo(f"hint: {error.hint}", err=True)
+        raise click.exceptions.Exit(1) from error
+
+
+@contextmanager
+def reading(settings: Settings) -> Iterator[Reading]:
+    with readable(settings) as home, snapshot(home.database) as connection:
+
+        def rows(sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+            try:
+                return connection.execute(sql, parameters).fetchall()
+            except sqlite3.Error as error:
+                raise StateError(f"The database cannot be read: {error}.", "Run: palyra journal verify") from error
+
+        yield Reading(
+            home=home,
+            lookup=Lookup(rows, home.verifier, SealedBodies(rows, home.segments).body),
+            tree=Tree(rows),
+            rows=JournalRows(connection, home.segments),
+        )

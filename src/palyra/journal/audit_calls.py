@@ -1,0 +1,323 @@
+"""What entries say of calls, held against each other and against what is kept beside them.
+
+Found: gaps in a run; a result without its intent or one that contradicts it; an intent without a result whose owner is
+gone; a call id used twice; rows, budgets and kept records that are not what the entries say, and records that are gone
+though no entry tells who removed them.
+
+Where retention removed old entries, what can no longer be compared is passed over: a run's first number, an intent
+whose body is gone. Not here: the tree and its signatures (journal/audit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from palyra.canon import Json
+from palyra.journal.acts import ActKind
+from palyra.journal.chain import ACT, INTENT, RESULT, EntryView, commit_value
+from palyra.model.record import Owner
+
+SAME = ("run_id", "tool", "principal", "decision", "executor")
+"""What a result must say as its intent said it."""
+ENTRIES_PRUNED = ActKind.ENTRIES_PRUNED.value
+DELETING = frozenset({ActKind.RECORDS_DELETED.value, ActKind.OPENING_DELETED.value, ENTRIES_PRUNED})
+COUNTED = ("principal", "calls_used", "attempts_used", "next_sequence")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    code: str
+    index: int | None
+    """The entry it is about, where it is about one."""
+    detail: str
+
+
+class Find(Protocol):
+    def __call__(self, code: str, index: int | None, detail: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A call's row and the values kept beside it; `None` for one that is not there."""
+
+    row: Mapping[str, Json]
+    details: bytes | None = None
+    outcome: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as its row counts it; the entries must count the same."""
+
+    run_id: str
+    principal: str
+    calls_used: int
+    attempts_used: int
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """Something that was removed on purpose, as the store tells of it; the entry must say the same."""
+
+    entry: int
+    act: str
+    call_id: str | None = None
+    principal: str | None = None
+    before_unix_ms: int | None = None
+    first: int = 0
+    count: int = 0
+
+    def covers(self, view: EntryView) -> bool:
+        """Whether what was kept of this call, which ended with this entry, was removed by it."""
+        if self.call_id is not None:
+            return view.call_id == self.call_id
+        before = self.before_unix_ms
+        return (
+            before is not None
+            and view.at_unix_ms < before
+            and self.principal in (None, view.predicate.get("principal"))
+        )
+
+
+def deletion_of(view: EntryView) -> Deletion | None:
+    """What an act says was removed: kept records, or the bodies of old entries."""
+    act, details = view.predicate.get("act"), view.predicate.get("details")
+    if view.kind != ACT or act not in DELETING or not isinstance(details, Mapping):
+        return None
+    call_id, principal, before = (details.get(name) for name in ("call_id", "principal", "before_unix_ms"))
+    first, count = (details.get(name, 0) for name in ("first", "count"))
+    return Deletion(
+        entry=view.index,
+        act=str(act),
+        call_id=call_id if isinstance(call_id, str) else None,
+        principal=principal if isinstance(principal, str) else None,
+        before_unix_ms=before if isinstance(before, int) else None,
+        first=first if isinstance(first, int) else 0,
+        count=count if isinstance(count, int) else 0,
+    )
+
+
+@dataclass(slots=True)
+class _Opened:
+    view: EntryView
+    edited: bool
+    salts: Mapping[str, bytes]
+
+
+@dataclass(slots=True, kw_only=True)
+class CallsAudit:
+    find: Find
+    is_alive: Callable[[Owner], bool]
+    kept: Callable[[str], Kept | None] | None = None
+    salts: Callable[[int], dict[str, bytes]] | None = None
+    deletions: Sequence[Deletion] = ()
+    begins_at: int = 0
+    """Entries of calls below this place may be gone."""
+
+    _sequences: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
+    """The next number of a run, and the entry that had the last."""
+    _ids: set[str] = field(init=False, default_factory=set)
+    _open: dict[str, _Opened] = field(init=False, default_factory=dict)
+    _runs: dict[str, RunRow] = field(init=False, default_factory=dict)
+    _partly: set[str] = field(init=False, default_factory=set)
+    """Runs of which entries are gone."""
+    _rows: int = field(init=False, default=0)
+    _deleted: list[Deletion] = field(init=False, default_factory=list)
+
+    @property
+    def open_calls(self) -> int:
+        return len(self._open)
+
+    def read(self, index: int, view: EntryView, *, edited: bool) -> None:
+        if view.index != index:
+            self.find("MOVED", index, f"Entry {index} says it is entry {view.index}: it was moved or copied.")
+        salts = self.salts(index) if self.salts is not None else {}
+        run_id = view.run_id
+        if run_id is not None:
+            self._number(index, view, run_id)
+        if view.kind == ACT:
+            if (deletion := deletion_of(view)) is not None:
+                self._deleted.append(deletion)
+            return
+        call_id = str(view.call_id)
+        if view.kind == INTENT:
+            self._claim(index, call_id)
+            self._open[call_id] = _Opened(view, edited, salts)
+        elif view.predicate.get("opened") is True:
+            self._close(index, view, call_id, edited=edited, salts=salts)
+        elif has_row(view):  # bytes that never became a call hold no id
+            self._claim(index, call_id)
+            self._check_kept(view, None, salts, {})
+            self._rows += 1
+
+    # ── runs ──
+
+    def _number(self, index: int, view: EntryView, run_id: str) -> None:
+        sequence, (expected, before) = view.sequence, self._sequences.get(run_id, (0, -1))
+        if sequence != expected:
+            # What is missing may lie where retention removed it, and nowhere else.
+            if sequence is not None and sequence > expected and 0 < self.begins_at > before:
+                self._partly.add(run_id)
+            else:
+                self.find("SEQUENCE", index, f"Entry {index} is number {sequence} of its run, {expected} was expected.")
+        self._sequences[run_id] = ((sequence or 0) + 1, index)
+        self._count(run_id, view)
+
+    def _count(self, run_id: str, view: EntryView) -> None:
+        """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
+        run = self._runs.get(run_id)
+        if run is None:
+            run = RunRow(run_id, "", 0, 0, 0)
+        principal, calls, attempts = run.principal, run.calls_used, run.attempts_used
+        if view.kind != ACT and not principal:
+            principal = str(view.predicate.get("principal"))
+        if view.kind == INTENT:
+            calls += 1
+        elif view.kind == RESULT and view.predicate.get("opened") is not True:
+            attempts += view.predicate.get("principal") == principal
+        self._runs[run_id] = RunRow(run_id, principal, calls, attempts, run.next_sequence + 1)
+
+    # ── calls ──
+
+    def _claim(self, index: int, call_id: str) -> None:
+        if call_id in self._ids:
+            self.find("REPLAYED", index, f"Entry {index} uses the id of call {call_id} a second time.")
+        self._ids.add(call_id)
+
+    def _close(self, index: int, view: EntryView, call_id: str, *, edited: bool, salts: Mapping[str, bytes]) -> None:
+        opened = self._open.pop(call_id, None)
+        if opened is None:
+            self.find("UNASKED", index, f"Entry {index} is the result of call {call_id}, which has no open intent.")
+            return
+        intent = opened.view
+        wrong = [name for name in SAME if not _agree(name, intent.predicate.get(name), view.predicate.get(name))]
+        if wrong and not (edited or opened.edited):  # an edit is named already
+            names = ", ".join(wrong)
+            self.find("CONTRADICTS", index, f"Entry {index} contradicts its intent, entry {intent.index}: {names}.")
+        self._check_kept(view, intent, salts, opened.salts)
+        self._rows += 1
+
+    def _check_kept(
+        self, view: EntryView, intent: EntryView | None, salts: Mapping[str, bytes], intent_salts: Mapping[str, bytes]
+    ) -> None:
+        """`view` is the result, or the intent of a call that is still open (then there is no other)."""
+        if self.kept is None:
+            return
+        first = intent or view
+        kept = self.kept(str(view.call_id))
+        if kept is None:
+            self.find("KEPT", view.index, f"The row of call {view.call_id}, entry {view.index}, is missing.")
+            return
+        for place, expected in _rows_of(view, intent):
+            wrong = [name for name, value in expected.items() if kept.row.get(name) != value]
+            if wrong:
+                names = ", ".join(wrong)
+                self.find("KEPT", place, f"The row of call {view.call_id} differs from entry {place}: {names}.")
+        self._check_value("details", kept.details, first, intent_salts if intent is not None else salts, view)
+        if view.kind == RESULT:
+            self._check_value("outcome", kept.outcome, view, salts, view)
+
+    def _check_value(
+        self, name: str, value: bytes | None, entry: EntryView, salts: Mapping[str, bytes], last: EntryView
+    ) -> None:
+        macs = entry.predicate.get("commitments")
+        mac = macs.get(name) if isinstance(macs, Mapping) else None
+        salt = salts.get(name, b"")
+        if value is None:
+            if mac is not None and not any(deletion.covers(last) for deletion in self.deletions):
+                self.find(
+                    "KEPT", entry.index, f"The kept {name} of entry {entry.index} is gone, and no entry says why."
+                )
+        elif mac is None and not salt:
+            return
+        elif not salt:
+            at = entry.index
+            self.find("KEPT", at, f"The kept {name} of entry {at} cannot be proven: its opening is gone.")
+        elif _mac(name, value, salt) != mac:
+            at = entry.index
+            self.find("KEPT", at, f"The kept {name} of entry {at} is not what the entry commits to.")
+
+    # ── the end ──
+
+    def finish(self, *, rows: int | None, runs: Iterable[RunRow] | None) -> None:
+        for call_id, opened in self._open.items():
+            self._check_kept(opened.view, None, opened.salts, {})
+            self._rows += 1
+            if not self._lives(opened.view.predicate.get("owner")):
+                at = opened.view.index
+                self.find("DANGLING", at, f"Entry {at}: call {call_id} was opened and never closed.")
+        if runs is not None:
+            self._check_runs(runs)
+        if self.kept is not None and rows is not None and rows > self._rows:
+            self.find("KEPT", None, f"{rows - self._rows} kept calls have no entry.")
+        for deletion in self.deletions:
+            if deletion not in self._deleted:
+                self.find("KEPT", deletion.entry, "Kept records were removed, and the journal does not say so.")
+
+    def _check_runs(self, runs: Iterable[RunRow]) -> None:
+        """A budget is a number in a row: it holds only if the entries count to the same."""
+        for row in runs:
+            counted = self._runs.pop(row.run_id, None)
+            if counted is None:
+                if not self.begins_at:
+                    self.find("KEPT", None, f"The row of run {row.run_id} has no entry.")
+                continue
+            counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
+            if row.run_id in self._partly:
+                counted = replace(row, next_sequence=self._sequences[row.run_id][0])
+            names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
+            if names:
+                self.find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
+        for run_id in self._runs:
+            self.find("KEPT", None, f"The row of run {run_id} is missing.")
+
+    def _lives(self, owner: object) -> bool:
+        if not isinstance(owner, Mapping):
+            return False
+        boot, pid, start = owner.get("boot_id"), owner.get("pid"), owner.get("start_ticks")
+        if not (isinstance(boot, str) and isinstance(pid, int) and isinstance(start, int)):
+            return False
+        return self.is_alive(Owner(boot, pid, start))
+
+
+def has_row(view: EntryView) -> bool:
+    """An intent and its result have a row in `calls`; so has a refusal, unless its bytes never became a call."""
+    return view.kind == INTENT or (view.kind == RESULT and view.predicate.get("kept") is not False)
+
+
+def _rows_of(view: EntryView, intent: EntryView | None) -> Iterable[tuple[int, dict[str, Json]]]:
+    """(entry, what it says the call's row holds)."""
+    first = intent or view
+    said = first.predicate
+    row: dict[str, Json] = {name: said.get(name) for name in ("run_id", "tool", "principal")}
+    if first.kind == INTENT:
+        yield first.index, row | {"intent_index": first.index, "owner": said.get("owner")}
+    if view.kind == RESULT:
+        ended: dict[str, Json] = {"status": view.predicate.get("status"), "reason": view.predicate.get("reason")}
+        if intent is None:
+            ended |= row | {"intent_index": None}
+        yield view.index, ended | {"result_index": view.index}
+
+
+def _mac(name: str, value: bytes, salt: bytes) -> str | None:
+    try:
+        return commit_value(name, value, salt).mac
+    except ValueError:
+        return None
+
+
+def _agree(name: str, intent: Json, result: Json) -> bool:
+    """`policy` executes nothing: so says the result of a call that was cancelled before its launch."""
+    return intent == result or (name == "executor" and result == "policy") or _is_cut(intent) or _is_cut(result)
+
+
+def _is_cut(value: Json) -> bool:
+    """An entry that was too long says how much it left out; it cannot be compared."""
+    if isinstance(value, Mapping):
+        return "omitted_bytes" in value or "omitted" in value or any(map(_is_cut, value.values()))
+    if isinstance(value, str):
+        return "… (" in value
+    return isinstance(value, list) and any(map(_is_cut, value))

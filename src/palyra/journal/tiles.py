@@ -1,0 +1,124 @@
+"""The journal as a folder of tiles (C2SP tlog-tiles): a checkpoint, hash tiles of 256, entry bundles of 256.
+
+Rules: paths and bytes are those of the standard, so that any static file server publishes a journal and any client of
+such logs reads it; a reader trusts nothing but the signed checkpoint, recomputes every tile from the entries, and
+takes a tile for absent rather than for right when its length differs.
+
+Not here: writing and reading files (cli), the rows (journal/store).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from palyra.errors import TrustError
+from palyra.journal.merkle import HASH_BYTES, Frontier, leaf_hash, root_of
+
+WIDTH = 256
+MAX_BUNDLE_BYTES = WIDTH * (2 + 65535)
+
+Read = Callable[[str], bytes]
+"""A file's bytes by its path below the folder; `TrustError` when there is none."""
+
+
+def tile_path(level: int | str, number: int, width: int = WIDTH) -> str:
+    """tile/L/x001/x234/067, or with .p/W while it is not full."""
+    groups = [f"{number % 1000:03}"]
+    while number >= 1000:
+        number //= 1000
+        groups.append(f"x{number % 1000:03}")
+    partial = "" if width == WIDTH else f".p/{width}"
+    return f"tile/{level}/{'/'.join(reversed(groups))}{partial}"
+
+
+def make_tiles(bodies: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
+    """(path, bytes) of every tile and bundle, in one pass; the checkpoint is the caller's."""
+    levels: list[tuple[int, list[bytes]]] = []
+    bundle: list[bytes] = []
+    bundles = 0
+    for body in bodies:
+        bundle.append(struct.pack(">H", len(body)) + body)
+        yield from _grow(levels, 0, leaf_hash(body))
+        if len(bundle) == WIDTH:
+            yield tile_path("entries", bundles), b"".join(bundle)
+            bundle, bundles = [], bundles + 1
+    if bundle:
+        yield tile_path("entries", bundles, len(bundle)), b"".join(bundle)
+    for level, (number, hashes) in enumerate(levels):
+        if hashes:
+            yield tile_path(level, number, len(hashes)), b"".join(hashes)
+
+
+def _grow(levels: list[tuple[int, list[bytes]]], level: int, one: bytes) -> Iterator[tuple[str, bytes]]:
+    if level == len(levels):
+        levels.append((0, []))
+    number, hashes = levels[level]
+    hashes.append(one)
+    if len(hashes) == WIDTH:
+        yield tile_path(level, number), b"".join(hashes)
+        levels[level] = (number + 1, [])
+        yield from _grow(levels, level + 1, root_of(hashes))
+
+
+def read_bodies(read: Read, size: int) -> Iterator[bytes]:
+    """Every entry of the first `size`, from the bundles."""
+    for number in range(-(-size // WIDTH)):
+        width = min(WIDTH, size - number * WIDTH)
+        data = read(tile_path("entries", number, width))
+        at = 0
+        for _ in range(width):
+            if at + 2 > len(data):
+                raise TrustError(f"The bundle of entries from {number * WIDTH} on is cut off.")
+            (length,) = struct.unpack_from(">H", data, at)
+            at += 2 + length
+            if at > len(data):
+                raise TrustError(f"The bundle of entries from {number * WIDTH} on is cut off.")
+            yield data[at - length : at]
+        if at != len(data):
+            raise TrustError(f"The bundle of entries from {number * WIDTH} on has bytes behind its end.")
+
+
+def check_hash_tiles(read: Read, leaves: Sequence[bytes]) -> Iterator[str]:
+    """The path of every hash tile that is not what the entries make it."""
+    level, hashes = 0, list(leaves)
+    while hashes:
+        for number in range(-(-len(hashes) // WIDTH)):
+            part = hashes[number * WIDTH : (number + 1) * WIDTH]
+            path = tile_path(level, number, len(part))
+            if read(path) != b"".join(part):
+                yield path
+        whole = len(hashes) // WIDTH
+        hashes = [root_of(hashes[number * WIDTH : (number + 1) * WIDTH]) for number in range(whole)]
+        level += 1
+
+
+class TileTree:
+    """Proofs from tiles alone, as a client of the folder makes them."""
+
+    def __init__(self, read: Read, size: int) -> None:
+        self._read = read
+        self._size = size
+
+    def range_root(self, first: int, end: int) -> bytes:
+        """Over a range that a proof names."""
+        nodes: list[bytes] = []
+        at = first
+        while at < end:
+            aligned = (at & -at).bit_length() - 1 if at else 62
+            height = min(aligned, (end - at).bit_length() - 1)
+            nodes.append(self._node(height, at >> height))
+            at += 1 << height
+        return Frontier(end - first, nodes).root()
+
+    def _node(self, height: int, number: int) -> bytes:
+        """The root of the perfect subtree of 2^height leaves, from the tile its level lies in."""
+        level, rest = divmod(height, 8)
+        first = number << rest
+        count = self._size >> (8 * level)
+        width = min(WIDTH, count - first // WIDTH * WIDTH)
+        data = self._read(tile_path(level, first // WIDTH, width))
+        if len(data) != width * HASH_BYTES:
+            raise TrustError("A hash tile has another length than its place demands.")
+        at = first % WIDTH
+        return root_of(data[i * HASH_BYTES : (i + 1) * HASH_BYTES] for i in range(at, at + (1 << rest)))

@@ -1,0 +1,74 @@
+"""Who a journal is: its origin, its keys in their order, and the key file that speaks for it now.
+
+Rules: a key file that does not fit the journal is refused, so that a swapped one does not sign on as if nothing had
+happened; a change of keys that a crash cut off between the commit and the renaming of the key file is finished here.
+What the table says of earlier keys is checked against the entries by the audit (journal/audit).
+
+Not here: changing keys (state/rotation), key files (state/keyfile).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from itertools import pairwise
+from pathlib import Path
+
+from palyra.errors import StateError, TrustError
+from palyra.journal.keys import Handover, Keys
+from palyra.signing import NoteVerifier, SigningKey, parse_vkey
+from palyra.state.keyfile import read_key, sync_folder
+
+KEY_FILE = "installation.key"
+NEXT_KEY_FILE = "installation.key.next"
+
+
+def read_keys(connection: sqlite3.Connection) -> Keys:
+    """The keys the database names; `StateError` when they do not follow from each other."""
+    meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta"))
+    try:
+        newest = parse_vkey(meta.get("vkey", ""))
+        rows = _rows(connection)
+        named = [(entry, parse_vkey(vkey)) for entry, vkey in rows] or [(-1, newest)]
+        pairs = pairwise(named)
+        keys = Keys(newest, tuple(Handover(entry, old, new) for (_, old), (entry, new) in pairs))
+    except TrustError as error:
+        raise StateError(f"The database does not name the journal's keys: {error}") from error
+    if newest.name != meta.get("origin") or named[-1][1] != newest or named[0][0] != -1:
+        raise other_key()
+    return keys
+
+
+def _rows(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    """A database from before keys could change has no such table."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'keys'").fetchone():
+        return []
+    return connection.execute("SELECT entry, vkey FROM keys ORDER BY entry").fetchall()
+
+
+def name_first_key(connection: sqlite3.Connection, origin: str, key: SigningKey) -> None:
+    vkey = NoteVerifier(origin, key.public).vkey
+    connection.execute("INSERT INTO meta VALUES ('origin', ?), ('vkey', ?)", (origin, vkey))
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'keys'").fetchone():
+        connection.execute("INSERT INTO keys VALUES (-1, ?)", (vkey,))
+
+
+def current_key(state: Path, keys: Keys, *, passphrase: bytes | None) -> SigningKey:
+    """The key file's key, only if it is the journal's newest."""
+    key = read_key(state / KEY_FILE, passphrase=passphrase)
+    if key.public == keys.newest.key:
+        return key
+    following = state / NEXT_KEY_FILE
+    if following.exists():
+        key = read_key(following, passphrase=passphrase)
+        if key.public == keys.newest.key:
+            following.replace(state / KEY_FILE)
+            sync_folder(state)
+            return key
+    raise other_key()
+
+
+def other_key() -> StateError:
+    return StateError(
+        "The installation's key is not the one this journal was started with.",
+        "Restore state/installation.key from a backup, or move the state folder away to start anew.",
+    )

@@ -1,0 +1,197 @@
+"""The rows an audit reads, from one snapshot, and the audit of a home while others go on writing.
+
+Rules: entries, checkpoints and openings are three streams in the order of the tree, so that a million entries need
+one pass and a little memory; whatever stands in a column may have been put there by somebody else. Bodies that were
+sealed into segment files are read from there, as long as the files are kept.
+
+Not here: what is found (journal/audit), single entries (journal/lookup).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from palyra.journal.audit import Audit, Head, Report, RunRow, run_audit
+from palyra.journal.audit_calls import Deletion, Kept
+from palyra.journal.chain import open_salt
+from palyra.journal.lookup import as_bytes, as_entry
+from palyra.journal.standing import ApprovalRow
+from palyra.model.approval import COLUMNS, parse_row
+from palyra.model.record import Entry, Owner
+from palyra.state.db import Home, ReadHome, snapshot, strangers
+from palyra.state.sealed import SealedBodies
+
+Progress = Callable[[int], None]
+"""Told how many entries were read, now and then."""
+STEP = 4096
+
+_KEPT = """SELECT c.run_id, c.tool, c.principal, c.status, c.reason, c.intent_index, c.result_index,
+                  c.owner_boot_id, c.owner_pid, c.owner_start_ticks, d.data, o.data
+           FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
+           WHERE c.call_id = ?"""
+
+
+class JournalRows:
+    """The rows of one snapshot (`state.db.snapshot`)."""
+
+    def __init__(self, connection: sqlite3.Connection, segments: Path | None = None) -> None:
+        """`segments` is the folder of sealed files; without it their entries have no bodies."""
+        self._connection = connection
+        self._sealed = SealedBodies(lambda sql, given: connection.execute(sql, given).fetchall(), segments)
+        self._openings: Iterator[tuple[Any, ...]] | None = None
+        self._ahead: tuple[Any, ...] | None = None
+        self._run_keys: dict[str, bytes | None] = {}
+
+    def entries(self) -> Iterator[Entry]:
+        """All there are: one at a negative index was put there by somebody else."""
+        for row in self._connection.execute("SELECT idx, leaf_hash, body FROM entries ORDER BY idx"):
+            yield as_entry(row) if row[2] is not None else self._sealed.entry(row[0], as_bytes(row[1]))
+
+    def count(self) -> int:
+        count: int = self._connection.execute("SELECT count(*) FROM entries").fetchone()[0]
+        return count
+
+    def first_body(self) -> int:
+        """The first entry from which on every one has its body: behind what retention removed."""
+        row = self._connection.execute("SELECT max(first + count) FROM segments WHERE present = 0").fetchone()
+        return row[0] or 0
+
+    def checkpoints(self) -> Iterator[tuple[int, str]]:
+        for size, note in self._connection.execute("SELECT size, note FROM checkpoints ORDER BY size"):
+            yield size, note if isinstance(note, str) else ""
+
+    def head(self) -> Head:
+        row = self._connection.execute("SELECT size, frontier FROM head").fetchone()
+        return Head(size=row[0], frontier=as_bytes(row[1])) if row else Head(size=-1, frontier=b"")
+
+    def leaves(self, first: int, end: int) -> Iterator[bytes]:
+        """Leaf hashes, for proofs."""
+        sql = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
+        for (leaf,) in self._connection.execute(sql, (first, end)):
+            yield as_bytes(leaf)
+
+    def count_calls(self) -> int:
+        count: int = self._connection.execute("SELECT count(*) FROM calls").fetchone()[0]
+        return count
+
+    def runs(self) -> Iterator[RunRow]:
+        sql = "SELECT run_id, principal, calls_used, attempts_used, next_sequence FROM runs"
+        for row in self._connection.execute(sql):
+            yield RunRow(*row)
+
+    def approvals(self) -> Iterator[ApprovalRow]:
+        salts = "SELECT field, salt FROM openings WHERE entry IN (?, ?) AND field IN ('request', 'terms')"
+        for row in self._connection.execute(f"SELECT {', '.join(COLUMNS)} FROM approvals"):  # noqa: S608
+            try:
+                approval = parse_row(row)
+            except ValueError:
+                yield ApprovalRow(approval_id=str(row[0]), values={}, kept=())
+                continue
+            indexes = (approval.requested_index, approval.decided_index)
+            found = {name: as_bytes(salt) for name, salt in self._connection.execute(salts, indexes)}
+            kept = [("request", found.get("request", b""), approval.request_bytes())]
+            if approval.decided_index is not None:
+                kept.append(("terms", found.get("terms", b""), approval.terms_bytes()))
+            values = dict(zip(COLUMNS, row, strict=True))
+            yield ApprovalRow(approval_id=approval.approval_id, values=values, kept=tuple(kept))
+
+    def deletions(self) -> Sequence[Deletion]:
+        names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")
+        rows = self._connection.execute(f"SELECT {', '.join(names)} FROM deletions ORDER BY entry")  # noqa: S608
+        return [Deletion(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def kept(self, call_id: str) -> Kept | None:
+        """The call's row and the values kept beside it."""
+        found = self._connection.execute(_KEPT, (call_id,)).fetchone()
+        if found is None:
+            return None
+        run_id, tool, principal, status, reason, intent, result, boot_id, pid, ticks, details, outcome = found
+        row = {
+            "run_id": run_id,
+            "tool": tool,
+            "principal": principal,
+            "status": status,
+            "reason": reason,
+            "intent_index": intent,
+            "result_index": result,
+            "owner": {"boot_id": boot_id, "pid": pid, "start_ticks": ticks},
+        }
+        return Kept(row=row, details=details, outcome=outcome)
+
+    def salts(self, index: int) -> dict[str, bytes]:
+        """What opens the commitments of an entry; asked for in the order of the tree."""
+        if self._openings is None:
+            sql = "SELECT entry, field, run_id, salt FROM openings ORDER BY entry, field"
+            self._openings = iter(self._connection.execute(sql))
+            self._ahead = next(self._openings, None)
+        found: dict[str, bytes] = {}
+        while self._ahead is not None and self._ahead[0] <= index:
+            entry, name, run_id, stored = self._ahead
+            if entry == index:
+                found[name] = open_salt(as_bytes(stored), self._run_key(run_id), entry, name)
+            self._ahead = next(self._openings, None)
+        return found
+
+    def _run_key(self, run_id: str | None) -> bytes | None:
+        if run_id is None:
+            return None
+        if run_id not in self._run_keys:
+            if len(self._run_keys) > 1024:
+                self._run_keys.clear()
+            row = self._connection.execute("SELECT key FROM run_keys WHERE run_id = ?", (run_id,)).fetchone()
+            self._run_keys[run_id] = None if row is None else as_bytes(row[0])
+        return self._run_keys[run_id]
+
+
+def verify_journal(
+    home: Home | ReadHome,
+    *,
+    is_alive: Callable[[Owner], bool],
+    known: Sequence[str] = (),
+    every_signature: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """The whole audit of a home's journal, from one snapshot, while others go on writing."""
+    with snapshot(home.database) as connection:
+        rows = JournalRows(connection, home.segments)
+        audit = Audit(verifier=home.verifier, is_alive=is_alive)
+        try:
+            audit = Audit(
+                verifier=home.verifier,
+                is_alive=is_alive,
+                known=known,
+                every_signature=every_signature,
+                handovers=home.keys.handovers,
+                kept=rows.kept,
+                salts=rows.salts,
+                deletions=rows.deletions(),
+            )
+            audit.schema(strangers(connection))
+            entries, checkpoints = _watched(rows.entries(), progress), rows.checkpoints()
+            return run_audit(
+                audit,
+                entries,
+                checkpoints,
+                head=rows.head(),
+                rows=rows.count_calls(),
+                runs=rows.runs(),
+                approvals=rows.approvals(),
+            )
+        except sqlite3.Error as error:
+            return audit.break_off(f"The database cannot be read any further: {error}.")
+
+
+def _watched(entries: Iterator[Entry], progress: Progress | None) -> Iterator[Entry]:
+    if progress is None:
+        return entries
+
+    def counted() -> Iterator[Entry]:
+        for number, entry in enumerate(entries):
+            if number % STEP == 0:
+                progress(number)
+            yield entry
+
+    return counted()

@@ -1,0 +1,65 @@
+"""Bodies of old entries in their sealed files, read back: in order for an audit, singly for a look-up.
+
+A sealed file is an export (journal/export): a header, the entries one a line, an end. Nothing is believed here: whoever
+gets a body holds it against the leaf hash, which stays in the database. A file that is missing, cut or changed gives no
+body, and then that entry is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from palyra.journal.chain import MAX_ENTRY_BYTES
+from palyra.journal.lookup import Rows
+from palyra.model.record import Entry
+
+LONGEST_LINE_BYTES = MAX_ENTRY_BYTES + 2
+
+
+def segment_file(folder: Path, first: int, count: int) -> Path:
+    return folder / f"{first:012}-{first + count - 1:012}.jsonl"
+
+
+class SealedBodies:
+    def __init__(self, rows: Rows, folder: Path | None) -> None:
+        self._rows = rows
+        self._folder = folder
+        self._segments: list[tuple[int, int]] | None = None
+        self._lines: Iterator[bytes] = iter(())
+        self._at = -1
+        self._end = -1
+
+    def entry(self, index: int, leaf: bytes) -> Entry:
+        """Quick when asked for in order."""
+        if index != self._at or index >= self._end:
+            self._seek(index)
+        body = next(self._lines, b"").rstrip(b"\n") if index < self._end else b""
+        self._at = index + 1
+        return Entry(index, leaf, body)
+
+    def body(self, index: int) -> bytes:
+        return self.entry(index, b"").body
+
+    def _seek(self, index: int) -> None:
+        self._end = -1
+        if self._folder is None:
+            return
+        if self._segments is None:
+            found = self._rows("SELECT first, count FROM segments WHERE present = 1 ORDER BY first", ())
+            self._segments = [(first, count) for first, count in found]
+        for first, count in self._segments:
+            if first <= index < first + count:
+                lines = _lines(segment_file(self._folder, first, count))
+                self._lines, self._end = islice(lines, 1 + index - first, None), first + count
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            yield file.readline()  # the header may be longer than an entry
+            while line := file.readline(LONGEST_LINE_BYTES):
+                yield line
+    except OSError:
+        return

@@ -1,0 +1,126 @@
+"""Evidence for somebody else: made by one command, checked by another with a public key alone, in an empty home."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def calls(cli) -> list[dict]:
+    return [cli.outcome("call", "palyra.echo", json.dumps({"n": n}), "--json") for n in range(3)]
+
+
+def vkey(cli) -> str:
+    connection = sqlite3.connect(cli.home / "state" / "palyra.db")
+    (value,) = connection.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
+    connection.close()
+    return value
+
+
+def verified(cli, path: Path, *, home: Path) -> tuple[int, dict]:
+    """As an outsider: another home, nothing but the key."""
+    done = cli("verify", str(path), "--key", vkey(cli), "--home", str(home), "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "kind"),
+    [
+        (("export",), "journal.jsonl", "export"),
+        (("export", "--format", "dsse"), "bundle.jsonl", "bundle"),
+        (("export", "--format", "tiles"), "log", "tiles"),
+    ],
+)
+def test_an_export_is_verified_offline_with_a_public_key(cli, calls, tmp_path, words, name, kind):
+    path = tmp_path / name
+    assert cli("journal", *words, "--output", str(path)).returncode == 0
+    code, said = verified(cli, path, home=tmp_path / "nowhere")
+    assert (code, said["ok"], said["kind"], said["entries"]) == (0, True, kind, 6)
+    assert "the key given" in said["key"]
+    assert not (tmp_path / "nowhere").exists()
+    assert "this installation's key" in json.loads(cli("verify", str(path), "--json").stdout)["key"]
+
+
+def test_a_missing_line_of_an_export_fails(cli, calls, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    cli("journal", "export", "--output", str(path))
+    lines = path.read_bytes().splitlines(keepends=True)
+    for at in range(len(lines)):
+        path.write_bytes(b"".join(lines[:at] + lines[at + 1 :]))
+        assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1, at
+
+
+def test_a_selected_call_is_proven_without_showing_the_others(cli, calls, tmp_path):
+    path = tmp_path / "one.jsonl"
+    assert cli("journal", "export", "--call", calls[1]["call_id"], "--output", str(path)).returncode == 0
+    code, said = verified(cli, path, home=tmp_path / "nowhere")
+    assert (code, said["kind"], said["entries"]) == (0, "selection", 2)
+    text = path.read_text()
+    assert calls[1]["call_id"] in text
+    assert calls[0]["call_id"] not in text
+    assert calls[2]["call_id"] not in text
+    path.write_text(text.replace("completed", "cOmpleted"))
+    assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1
+
+
+def test_a_proof_goes_on_holding_when_the_journal_has_grown(cli, calls, tmp_path):
+    path = tmp_path / "proof.json"
+    assert cli("journal", "prove", calls[0]["call_id"], "--output", str(path)).returncode == 0
+    cli.outcome("call", "palyra.echo", "{}", "--json")
+    code, said = verified(cli, path, home=tmp_path / "nowhere")
+    assert (code, said["kind"], said["findings"]) == (0, "proof", [])
+    proof = json.loads(path.read_text())
+    result = json.loads(proof["entries"][1]["body"])["predicate"]
+    assert result["execution_sha256"] == calls[0]["attestation"]["execution_sha256"]
+    assert cli("journal", "prove", "01HF7YAT00000000000000N0NE").returncode == 1
+
+
+def test_tiles_and_checkpoints_that_were_edited_are_found(cli, calls, tmp_path):
+    made = tmp_path / "log"
+    cli("journal", "export", "--format", "tiles", "--output", str(made))
+    for name in ("checkpoint", "tile/0/000.p/6", "tile/entries/000.p/6"):
+        copy = tmp_path / "copy"
+        shutil.copytree(made, copy)
+        data = (copy / name).read_bytes()
+        (copy / name).write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+        assert verified(cli, copy, home=tmp_path / "nowhere")[0] == 1, name
+        (copy / name).unlink()
+        assert verified(cli, copy, home=tmp_path / "nowhere")[0] == 1, name
+        shutil.rmtree(copy)
+    assert cli("journal", "export", "--format", "tiles", "--output", str(made)).returncode == 2
+
+
+def test_an_envelope_of_another_type_or_signer_is_found(cli, calls, tmp_path):
+    path = tmp_path / "bundle.jsonl"
+    cli("journal", "export", "--format", "dsse", "--output", str(path))
+    text = path.read_text()
+    path.write_text(text.replace("application/vnd.in-toto+json", "application/vnd.in-toto+jsom", 1))
+    assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1
+    path.write_text(text.replace('"sig":"', '"sig":"AAAA', 1))
+    assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"[" * 1_000_000,
+        b'{"type":"urn:palyra:proof:v1","keys":' + b"[" * 100_000,
+        b'{"type":"urn:palyra:export:v1","count":' + b"9" * 5000 + b"}\n",
+        b'{"type":"urn:palyra:export:v1","first":0,"count":9007199254740991,"checkpoint":"","frontier":[],"keys":[]}\n',
+        b'{"payloadType":"x"}\n' + b'{"payloadType":"x"}\n' * 100_000,
+        b"\n" * 1_000_000,
+        b"\xff\xfe" * 1000,
+        b"",
+    ],
+)
+def test_a_verifier_bomb_is_refused_quickly(cli, calls, tmp_path, bomb):
+    path = tmp_path / "bomb"
+    path.write_bytes(bomb)
+    done = cli("verify", str(path), "--key", vkey(cli), timeout=30)
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
