@@ -70,8 +70,12 @@ def build_environment(
     caller: Mapping[str, str],
     settable: Sequence[str],
     operator: Iterable[tuple[str, str]] = (),
+    also: Iterable[tuple[str, str]] = (),
 ) -> tuple[tuple[str, str], ...]:
-    """The whole environment of the child, sorted by key. The operator's pairs win over the caller's."""
+    """The whole environment of the child, sorted by key. The operator's pairs win over the caller's.
+
+    `also`: pairs of Palyra's own (gitenv), with keys that nobody else can set.
+    """
     values = {
         "PATH": ":".join(search_path),
         "HOME": home,
@@ -96,7 +100,7 @@ def build_environment(
     for key, value in operator:
         _check_pair(key, value)
         values[key] = value
-    return tuple(sorted(values.items()))
+    return tuple(sorted((values | dict(also)).items()))
 
 
 def _check_pair(key: str, value: str) -> None:

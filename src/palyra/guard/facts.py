@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from palyra.errors import Reason, Rejected
 from palyra.guard.command import Classification, behind, check_shape, is_broad_kill, is_interpreter, normalise
+from palyra.guard.gitline import push_target
 from palyra.guard.paths import VISIBLE_SYSTEM, inside, judge_paths, lexical
 from palyra.guard.programs import BROAD_KILLS, BUILD_TOOLS
 from palyra.guard.wrappers import is_wrapper
@@ -43,7 +44,7 @@ def guard_process(
     hosts_denied: Sequence[NamedHost] = (),
 ) -> Facts:
     check_shape(command, args)  # 1
-    kind = _refine(classification, sights)  # 3
+    kind = _refine(classification, sights, args)  # 3
     _check_kill(command, args, kind)  # 4
     check_places(sights)  # 5
     with_interpreters = allow_interpreters or grant.interpreters
@@ -86,7 +87,7 @@ def _programs(sights: Sights) -> tuple[ExecutableSight, ...]:
     return (sights.executable, *sights.also)
 
 
-def _refine(kind: Classification, sights: Sights) -> Classification:
+def _refine(kind: Classification, sights: Sights, args: Sequence[str]) -> Classification:
     """Add what the disk says: scripts, and links such as `editor` → vim."""
     for sight in _programs(sights):
         name, why, interprets = behind(sight.name, sight.shebang, sight.path)
@@ -96,6 +97,11 @@ def _refine(kind: Classification, sights: Sights) -> Classification:
     if "git" in names and sights.cwd.resolved != sights.workspace.path and not kind.runs_code:
         why = "git below the top of the workspace can meet a repository with its own settings and hooks"
         kind = replace(kind, effective_program="git", runs_code=True, why=why)
+    if "git" in names and "push" in args and not kind.runs_code:
+        target = push_target(args[list(args).index("push") + 1 :])
+        if any(sight.text == target and sight.exists for sight in sights.paths):
+            why = "git push to a folder runs the hooks of the repository there"
+            kind = replace(kind, effective_program="git", runs_code=True, why=why)
     return kind
 
 

@@ -4,10 +4,11 @@ git starts other programs for settings (`-c core.pager=…`, aliases, filters, h
 `--upload-pack`), options (`rebase --exec`, `grep -O`) and subcommands it does not know (aliases, `git-foo` on PATH).
 Settings are safe by a list of those known to be harmless, subcommands too: what is on neither list counts as code.
 
-Hooks and the settings in .git/config run with commit, checkout, merge and others. They are not named by arguments: the
-repository's hooks and config stay read-only in the sandbox (guard/look), so what runs is what was there before, inside
-the sandbox, which is the wall. So `git commit` is usable and does not count as running code. That holds for the
-repository at the top of the workspace alone: another one (`-C sub`, `--git-dir`) may be made of the agent's own files.
+Hooks and the settings in .git/config run with commit, checkout, merge and others. They are not named by arguments:
+hooks and settings that run something without being asked are switched off through the environment (gitenv), and the
+repository's config stays read-only in the sandbox (guard/look), which is the wall. So `git commit` is usable and does
+not count as running code. That holds for the repository at the top of the workspace alone: another one (`-C sub`,
+`--git-dir`, `push ./sub`, whose hooks git runs without our environment) may be made of the agent's own files.
 
 Not here: paths and hosts among the arguments (guard/paths, egress/preflight).
 """
@@ -52,11 +53,18 @@ _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cherry-pick": ("", ("continue", "skip")),
     "revert": ("", ("continue", "skip")),
     "grep": ("O", ("open-files-in-pager",)),
-    "archive": ("", ("exec",)),
+    "archive": ("", ("exec", "remote")),  # a repository's own settings say what packs it
     "diff": ("", ("ext-diff",)),
     "log": ("", ("ext-diff",)),
     "show": ("", ("ext-diff",)),
 }
+_PUSH = Spec(
+    "fnuvqd46o:",
+    "all branches prune mirror dry-run porcelain delete tags follow-tags signed? no-signed atomic no-atomic repo= "
+    "force push-option= receive-pack= exec= force-with-lease? no-force-with-lease force-if-includes "
+    "no-force-if-includes set-upstream thin no-thin quiet verbose progress no-progress recurse-submodules= "
+    "no-recurse-submodules verify no-verify ipv4 ipv6",
+)
 _OPTION_VALUES = {"clone": "bcjou", "rebase": "CsXx", "grep": "ABCefm", "push": "o"}
 _SUBWORDS = {"bisect": "run", "submodule": "foreach"}
 _STRATEGIES = frozenset("resolve recursive octopus ours subtree ort".split())
@@ -154,9 +162,25 @@ def _judge(subcommand: str, rest: Sequence[str]) -> str:
         return f"git {subcommand} {_SUBWORDS[subcommand]} runs a program"
     if subcommand in _REMOTES and any(_TRANSPORT.search(word) for word in rest):
         return "a git transport such as ext:: runs a program"
+    if subcommand == "push" and (read_options(rest, _PUSH).unknown or is_folder(push_target(rest))):
+        return "git push to a folder runs the hooks of the repository there"
     if subcommand in _REMOTES and any(_DASH_HOST.match(word) for word in rest):
         return "a git address whose host begins with a dash is an option to ssh"
     return _judge_strategy(subcommand, rest) or _judge_settings(subcommand, rest)
+
+
+def push_target(rest: Sequence[str]) -> str:
+    """The repository `git push` is given: an address, a folder, or the name of a remote. A folder's own name is taken
+    for a folder where no remote has it, which only the disk can tell (guard/facts)."""
+    scan = read_options(rest, _PUSH)
+    named = [option.value or "" for option in scan.options if option.name == "repo"]
+    return next(iter((*rest[scan.rest :][:1], *named)), "")
+
+
+def is_folder(word: str) -> bool:
+    """As git reads it: a file: URL, or a path, which has no `scheme://` and no `host:` before its first slash."""
+    scheme = word.lower().startswith("file:")
+    return scheme or word.startswith((".", "~")) or ("/" in word and ":" not in word.partition("/")[0])
 
 
 def _judge_strategy(subcommand: str, rest: Sequence[str]) -> str:

@@ -72,6 +72,8 @@ def test_find_may_still_give_file_names_to_plain_programs():
     [
         "cherry-pick --strategy=x/evil a", "merge -s x/evil a", "merge -nsx/evil a", "rebase --strategy x/evil a",
         "revert --strat x a", "pull -s x", "-C sub status", "-C.. status", "--git-dir=sub/.git status", "--bare log",
+        "push ./evil", "push ../x HEAD", "push -f file:///x", "push --repo=./evil", "push --frob origin", "push ~/x",
+        "push sub/evil main", "archive --remote=./evil --format=x HEAD",
         "--work-tree sub status", "init --separate-git-dir x", "rebase --continue", "rebase --skip",
         "rebase --edit-todo", "rebase -x id", "cherry-pick --continue", "config -f x core.pager y",
         "config -f --list/../.git/config core.fsmonitor x", "config -- core.hooksPath -h",
@@ -89,7 +91,8 @@ def test_git_finds_no_program_through_strategies_other_repositories_and_settings
     "line",
     [
         "status", "log", "diff", "--version", "show", "add .", "commit -m x", "ls-files", "rev-parse --git-dir", "init",
-        "init sub", "branch", "-C . status", "--git-dir=.git log", "config --get core.pager", "config --list",
+        "init sub", "branch", "push origin feature/x", "push -u fork main", "push git@host:a/b.git HEAD:refs/heads/x",
+        "push https://host/a/b.git", "-C . status", "--git-dir=.git log", "config --get core.pager", "config --list",
         "config -l", "config -f .gitmodules --list", "config get a.b", "config list", "config user.email a@b.c",
         "config color.ui auto", "config set user.name x", "config core.pager", "merge -s ours x", "cherry-pick -s x",
         "rebase main", "rebase --abort",

@@ -1,0 +1,50 @@
+"""What git is told through its environment when a call was judged to run no code: then git runs none either.
+
+git obeys what lies in a repository, and a call can make one: hooks, `core.fsmonitor`, an ssh command, a bare repository
+in a folder. Settings given by the environment stand above every file; they reach the repositories of submodules too.
+So a hook does not run for `git commit` where the call may not run interpreters; where it may, nothing here is set.
+
+What cannot be set this way, because any name will do: filters, text conversions, external diffs and merge drivers of a
+repository whose config the agent wrote itself (guard/protected closes the one that was there). Arguments are never
+rewritten. Not here: which git commands count as code (gitline).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOWHERE: Final = "/dev/null"
+
+SETTINGS: Final = (
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", NOWHERE),
+    ("core.sshCommand", "ssh"),
+    ("credential.helper", ""),  # an empty one forgets those named before it
+    ("diff.ignoreSubmodules", "all"),  # looking into them obeys their own settings
+    ("fetch.recurseSubmodules", "false"),
+    ("gc.auto", "0"),
+    ("gpg.program", "gpg"),
+    ("gpg.ssh.program", "ssh-keygen"),
+    ("gpg.x509.program", "gpgsm"),
+    ("maintenance.auto", "false"),
+    ("protocol.ext.allow", "never"),
+    ("safe.bareRepository", "explicit"),
+    ("status.submoduleSummary", "false"),
+    ("submodule.recurse", "false"),
+)
+_FIXED: Final = (
+    ("GIT_ASKPASS", ""),
+    ("GIT_CONFIG_GLOBAL", NOWHERE),  # in tier B the home is the workspace
+    ("GIT_EDITOR", ":"),
+    ("GIT_SEQUENCE_EDITOR", ":"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+)
+
+
+def git_environment() -> tuple[tuple[str, str], ...]:
+    numbered = [
+        pair
+        for number, (key, value) in enumerate(SETTINGS)
+        for pair in ((f"GIT_CONFIG_KEY_{number}", key), (f"GIT_CONFIG_VALUE_{number}", value))
+    ]
+    return (*_FIXED, ("GIT_CONFIG_COUNT", str(len(SETTINGS))), *numbered)

@@ -1,0 +1,154 @@
+"""git driven by what an agent made: a call that was judged to run no code runs none, whatever lies in the workspace.
+
+The files are written by the test, as an earlier call with `tee` and `cp` could have; each would leave a mark.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from palyra import Palyra
+from palyra.api import Outcome, SyncRun, grant
+from palyra.errors import Reason
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")]
+IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+TIERS = ["c", "b"]
+
+
+@pytest.fixture(params=TIERS)
+def tier(request):
+    return request.param
+
+
+@pytest.fixture
+def run(home: Path, workspace: Path, tier: str):
+    with Palyra.open(str(home)) as palyra:
+        yield palyra.run("agent:probe", workspace, grant=grant(tier=tier))
+
+
+def git(run: SyncRun, *args: str) -> Outcome:
+    outcome = run.call("palyra.process.run", {"command": "git", "args": list(args)})
+    if outcome.reason is Reason.UNENFORCEABLE:
+        pytest.skip(f"this tier is not to be had here: {outcome.message}")
+    return outcome
+
+
+def plainly(*args: str, at: Path) -> None:
+    environ = {"HOME": "/nonexistent", "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *IDENTITY, *args], cwd=at, env=environ, check=True, capture_output=True)
+
+
+def repository(at: Path, *words: str) -> Path:
+    at.mkdir(exist_ok=True)
+    plainly("init", "-q", *words, at=at)
+    return at
+
+
+def committed(at: Path) -> Path:
+    repository(at)
+    (at / "file").write_text("x")
+    plainly("add", "file", at=at)
+    plainly("commit", "-qm", "x", at=at)
+    return at
+
+
+def trap(place: Path, mark: Path) -> str:
+    """A program that leaves a mark; git can run it and does nothing worse for it."""
+    place.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    place.chmod(0o755)
+    return str(place)
+
+
+def test_a_hook_that_an_agent_made_does_not_run(run: SyncRun, workspace: Path) -> None:
+    repository(workspace)
+    for name in ("pre-commit", "post-commit", "reference-transaction", "post-checkout"):
+        trap(workspace / ".git" / "hooks" / name, workspace / "ran")
+    (workspace / "file").write_text("x")
+    assert git(run, "add", "file").success
+    done = git(run, *IDENTITY, "commit", "-m", "x")
+    assert done.success, done.output
+    assert git(run, "checkout", "-b", "other").success
+    assert not (workspace / "ran").exists()
+
+
+def test_with_interpreters_granted_the_hooks_run_as_in_any_git(home: Path, workspace: Path, tier: str) -> None:
+    committed(workspace)
+    trap(workspace / ".git" / "hooks" / "post-checkout", workspace / "ran")
+    with Palyra.open(str(home)) as palyra:
+        free = palyra.run("user:me", workspace, grant=grant(tier=tier, interpreters=True))
+        assert git(free, "checkout", "-b", "other").success
+    assert (workspace / "ran").exists()
+
+
+def test_a_file_system_monitor_of_the_repository_does_not_run(run: SyncRun, workspace: Path) -> None:
+    repository(workspace)
+    plainly("config", "core.fsmonitor", trap(workspace / "monitor", workspace / "ran"), at=workspace)
+    assert git(run, "status").success
+    assert not (workspace / "ran").exists()
+
+
+def test_a_workspace_made_to_look_like_a_bare_repository_is_none(run: SyncRun, workspace: Path) -> None:
+    repository(workspace, "--bare")
+    plainly("config", "core.bare", "false", at=workspace)
+    plainly("config", "core.worktree", str(workspace), at=workspace)
+    plainly("config", "core.fsmonitor", trap(workspace / "monitor", workspace / "ran"), at=workspace)
+    git(run, "status")
+    assert not (workspace / "ran").exists()
+
+
+def test_a_nested_repository_named_by_the_index_is_not_obeyed(run: SyncRun, workspace: Path) -> None:
+    repository(workspace)
+    inner = committed(workspace / "inner")
+    plainly("add", "inner", at=workspace)
+    plainly("config", "core.fsmonitor", trap(workspace / "monitor", workspace / "ran"), at=inner)
+    plainly("config", "filter.x.clean", trap(workspace / "filter", workspace / "ran"), at=inner)
+    (inner / ".gitattributes").write_text("* filter=x\n")
+    (inner / "file").write_text("changed")
+    assert git(run, "status").success
+    assert git(run, "diff").success
+    assert not (workspace / "ran").exists()
+
+
+def test_settings_in_a_home_that_is_the_workspace_are_not_obeyed(run: SyncRun, workspace: Path) -> None:
+    """Tier B's home is the workspace: a file `.gitconfig` there would be the user's own settings."""
+    repository(workspace)
+    program = trap(workspace / "filter", workspace / "ran")
+    (workspace / ".gitconfig").write_text(f'[filter "x"]\n\tclean = {program}\n[core]\n\tfsmonitor = {program}\n')
+    (workspace / ".gitattributes").write_text("file filter=x\n")
+    (workspace / "file").write_text("x")
+    assert git(run, "add", "file").success
+    assert not (workspace / "ran").exists()
+
+
+@pytest.mark.parametrize("words", [("./evil", "HEAD:refs/heads/x"), ("evil", "HEAD:refs/heads/x"), ("--repo=./evil",)])
+def test_a_push_to_a_folder_whose_hooks_would_run_is_refused(run: SyncRun, workspace: Path, words: list[str]) -> None:
+    committed(workspace)
+    evil = repository(workspace / "evil", "--bare")
+    trap(evil / "hooks" / "pre-receive", workspace / "ran")
+    outcome = git(run, "push", *words)
+    assert (outcome.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+
+
+def test_an_editor_and_a_password_program_of_the_repository_do_not_run(run: SyncRun, workspace: Path) -> None:
+    repository(workspace)
+    program = trap(workspace / "program", workspace / "ran")
+    for key in (
+        "core.editor",
+        "sequence.editor",
+        "core.askPass",
+        "credential.helper",
+        "core.sshCommand",
+        "gpg.program",
+    ):
+        plainly("config", key, program, at=workspace)
+    (workspace / "file").write_text("x")
+    plainly("add", "file", at=workspace)
+    plainly("commit", "-qm", "x", at=workspace)
+    assert git(run, *IDENTITY, "commit", "--amend").success
+    assert not (workspace / "ran").exists()

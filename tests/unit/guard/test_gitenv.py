@@ -1,0 +1,25 @@
+"""git's environment is complete, in the form git reads, and none of its keys can be set by anyone else."""
+
+from __future__ import annotations
+
+from palyra.guard.environ import build_environment, is_banned
+from palyra.guard.gitenv import SETTINGS, git_environment
+
+
+def test_every_setting_is_numbered_without_a_gap():
+    given = dict(git_environment())
+    count = int(given["GIT_CONFIG_COUNT"])
+    told = tuple((given[f"GIT_CONFIG_KEY_{n}"], given[f"GIT_CONFIG_VALUE_{n}"]) for n in range(count))
+    assert told == SETTINGS
+
+
+def test_nobody_else_can_set_any_of_it():
+    assert all(is_banned(key) for key, _ in git_environment())
+
+
+def test_it_stands_beside_the_callers_environment():
+    built = build_environment(
+        search_path=("/usr/bin",), home="/h", caller={"CI": "1"}, settable=("CI",), also=git_environment()
+    )
+    assert set(git_environment()) <= set(built)
+    assert ("CI", "1") in built
