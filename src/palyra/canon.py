@@ -53,9 +53,11 @@ def _fast(value: Json) -> bytes | None:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
     except (orjson.JSONEncodeError, TypeError):
         return None  # another kind of mapping, or what the slow way names with a sentence
-    if not data.isascii() or data[0] not in b"{[" or _FRACTION.search(data) is not None:
+    if not data.isascii() or data[0] not in b"{[":
         return None
-    if b"null" in data and not _is_plain(value) and _holds_float(value):  # orjson writes NaN as null
+    if _is_plain(value):
+        return data
+    if _FRACTION.search(data) is not None or (b"null" in data and _holds_float(value)):  # orjson writes NaN as null
         return None
     return data
 

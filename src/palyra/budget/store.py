@@ -26,12 +26,15 @@ class BudgetStore:
 
     def ensure_run(self, tx: Transaction, run: RunSpec) -> bool:
         """Store the run if it is new; what is stored stays. False when it is another principal's."""
+        known = tx.rows("SELECT principal FROM runs WHERE run_id = ?", (run.run_id,))
+        if known:
+            return known == [(run.principal,)]
         tx.execute(
             """INSERT INTO runs (run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max,
-                                 created_unix_ms) VALUES (?, ?, ?, 0, ?, 0, ?, ?) ON CONFLICT DO NOTHING""",
+                                 created_unix_ms) VALUES (?, ?, ?, 0, ?, 0, ?, ?)""",
             (run.run_id, run.principal, run.workspace, run.calls_max, run.attempts_max, run.created_unix_ms),
         )
-        return tx.rows("SELECT principal FROM runs WHERE run_id = ?", (run.run_id,)) == [(run.principal,)]
+        return True
 
     def spend_call(self, tx: Transaction, run_id: str) -> tuple[int, int]:
         """(used, max) with this call; Rejected(BUDGET_SPENT) when there is none left."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from palyra.budget.ledger import Ledger, check_attempts, spend_call
 from palyra.canon import canonical, sha256_hex
@@ -32,10 +33,12 @@ from palyra.guard.paths import candidates
 from palyra.guard.programs import normalise
 from palyra.model.call import CallId, RunId, Tier, ToolCall
 from palyra.model.grant import Deny
+from palyra.model.host import HostFacts
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
 from palyra.model.outcome import BudgetView
-from palyra.model.plan import BuiltinPlan, Facts, Job, LookRequest
+from palyra.model.plan import BuiltinPlan, Facts, Job, LookRequest, ProcessPlan
+from palyra.model.process import Lifetime
 from palyra.model.tool import ToolKind
 from palyra.policy.decide import decide
 from palyra.policy.request import build_request
@@ -283,11 +286,19 @@ def make_plan(trip: Trip, ports: Ports) -> None:
     assert trip.tool is not None
     if trip.job is None:
         trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
+        trip.plan_bytes = canonical(trip.plan.as_json())
     else:
-        plan = plan_job(_with_face(trip.job), ports.host)
         lifetime = trip.process.lifetime if trip.process is not None else None
-        if lifetime is not None:  # where its keeper crashes, a group is what can still be found and ended
-            group = plan.cgroup_parent or ("" if plan.pid_namespace else ports.host.cgroup_kill)
-            plan = replace(plan, lifetime=lifetime.value, cgroup_parent=group)
-        trip.plan = plan
-    trip.plan_bytes = canonical(trip.plan.as_json())
+        plan = _plan.__wrapped__ if trip.job.stdin else _plan  # what may be large is not kept
+        trip.plan, trip.plan_bytes = plan(_with_face(trip.job), ports.host, lifetime)
+
+
+@lru_cache(maxsize=128)
+def _plan(job: Job, host: HostFacts, lifetime: Lifetime | None) -> tuple[ProcessPlan, bytes]:
+    """The plan and its canonical bytes. Remembered: a plan follows from these values and nothing else, and agents run
+    the same few commands over and over."""
+    plan = plan_job(job, host)
+    if lifetime is not None:  # where its keeper crashes, a group is what can still be found and ended
+        group = plan.cgroup_parent or ("" if plan.pid_namespace else host.cgroup_kill)
+        plan = replace(plan, lifetime=lifetime.value, cgroup_parent=group)
+    return plan, canonical(plan.as_json())

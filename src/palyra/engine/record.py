@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 
 import orjson
 
@@ -310,9 +311,12 @@ def _plan_of(plan_bytes: bytes, secrets: Sequence[tuple[str, bytes]]) -> Json:
     """As its bytes where nothing in it has to go, so that it is not read and written once more."""
     if not plan_bytes:
         return None
-    if is_clear(plan_bytes, secrets):
+    if not secrets and _is_clear(plan_bytes):
         return orjson.Fragment(plan_bytes)
     return redact_json(orjson.loads(plan_bytes), secrets)
+
+
+_is_clear = lru_cache(maxsize=128)(is_clear)
 
 
 def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None:

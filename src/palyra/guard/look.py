@@ -35,8 +35,7 @@ MAX_DEPTH = 16
 MAX_PROTECTED = 512
 MAX_STEPS = 20_000
 TOO_MANY = "The workspace's .git holds too many submodules or worktrees to be protected."
-MAX_DIGESTS = 512
-_CHUNK = 1 << 18
+MAX_DIGESTS, _CHUNK = 512, 1 << 18
 _BINARIES = (b"\x7fELF", b"MZ", b"\0asm", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf")
 _BINARIES_SWAPPED = (b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe")
 
@@ -306,7 +305,7 @@ def _find_guarded(workspace: str, allowance: _Allowance) -> tuple[tuple[str, ...
     """(paths to keep read-only, files to hide) that exist in this workspace."""
     protected: set[str] = set()
     masked: set[str] = set()
-    for name in sorted(_list(workspace)):
+    for name in (names := sorted(_list(workspace))):
         if name.startswith(".env"):
             kind, real = _settle(workspace, name, allowance)
             if kind == "file" and name not in ENV_EXAMPLES:
@@ -317,7 +316,7 @@ def _find_guarded(workspace: str, allowance: _Allowance) -> tuple[tuple[str, ...
             protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
         elif name == ".git":
             protected.update(_find_in_git(workspace, allowance))
-    for folder in _find_nested(workspace):
+    for folder in _find_nested(workspace, names):
         protected.update(_find_in_repository(workspace, folder, allowance))
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
 
@@ -361,11 +360,12 @@ def _find_submodules(place: str, depth: int, allowance: _Allowance) -> Iterator[
             yield from _find_submodules(path, depth + 1, allowance)
 
 
-def _find_nested(workspace: str) -> Iterator[str]:
+def _find_nested(workspace: str, names: Sequence[str]) -> Iterator[str]:
     """`.git` one and two levels below the top. Advice: a crowd of folders may hide one, and then it is not found."""
     left, level = MAX_FOLDERS, [workspace]
     for _ in range(2):
-        below = [f"{place}/{name}" for place in level[:left] for name in sorted(_list(place)) if name != ".git"][:left]
+        listed = ((place, names if place == workspace else sorted(_list(place))) for place in level[:left])
+        below = [f"{place}/{name}" for place, found in listed for name in found if name != ".git"][:left]
         left -= len(below)
         level = [place for place in below if not os.path.islink(place) and os.path.isdir(place)]
         yield from (f"{place}/.git" for place in level if os.path.lexists(f"{place}/.git"))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from palyra.errors import Reason, Rejected
 from palyra.guard.programs import normalise
@@ -178,6 +179,7 @@ _SYSTEM_FOLDERS = frozenset(
 )
 
 
+@lru_cache(maxsize=256)
 def workspace_problem(path: str, *, home: str, state_home: str) -> str:
     """Why this folder (a real path) must not become the one writable place of a sandbox; empty when it may."""
     if path == "/":

@@ -10,6 +10,7 @@ Not here: options and their meaning (guard/wrappers, guard/escapes, guard/gitlin
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 
 def _names(text: str) -> frozenset[str]:
@@ -116,6 +117,10 @@ MAX_NAME = 256
 
 def normalise(name: str) -> str:
     """The name the tables know a program by: `/usr/bin/Python3.12.exe` → `python`."""
+    return _remembered(name) if len(name) <= _MAX_REMEMBERED else _normalise(name)
+
+
+def _normalise(name: str) -> str:
     base = name.replace("\\", "/").rpartition("/")[2].lower()
     for suffix in _SUFFIXES:
         if base.endswith(suffix) and len(base) > len(suffix):
@@ -126,6 +131,11 @@ def normalise(name: str) -> str:
         if base[:length] in VERSIONED and _VERSION.fullmatch(base[length:]):
             return base[:length]
     return "".join(letter if letter.isprintable() else "?" for letter in base[:MAX_NAME])
+
+
+_MAX_REMEMBERED = 128
+"""One command line asks for the same few names two dozen times; a long one is an argument, and hardly comes again."""
+_remembered = lru_cache(maxsize=2048)(_normalise)
 
 
 def is_interpreter(name: str) -> bool:

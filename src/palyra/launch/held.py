@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from palyra.launch import _os
@@ -60,6 +60,15 @@ class Template:
     group: GroupSpec | None
     face: NetFace | None = None
     caches: tuple[str, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Once: a pool looks a template up several times a call."""
+        told = (self.launcher, self.data, self.closed, self.run_as, self.pid_max, self.landlock, self.group, self.face)
+        object.__setattr__(self, "_hash", hash(told))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def template_of(plan: ProcessPlan) -> Template:

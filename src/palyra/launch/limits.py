@@ -1,8 +1,9 @@
-"""The kernel's limits on one program, as steps for the held shell: in force before the program's first instruction.
+"""The kernel's limits on one program: in force on the held shell, which becomes it, before its first instruction.
 
-The shell sets them on itself and execs, so nothing the program starts can be without them (`prlimit` after a
-start loses to a program that forks at once; from outside it needs a capability that root in a container lacks
-when the sandbox runs as someone else). Limits are only ever lowered: what this process inherited is the ceiling.
+Set from outside while the shell is held (`limit_held`), or by the shell on itself where the kernel wants a capability
+for that (root in a container, when the sandbox runs as someone else); either way nothing the program starts can be
+without them (`prlimit` after a start loses to a program that forks at once). Limits are only ever lowered: what this
+process inherited is the ceiling.
 Units: seconds, KiB and blocks of 512 bytes, rounded so that a limit is never above what was asked.
 
 RLIMIT_DATA, not AS: runtimes that reserve address space (node) cannot start under AS. The hard stack limit is
@@ -59,13 +60,15 @@ def _step(flag: str, kind: int, soft: int, hard: int, *, unit: int) -> Step:
     return Step(flag, soft // unit, hard // unit, kind, (soft, hard))
 
 
-def limit_first_process(pid: int, steps: Sequence[Step]) -> bool:
-    """The same limits on the sandbox's first process, before the program runs: it has the program's uid, so a program
-    that takes it over would otherwise be rid of every limit. False where the kernel lets only the sandbox itself do it.
-    """
+def limit_held(pids: Sequence[int], steps: Sequence[Step]) -> bool:
+    """The limits on processes that are held, from outside. On the shell: it becomes the program, so they are in force
+    before that begins. On the sandbox's first process too: it has the program's uid, and a program that takes it over
+    would otherwise be rid of every limit. False where the kernel lets only the sandbox itself do it: nothing is missing
+    then but what the shell is told to do itself."""
     try:
-        for step in steps:
-            resource.prlimit(pid, step.kind, step.exact)
+        for pid in pids:
+            for step in steps:
+                resource.prlimit(pid, step.kind, step.exact)
     except PermissionError:
         return False
     return True

@@ -16,16 +16,16 @@ from collections.abc import Sequence
 from palyra.launch.limits import Step
 
 CONTROL, READY = 9, 8
-HELD_SCRIPT = f"echo r >&{READY}; exec {READY}>&-; . /dev/fd/{CONTROL}"
+# when the machine runs out of memory the kernel should end the call, not the engine
+_FIRST_TO_GO = "{ echo 500 2>/dev/null >/proc/self/oom_score_adj || :; }"
+HELD_SCRIPT = f"{_FIRST_TO_GO}; echo r >&{READY}; exec {READY}>&-; . /dev/fd/{CONTROL}"
+"""What needs no call is done ahead of it."""
 NONCE_START = b"\x1f"
 """A byte that programs do not end their stderr with, so that nothing is held back while looking for a nonce."""
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # dash exports PWD and OLDPWD by itself, busybox PATH; bash counts SHLVL and leaves without the trap when exec fails
 _CLEAN = b'unset PWD OLDPWD SHLVL PATH && { [ -z "$BASH_VERSION" ] || shopt -s execfail; }'
-
-# when the machine runs out of memory the kernel should end the call, not the engine
-_FIRST_TO_GO = b"{ echo 500 2>/dev/null >/proc/self/oom_score_adj || :; }"
 
 
 def launch_message(
@@ -47,7 +47,6 @@ def launch_message(
         b"trap " + quote(b"echo " + quote(nonce) + b" >&2") + b" EXIT",
         b"cd -P -- " + quote(_bytes(cwd)),
         _CLEAN,
-        _FIRST_TO_GO,
         *([_limit_first(limits)] if limit_first else []),
         *(_ulimit(step, busybox=busybox) for step in limits),
     ]

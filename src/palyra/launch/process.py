@@ -24,7 +24,7 @@ from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
-from palyra.launch.limits import limit_first_process, limit_steps
+from palyra.launch.limits import limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.pool import Pool, PoolSize
 from palyra.launch.waiting import unbroken
@@ -157,16 +157,19 @@ class _HeldProgram:
         held, plan = self._held, self._plan
         uid = plan.run_as[0] if plan.run_as else self._host.uid
         limits = limit_steps(plan.limits, uid=uid, own_user_namespace=plan.pid_namespace)
-        from_inside = plan.pid_namespace and not limit_first_process(held.init, limits)
+        try:
+            limited = plan.pid_namespace and limit_held((held.init, held.program), limits)
+        except ProcessLookupError as error:
+            raise LaunchFailed("The sandbox ended before the program could be started.") from error
         try:
             message = launch_message(
                 program=plan.program,
                 arguments=plan.argv[1:],
                 env=plan.env,
                 cwd=plan.cwd,
-                limits=limits,
+                limits=() if limited else limits,
                 nonce=nonce,
-                limit_first=from_inside,
+                limit_first=plan.pid_namespace and not limited,
                 busybox=_is_busybox(self._host.shell),
             )
         except ValueError as error:

@@ -9,6 +9,7 @@ Not here: making any of them (guard, sandbox), running them (launch).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from palyra.canon import Json, digest, sha256_hex
@@ -277,10 +278,10 @@ class ProcessPlan:
             "backend": self.backend,
             "executor": self.executor,
             "tier": self.tier.value,
-            "launcher": [f"{w.before}{{{w.index}}}" if isinstance(w, Hole) else _shown(w) for w in self.launcher],
+            "launcher": list(_shown_words(self.launcher)),
             "launcher_env": [list(pair) for pair in self.launcher_env],
             "road": self.road,
-            "data": [sha256_hex(d) for d in self.data],
+            "data": list(_digests(self.data)),
             "closed": [[kind, _shown(path)] for kind, path in self.closed],
             "program": _shown(self.program),
             "program_sha256": self.program_sha256,
@@ -331,6 +332,17 @@ def _shown(path: str) -> str:
     """A path of the host may hold bytes that are not UTF-8; in JSON they are spelled, or a hostile name in a workspace
     would leave calls that cannot be recorded."""
     return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+@lru_cache(maxsize=128)
+def _shown_words(words: tuple[Word, ...]) -> tuple[str, ...]:
+    """Remembered: most calls of a run share their launcher."""
+    return tuple(f"{w.before}{{{w.index}}}" if isinstance(w, Hole) else _shown(w) for w in words)
+
+
+@lru_cache(maxsize=128)
+def _digests(data: tuple[bytes, ...]) -> tuple[str, ...]:
+    return tuple(map(sha256_hex, data))
 
 
 def plan_digest(plan: Plan) -> str:

@@ -22,15 +22,18 @@ Mounts of 6 come before 8 and 9, so that a folder below /tmp is not hidden by th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 from palyra.canon import sha256_hex
 from palyra.model.call import Tier
 from palyra.model.face import PROXY_ADDRESS, PROXY_PORT
 from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import EgressMode
-from palyra.model.plan import Hole, Job, ProcessPlan, Word
+from palyra.model.plan import Hole, Job, ProcessPlan, Word, WorkspaceSight
 from palyra.sandbox.backend import BLOCK, INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
 from palyra.sandbox.seccomp import MACHINES, assemble
-from palyra.sandbox.view import AGENT_HOME, EMPTY_FILE, EMPTY_FOLDER, PRIVATE, SYSTEM, closings, view_of
+from palyra.sandbox.view import AGENT_HOME, EMPTY_FILE, EMPTY_FOLDER, PRIVATE, SYSTEM, View, closings, view_of
 
 _ETC: dict[str, bytes] = {
     "passwd": b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
@@ -63,6 +66,7 @@ PROXY_ENV = tuple(
 )
 """Both spellings: curl reads only the lower-case `http_proxy`. ALL_PROXY speaks HTTP too: clients without a SOCKS
 library refuse to start when they see a SOCKS address."""
+_EVERYWHERE = tuple(f"{folder}/" for folder in SYSTEM)
 _ALWAYS = frozenset({Guarantee.FS_ISOLATED, Guarantee.CPU_LIMIT, Guarantee.MEMORY_LIMIT, Guarantee.TREE_KILL})
 
 
@@ -88,7 +92,7 @@ class BubblewrapBackend:
         assert host.bubblewrap is not None, "the planner asks for guarantees first"
         run_as = identity(job, host)
         given = self._given(job, host)
-        words, data = _words(job, host, host.bubblewrap)
+        words, data, closed = _made(_shape_of(job, host), host)
         return ProcessPlan(
             backend=self.name,
             executor=self.executor,
@@ -104,7 +108,7 @@ class BubblewrapBackend:
             net=job.net,
             face=job.face,
             run_as=run_as,
-            closed=closings(view_of(job, host)),  # 13
+            closed=closed,  # 13
             caches=tuple(folder for folder, _ in _caches(job, host)),
             pid_namespace=True,
             namespace_pid_max=_bounded_by_pid_max(job, host),
@@ -161,9 +165,50 @@ def _notes(job: Job, host: HostFacts) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _words(job: Job, host: HostFacts, bwrap: BubblewrapFacts) -> tuple[tuple[Word, ...], tuple[bytes, ...]]:
-    view = view_of(job, host)
-    scratch = str(job.limits.scratch_bytes)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """What of a job decides over its sandbox: calls that differ only in what they run have the same."""
+
+    workspace: WorkspaceSight
+    read_roots: tuple[str, ...]
+    program: str
+    """Empty where every sandbox shows it."""
+    program_file: str
+    scratch_bytes: int
+    shares_network: bool
+    own_files: tuple[tuple[str, bytes], ...]
+    workspace_writable: bool
+    caches: tuple[tuple[str, str], ...]
+
+
+def _shape_of(job: Job, host: HostFacts) -> _Shape:
+    program, file = ("" if path.startswith(_EVERYWHERE) else path for path in (job.program, job.program_file))
+    return _Shape(
+        workspace=job.workspace,
+        read_roots=job.read_roots,
+        program=program,
+        program_file=file,
+        scratch_bytes=job.limits.scratch_bytes,
+        shares_network=_shares_network(job),
+        own_files=job.own_files,
+        workspace_writable=job.workspace_writable,
+        caches=_caches(job, host),
+    )
+
+
+@lru_cache(maxsize=128)
+def _made(shape: _Shape, host: HostFacts) -> tuple[tuple[Word, ...], tuple[bytes, ...], tuple[tuple[str, str], ...]]:
+    """The words, their data, and what is closed; remembered, because a run's calls mostly share one sandbox."""
+    assert host.bubblewrap is not None
+    view = view_of(shape, host)
+    words, data = _words(shape, view, host, host.bubblewrap)
+    return words, data, closings(view)
+
+
+def _words(
+    job: _Shape, view: View, host: HostFacts, bwrap: BubblewrapFacts
+) -> tuple[tuple[Word, ...], tuple[bytes, ...]]:
+    scratch = str(job.scratch_bytes)
     data: list[bytes] = []
     words: list[Word] = [bwrap.path]
     words += ["--die-with-parent", "--new-session"]  # 1
@@ -178,7 +223,7 @@ def _words(job: Job, host: HostFacts, bwrap: BubblewrapFacts) -> tuple[tuple[Wor
     for path in view.readable:  # 8
         words += ["--ro-bind", path, path]
     words += ["--bind" if job.workspace_writable else "--ro-bind", job.workspace.path, job.workspace.path]  # 9
-    for folder, place in _caches(job, host):
+    for folder, place in job.caches:
         words += ["--bind", folder, place]
     words += ["--remount-ro", "/"]  # 10
     words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
@@ -188,9 +233,9 @@ def _words(job: Job, host: HostFacts, bwrap: BubblewrapFacts) -> tuple[tuple[Wor
     return tuple(words), tuple(data)
 
 
-def _namespaces(job: Job, bwrap: BubblewrapFacts) -> list[Word]:
+def _namespaces(job: _Shape, bwrap: BubblewrapFacts) -> list[Word]:
     words: list[Word] = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    if not _shares_network(job):
+    if not job.shares_network:
         words.append("--unshare-net")
     if bwrap.disable_userns:
         words.append("--disable-userns")
@@ -210,16 +255,16 @@ def _system(host: HostFacts) -> list[Word]:
 _MERGED = ("/bin", "/sbin", "/lib", "/lib64")
 
 
-def _etc(job: Job, data: list[bytes]) -> list[Word]:
+def _etc(job: _Shape, data: list[bytes]) -> list[Word]:
     """Copied into the root's own tmpfs, which step 11 seals: cheaper than a mount for each file."""
     words: list[Word] = ["--dir", "/etc", "--perms", "0555", "--dir", EMPTY_FOLDER]
     words += ["--perms", "0444", "--file", _hole(data, b""), EMPTY_FILE]  # what hidden paths show
-    files = _ETC if _shares_network(job) else _ETC | _ETC_ISOLATED
+    files = _ETC if job.shares_network else _ETC | _ETC_ISOLATED
     for name, content in files.items():
         words += ["--perms", "0644", "--file", _hole(data, content), f"/etc/{name}"]
     for path, content in job.own_files:
         words += ["--perms", "0444", "--file", _hole(data, content), path]
-    for path in (*_ETC_READ_ONLY, *(_ETC_SHARED if _shares_network(job) else ())):
+    for path in (*_ETC_READ_ONLY, *(_ETC_SHARED if job.shares_network else ())):
         words += ["--ro-bind-try", path, path]
     return words
 

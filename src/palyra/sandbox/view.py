@@ -14,10 +14,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from palyra.errors import Unenforceable
 from palyra.model.host import Guarantee, HostFacts
-from palyra.model.plan import Job
+from palyra.model.plan import WorkspaceSight
 
 AGENT_HOME = "/home/agent"
 PRIVATE = ("/tmp", "/var/tmp", AGENT_HOME)  # noqa: S108  # the sandbox's own, on a tmpfs
@@ -38,7 +39,22 @@ class View:
     hidden_folders: tuple[str, ...]
 
 
-def view_of(job: Job, host: HostFacts) -> View:
+class Shown(Protocol):
+    """What of a job decides over its view."""
+
+    @property
+    def workspace(self) -> WorkspaceSight: ...
+    @property
+    def workspace_writable(self) -> bool: ...
+    @property
+    def read_roots(self) -> tuple[str, ...]: ...
+    @property
+    def program(self) -> str: ...
+    @property
+    def program_file(self) -> str: ...
+
+
+def view_of(job: Shown, host: HostFacts) -> View:
     workspace = job.workspace.path
     _check_workspace(workspace, host)
     readable = _readable(job, host)
@@ -96,7 +112,7 @@ def _check_workspace(workspace: str, host: HostFacts) -> None:
         )
 
 
-def _readable(job: Job, host: HostFacts) -> tuple[str, ...]:
+def _readable(job: Shown, host: HostFacts) -> tuple[str, ...]:
     """Granted folders that are not visible anyway, outer before inner, and the program where it is not in one."""
     visible = (*SYSTEM, job.workspace.path)
     roots: list[str] = []

@@ -27,8 +27,10 @@ class KeyChanged(HeadBroken):
 
 
 class Transaction:
-    def __init__(self, connection: sqlite3.Connection, frontier: Frontier) -> None:
+    def __init__(self, connection: sqlite3.Connection, frontier: Frontier, *, alone: bool = False) -> None:
+        """`alone`: one piece of work, so that the transaction itself is what is undone."""
         self._connection = connection
+        self._alone = alone
         self._before = frontier
         self.frontier = frontier
         self.last_index: int | None = None
@@ -71,10 +73,12 @@ class Transaction:
         """Under the run's key; what belongs to no run is kept as it is."""
         run_id = draft.run_id
         key = None if run_id is None else self._run_key(run_id)
+        values: list[object] = []
         for commitment in draft.commitments:
             field, salt = commitment.field, commitment.salt
-            stored = salt if key is None else SEALED + seal_salt(salt, key, index, field)
-            self.execute("INSERT INTO openings VALUES (?, ?, ?, ?)", (index, field, run_id, stored))
+            values += [index, field, run_id, salt if key is None else SEALED + seal_salt(salt, key, index, field)]
+        rows = ", ".join(["(?, ?, ?, ?)"] * len(draft.commitments))
+        self.execute(f"INSERT INTO openings VALUES {rows}", tuple(values))  # noqa: S608
 
     def _run_key(self, run_id: str) -> bytes:
         rows = self.rows("SELECT key FROM run_keys WHERE run_id = ?", (run_id,))
@@ -96,11 +100,17 @@ class Transaction:
     def begin_work(self) -> None:
         self._before = self.frontier.copy()
         self.last_index = None
-        self.execute("SAVEPOINT work")
+        if not self._alone:
+            self.execute("SAVEPOINT work")
 
     def undo_work(self) -> None:
-        self.execute("ROLLBACK TO work")
+        if self._alone:
+            self.execute("ROLLBACK")
+            self.execute("BEGIN IMMEDIATE")
+        else:
+            self.execute("ROLLBACK TO work")
         self.frontier = self._before
 
     def end_work(self) -> None:
-        self.execute("RELEASE work")
+        if not self._alone:
+            self.execute("RELEASE work")

@@ -39,6 +39,7 @@ ENTRIES_PER_COPY_BACK = 128
 BYTES_PER_COPY_BACK = 4 << 20
 COPY_BACK_PATIENCE_S = 2.0
 
+_HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
 _FULL = 13
 _WAIT = frozenset({5, 6, 15})  # BUSY, LOCKED, PROTOCOL (locks of the log's index)
 _OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE
@@ -216,7 +217,7 @@ class Writer:
 
     def _transact(self, connection: sqlite3.Connection, batch: list[_Waiting[Any]]) -> None:
         connection.execute("BEGIN IMMEDIATE")  # 2
-        transaction = Transaction(connection, self._read_head(connection))  # 3
+        transaction = Transaction(connection, self._read_head(connection), alone=len(batch) == 1)  # 3
         before = transaction.frontier.size
         for waiting in batch:  # 4
             self._run(transaction, waiting)
@@ -255,11 +256,11 @@ class Writer:
     def _read_head(self, connection: sqlite3.Connection) -> Frontier:
         """The tree as it stands, only if its newest checkpoint is ours: otherwise whoever can edit the file could
         have us sign a rewritten history by extending it."""
-        rows = connection.execute("SELECT size, frontier FROM head").fetchall()
-        note = connection.execute("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
+        rows = connection.execute(_HEAD).fetchall()
         if len(rows) != 1:
             raise HeadBroken("the head is missing")
-        (size, packed), signed = rows[0], "" if note is None else note[0]
+        size, packed, note = rows[0]
+        signed = "" if note is None else note
         try:
             frontier = Frontier.parse(size, packed)
             if (size, packed, signed) != self._trusted:

@@ -73,6 +73,26 @@ def test_a_refusal_undoes_its_own_work_and_no_other(writer: Writer) -> None:
     assert audit_home(writer.home).findings == ()
 
 
+def test_a_refusal_alone_is_undone_and_the_next_work_goes_on(writer: Writer) -> None:
+    def refused(tx: Transaction) -> None:
+        tx.append(act(), at_unix_ms=1)
+        raise KeyError("no")
+
+    async def scenario() -> None:
+        with pytest.raises(KeyError):
+            writer.commit_alone(refused)
+        with pytest.raises(KeyError):
+            await writer.commit(refused)
+        done = writer.commit_alone(lambda tx: tx.append(act(), at_unix_ms=1))
+        assert done is not None
+        assert (done[0], done[1].tree_size if done[1] else 0) == (0, 1)
+        waiting = writer.commit(lambda tx: tx.append(act(), at_unix_ms=1))
+        assert writer.commit_alone(lambda _: None) is None, "somebody waits already: first come, first served"
+        assert (await waiting)[0] == 1
+
+    asyncio.run(scenario())
+
+
 def test_work_without_an_entry_gets_no_receipt_and_no_checkpoint(writer: Writer) -> None:
     async def scenario() -> Any:
         return await writer.commit(lambda tx: tx.execute("INSERT INTO meta VALUES ('a', 'b')").rowcount)
