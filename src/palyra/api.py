@@ -42,6 +42,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+EGRESS_WORDS = (*(mode.value for mode in EgressMode), *EGRESS_ALIASES)
 DEFAULT_PRINCIPAL = "agent:embedded"
 FINISH_S = 60.0
 """How long an interrupted call may take to end its program and close its record."""
@@ -58,7 +59,11 @@ def grant(
     tier: str | None = None,
 ) -> OperatorGrant:
     """The operator's grant for a run, from plain words; the command line's --allow… flags are the same thing."""
-    for name, texts in (("executable", executables), ("read root", read_roots), ("variable", (env or {}).values())):
+    variables = [text for pair in (env or {}).items() for text in pair]
+    lists = (("executable", executables), ("read root", read_roots), ("host", hosts), ("variable", variables))
+    for name, texts in lists:
+        if not isinstance(texts, (tuple, list)):  # a string would be taken letter by letter
+            raise Rejected(Reason.BAD_ARGUMENTS, f"Give {name}s as a tuple.", f'One {name}: ("…",).')
         for text in texts:
             check_text(name, text)
     if egress == "block_all" and hosts:
@@ -66,15 +71,29 @@ def grant(
             Reason.BAD_ARGUMENTS, "block_all and granted hosts exclude each other.", "Leave one of them out."
         )
     return OperatorGrant(
-        executables=executables,
-        interpreters=interpreters,
+        executables=tuple(executables),
+        interpreters=interpreters is True,
         read_roots=tuple(os.path.realpath(root) for root in read_roots),
         env=tuple(sorted((env or {}).items())),
-        egress=EgressMode(EGRESS_ALIASES.get(egress, egress)) if egress else None,
+        egress=_egress(egress),
         block_all=egress == "block_all",
         hosts=tuple(parse_pattern(host) for host in hosts),
-        tier=TierChoice(tier) if tier else None,
+        tier=_tier(tier),
     )
+
+
+def _egress(text: str | None) -> EgressMode | None:
+    return EgressMode(EGRESS_ALIASES.get(text, text)) if _is_word("egress", text, EGRESS_WORDS) and text else None
+
+
+def _tier(text: str | None) -> TierChoice | None:
+    return TierChoice(text) if _is_word("tier", text, tuple(TierChoice)) and text else None
+
+
+def _is_word(name: str, text: object, words: tuple[str, ...]) -> bool:
+    if text is not None and text not in words:
+        raise Rejected(Reason.BAD_ARGUMENTS, f"There is no such {name}.", f"Write {name} as one of {', '.join(words)}.")
+    return text is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -117,7 +136,8 @@ class AsyncRun:
         return await self._installation.engine.call(request)
 
     def cancel(self, call_id: str) -> bool:
-        return self._installation.engine.cancel(call_id)
+        given: object = call_id
+        return isinstance(given, str) and self._installation.engine.cancel(given)
 
     async def end(self) -> None:
         """Cancel what is under way in this run and end the background processes it owns. Detached ones go on."""
@@ -185,15 +205,15 @@ class AsyncPalyra:
         ports = self.installation.ports
         run = start_run(
             ports.config,
-            run_id=parse_ulid(run_id, what="run_id") if run_id else ports.ids.ulid(),
+            run_id=parse_ulid(run_id, what="run_id") if run_id is not None else ports.ids.ulid(),
             context=RequestContext(
                 principal=parse_principal(principal), door=Door.PYTHON, device=device, channel=channel
             ),
             workspace=resolve_workspace(workspace),
             now_unix_ms=ports.clock.now_unix_ms(),
             limits=limits,
-            tier=TierChoice(tier) if tier else None,
-            egress=EgressMode(EGRESS_ALIASES.get(egress, egress)) if egress else None,
+            tier=_tier(tier),
+            egress=_egress(egress),
             grant=grant,
         )
         return AsyncRun(run, self.installation)

@@ -23,6 +23,7 @@ from palyra.engine.approval import approve
 from palyra.engine.background import start_background, take_back
 from palyra.engine.builtin import HANDLERS
 from palyra.engine.inside import run_inside
+from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
 from palyra.engine.ports import Ports
@@ -32,7 +33,6 @@ from palyra.engine.runs import Run, RunScope
 from palyra.engine.trip import CallRequest, Ending, Trip
 from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
-from palyra.model.call import parse_ulid
 from palyra.model.grant import Ask
 from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
 from palyra.model.plan import BuiltinPlan, ProcessPlan
@@ -41,12 +41,10 @@ from palyra.model.tool import ToolKind
 from palyra.protocol.projection import attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
-from palyra.redact.stream import redact_json, redact_text
+from palyra.redact.stream import redact_json
 
 T = TypeVar("T")
 log = logging.getLogger("palyra.engine")
-
-MAX_TOOL_CHARS = 256
 
 
 class Engine:
@@ -67,7 +65,7 @@ class Engine:
     async def call(self, request: CallRequest) -> Outcome:
         """Run one call to its end. Cancelling the caller kills the call, and the record is still closed."""
         trip = self._begin(request)
-        if request.call_id is not None:
+        if trip.request.call_id is not None:
             first = await self._first_outcome(trip)
             if first is not None:
                 return first
@@ -134,20 +132,13 @@ class Engine:
         return trip, None
 
     def _begin(self, request: CallRequest) -> Trip:
-        request = replace(request, tool=self._name_of(request.tool))
-        if request.call_id is not None:
-            parse_ulid(request.call_id, what="call_id")
+        request = settle_request(request, self.registry.has)
         return Trip(
             request=request,
             call_id=request.call_id or self.ports.ids.ulid(),
             received_unix_ms=self.ports.clock.now_unix_ms(),
             started_us=self.ports.clock.monotonic_us(),
         )
-
-    def _name_of(self, tool: str) -> str:
-        """As it can stand in a record: a name that is no tool's may be anything, a secret too."""
-        name = tool[:MAX_TOOL_CHARS].encode("utf-8", "backslashreplace").decode("utf-8")
-        return name if self.registry.has(name) else redact_text(name)
 
     async def _repeat(self, trip: Trip) -> Outcome:
         """The id was taken while this call was on its way: the first outcome, or a refusal under an id of its own."""

@@ -31,8 +31,8 @@ def is_ulid(text: str) -> bool:
     return _ULID.fullmatch(text) is not None
 
 
-def parse_ulid(text: str, *, what: str) -> str:
-    if not is_ulid(text):
+def parse_ulid(text: object, *, what: str) -> str:
+    if not isinstance(text, str) or not is_ulid(text):
         raise Rejected(Reason.BAD_ARGUMENTS, f"{what} is not a ULID.", "Leave it out and Palyra makes one.")
     return text
 
@@ -83,7 +83,9 @@ class Principal:
         return f"{self.kind}:{self.name}"
 
 
-def parse_principal(text: str) -> Principal:
+def parse_principal(text: object) -> Principal:
+    if not isinstance(text, str):
+        raise Rejected(Reason.BAD_ARGUMENTS, "A principal must be a string.", "Write it as agent:demo or user:alice.")
     kind, colon, name = text.partition(":")
     if not colon or kind not in (PrincipalKind.USER, PrincipalKind.AGENT):
         raise Rejected(

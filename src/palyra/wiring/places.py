@@ -22,7 +22,7 @@ def resolve_workspace(path: str | os.PathLike[str]) -> str:
                 "The workspace's path goes through a link that is not root's.",
                 f"Name the folder itself: {real}",
             )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise Rejected(
             Reason.BAD_ARGUMENTS, f"The workspace cannot be used: {error}.", "Name another folder."
         ) from error
