@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user test-podman test-windows-layout soak lint fmt house escape bench docs lock clean
+.PHONY: help dev system demo test test-user test-podman test-windows-layout test-crash test-standards soak lint fmt house escape \
+	bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
 PYTHON = /usr/bin/python3
@@ -67,6 +68,10 @@ fmt: dev ## format, and fix what ruff can fix
 
 house: dev ## storeys, cycles, purity, sizes
 	@$(PY) tools/house.py @tools/house.args
+
+test-crash: dev ## many more kills and power cuts under the journal than `make test` plays
+	@PALYRA_KILLS=100 PALYRA_POWER_CUTS=2000 $(PY) -m pytest $(PYTEST_FLAGS) tests/escape/test_journal_processes.py \
+		tests/escape/test_power_cuts.py
 
 escape: dev ## the escape stories alone
 	@$(PY) -m pytest $(PYTEST_FLAGS) tests/escape
