@@ -47,7 +47,8 @@ class _Vfs(ctypes.Structure):
     )  # fmt: skip
 
 
-_OPEN = ctypes.CFUNCTYPE(_int, _ptr, ctypes.c_char_p, _ptr, _int, ctypes.POINTER(_int))
+_OPEN = ctypes.CFUNCTYPE(_int, _ptr, _ptr, _ptr, _int, ctypes.POINTER(_int))
+# the name by its address: SQLite keeps the pointer, and a copy of ours would be gone by the time it is read again
 _DELETE = ctypes.CFUNCTYPE(_int, _ptr, ctypes.c_char_p, _int)
 _WRITE = ctypes.CFUNCTYPE(_int, _ptr, _ptr, _int, _i64)
 _TRUNCATE = ctypes.CFUNCTYPE(_int, _ptr, _i64)
@@ -89,10 +90,11 @@ class Disk:
         mine.zName, mine.pNext = b"remembering", None
         opened, deleted = _OPEN(original.xOpen), _DELETE(original.xDelete)
 
-        def x_open(_vfs: int, name: bytes | None, file: int, flags: int, out: object) -> int:
+        def x_open(_vfs: int, name: int | None, file: int, flags: int, out: object) -> int:
             code: int = opened(ctypes.addressof(original), name, file, flags, out)
-            if code == 0 and name is not None and not name.endswith(b"-shm"):
-                self._wrap(file, os.path.basename(name.decode()))
+            path = ctypes.string_at(name) if name else b"-shm"
+            if code == 0 and not path.endswith(b"-shm"):
+                self._wrap(file, os.path.basename(path.decode()))
             return code
 
         def x_delete(_vfs: int, name: bytes, sync: int) -> int:
