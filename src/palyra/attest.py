@@ -79,7 +79,8 @@ class Statement:
             raise ValueError("the nonce of an attestation has 32 bytes")
 
 
-FIELDS = frozenset(f.name for f in fields(Statement)) | {"execution_sha256", "key_id"}
+_NAMES = tuple(f.name for f in fields(Statement))
+FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Finding:
 
 def attest(statement: Statement, key: SigningKey) -> dict[str, Json]:
     """Every field flat, `execution_sha256`, `key_id`, and the signed envelope."""
-    predicate = {f.name: _plain(getattr(statement, f.name)) for f in fields(Statement)}
+    predicate = {name: _plain(getattr(statement, name)) for name in _NAMES}
     predicate["key_id"] = key.key_id
     predicate["execution_sha256"] = _execution_sha256(predicate)
     payload = canonical_strict(_in_toto(predicate))
@@ -185,7 +186,12 @@ def _execution_sha256(predicate: Mapping[str, Json]) -> str:
     return sha256_hex(canonical_strict({k: v for k, v in predicate.items() if k != "execution_sha256"}))
 
 
+_EXACT = frozenset({str, int, bool})
+
+
 def _plain(value: Any) -> Json:
+    if value is None or type(value) in _EXACT:
+        return value
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, str):

@@ -79,7 +79,8 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
     if execution.usage.wall_us == 0:
         wall = ports.clock.monotonic_us() - trip.started_us
         execution = replace(execution, usage=replace(execution.usage, wall_us=wall))
-    attestation = attest(_statement(trip, ports, ending, execution), ports.key)
+    output_bytes = canonical(ending.output)
+    attestation = attest(_statement(trip, ports, ending, execution, output_bytes), ports.key)
     secrets = ports.secrets.known_values(trip.run.run_id)
     outcome = Outcome(
         call_id=trip.call_id,
@@ -97,7 +98,7 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
         artifacts=trip.artifacts,
         attestation=attestation,
     )
-    return outcome, _closing(trip, ports, ending, execution, outcome)
+    return outcome, _closing(trip, ports, execution, outcome, output_bytes)
 
 
 def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:
@@ -108,12 +109,13 @@ def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:
     )
 
 
-def _closing(trip: Trip, ports: Ports, ending: Ending, execution: Execution, outcome: Outcome) -> Closing:
+def _closing(trip: Trip, ports: Ports, execution: Execution, outcome: Outcome, output_bytes: bytes) -> Closing:
     opened = trip.opened is not None
     return assemble(
         ports,
         outcome,
         execution,
+        output_bytes=output_bytes,
         asked=_asked(trip),
         decided=_decided(trip, ports),
         run=trip.run.record,
@@ -143,8 +145,9 @@ def assemble(
     input_bytes: bytes | None,
     keep_call: bool,
     egress_mode: str,
+    output_bytes: bytes | None = None,
 ) -> Closing:
-    commitments = [_commit(ports, "output", canonical(outcome.output))]
+    commitments = [_commit(ports, "output", canonical(outcome.output) if output_bytes is None else output_bytes)]
     if input_bytes is not None:
         commitments += [_commit(ports, "input", input_bytes), _commit(ports, "details", details)]
     entry = result_draft(
@@ -186,11 +189,11 @@ def assemble(
     )
 
 
-def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution) -> Statement:
+def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution, output_bytes: bytes) -> Statement:
     plan, decision = trip.plan, decision_json(trip.decision)
     # An attestation never names an executor that did not run the code.
     ran = trip.opened is not None and plan is not None and ending.reason is not Reason.SPAWN_FAILED
-    output_sha256 = digest(ending.output)
+    output_sha256 = sha256_hex(output_bytes)
     return Statement(
         attestation_id=ports.ids.ulid(),
         call_id=trip.call_id,

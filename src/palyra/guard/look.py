@@ -28,8 +28,7 @@ from palyra.guard.paths import inside, is_device, workspace_problem
 from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
 
-MAX_LINKS = 40
-MAX_MASKED = 64
+MAX_LINKS, MAX_MASKED = 40, 64
 MAX_FOLDERS = 2000
 MAX_DEPTH = 16
 MAX_PROTECTED = 512
@@ -92,8 +91,9 @@ class Looker:
         end = self._follow(request.cwd, base, allowance)
         cwd = PathSight(argument=-1, text=request.cwd, resolved=end.path, exists=_is_folder(end.path))
         paths = tuple(self._look_at_paths(request.candidates, cwd.resolved, base, allowance))
+        new_problem = allowance.problem and not workspace.problem
         return Sights(
-            workspace=replace(workspace, problem=workspace.problem or allowance.problem),
+            workspace=replace(workspace, problem=allowance.problem) if new_problem else workspace,
             cwd=cwd,
             executable=self._look_at_program(request.command, request.search_path, workspace.path),
             also=tuple(self._look_at_program(n, request.search_path, workspace.path) for n in request.also),

@@ -95,7 +95,8 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     if held.namespaced and held.init_fd < 0 and held.pid_fd >= 0:
         await _find_init(held)
     try:
-        kill_tree(held, subreaper=subreaper)
+        if not held.cut_off:
+            kill_tree(held, subreaper=subreaper)
         gone = await _gone(held.init_fd, _GONE_TIMEOUT_S)
         if not await _gone(held.pid_fd, _LAUNCHER_TIMEOUT_S):  # by itself, so that it reaps what it can
             _os.send_signal(held.pid_fd, signal.SIGKILL)
@@ -110,6 +111,8 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
             _os.reap_orphans()
     finally:
         held.close()
+    if gone and cpu_us is None and not out_of_memory:
+        return ended
     return replace(
         ended,
         cpu_us=ended.cpu_us if cpu_us is None else cpu_us,

@@ -17,6 +17,8 @@ from __future__ import annotations
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
 
 from palyra.launch._os import kernel_at_least, tasks_of
 from palyra.model.limits import Limits
@@ -33,31 +35,51 @@ class Step:
     """The kernel's own name and units for the same."""
 
 
+_KINDS = (
+    resource.RLIMIT_CPU,
+    resource.RLIMIT_DATA,
+    resource.RLIMIT_STACK,
+    resource.RLIMIT_NOFILE,
+    resource.RLIMIT_FSIZE,
+    resource.RLIMIT_CORE,
+    resource.RLIMIT_NPROC,
+)
+_Ceilings: TypeAlias = tuple[tuple[int, int], ...]
+
+
 def limit_steps(limits: Limits, *, uid: int, own_user_namespace: bool) -> tuple[Step, ...]:
-    cpu_s = -(-limits.cpu_ms // 1000)
-    memory, stack = limits.memory_bytes, resource.getrlimit(resource.RLIMIT_STACK)[0]
-    steps = [
-        # one second between SIGXCPU and SIGKILL, so that the end can be named
-        _step("t", resource.RLIMIT_CPU, cpu_s, cpu_s + 1, unit=1),
-        _step("d", resource.RLIMIT_DATA, memory, memory, unit=1024),
-        _step("s", resource.RLIMIT_STACK, memory if stack < 0 else min(stack, memory), memory, unit=1024),
-        _step("n", resource.RLIMIT_NOFILE, limits.open_files, limits.open_files, unit=1),
-        _step("f", resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes, unit=512),
-        _step("c", resource.RLIMIT_CORE, 0, 0, unit=512),
-    ]
+    processes = None
     if uid != 0:  # the kernel does not count uid 0's processes
         # Since 5.14 the kernel counts the processes of a user namespace apart from those outside.
         apart = own_user_namespace and kernel_at_least(5, 14)
-        count = limits.processes + (0 if apart else tasks_of(uid) - 1)  # the held shell itself is among them
-        steps.append(_step("processes", resource.RLIMIT_NPROC, count, count, unit=1))
+        processes = limits.processes + (0 if apart else tasks_of(uid) - 1)  # the held shell itself is among them
+    return _steps(limits, processes, tuple(map(resource.getrlimit, _KINDS)))
+
+
+@lru_cache(maxsize=64)
+def _steps(limits: Limits, processes: int | None, inherited: _Ceilings) -> tuple[Step, ...]:
+    ceilings = dict(zip(_KINDS, inherited, strict=True))
+    cpu_s = -(-limits.cpu_ms // 1000)
+    memory, stack = limits.memory_bytes, ceilings[resource.RLIMIT_STACK][0]
+
+    def step(flag: str, kind: int, soft: int, hard: int, *, unit: int) -> Step:
+        ceiling = ceilings[kind][1]
+        if ceiling != resource.RLIM_INFINITY:
+            soft, hard = min(soft, ceiling), min(hard, ceiling)
+        return Step(flag, soft // unit, hard // unit, kind, (soft, hard))
+
+    steps = [
+        # one second between SIGXCPU and SIGKILL, so that the end can be named
+        step("t", resource.RLIMIT_CPU, cpu_s, cpu_s + 1, unit=1),
+        step("d", resource.RLIMIT_DATA, memory, memory, unit=1024),
+        step("s", resource.RLIMIT_STACK, memory if stack < 0 else min(stack, memory), memory, unit=1024),
+        step("n", resource.RLIMIT_NOFILE, limits.open_files, limits.open_files, unit=1),
+        step("f", resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes, unit=512),
+        step("c", resource.RLIMIT_CORE, 0, 0, unit=512),
+    ]
+    if processes is not None:
+        steps.append(step("processes", resource.RLIMIT_NPROC, processes, processes, unit=1))
     return tuple(steps)
-
-
-def _step(flag: str, kind: int, soft: int, hard: int, *, unit: int) -> Step:
-    ceiling = resource.getrlimit(kind)[1]
-    if ceiling != resource.RLIM_INFINITY:
-        soft, hard = min(soft, ceiling), min(hard, ceiling)
-    return Step(flag, soft // unit, hard // unit, kind, (soft, hard))
 
 
 def limit_held(pids: Sequence[int], steps: Sequence[Step]) -> bool:

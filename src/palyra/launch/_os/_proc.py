@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 _STARTED = 19
 """Where the start time stands in what `_stat` returns."""
@@ -129,6 +130,7 @@ def _boot_id() -> str:
         return file.read().strip()
 
 
+@lru_cache(maxsize=16)
 def kernel_at_least(major: int, minor: int) -> bool:
     numbers = os.uname().release.split("-")[0].split(".")
     try:
