@@ -101,6 +101,18 @@ def test_a_process_is_started_read_and_stopped_and_its_end_is_journaled(home, wo
         assert_journal_holds(palyra)
 
 
+def test_guarded_names_that_a_process_made_are_told_at_its_end(home, workspace):
+    (workspace / "Jenkinsfile").write_text("there before")
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:demo", workspace, grant=SHELL)
+        started = begin(run, "sh", "-c", "mkdir -p .git/hooks; : > .git/hooks/pre-commit; : > .env; : > plain")
+        wait_for(lambda: status(run, started["process_id"]) == "exited")
+        found = ask(run, "status", started["process_id"]).output
+        assert found["protected_created"] == [".env", ".git/hooks"]
+        assert ended_acts(palyra)[-1]["protected_created"] == 2
+        assert ".env" not in json.dumps(ended_acts(palyra))
+
+
 def test_a_process_that_ends_by_itself_says_how(home, workspace):
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace, grant=SHELL)

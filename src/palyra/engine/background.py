@@ -75,7 +75,8 @@ async def take_back(trip: Trip, outcome: Outcome, ports: Ports) -> None:
 
 
 def _order(trip: Trip, plan: ProcessPlan, ports: Ports) -> StartOrder:
-    lifetime = Lifetime(plan.lifetime)
+    assert trip.sights is not None
+    sight, lifetime = trip.sights.workspace, Lifetime(plan.lifetime)
     holds = lifetime is Lifetime.RUN_OWNED and trip.run.scope is RunScope.SESSION
     return StartOrder(
         process_id=ports.ids.ulid(),
@@ -88,7 +89,13 @@ def _order(trip: Trip, plan: ProcessPlan, ports: Ports) -> StartOrder:
         holder=ports.owners.me() if holds else None,
         max_running=ports.config.tool_call.process_runner.max_background_per_run,
         secrets=tuple(ports.secrets.known_values(trip.run.run_id)),
+        workspace=_bytes(sight.path),
+        guarded=tuple(_bytes(path) for path in (*sight.protected, *sight.masked)),
     )
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
 
 
 def _output(process: BackgroundProcess) -> dict[str, Json]:

@@ -125,7 +125,7 @@ def _closing(trip: Trip, ports: Ports, execution: Execution, outcome: Outcome, o
         details=b"" if opened else orjson.dumps(_details(trip, ports)),
         input_bytes=None if opened else trip.input_bytes,
         # One that waits for a person claims no id: the caller repeats it under the same one.
-        keep_call=trip.parsed and ending.status is not Status.PENDING_APPROVAL,
+        keep_call=trip.parsed and outcome.status is not Status.PENDING_APPROVAL,
         egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan) else "",
     )
 

@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -75,13 +76,16 @@ class Supervisor:
         logs: Path,
         me: Owner,
         now_unix_ms: Callable[[], int],
+        appeared: Callable[[StartOrder], tuple[str, ...]] = lambda _: (),
     ) -> None:
+        """`appeared`: guarded names in a process's workspace that were not there when it started."""
         self._executor = executor
         self._host = host
         self._records = records
         self._logs = logs
         self._me = me
         self._now_unix_ms = now_unix_ms
+        self._appeared = appeared
         self._kept: dict[str, Kept] = {}
         self._holders: dict[Owner, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -204,7 +208,8 @@ class Supervisor:
         assert kept.process is not None
         if execution.reason is Reason.SPAWN_FAILED:
             kept.failure = execution.message or "The program could not be started."
-        kept.process = ended_process(kept.process, execution, stopped_by=kept.stopped_by, at=self._now_unix_ms())
+        ended = ended_process(kept.process, execution, stopped_by=kept.stopped_by, at=self._now_unix_ms())
+        kept.process = replace(ended, protected_created=self._appeared(kept.order))
         try:
             await self._records.ended(kept.process, redactions)
         except StateError as error:

@@ -23,7 +23,7 @@ from palyra.errors import PalyraError, Reason, Rejected, StateError
 from palyra.model.process import NotStarted
 from palyra.protocol.parse import parse_input
 
-PROTOCOL = 1
+PROTOCOL = 2
 SOCKET, TOKEN, LOCK, START_LOCK = "keeper.sock", "keeper.token", "keeper.lock", "keeper.start"
 MAX_FRAME_BYTES = 4 << 20
 _LENGTH = struct.Struct("!I")

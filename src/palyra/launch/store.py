@@ -9,6 +9,7 @@ Not here: transactions and journal entries (wiring/processes), the processes the
 
 from __future__ import annotations
 
+import json
 from typing import Any, Protocol
 
 from palyra.errors import Reason
@@ -19,11 +20,13 @@ from palyra.state.transaction import Transaction
 
 _COLUMNS = """process_id, run_id, principal, call_id, command, lifetime, keeper_boot_id, keeper_pid, keeper_start_ticks,
               pid, start_ticks, cgroups, started_unix_ms, expires_unix_ms, status, ended_unix_ms, exit_code, signal,
-              reason, stopped_by, wall_us, cpu_us, max_rss_bytes, output_bytes, stdout_bytes, stderr_bytes"""
+              reason, stopped_by, wall_us, cpu_us, max_rss_bytes, output_bytes, stdout_bytes, stderr_bytes,
+              protected_created"""
 _SELECT = f"SELECT {_COLUMNS} FROM processes "  # noqa: S608  # column names of our own
-_INSERT = f"INSERT INTO processes ({_COLUMNS}) VALUES ({', '.join('?' * 26)})"  # noqa: S608
+_INSERT = f"INSERT INTO processes ({_COLUMNS}) VALUES ({', '.join('?' * 27)})"  # noqa: S608
 _END = """UPDATE processes SET status = ?, ended_unix_ms = ?, exit_code = ?, signal = ?, reason = ?, stopped_by = ?,
-              wall_us = ?, cpu_us = ?, max_rss_bytes = ?, output_bytes = ?, stdout_bytes = ?, stderr_bytes = ?
+              wall_us = ?, cpu_us = ?, max_rss_bytes = ?, output_bytes = ?, stdout_bytes = ?, stderr_bytes = ?,
+              protected_created = ?
           WHERE process_id = ? AND status = 'running'"""
 LAST = "\uffff"
 """Past every id, for a list that begins with the newest."""
@@ -86,13 +89,14 @@ def _ending(process: BackgroundProcess) -> tuple[object, ...]:
         *numbers,
         process.stdout_bytes,
         process.stderr_bytes,
+        json.dumps(process.protected_created),
     )
 
 
 def _process(row: tuple[Any, ...]) -> BackgroundProcess:
     (process_id, run_id, principal, call_id, command, lifetime, boot_id, keeper_pid, keeper_ticks, pid, ticks, cgroups,
      started, expires, status, ended, exit_code, signal, reason, stopped_by, wall_us, cpu_us, rss, output,
-     stdout_bytes, stderr_bytes) = row  # fmt: skip
+     stdout_bytes, stderr_bytes, created) = row  # fmt: skip
     usage = None if wall_us is None else Usage(wall_us=wall_us, cpu_us=cpu_us, max_rss_bytes=rss, output_bytes=output)
     return BackgroundProcess(
         process_id=process_id,
@@ -115,4 +119,5 @@ def _process(row: tuple[Any, ...]) -> BackgroundProcess:
         usage=usage,
         stdout_bytes=stdout_bytes,
         stderr_bytes=stderr_bytes,
+        protected_created=tuple(json.loads(created)),
     )

@@ -61,6 +61,9 @@ class StartOrder:
     max_running: int
     """Of this run and principal."""
     secrets: tuple[tuple[str, bytes], ...] = ()
+    workspace: bytes = b""
+    guarded: tuple[bytes, ...] = ()
+    """Paths in the workspace that were closed when it started, or would have been; names that are not UTF-8 too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +91,8 @@ class BackgroundProcess:
     stdout_bytes: int | None = None
     """What it wrote, before redaction and before anything was dropped; known at its end."""
     stderr_bytes: int | None = None
+    protected_created: tuple[str, ...] = ()
+    """Guarded names that were not there when it started and are at its end."""
 
     @property
     def is_running(self) -> bool:
@@ -112,6 +117,7 @@ class BackgroundProcess:
             "stdout_bytes": self.stdout_bytes,
             "stderr_bytes": self.stderr_bytes,
             "usage": self.usage.as_json() if self.usage else None,
+            "protected_created": list(self.protected_created),
         }
 
 

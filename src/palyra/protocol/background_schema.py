@@ -43,6 +43,11 @@ _PROCESS: dict[str, Json] = {
     "stdout_bytes": _MAYBE_COUNT | {"description": "What it wrote; known at its end."},
     "stderr_bytes": _MAYBE_COUNT,
     "usage": {"type": ["object", "null"]},
+    "protected_created": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Guarded names (hooks, CI files, .env) that were made while it ran; known at its end.",
+    },
 }
 
 PROCESS_STATUS: dict[str, Json] = {

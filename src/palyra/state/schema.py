@@ -131,4 +131,5 @@ MIGRATIONS: tuple[Migration, ...] = (
         """CREATE VIRTUAL TABLE search_words USING
                fts5(words, content='', detail=none, tokenize="ascii tokenchars '._-:/@'")""",
     ),
+    ("ALTER TABLE processes ADD COLUMN protected_created TEXT NOT NULL DEFAULT '[]'",),
 )

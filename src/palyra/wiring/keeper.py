@@ -17,13 +17,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from palyra.config.load import Home, load_config, read_passphrase
+from palyra.config.load import Home, load_config, read_passphrase, user_home
 from palyra.errors import ConfigError, StateError
+from palyra.guard.look import Looker
 from palyra.launch.background import Supervisor
 from palyra.launch.keeper import Keeper
 from palyra.launch.keeper_message import LOCK
 from palyra.launch.process import ProcessExecutor
 from palyra.launch.survivors import kill_strays
+from palyra.model.plan import WorkspaceSight
+from palyra.model.process import StartOrder
 from palyra.state.lock import FileLock
 from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock
@@ -62,6 +65,7 @@ async def _keep(home: Home, config_file: str | None) -> None:
     try:
         clock, owners = SystemClock(), ProcessOwners()
         host = look_at_host(home, config, owns_process=True)
+        looker = Looker(home=user_home(), state_home=str(home.root))
         supervisor = Supervisor(
             executor=ProcessExecutor(host, egress=egress_of(config)),
             host=host,
@@ -69,6 +73,7 @@ async def _keep(home: Home, config_file: str | None) -> None:
             logs=home.root / "logs",
             me=owners.me(),
             now_unix_ms=clock.now_unix_ms,
+            appeared=lambda order: looker.appeared(_sight(order)),
         )
         kept = KeptProcesses(writer=writer, keeping=supervisor, logs=home.root / "logs", owners=owners, clock=clock)
         await kept.recover()
@@ -78,6 +83,11 @@ async def _keep(home: Home, config_file: str | None) -> None:
         await kill_strays()
     finally:
         writer.close()
+
+
+def _sight(order: StartOrder) -> WorkspaceSight:
+    guarded = tuple(os.fsdecode(path) for path in order.guarded)
+    return WorkspaceSight(path=os.fsdecode(order.workspace), protected=guarded)
 
 
 def _allow_open_files() -> None:

@@ -95,6 +95,7 @@ def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int]) -> En
             "usage": process.usage.as_json() if process.usage else None,
             "output": {"stdout_bytes": process.stdout_bytes, "stderr_bytes": process.stderr_bytes},
             "redactions": dict(redactions),
+            "protected_created": len(process.protected_created),
         },
     ).draft()
 

@@ -160,7 +160,7 @@ def test_a_connection_that_comes_while_the_keeper_leaves_gets_no_greeting(tmp_pa
 def test_a_keeper_of_another_version_is_named(tmp_path, monkeypatch):
     async def story() -> None:
         async with keeping(tmp_path, Supervisor()):
-            monkeypatch.setattr(keeper_client, "PROTOCOL", 2)
+            monkeypatch.setattr(keeper_client, "PROTOCOL", 999)
             await client(tmp_path).start(make_order())
 
     with pytest.raises(NotStarted, match="another version") as caught:

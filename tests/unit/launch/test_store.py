@@ -49,6 +49,7 @@ def test_a_process_is_read_back_as_it_was_kept(writer):
         usage=Usage(wall_us=1, cpu_us=None, max_rss_bytes=None, output_bytes=3),
         stdout_bytes=3,
         stderr_bytes=0,
+        protected_created=(".env", "odd\nname"),
     )
     assert writer.commit_now(lambda tx: store.end_process(tx, ended))[0] is True
     assert store.find_process(writer, started.process_id) == ended
