@@ -53,6 +53,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         executor=trip.plan.executor,
         enforcement=_enforcement(trip.plan, None, ports.proof_id),
         limits=trip.plan.limits.as_json(),
+        budget={"calls_max": trip.run.calls_max, "attempts_max": trip.run.attempts_max},
         commitments=(
             _commit(ports, "input", trip.input_bytes),
             _commit(ports, "plan", trip.plan_bytes),
