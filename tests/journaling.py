@@ -174,9 +174,9 @@ def audit_home(home: Home, *, known: tuple[str, ...] = (), alive: bool = False, 
     return verify_journal(home, is_alive=lambda _: alive, known=known, every_signature=every)
 
 
-def many_acts(writer: Writer, count: int) -> None:
+def many_acts(writer: Writer, count: int, name: str = "test") -> None:
     """`count` entries in one commit: a tree large enough for tiles."""
-    drafts = [act(f"test.{number}") for number in range(count)]
+    drafts = [act(f"{name}.{number}") for number in range(count)]
     writer.commit_now(lambda tx: [tx.append(draft, at_unix_ms=NOW) for draft in drafts])
 
 

@@ -6,6 +6,7 @@ Only `verify` writes, and only to close what a crash left open in a journal it f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +16,14 @@ import orjson
 
 from palyra.cli.journal_export import export, prove
 from palyra.cli.journal_home import Reading, readable, reading
+from palyra.cli.journal_witness import rotate_key, witness
 from palyra.cli.options import Settings, with_settings
 
 if TYPE_CHECKING:
     from palyra.canon import Json
     from palyra.journal.audit import Report
     from palyra.model.record import Entry
+    from palyra.state.witness import Anchor
     from palyra.wiring.embedded import Installation
 
 
@@ -31,6 +34,8 @@ def command() -> None:
 
 command.add_command(export)
 command.add_command(prove)
+command.add_command(rotate_key)
+command.add_command(witness)
 
 
 @command.command("tail", epilog="\b\nExamples:\n  palyra journal tail -n 5\n  palyra journal tail --before 100 --json")
@@ -106,6 +111,9 @@ def verify(settings: Settings, every_signature: bool, known: tuple[str, ...]) ->
     from palyra.wiring.owners import ProcessOwners
 
     notes = [_checkpoint_of(Path(name)) for name in known]
+    with reading(settings) as journal:
+        anchors = journal.anchors()
+    notes += [anchor.head.note for anchor in anchors if anchor.head is not None]
     is_alive = ProcessOwners().is_alive
     with readable(settings) as home:
         with bar(None, "entries") as move:
@@ -118,7 +126,7 @@ def verify(settings: Settings, every_signature: bool, known: tuple[str, ...]) ->
             report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
     if not home.holds_key:
         click.echo("palyra: the key file could not be used; the key is the one the database names.", err=True)
-    return _tell(settings, report)
+    return _tell(settings, report, anchors)
 
 
 def _close_left_open(settings: Settings) -> None:
@@ -134,25 +142,34 @@ def _close_left_open(settings: Settings) -> None:
         click.echo(f"palyra: calls left open could not be closed: {error}", err=True)
 
 
-def _tell(settings: Settings, report: Report) -> int:
+def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor]) -> int:
     code = 0 if report.sound else 1
     if settings.json:
         findings = [{"code": f.code, "index": f.index, "detail": f.detail} for f in report.findings]
         counts = {name: getattr(report, name) for name in ("entries", "checkpoints", "open_calls", "anchored")}
-        click.echo(orjson.dumps({"ok": report.sound, **counts, "findings": findings}))
+        witnesses = [
+            {"name": one.name, "size": None if one.head is None else one.head.size, "problem": one.problem}
+            for one in anchors
+        ]
+        tail = report.entries - report.anchored
+        said = {"ok": report.sound, **counts, "unanchored": tail, "witnesses": witnesses, "findings": findings}
+        click.echo(orjson.dumps(said))
         return code
     from palyra.cli.render import visible_line
     from palyra.cli.say import say
 
     for finding in report.findings:
         say(visible_line(f"{finding.code}: {finding.detail}"))
+    for anchor in anchors:
+        seen = anchor.problem or f"has seen {anchor.head.size if anchor.head else 0} entries"
+        say(visible_line(f"witness {anchor.name}: {seen}"))
     if report.sound:
         tail = report.entries - report.anchored
         click.echo(f"The journal verifies: {report.entries} entries, {report.checkpoints} checkpoints.")
         click.echo(
             f"Anchored to outside evidence up to entry {report.anchored}; the last {tail} rest on this key alone."
             if report.anchored
-            else "Nothing from outside was given (--known FILE), so a truncated tail could not be seen."
+            else "Nothing from outside was given (--known FILE, a witness), so a truncated tail could not be seen."
         )
     return code
 
@@ -160,9 +177,10 @@ def _tell(settings: Settings, report: Report) -> int:
 @command.command("checkpoint", epilog="Example: palyra journal checkpoint > head.txt")
 @with_settings
 def checkpoint(settings: Settings) -> int:
-    """The newest signed head of the journal. Keep it elsewhere: it finds truncation and rewriting."""
+    """The newest signed head, shown to every witness too. Keep it elsewhere: it finds truncation and rewriting."""
     with reading(settings) as journal:
         head = journal.lookup.checkpoint()
+        witnessed = bool(journal.anchors()) and journal.home.is_writable
     if head is None:
         click.echo("palyra: the journal is empty.", err=True)
         return 1
@@ -170,7 +188,21 @@ def checkpoint(settings: Settings) -> int:
         click.echo(orjson.dumps({"size": head.size, "root": head.root.hex(), "checkpoint": head.note}))
     else:
         click.echo(head.note, nl=False)
-    return 0
+    return _show_witnesses(settings) if witnessed else 0
+
+
+def _show_witnesses(settings: Settings) -> int:
+    from palyra.cli.journal_witness import now_unix_ms, open_writer
+    from palyra.state.witness import push_heads
+
+    writer = open_writer(settings)
+    try:
+        refused = [shown for shown in push_heads(writer, at_unix_ms=now_unix_ms()) if shown.refusal is not None]
+    finally:
+        writer.close()
+    for shown in refused:
+        click.echo(f"palyra: {shown.name} did not take the head: {shown.refusal}", err=True)
+    return 1 if refused else 0
 
 
 def _checkpoint_of(path: Path) -> str:
@@ -218,7 +250,7 @@ def _line(entry: Entry) -> str:
         said.get("tool") or said.get("act"),
         said.get("status"),
         said.get("reason"),
-        said.get("principal"),
-        view.call_id,
+        said.get("principal") or said.get("actor"),
+        view.call_id or view.subject,
     )
     return visible_line(f"{entry.index:>8}  {at}  {kind:6}  " + "  ".join(str(word) for word in words if word))

@@ -12,12 +12,13 @@ import click
 
 from palyra.cli.options import Settings
 from palyra.errors import StateError
-from palyra.journal.lookup import Lookup
+from palyra.journal.lookup import Lookup, Rows
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint
 from palyra.state.db import ReadHome, read_home, snapshot
 from palyra.state.rows import JournalRows
 from palyra.state.sealed import SealedBodies
+from palyra.state.witness import Anchor, anchors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,11 @@ class Reading:
     lookup: Lookup
     tree: Tree
     rows: JournalRows
+    query: Rows
+
+    def anchors(self) -> tuple[Anchor, ...]:
+        """What witnesses hold of this journal, as it lies there now."""
+        return tuple(anchors(self.query, self.home.verifier.name))
 
     def head(self) -> Checkpoint:
         """The newest head, its signature checked: nothing is shown or proven under another one."""
@@ -69,4 +75,5 @@ def reading(settings: Settings) -> Iterator[Reading]:
             lookup=Lookup(rows, home.verifier, SealedBodies(rows, home.segments).body),
             tree=Tree(rows),
             rows=JournalRows(connection, home.segments),
+            query=rows,
         )

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -47,27 +48,27 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
     from palyra.errors import StateError, TrustError
 
     try:
-        keys, named = _find_keys(settings, vkey)
+        trust = _find_keys(settings, vkey)
     except TrustError as error:
         raise click.UsageError(f"--key: {error}") from error
     except StateError as error:
         click.echo(f"palyra: {error.detail}\nhint: {error.hint or 'Name the key with --key VKEY.'}", err=True)
         return 1
     try:
-        kind, findings, told = _check_place(file, keys)
+        kind, findings, told = _check_place(file, trust)
     except _Malformed as error:
         kind, findings, told = "file", [("SHAPE", str(error))], {}
     ok = not findings
     if settings.json:
         listed = [{"code": code, "detail": detail} for code, detail in findings]
-        click.echo(orjson.dumps({"ok": ok, "kind": kind, "key": named, **told, "findings": listed}))
+        click.echo(orjson.dumps({"ok": ok, "kind": kind, "key": trust.named, **told, "findings": listed}))
     else:
         from palyra.cli.render import visible_line
 
         for code, detail in findings:
             click.echo(visible_line(f"{code}: {detail}"))
         counted = f" of {told['entries']} entries" if "entries" in told else ""
-        click.echo(f"{'verified' if ok else 'NOT verified'}: {kind}{counted}, by {named}")
+        click.echo(f"{'verified' if ok else 'NOT verified'}: {kind}{counted}, by {trust.named}")
     return 0 if ok else 1
 
 
@@ -75,14 +76,42 @@ class _Malformed(Exception):
     """Something no Palyra wrote: two readers could see two different things in it."""
 
 
-def _find_keys(settings: Settings, vkey: str | None) -> tuple[Keys, str]:
+@dataclass(slots=True)
+class _Trust:
+    keys: Keys
+    named: str
+    """How the key is named to the reader."""
+    settings: Settings | None = None
+    """Where the installation's own journal can be asked."""
+
+    def choose(self, key_id: object) -> NoteVerifier:
+        """Which of the installation's keys an attestation names; the newest when it names none of them."""
+        earlier = (handover.old for handover in self.keys.handovers)
+        chosen = next((verifier for verifier in earlier if verifier.key.key_id == key_id), None)
+        if chosen is not None:
+            self.named = f"a retired key of this installation ({key_id})"
+        return chosen or self.keys.newest
+
+    def holds(self, attested: Mapping[str, Any]) -> bool:
+        """Whether the journal itself has this execution: a retired key may have been stolen since."""
+        from palyra.cli.journal_home import reading
+        from palyra.journal.chain import parse_entry
+
+        assert self.settings is not None
+        with reading(self.settings) as journal:
+            entries = journal.lookup.by_call(str(attested.get("call_id")))
+        said = [parse_entry(entry.body).predicate.get("execution_sha256") for entry in entries if entry.body]
+        return attested.get("execution_sha256") in said
+
+
+def _find_keys(settings: Settings, vkey: str | None) -> _Trust:
     """The key given, else this installation's own; and how to name it to the reader."""
     from palyra.journal.keys import Keys
     from palyra.signing import parse_vkey
 
     if vkey is not None:
         verifier = parse_vkey(vkey)
-        return Keys(verifier), f"the key given ({verifier.key.key_id})"
+        return _Trust(Keys(verifier), f"the key given ({verifier.key.key_id})")
     from palyra.config.load import find_home
     from palyra.state.db import read_home
 
@@ -90,59 +119,61 @@ def _find_keys(settings: Settings, vkey: str | None) -> tuple[Keys, str]:
     if not (root / "state").is_dir():
         raise click.UsageError(f"There is no installation in {root}; name the key that signed it with --key VKEY.")
     home = read_home(root)
-    return home.keys, f"this installation's key ({home.verifier.key.key_id}) in {home.root}"
+    named = f"this installation's key ({home.verifier.key.key_id}) in {home.root}"
+    return _Trust(home.keys, named, settings)
 
 
 # ── what it is ───────────────────────────────────────────────────────────────
 
 
-def _check_place(file: str, keys: Keys) -> tuple[str, Findings, dict[str, Any]]:
+def _check_place(file: str, trust: _Trust) -> tuple[str, Findings, dict[str, Any]]:
     if file == "-":
-        return _check_stream(sys.stdin.buffer, keys)
+        return _check_stream(sys.stdin.buffer, trust)
     path = Path(file)
     try:
         if path.is_dir():
-            return _check_tiles(path, keys.newest)
+            return _check_tiles(path, trust.keys.newest)
         with path.open("rb") as stream:
-            return _check_stream(stream, keys)
+            return _check_stream(stream, trust)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from error
 
 
-def _check_stream(stream: IO[bytes], keys: Keys) -> tuple[str, Findings, dict[str, Any]]:
+def _check_stream(stream: IO[bytes], trust: _Trust) -> tuple[str, Findings, dict[str, Any]]:
     from palyra.journal.export import is_header
 
     first = stream.readline(MAX_LINE_BYTES + 1)
     if len(first) <= MAX_LINE_BYTES and first.startswith(b"{") and first.endswith(b"}\n"):
         value = _parse(first)
         if is_header(value):
-            return _check_export(value, stream, keys.newest)
+            return _check_export(value, stream, trust.keys.newest)
         if isinstance(value, dict) and "payloadType" in value:
-            return _check_envelopes(value, stream, keys.newest)
+            return _check_envelopes(value, stream, trust.keys.newest)
     data = first + stream.read(MAX_FILE_BYTES + 1 - len(first))
     if len(data) > MAX_FILE_BYTES:
         raise _Malformed(f"It is larger than {MAX_FILE_BYTES} bytes and no export.")
-    return _check_value(_parse(data), keys)
+    return _check_value(_parse(data), trust)
 
 
-def _check_value(value: object, keys: Keys) -> tuple[str, Findings, dict[str, Any]]:
+def _check_value(value: object, trust: _Trust) -> tuple[str, Findings, dict[str, Any]]:
     from palyra.attest import verify_attestation
     from palyra.errors import TrustError
     from palyra.journal.proof import PROOF_TYPE, check_proof
 
     if isinstance(value, dict) and value.get("type") == PROOF_TYPE:
-        found = check_proof(value, keys.newest)
+        found = check_proof(value, trust.keys.newest)
         return "proof", [(finding.code, finding.detail) for finding in found], {}
     if isinstance(value, dict) and "envelope" in value:
+        signer = trust.choose(value.get("key_id"))
         try:
-            verify_attestation(value, _signer(keys, value.get("key_id")).key)
+            attested = verify_attestation(value, signer.key)
         except TrustError as error:
             return "attestation", [("ATTESTATION", str(error))], {}
-        return "attestation", [], {}
-    return "outcome", _check_outcome(value, keys), {}
+        return "attestation", _check_retired(trust, signer, attested), {}
+    return "outcome", _check_outcome(value, trust), {}
 
 
-def _check_outcome(value: object, keys: Keys) -> Findings:
+def _check_outcome(value: object, trust: _Trust) -> Findings:
     from palyra.attest import check_outcome
     from palyra.protocol.wire import parse_outcome
 
@@ -150,23 +181,17 @@ def _check_outcome(value: object, keys: Keys) -> Findings:
         parse_outcome(value)
     except ValueError as error:
         return [("SHAPE", f"{error}.")]
-    assert isinstance(value, dict)
-    attestation, receipt = value.get("attestation"), value.get("receipt")
-    signer = _signer(keys, attestation.get("key_id") if isinstance(attestation, dict) else None)
+    attestation = value.get("attestation") if isinstance(value, dict) else None
+    named = attestation if isinstance(attestation, dict) else {}
+    signer = trust.choose(named.get("key_id"))
     found = check_outcome(value, signer.key, origin=signer.name)
-    findings = [(finding.code, finding.detail) for finding in found]
-    if signer != keys.newest and not findings:
-        index = receipt.get("index") if isinstance(receipt, dict) else None
-        # A retired key may have been stolen: it speaks only for what came before its end.
-        if not isinstance(index, int) or keys.of_entry(index) != signer:
-            findings.append(("KEY", f"Key {signer.key.key_id} was retired, and this is not from before its end."))
-    return findings
+    return [(finding.code, finding.detail) for finding in found] or _check_retired(trust, signer, named)
 
 
-def _signer(keys: Keys, key_id: object) -> NoteVerifier:
-    """Which of the installation's keys an attestation names; the newest when it names none of them."""
-    earlier = (handover.old for handover in keys.handovers)
-    return next((verifier for verifier in earlier if verifier.key.key_id == key_id), keys.newest)
+def _check_retired(trust: _Trust, signer: NoteVerifier, attested: Mapping[str, Any]) -> Findings:
+    if signer == trust.keys.newest or trust.holds(attested):
+        return []
+    return [("KEY", f"Key {signer.key.key_id} was retired, and the journal does not hold what it signs here.")]
 
 
 # ── exports ──────────────────────────────────────────────────────────────────

@@ -47,6 +47,7 @@ class ActKind(StrEnum):
     TRUST_CHANGED = "trust.changed"
     KEY_ROTATED = "key.rotated"
     WITNESS_ADDED = "witness.added"
+    HEAD_WITNESSED = "head.witnessed"
     OPENING_DELETED = "opening.deleted"
     RECORDS_DELETED = "records.deleted"
     ENTRIES_PRUNED = "entries.pruned"
@@ -93,7 +94,8 @@ SHAPES: Mapping[ActKind, Shape] = {
     ),
     ActKind.TRUST_CHANGED: _shape("publisher", "key_id before after reason", "Trust in a publisher's key changed."),
     ActKind.KEY_ROTATED: _shape("key", "old_vkey new_vkey from_index", "The journal is signed by a new key."),
-    ActKind.WITNESS_ADDED: _shape("witness", "name kind vkey", "Heads are shown to a new witness."),
+    ActKind.WITNESS_ADDED: _shape("witness", "kind", "Heads of this journal are shown to a new witness."),
+    ActKind.HEAD_WITNESSED: _shape("origin", "vkey size root", "A head of another journal was taken as its witness."),
     ActKind.OPENING_DELETED: _shape(
         "call",
         "call_id fields reason",

@@ -113,8 +113,13 @@ MIGRATIONS: tuple[Migration, ...] = (
                newest_unix_ms INTEGER NOT NULL, present INTEGER NOT NULL
            ) STRICT""",
         """CREATE TABLE witnesses (
-               name TEXT PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, vkey TEXT,
-               size INTEGER NOT NULL DEFAULT 0, note TEXT, seen_unix_ms INTEGER
+               name TEXT PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, size INTEGER NOT NULL DEFAULT 0,
+               note TEXT, seen_unix_ms INTEGER
+           ) STRICT, WITHOUT ROWID""",
+        # Heads of other installations, for which this one is the witness.
+        """CREATE TABLE seen_heads (
+               origin TEXT PRIMARY KEY, vkey TEXT NOT NULL, size INTEGER NOT NULL, note TEXT NOT NULL,
+               seen_unix_ms INTEGER NOT NULL
            ) STRICT, WITHOUT ROWID""",
         # What is searched by; follows the journal and can be made again from it at any time (state/search).
         """CREATE TABLE search (

@@ -134,6 +134,11 @@ class Writer:
             except sqlite3.Error as error:
                 raise StateError(f"The database cannot be read: {error}.") from error
 
+    def speak_as(self, home: Home) -> None:
+        """The same home under a new key, from the next commit on (state/rotation)."""
+        with self._guard:
+            self.home, self._signer = home, NoteSigner(home.origin, home.key)
+
     def close(self) -> None:
         self._notice_fork()
         with self._guard:
@@ -264,11 +269,12 @@ class Writer:
         try:
             frontier = Frontier.parse(size, packed)
             if (size, packed, signed) != self._trusted:
+                # The head that hands over is signed by the old key too: it must not be gone on from with that one.
+                vkey = connection.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
+                if vkey is None or vkey[0] != self.home.verifier.vkey:
+                    raise KeyChanged
                 self._check_head(frontier, signed)
         except (ValueError, TrustError) as error:
-            vkey = connection.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
-            if vkey is not None and vkey[0] != self.home.verifier.vkey:
-                raise KeyChanged from error
             raise HeadBroken(str(error).rstrip(".")) from error
         self._trusted = (size, packed, signed)
         return frontier

@@ -29,6 +29,7 @@ from palyra.protocol.registry import make_registry
 from palyra.state.writer import Writer
 from palyra.vault.store import Vault
 from palyra.version import __version__
+from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.clock import SystemClock, SystemIds
 from palyra.wiring.egress import egress_of
@@ -70,6 +71,7 @@ class Installation:
             await self.executor.close()
             self.background.close()
             await self.webhook.close()
+            show_head(self.writer, now_unix_ms=self.ports.clock.now_unix_ms())
             self.writer.close()
 
 
@@ -99,6 +101,7 @@ async def open_installation(
             approver=approver,
             ask_passphrase=ask_passphrase,
         )
+        anchor(writer, thorough=not one_call)
         if not one_call:  # a command that decides nothing (stop, journal) must work beside a broken policy; run does it
             installation.policies.current()
             installation.vault.load()

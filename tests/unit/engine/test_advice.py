@@ -17,6 +17,7 @@ from palyra.engine.builtin import HANDLERS
 from palyra.engine.runs import Run
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
+from palyra.model.approval import ApprovalState
 from palyra.model.call import OperatorGrant, TierChoice
 from palyra.model.grant import Allow
 from palyra.model.net import EgressMode
@@ -88,7 +89,7 @@ class World:
     bundle: PolicyBundle
     run: Run
     facts: RunFacts
-    approval: str | None = None
+    approval: ApprovalState = ApprovalState.DENIED
 
     def engine(self) -> Engine:
         ports = fake_ports(
@@ -96,7 +97,7 @@ class World:
             host=replace(LINUX, landlock_abi=6),
             policies=FakePolicies(self.bundle),
             run_facts=FakeRunFacts(self.facts),
-            approver=FakeApprover(self.approval),
+            approver=FakeApprover(state=self.approval),
             executor=FakeExecutor(),
             look=FakeLook(),
         )
@@ -132,7 +133,7 @@ def explained(case: Case, world: World) -> Explanation:
 def applied(world: World, change: Change) -> World:
     match change.kind:
         case "approval":
-            return replace(world, approval="yes")
+            return replace(world, approval=ApprovalState.APPROVED)
         case "policy":
             return replace(world, bundle=with_local(world.bundle, {"suggested.cedar": change.text}))
         case "posture":

@@ -1,0 +1,124 @@
+"""`palyra journal witness add | list` and `palyra journal rotate-key`: evidence outside this home, and a new key.
+
+Both are operator acts: they are journaled with who did them, in the transaction of the change itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, login_principal, with_settings
+
+if TYPE_CHECKING:
+    from palyra.state.writer import Writer
+
+
+def open_writer(settings: Settings) -> Writer:
+    from palyra.cli.session import find_passphrase
+    from palyra.config.load import find_home
+    from palyra.state.writer import Writer
+
+    return Writer.open(find_home(settings.home).root, passphrase=find_passphrase(settings))
+
+
+def now_unix_ms() -> int:
+    from palyra.wiring.clock import SystemClock
+
+    return SystemClock().now_unix_ms()
+
+
+@click.group("witness")
+def witness() -> None:
+    """Places outside this home that remember the journal's heads."""
+
+
+@witness.command(
+    "add",
+    epilog="\b\nExamples:\n  palyra journal witness add vault /mnt/other-disk/heads.jsonl\n"
+    "  palyra journal witness add team /srv/shared/heads/\n  palyra journal witness add twin ~/other-palyra-home",
+)
+@click.argument("name")
+@click.argument("place")
+@with_settings
+def add(settings: Settings, name: str, place: str) -> int:
+    """Show the journal's heads to a file (appended), a folder, or another home from now on."""
+    from palyra.state.witness import add_witness
+
+    if not name.isascii() or not name.isidentifier():
+        raise click.UsageError("NAME is a word of letters, digits and underscores.")
+    writer = open_writer(settings)
+    try:
+        at = now_unix_ms()
+        shown = add_witness(writer, name, Path(place).expanduser(), actor=login_principal(), at_unix_ms=at)
+    finally:
+        writer.close()
+    if settings.json:
+        click.echo(orjson.dumps({"name": shown.name, "size": shown.size, "refusal": shown.refusal}))
+    elif shown.refusal is None:
+        click.echo(f"{name} has seen {shown.size} entries.")
+    if shown.refusal is not None:
+        click.echo(f"palyra: {name} did not take the head: {shown.refusal}", err=True)
+        return 1
+    return 0
+
+
+@witness.command("list")
+@with_settings
+def list_witnesses(settings: Settings) -> int:
+    """Every witness, where it is and what it has seen. Exit 1 when one cannot be asked."""
+    from palyra.cli.journal_home import reading
+    from palyra.cli.render import visible_line
+
+    with reading(settings) as journal:
+        found = journal.anchors()
+    items = [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "place": one.place,
+            "size": None if one.head is None else one.head.size,
+            "problem": one.problem,
+        }
+        for one in found
+    ]
+    if settings.json:
+        click.echo(orjson.dumps({"items": items, "next": None}))
+    for item in () if settings.json else items:
+        seen = item["problem"] or f"has seen {item['size']} entries"
+        click.echo(visible_line(f"{item['name']}  {item['kind']}  {item['place']}  {seen}"))
+    return 1 if any(one.problem for one in found) else 0
+
+
+@click.command("rotate-key", epilog="Example: palyra journal rotate-key")
+@click.option("--lock", is_flag=True, help="Lock the new key's file by the passphrase in journal.passphrase_file.")
+@with_settings
+def rotate_key(settings: Settings, lock: bool) -> int:
+    """Sign with a new key from now on. The old one is destroyed; both sign the head that hands over."""
+    from palyra.cli.session import find_passphrase
+    from palyra.state.rotation import rotate_key
+    from palyra.state.witness import push_heads
+
+    passphrase = find_passphrase(settings)
+    if lock and passphrase is None:
+        raise click.UsageError("--lock needs journal.passphrase_file in the configuration: what opens the key.")
+    writer = open_writer(settings)
+    try:
+        at = now_unix_ms()
+        chosen = passphrase if lock else None
+        handover = rotate_key(writer, actor=login_principal(), at_unix_ms=at, passphrase=chosen)
+        refused = [shown for shown in push_heads(writer, at_unix_ms=at) if shown.refusal is not None]
+    finally:
+        writer.close()
+    if settings.json:
+        said = {"entry": handover.index, "old": handover.old.vkey, "new": handover.new.vkey}
+        click.echo(orjson.dumps(said))
+    else:
+        click.echo(f"entry {handover.index} hands the journal over\nold key: {handover.old.vkey}")
+        click.echo(f"new key: {handover.new.vkey}")
+    for shown in refused:
+        click.echo(f"palyra: {shown.name} did not take the head: {shown.refusal}", err=True)
+    return 1 if refused else 0

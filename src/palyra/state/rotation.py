@@ -1,0 +1,63 @@
+"""Handing the journal over to a new key: one entry that names both, under one checkpoint that both sign.
+
+Order: 1 the new key's file, durable, beside the old one · 2 one commit: the entry, the database's name of the key, a
+checkpoint signed by both · 3 the new file takes the old one's place, and the old private key is gone. A crash between 2
+and 3 is mended at the next start (state/identity), one before 2 leaves a file that the next rotation replaces.
+
+Whoever holds the old public key is led to the new one by that entry; a thief of the old private key can sign nothing
+that comes after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+from palyra.errors import StateError
+from palyra.journal.acts import Act, ActKind, record_act
+from palyra.journal.keys import Handover, Keys
+from palyra.signing import NoteSigner, NoteVerifier, SigningKey
+from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE
+from palyra.state.keyfile import create_key, sync_folder
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+
+
+def rotate_key(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes | None = None) -> Handover:
+    """`passphrase` locks the new key's file; None leaves it open to its owner."""
+    state = writer.home.state
+    following = state / NEXT_KEY_FILE
+    with contextlib.suppress(FileNotFoundError):
+        following.unlink()
+    try:
+        key = create_key(following, passphrase=passphrase)  # 1
+    except OSError as error:
+        raise StateError(f"The new key could not be written: {error.strerror}.") from error
+    handover, _ = writer.commit_now(_work(writer.home.keys, key, actor=actor, at_unix_ms=at_unix_ms))  # 2
+    keys = Keys(handover.new, (*writer.home.keys.handovers, handover))
+    writer.speak_as(replace(writer.home, key=key, keys=keys))
+    os.replace(following, state / KEY_FILE)  # 3
+    sync_folder(state)
+    return handover
+
+
+def _work(keys: Keys, key: SigningKey, *, actor: str, at_unix_ms: int) -> Callable[[Transaction], Handover]:
+    old, new = keys.newest, NoteVerifier(keys.newest.name, key.public)
+
+    def work(tx: Transaction) -> Handover:
+        index = tx.frontier.size
+        act = Act(
+            kind=ActKind.KEY_ROTATED,
+            actor=actor,
+            subject=f"key/{new.key.key_id}",
+            details={"old_vkey": old.vkey, "new_vkey": new.vkey, "from_index": index + 1},
+        )
+        record_act(tx, act, at_unix_ms=at_unix_ms)
+        tx.execute("INSERT INTO keys VALUES (?, ?)", (index, new.vkey))
+        tx.execute("UPDATE meta SET value = ? WHERE name = 'vkey'", (new.vkey,))
+        tx.successor = NoteSigner(new.name, key)
+        return Handover(index, old, new)
+
+    return work

@@ -1,0 +1,40 @@
+"""What outside witnesses have seen of this journal: compared with it at every start, shown the newest head at the end.
+
+A journal that is shorter than, or different from, what a witness has seen is not gone on with: somebody put an old copy
+back or wrote another history. Without witnesses this costs one look-up.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from palyra.errors import StateError
+from palyra.state.witness import anchors, check_anchors, push_heads
+from palyra.state.writer import Writer
+
+log = logging.getLogger("palyra.wiring")
+STEPS = 1024
+"""A process that makes one call shows its head only when this many entries came since; the others always."""
+
+
+def anchor(writer: Writer, *, thorough: bool) -> None:
+    """`StateError` when a witness has seen more or something else. Thorough: the tree is hashed, not only counted."""
+    if not writer.rows("SELECT 1 FROM witnesses LIMIT 1"):
+        return
+    found = tuple(anchors(writer.rows, writer.home.origin))
+    for one in found:
+        if one.problem is not None:
+            log.warning("witness %s cannot be asked: %s", one.name, one.problem)
+    check_anchors(writer, found, thorough=thorough)
+
+
+def show_head(writer: Writer, *, now_unix_ms: int) -> None:
+    rows = writer.rows("SELECT head.size - min(witnesses.size) FROM witnesses, head HAVING count(*) > 0")
+    if not rows or rows[0][0] is None or rows[0][0] < STEPS:
+        return
+    try:
+        for shown in push_heads(writer, at_unix_ms=now_unix_ms):
+            if shown.refusal is not None:
+                log.warning("witness %s did not take the head: %s", shown.name, shown.refusal)
+    except StateError as error:
+        log.warning("no head could be shown: %s", error.detail)

@@ -1,0 +1,189 @@
+"""Changes of keys: both sign the handover, and a retired key, stolen, signs nothing that is believed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import orjson
+import pytest
+
+from palyra.errors import StateError, TrustError
+from palyra.journal.checkpoint import sign_checkpoint
+from palyra.journal.export import check_lines, export_lines
+from palyra.journal.keys import Keys, follow
+from palyra.journal.merkle import Frontier
+from palyra.journal.proof import check_proof, make_proof
+from palyra.signing import NoteSigner, SigningKey
+from palyra.state import rotation
+from palyra.state.db import open_home, read_home
+from palyra.state.keyfile import create_key, read_key
+from palyra.state.rotation import rotate_key
+from palyra.state.writer import Writer
+from tests.journaling import NOW, audit_home, many_acts, open_store
+from tests.unit.journal.evidence import Evidence, make_evidence
+
+
+def rotate(writer: Writer) -> None:
+    rotate_key(writer, actor="user:operator", at_unix_ms=NOW)
+
+
+@pytest.fixture
+def rotated(home: Path):
+    """Two handovers, with entries before, between and after."""
+    evidence = make_evidence(home)
+    old = evidence.writer.home.key
+    rotate(evidence.writer)
+    many_acts(evidence.writer, 3)
+    rotate(evidence.writer)
+    many_acts(evidence.writer, 2)
+    yield evidence, old
+    evidence.writer.close()
+
+
+def test_the_journal_goes_on_under_a_new_key_and_verifies(rotated: tuple[Evidence, SigningKey], home: Path) -> None:
+    evidence, old = rotated
+    keys = evidence.keys
+    assert [handover.index for handover in keys.handovers] == [16, 20]
+    assert keys.newest.key != old.public == keys.handovers[0].old.key
+    report = audit_home(evidence.writer.home, every=True)
+    assert (report.findings, report.entries) == ((), 23)
+    evidence.writer.close()
+    writer, _ = open_store(home)
+    assert (writer.home.keys, writer.home.key.public) == (keys, keys.newest.key)
+    assert read_home(home).holds_key
+    many_acts(writer, 1)
+    assert audit_home(writer.home, every=True).findings == ()
+    writer.close()
+
+
+def test_evidence_holds_for_whoever_kept_any_of_the_keys(rotated: tuple[Evidence, SigningKey]) -> None:
+    evidence, _ = rotated
+    held = (evidence.keys.handovers[0].old, evidence.keys.handovers[1].old, evidence.keys.newest)
+    links = evidence.tree.links(evidence.keys)
+    entries = evidence.lookup.by_call(evidence.calls[0])
+    proof = make_proof(evidence.calls[0], entries, evidence.head, tree=evidence.tree, keys=evidence.keys)
+    lines = list(export_lines(evidence.bodies(), evidence.head, begin=Frontier(), links=links))
+    for key in held:
+        assert follow(key, links).newest == evidence.keys.newest
+        assert check_lines(orjson.loads(lines[0]), iter(lines[1:]), key).findings == ()
+    assert check_proof(orjson.loads(orjson.dumps(proof)), held[0]) == ()
+
+
+def test_a_stolen_retired_key_signs_no_later_head(rotated: tuple[Evidence, SigningKey]) -> None:
+    evidence, old = rotated
+    thief = NoteSigner(evidence.writer.home.origin, old)
+    for size in (17, 18, 23, 40):
+        with pytest.raises(TrustError):
+            evidence.keys.open(sign_checkpoint(thief, size, bytes(32)).note)
+    report = audit_home(evidence.writer.home, known=(sign_checkpoint(thief, 30, bytes(32)).note,))
+    assert [finding.code for finding in report.findings] == ["KNOWN"]
+    # One for its own time is believed to be signed, and then found to be another history.
+    report = audit_home(evidence.writer.home, known=(sign_checkpoint(thief, 10, bytes(32)).note,))
+    assert [finding.code for finding in report.findings] == ["FORK"]
+
+
+def test_a_thief_cannot_hand_the_journal_over_alone(home: Path) -> None:
+    evidence = make_evidence(home)
+    old, stranger = evidence.writer.home.key, SigningKey.generate()
+    origin = evidence.writer.home.origin
+    rotate(evidence.writer)
+    (link,) = evidence.tree.links(evidence.keys)
+    text = str(link["checkpoint"])
+    one = "\n".join(text.split("\n")[:5]) + "\n"  # only the old key's signature
+    for note in (one, sign_checkpoint(NoteSigner(origin, stranger), 17, bytes(32)).note):
+        with pytest.raises(TrustError):
+            follow(evidence.keys.handovers[0].old, [link | {"checkpoint": note}])
+    with pytest.raises(TrustError):
+        follow(evidence.keys.handovers[0].old, [link | {"entry": str(link["entry"]).replace("user:", "usar:")}])
+    assert old.public != stranger.public
+    evidence.writer.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM keys WHERE entry = 16",
+        "UPDATE keys SET entry = 15 WHERE entry = 16",
+        "INSERT INTO keys SELECT 3, vkey FROM keys WHERE entry = 16",
+    ],
+)
+def test_a_table_of_keys_that_was_edited_is_found_or_refused(rotated: tuple[Evidence, SigningKey], sql: str) -> None:
+    evidence, _ = rotated
+    root = evidence.writer.home.root
+    evidence.writer.close()
+    with sqlite3.connect(root / "state" / "palyra.db") as other:
+        other.execute(sql)
+    other.close()
+    try:
+        found, connection = open_home(root)
+    except StateError as error:
+        assert "keys" in error.detail or "key" in error.detail  # noqa: PT017
+        return
+    connection.close()
+    assert {"KEYS", "CHECKPOINT"} & {finding.code for finding in audit_home(found, every=True).findings}
+
+
+def test_a_crash_between_the_commit_and_the_renaming_is_mended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = open_store(home)
+    many_acts(writer, 2)
+
+    def crash(*_: object) -> None:
+        raise OSError("the power went")
+
+    monkeypatch.setattr(rotation.os, "replace", crash)
+    with pytest.raises(OSError, match="the power went"):
+        rotate(writer)
+    writer.close()
+    monkeypatch.undo()
+    assert (home / "state" / "installation.key.next").exists()
+    assert read_home(home).keys.handovers[0].index == 2
+    writer, _ = open_store(home)
+    assert not (home / "state" / "installation.key.next").exists()
+    many_acts(writer, 1)
+    assert audit_home(writer.home, every=True).findings == ()
+    writer.close()
+
+
+def test_a_file_left_by_a_rotation_that_never_was_changes_nothing(home: Path) -> None:
+    writer, _ = open_store(home)
+    create_key(home / "state" / "installation.key.next")
+    writer.close()
+    writer, _ = open_store(home)
+    assert writer.home.keys == Keys(writer.home.verifier)
+    rotate(writer)
+    assert len(writer.home.keys.handovers) == 1
+    writer.close()
+
+
+def test_another_process_that_still_holds_the_old_key_is_stopped(home: Path) -> None:
+    writer, _ = open_store(home)
+    many_acts(writer, 1)
+    other, _ = open_store(home)
+    rotate(writer)
+    with pytest.raises(StateError, match="gave the journal a new key"):
+        many_acts(other, 1)
+    many_acts(writer, 1)
+    assert audit_home(writer.home, every=True).findings == ()
+    writer.close()
+    other.close()
+
+
+def test_a_locked_key_opens_with_its_passphrase_only(home: Path, tmp_path: Path) -> None:
+    writer, _ = open_store(home)
+    rotate_key(writer, actor="user:operator", at_unix_ms=NOW, passphrase=b"correct horse")
+    writer.close()
+    path = home / "state" / "installation.key"
+    assert path.read_bytes().startswith(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    with pytest.raises(StateError, match="locked by a passphrase"):
+        Writer.open(home)
+    with pytest.raises(StateError, match="does not open"):
+        Writer.open(home, passphrase=b"wrong")
+    opened = Writer.open(home, passphrase=b"correct horse")
+    assert opened.home.key.public == read_key(path, passphrase=b"correct horse").public
+    many_acts(opened, 1)
+    opened.close()
+    assert not read_home(home).holds_key  # an audit needs no passphrase
+    assert audit_home(read_home(home), every=True).findings == ()  # type: ignore[arg-type]
