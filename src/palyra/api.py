@@ -24,6 +24,7 @@ from palyra.canon import Json
 from palyra.config.load import find_home
 from palyra.config.schema import EGRESS_ALIASES
 from palyra.egress.hosts import parse_pattern
+from palyra.engine.listing import tools_for
 from palyra.engine.output import OnOutput
 from palyra.engine.runs import Run, check_text, start_run
 from palyra.engine.trip import CallRequest
@@ -218,8 +219,14 @@ class AsyncPalyra:
         )
         return AsyncRun(run, self.installation)
 
-    def tools(self) -> list[dict[str, Json]]:
-        return [tool_json(spec) for spec in self.installation.engine.registry.specs()]
+    def tools(self, principal: str | None = None) -> list[dict[str, Json]]:
+        """Every tool, or those that this principal could ever be allowed to call."""
+        installation = self.installation
+        registry = installation.engine.registry
+        if principal is None:
+            return [tool_json(spec) for spec in registry.specs()]
+        who, bundle = parse_principal(principal), installation.policies.current()
+        return [tool_json(spec) for spec in tools_for(who, registry, installation.config, bundle)]
 
     @property
     def approvals(self) -> AsyncApprovals:
@@ -339,8 +346,8 @@ class Palyra:
             raise PalyraError("this Palyra is not open: use it with `with`, or call start() first")
         return SyncRun(self._inner.run(principal, workspace, **options), self._thread)
 
-    def tools(self) -> list[dict[str, Json]]:
-        return self._inner.tools()
+    def tools(self, principal: str | None = None) -> list[dict[str, Json]]:
+        return self._inner.tools(principal)
 
     @property
     def approvals(self) -> Approvals:

@@ -31,7 +31,7 @@ def command() -> None:
 @with_settings
 def show(settings: Settings) -> int:
     """The bundle in force: its digest and every policy with its reason."""
-    bundle, version = _in_force(settings)
+    bundle, version = in_force(settings)
     items = [
         {"id": p.id, "effect": p.effect, "code": p.code, "reason": p.reason, "file": p.file, "line": p.line}
         for p in bundle.index.values()
@@ -46,7 +46,7 @@ def show(settings: Settings) -> int:
     return 0
 
 
-def _in_force(settings: Settings) -> tuple[PolicyBundle, str | None]:
+def in_force(settings: Settings) -> tuple[PolicyBundle, str | None]:
     """The bundle and its version, read as they lie there: showing policies makes no home."""
     from palyra.config.load import find_home, load_config
     from palyra.policy.store import PolicyStore, load_posture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
+from palyra.cli.options import Settings, login_principal, with_settings
 from palyra.cli.say import say_error, say_json_error
 
 
@@ -14,20 +14,35 @@ def command() -> None:
     """List the tools, or show one with its schemas."""
 
 
-@command.command("list", epilog="Example: palyra tools list --json")
+@command.command("list", epilog="\b\nExamples:\n  palyra tools list --json\n  palyra tools list --as agent:demo")
+@click.option("--as", "principal", metavar="PRINCIPAL", help="Who would call them (default: you).")
+@click.option("--all", "everything", is_flag=True, help="Also tools that policy could never allow.")
 @with_settings
-def list_tools(settings: Settings) -> int:
-    """Every tool: its name, capabilities and what it does."""
+def list_tools(settings: Settings, principal: str | None, everything: bool) -> int:
+    """Every tool that could be allowed: its name, capabilities and what it does."""
+    from palyra.cli.policy import in_force
+    from palyra.config.load import find_home, load_config
+    from palyra.engine.listing import tools_for
+    from palyra.model.call import parse_principal
     from palyra.protocol.catalog import BUILTIN_TOOLS
+    from palyra.protocol.registry import make_registry
     from palyra.protocol.wire import tool_json
 
     specs = sorted(BUILTIN_TOOLS, key=lambda spec: spec.name)
+    if not everything:
+        config, _ = load_config(find_home(settings.home), settings.config)
+        who, (bundle, _) = parse_principal(principal or login_principal()), in_force(settings)
+        shown = frozenset(spec.name for spec in tools_for(who, make_registry(specs), config, bundle))
+        specs = [spec for spec in specs if spec.name in shown]
     if settings.json:
         click.echo(orjson.dumps({"items": [tool_json(spec) for spec in specs], "next": None}))
         return 0
     for spec in specs:
         needs = ", ".join(sorted(c.value for c in spec.capabilities)) or "no capabilities"
         click.echo(f"{spec.name}  ({needs})\n    {spec.description.splitlines()[0]}")
+    hidden = len(BUILTIN_TOOLS) - len(specs)
+    if hidden and not settings.quiet:
+        click.echo(f"{hidden} more could never be allowed here: --all shows them", err=True)
     return 0
 
 

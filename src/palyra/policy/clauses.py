@@ -38,10 +38,12 @@ class NearPermit:
 def nearest_permits(bundle: PolicyBundle, request: Request) -> tuple[NearPermit, ...]:
     """The permits with the fewest failing parts, best first. None that is about another action."""
     found: list[NearPermit] = []
-    for policy in _permits(bundle):
-        parts = list(_parts(policy))
-        held = _which_hold([part for _, part in parts], request)
-        failed = tuple(name for at, (name, _) in enumerate(parts) if at not in held)
+    for policy in trees_of(bundle):
+        if policy["effect"] != "permit":
+            continue
+        parts = list(parts_of(policy))
+        held = _which_hold(parts, request)
+        failed = tuple(_reads(part) for at, part in enumerate(parts) if at not in held)
         about_this = not any(name.startswith("action ") for name in failed)
         if failed and about_this:
             found.append(NearPermit(policy=bundle.index[policy["annotations"]["id"]], failed=failed))
@@ -54,22 +56,25 @@ def _about_others(near: NearPermit) -> int:
     return sum(name.startswith(("principal ", "resource ")) for name in near.failed)
 
 
-def _permits(bundle: PolicyBundle) -> Iterator[Mapping[str, Json]]:
-    for policy in parse_tree("\n".join(bundle.policies.values())).values():
-        if policy["effect"] == "permit":
-            yield policy
+def trees_of(bundle: PolicyBundle) -> Iterator[Mapping[str, Json]]:
+    """Every policy in Cedar's JSON form."""
+    yield from parse_tree("\n".join(bundle.policies.values())).values()
 
 
-def _parts(policy: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
-    """(how it reads, a policy that holds exactly when this part does)."""
+def parts_of(policy: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """Policies that hold exactly when the parts of this one do."""
     for slot in ("principal", "action", "resource"):
         if policy[slot]["op"] != "All":
-            part = _policy(**{slot: policy[slot]})
-            yield _scope_text(slot, part), part
+            yield _policy(**{slot: policy[slot]})
     for piece in conjuncts(policy["conditions"]):
-        part = _policy(conditions=[piece])
-        text = _condition_text(part)
-        yield (text if piece["kind"] == "when" else f"!({text})"), part
+        yield _policy(conditions=[piece])
+
+
+def _reads(part: Mapping[str, Json]) -> str:
+    if not part["conditions"]:
+        return _scope_text(next(slot for slot in ("principal", "action", "resource") if part[slot] != _ANY), part)
+    text = _condition_text(part)
+    return text if part["conditions"][0]["kind"] == "when" else f"!({text})"
 
 
 def _policy(**parts: Json) -> dict[str, Json]:

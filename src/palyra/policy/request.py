@@ -141,6 +141,13 @@ def groups_of(spec: ToolSpec) -> tuple[str, ...]:
     return ("palyra", spec.kind.value)
 
 
+def known_context(spec: ToolSpec) -> dict[str, Scalar]:
+    """What is known of every call of a tool before there is one; the rest as if nothing were known."""
+    values: dict[str, Scalar] = {name: kind() for name, kind in ATTRIBUTES.items()}
+    values |= {name: capability in spec.capabilities for name, capability in _CAPABILITIES}
+    return values | {"sensitive": spec.sensitive}
+
+
 def build_request(
     call: ToolCall,
     spec: ToolSpec,

@@ -1,0 +1,28 @@
+"""Which tools are shown to a principal: those that the configuration's lists and the policies could ever allow.
+
+Not here: deciding a call; what is hidden here is refused there too, and what is shown may still be refused.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from palyra.config.schema import Config
+from palyra.model.call import Principal
+from palyra.model.tool import ToolKind, ToolSpec
+from palyra.policy.bundle import PolicyBundle
+from palyra.policy.reach import Reach
+from palyra.protocol.registry import Registry
+
+
+def tools_for(principal: Principal, registry: Registry, config: Config, bundle: PolicyBundle) -> tuple[ToolSpec, ...]:
+    reach = Reach(bundle)
+    return tuple(spec for spec in registry.specs() if _is_listed(spec, config) and reach.could(principal, spec))
+
+
+def _is_listed(spec: ToolSpec, config: Config) -> bool:
+    lists = config.tool_call
+    if spec.kind is ToolKind.PROCESS and not lists.process_runner.enabled:
+        return False
+    named = any(fnmatchcase(spec.name, pattern) for pattern in lists.allowed_tools)
+    return named and all(capability.value in lists.allowed_capabilities for capability in spec.capabilities)
