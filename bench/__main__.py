@@ -17,7 +17,7 @@ from bench.installation import open_ground
 from bench.machine import MEMORY_FILE_SYSTEMS, read_machine
 from bench.plot import draw
 
-ROWS = ("tier_b", "tier_c")
+ROWS = ("tier_b", "tier_c", "cedar", "cedar_cached", "cedar_growth")
 PROJECT = Path(__file__).parents[1]
 
 
@@ -66,8 +66,15 @@ def describe(result: Result, machine: Mapping[str, str | int | float]) -> Iterat
 
 
 def describe_ratio(ratio: Ratio) -> str:
-    verdict = {None: "", True: f"; aim ≤ {ratio.aim}: holds", False: f"; aim ≤ {ratio.aim}: MISSED"}[ratio.holds]
-    return f"{ratio.of_medians:.2f} × {ratio.peer} (middle half {ratio.p25:.2f}–{ratio.p75:.2f}){verdict}"
+    aim = ratio.aim if ratio.aim is None or ratio.aim >= 0.1 else _times(ratio.aim)
+    verdict = {None: "", True: f"; aim ≤ {aim}: holds", False: f"; aim ≤ {aim}: MISSED"}[ratio.holds]
+    middle = f"{_times(ratio.p25)}–{_times(ratio.p75)}"
+    return f"{_times(ratio.of_medians)} × {ratio.peer} (middle half {middle}){verdict}"
+
+
+def _times(value: float) -> str:
+    """Two digits that mean something: 0.42, and 1/42 for what is far less."""
+    return f"{value:.2f}" if value >= 0.1 else f"1/{1 / value:.0f}"
 
 
 def keep(result: Result, machine: Mapping[str, str | int | float]) -> None:
@@ -83,7 +90,7 @@ def keep(result: Result, machine: Mapping[str, str | int | float]) -> None:
             for t in result.timings
         ],
         "ratios": [
-            {"peer": r.peer, "of_medians": round(r.of_medians, 3), "p25": round(r.p25, 3), "p75": round(r.p75, 3),
+            {"peer": r.peer, "of_medians": round(r.of_medians, 5), "p25": round(r.p25, 5), "p75": round(r.p75, 5),
              "aim_at_most": r.aim, "holds": r.holds}
             for r in result.ratios
         ],

@@ -1,0 +1,110 @@
+"""Cedar decisions on the default bundle, nothing remembered, beside cedarpy with text arguments and casbin.
+
+`cedar_cached` measures decisions that were made before; `cedar_growth` the same with many more policies.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import cedarpy
+
+from bench.harness import Aim, Contender, Row, timed
+from bench.installation import Ground
+from bench.peers import PROJECT, install_peers
+from palyra.policy.bundle import PolicyBundle
+from palyra.policy.cedar import _entity_list
+from palyra.policy.examples import ordinary_request
+from palyra.policy.request import Request
+from palyra.policy.store import load_posture
+from palyra.policy.verdict import judge
+
+COUNT = 50
+"""Decisions in one round, each about a request that differs from the others."""
+TEXT = "cedarpy with text"
+
+
+@contextmanager
+def open_row(ground: Ground) -> Iterator[Row]:
+    bundle = load_posture("standard")
+    with casbin() as peer:
+        yield Row(
+            name="cedar",
+            title=f"Cedar: {COUNT} decisions on the default bundle, nothing remembered",
+            note="Ours checks the outcome allow, ask or deny and names policies and code. Each request differs, so no "
+            "decision is remembered; policies and entities are parsed. The text peer gets policies, schema, entities "
+            "and request as text each time, as its own examples do; casbin gets the same rules written for it.",
+            contenders=(decisions(bundle, "palyra, uncached"), as_text(bundle, COUNT), peer),
+            aims=(Aim(peer=TEXT, at_most=1 / 30),),
+        )
+
+
+def requests(count: int = COUNT) -> list[Request]:
+    return [ordinary_request(program=f"tool{at}", hosts_named=at % 3, calls_used=at) for at in range(count)]
+
+
+def decisions(bundle: PolicyBundle, name: str) -> Contender:
+    asked = requests()
+
+    def work() -> list[str]:
+        return [judge(bundle.cedar, bundle.index, one).effect for one in asked]
+
+    return Contender(name=name, run=timed(work, check_all("allow")))
+
+
+def check_all(expected: str) -> Callable[[list[str]], None]:
+    def check(effects: list[str]) -> None:
+        if effects != [expected] * len(effects):
+            raise RuntimeError(f"decided {set(effects)}")
+
+    return check
+
+
+def as_text(bundle: PolicyBundle, count: int) -> Contender:
+    policies = "\n".join(bundle.policies.values())
+    entities = json.dumps(_entity_list(ordinary_request()))
+    asked = [_as_text(request) for request in requests(count)]
+
+    def work() -> list[str]:
+        results = (cedarpy.is_authorized(one, policies, entities, bundle.schema) for one in asked)
+        return ["allow" if result.allowed and not result.diagnostics.errors else "deny" for result in results]
+
+    return Contender(name=TEXT, run=timed(work, check_all("allow")))
+
+
+def _as_text(request: Request) -> dict[str, object]:
+    uids = {slot: f"{uid['type']}::{json.dumps(uid['id'])}" for slot, uid in request.uids.items()}
+    return {**uids, "context": dict(request.context)}
+
+
+@contextmanager
+def casbin() -> Iterator[Contender]:
+    """In a worker under the peers' python, which times itself: the pipe to it is not counted."""
+    try:
+        worker = subprocess.Popen(
+            [install_peers(), str(PROJECT / "bench" / "casbin_worker.py"), str(COUNT)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        yield Contender(name="casbin", run=None, why_missing=f"could not be installed ({type(error).__name__})")
+        return
+
+    def ask() -> int:
+        assert worker.stdin
+        assert worker.stdout
+        worker.stdin.write("decide\n")
+        answer = worker.stdout.readline()
+        if not answer.strip().isdigit():
+            raise RuntimeError(f"the casbin worker answered {answer!r}")
+        return int(answer)
+
+    with worker:
+        try:
+            ask()
+        except (OSError, RuntimeError):
+            yield Contender(name="casbin", run=None, why_missing="its rules could not be loaded")
+        else:
+            yield Contender(name="casbin", run=ask)
