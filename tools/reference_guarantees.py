@@ -53,6 +53,10 @@ HOW: dict[tuple[Guarantee, str], str] = {
     (Guarantee.NET_ISOLATED, "podman"): "`--network none`; claimed in `strict` mode only",
     (Guarantee.NET_ISOLATED, "rlimit"): "a filter that refuses every socket, and Landlock's TCP rule (version 4 or "
     "later); claimed in `strict` mode only",
+    (Guarantee.HOST_ALLOWLIST, "bubblewrap"): "in that empty namespace only listeners of Palyra's own, opened from "
+    "outside before anything runs: a name server that knows the granted names, their ports, and a proxy; what is "
+    "dialled is judged and pinned outside. Claimed in `strict` mode with granted hosts, where opening such listeners was "
+    "seen to work",
     (Guarantee.CPU_LIMIT, "bubblewrap"): _RLIMIT_CPU,
     (Guarantee.CPU_LIMIT, "seatbelt"): _RLIMIT_CPU,
     (Guarantee.CPU_LIMIT, "podman"): "`RLIMIT_CPU`, set by the engine; the hard limit kills",
@@ -109,7 +113,7 @@ _LINUX = HostFacts(
     shell="/bin/sh",
     nsenter="/usr/bin/nsenter",
     setpriv="/usr/bin/setpriv",
-    bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="0.8.0", disable_userns=True),
+    bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="0.8.0", disable_userns=True, listeners=True),
     landlock_abi=7,
     pid_max_per_namespace=True,
     home="/home/operator",
@@ -158,8 +162,8 @@ def make_guarantees() -> Iterator[str]:
     yield "\n".join(_promises())
     yield "## What a plan claims, by who runs Palyra"
     yield (
-        "Linux with bubblewrap, util-linux and Landlock (version 7) unless it says otherwise; in `strict` mode without "
-        "hosts where the backend can isolate the network, else in mode `none`. Root is assumed to have a writable "
+        "Linux with bubblewrap, util-linux and Landlock (version 7) unless it says otherwise; in `strict` mode where the "
+        "backend can isolate the network, with a granted host where it can single hosts out, else in mode `none`. Root is assumed to have a writable "
         "cgroup v2 folder. For macOS and Windows the plans are made and tested, but nothing was attacked there: this "
         "version runs programs on Linux."
     )
@@ -223,6 +227,8 @@ def _claimed(backend: Backend, at: int) -> frozenset[Guarantee]:
     if not offered:
         return frozenset()
     net = NO_NETWORK if Guarantee.NET_ISOLATED in offered else NetGrant(EgressMode.NONE)
+    if Guarantee.HOST_ALLOWLIST in offered:
+        net = NetGrant(EgressMode.STRICT, hosts=(_any_host(),))
     needs, wants = needs_for(backend.tier, net)
     job = Job(
         program="/usr/bin/true",

@@ -23,7 +23,7 @@ class EgressConfig:
     max_connections: int = 10_000
     """Connections of one call in all; then its listeners are closed."""
     max_connections_at_once: int = 256
-    """Connections of one call that are open together; one more is reset."""
+    """Connections of one call at the same time; one more is reset."""
     max_bytes: int = 16 << 30
     """Bytes of one call, both ways together; then its connections are reset."""
     idle_timeout_s: int = 300

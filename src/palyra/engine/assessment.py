@@ -19,6 +19,7 @@ from palyra.egress.asked import in_order, narrow
 from palyra.egress.face import face_of
 from palyra.egress.hosts import parse_pattern
 from palyra.egress.preflight import denied, hosts_named
+from palyra.egress.watch import watching_face
 from palyra.engine.background import background_limits, check_background
 from palyra.engine.inside import prepare_inside
 from palyra.engine.ports import Ports
@@ -278,7 +279,9 @@ def check_budget(budget: BudgetRow | None) -> None:
 
 
 def _with_face(job: Job) -> Job:
-    return replace(job, face=face_of(job.net)) if job.tier is Tier.C else job
+    if job.tier is not Tier.C:
+        return job
+    return replace(job, face=face_of(job.net) or watching_face(job.net, job.argv[0], job.argv[1:]))
 
 
 def make_plan(trip: Trip, ports: Ports) -> None:

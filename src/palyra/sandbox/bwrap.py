@@ -92,6 +92,7 @@ class BubblewrapBackend:
         assert host.bubblewrap is not None, "the planner asks for guarantees first"
         run_as = identity(job, host)
         given = self._given(job, host)
+        face = job.face if host.bubblewrap.listeners else None
         words, data, closed = _made(_shape_of(job, host), host)
         return ProcessPlan(
             backend=self.name,
@@ -102,11 +103,11 @@ class BubblewrapBackend:
             program=job.program,
             program_sha256=job.program_sha256,
             argv=job.argv,
-            env=job.env if job.face is None else tuple(sorted({**dict(PROXY_ENV), **dict(job.env)}.items())),
+            env=job.env if face is None else tuple(sorted({**dict(PROXY_ENV), **dict(job.env)}.items())),
             cwd=job.cwd,
             limits=job.limits,
             net=job.net,
-            face=job.face,
+            face=face,
             run_as=run_as,
             closed=closed,  # 13
             caches=tuple(folder for folder, _ in _caches(job, host)),
@@ -121,8 +122,8 @@ class BubblewrapBackend:
     def _given(self, job: Job, host: HostFacts) -> frozenset[Guarantee]:
         given = self.guarantees(host)
         if _shares_network(job):
-            given -= {Guarantee.NET_ISOLATED}
-        if job.face is None:
+            given -= {Guarantee.NET_ISOLATED, Guarantee.HOST_ALLOWLIST}
+        if not job.net.hosts:
             given -= {Guarantee.HOST_ALLOWLIST}
         if keeps_root(job, host) and not _bounded_by_pid_max(job, host):
             given -= {Guarantee.PROCESS_LIMIT}

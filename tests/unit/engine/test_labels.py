@@ -14,6 +14,7 @@ from palyra.engine.runs import RunScope
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.errors import ConfigError, Reason, StateError
+from palyra.model.approval import ApprovalState
 from palyra.model.outcome import Outcome, Status
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.model.tool import Capability
@@ -43,7 +44,10 @@ def call(ports: Any, tool: str, *, run: Any = None) -> Outcome:
 def test_after_outside_content_and_a_secret_reaching_out_asks():
     """Each alone is fine; the three together are how a secret leaves."""
     memory = FakeRunFacts()
-    yes, no = fake_ports(run_facts=memory, approver=FakeApprover("yes")), fake_ports(run_facts=memory)
+    yes, no = (
+        fake_ports(run_facts=memory, approver=FakeApprover(state=ApprovalState.APPROVED)),
+        fake_ports(run_facts=memory),
+    )
     assert call(no, "palyra.reach").success
     assert call(no, "palyra.reach").success
     assert call(yes, "palyra.secret").success

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from palyra.errors import Unenforceable
+from palyra.model.face import NetFace
 from palyra.model.host import BubblewrapFacts, Guarantee, Platform
 from palyra.model.limits import Limits
-from palyra.model.net import EgressMode, NetGrant
+from palyra.model.net import EgressMode, HostKind, HostPattern, NetGrant
 from palyra.model.plan import Hole, ProcessPlan, WorkspaceSight
 from palyra.sandbox.bwrap import BubblewrapBackend
+from palyra.sandbox.mounts import workspace_of
 from palyra.sandbox.seccomp import assemble
 from tests.unit.sandbox.jobs import make_host, make_job
 
@@ -24,6 +26,9 @@ ALL = {
 }
 ROOTS = WorkspaceSight(path="/srv/project")
 BACKEND = BubblewrapBackend()
+LISTENING = make_host(
+    bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="0.9", disable_userns=True, listeners=True)
+)
 
 
 def words(plan: ProcessPlan) -> list[str]:
@@ -155,8 +160,46 @@ def test_a_shared_network_is_said_and_not_claimed(mode: EgressMode) -> None:
     assert "/etc/resolv.conf" in words(plan)
 
 
-def test_no_host_allowlist_is_claimed() -> None:
+def test_a_host_allowlist_is_claimed_only_where_listeners_were_seen_and_hosts_are_granted() -> None:
     assert Guarantee.HOST_ALLOWLIST not in BACKEND.guarantees(make_host())
+    net = NetGrant(EgressMode.STRICT, (HostPattern(HostKind.EXACT, "a.example"),))
+    job, face = make_job(net=net), NetFace(tcp=(("0.0.0.0", 80),))
+    assert Guarantee.HOST_ALLOWLIST in BACKEND.plan(replace(job, face=face), LISTENING).guarantees
+    assert Guarantee.HOST_ALLOWLIST not in BACKEND.plan(make_job(), LISTENING).guarantees
+
+
+def test_with_granted_hosts_the_proxy_is_named_in_both_spellings() -> None:
+    plan = BACKEND.plan(make_job(face=NetFace(tcp=(("0.0.0.0", 80),))), LISTENING)
+    named = {name: value for name, value in plan.env if name.lower().endswith("_proxy")}
+    assert set(named) == {
+        w for word in ("HTTP", "HTTPS", "ALL", "NO") for w in (f"{word}_PROXY", f"{word.lower()}_proxy")
+    }
+    assert {value for name, value in named.items() if name.lower() != "no_proxy"} == {"http://127.0.0.1:1023"}
+    assert list(plan.env) == sorted(plan.env)
+
+
+def test_package_caches_are_the_workspaces_own_and_come_after_it() -> None:
+    face = NetFace(tcp=(("0.0.0.0", 80),))
+    plan = BACKEND.plan(make_job(face=face), LISTENING)
+    other = BACKEND.plan(make_job(face=face, workspace=replace(make_job().workspace, path="/srv/other")), LISTENING)
+    assert len(plan.caches) == 2
+    assert not set(plan.caches) & set(other.caches)
+    assert all(path.startswith(f"{LISTENING.state_home}/caches/") for path in plan.caches)
+    assert workspace_of(plan.launcher) == make_job().workspace.path
+
+
+def test_no_cache_is_kept_without_granted_hosts_or_for_another_user() -> None:
+    face = NetFace(tcp=(("0.0.0.0", 80),))
+    root = replace(LISTENING, uid=0, gid=0, pid_max_per_namespace=True)
+    assert BACKEND.plan(make_job(), LISTENING).caches == ()
+    assert BACKEND.plan(make_job(face=NetFace()), LISTENING).caches == ()
+    plan = BACKEND.plan(make_job(face=face), root)
+    assert plan.caches == ()
+    assert "package_caches: none outlive the call" in plan.degraded
+
+
+def test_a_host_that_cannot_open_listeners_has_none_in_its_plan() -> None:
+    assert BACKEND.plan(make_job(face=NetFace()), make_host()).face is None
 
 
 def test_nothing_is_claimed_without_a_working_bubblewrap() -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from palyra.model.call import Tier
-from palyra.model.host import CgroupFacts, ContainerFacts, HostFacts, Platform, SeatbeltFacts
+from palyra.model.face import NetFace
+from palyra.model.host import BubblewrapFacts, CgroupFacts, ContainerFacts, HostFacts, Platform, SeatbeltFacts
 from palyra.model.limits import Limits
-from palyra.model.net import EgressMode, NetGrant
+from palyra.model.net import EgressMode, HostKind, HostPattern, NetGrant
 from palyra.model.plan import Hole, Job, WorkspaceSight
 from palyra.sandbox import seatbelt
 from palyra.sandbox.planner import BACKENDS, plan_job
@@ -26,6 +27,7 @@ from tests.unit.sandbox.jobs import make_host, make_job
 FOLDER = Path(__file__).parents[2] / "vectors" / "plans"
 REGENERATE = bool(os.environ.get("PALYRA_REGENERATE"))
 OPEN = NetGrant(EgressMode.NONE)
+HOSTS = (HostPattern(HostKind.EXACT, "registry.example"), HostPattern(HostKind.NETWORK, "10.0.0.5/32", 5432))
 WS = "/home/alice/project"
 CLOSED = WorkspaceSight(
     path=WS,
@@ -109,6 +111,17 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
             limits=Limits(processes=64, scratch_bytes=64 << 20), stdin=b"input",
         ),
         make_host(machine="aarch64"),
+    ),
+    "tier-c-granted-hosts": (
+        make_job(
+            net=NetGrant(EgressMode.STRICT, HOSTS),
+            face=NetFace(
+                names=(("registry.example", "198.18.0.16"),),
+                local=("10.0.0.5/32", "198.18.0.0/15"),
+                tcp=(("0.0.0.0", 80), ("0.0.0.0", 443), ("10.0.0.5", 5432)),
+            ),
+        ),
+        make_host(bubblewrap=BubblewrapFacts(path="/bin/bwrap", version="0.9", disable_userns=True, listeners=True)),
     ),
     "tier-c-shared-network": (make_job(net=NetGrant(EgressMode.PREFLIGHT)), make_host()),
     "tier-c-root-owned-workspace": (make_job(workspace=WorkspaceSight(path="/srv/project")), ROOT),

@@ -1,0 +1,38 @@
+"""Which programs are watched though nothing is granted: those that go to the network by themselves.
+
+`pip install left-pad` names no host, so nobody can say beforehand what it would reach. With listeners that refuse
+everything inside its empty network it fails as fast as without, and the outcome can name the host that was missing.
+Only advice depends on this list; what can be reached does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from palyra.egress.preflight import GIT_REACHES, TAKES_HOSTS
+from palyra.model.face import NetFace
+from palyra.model.net import EgressMode, NetGrant
+
+INSTALLERS = frozenset(
+    """pip pipx uv uvx poetry pdm conda mamba npm npx yarn pnpm bun corepack cargo rustup go gem bundle bundler composer
+    mvn gradle gradlew sbt lein mix rebar3 cabal stack opam dotnet nuget apt apt-get dnf yum apk brew nix helm terraform
+    docker podman skopeo gh glab aws gcloud az""".split()
+)
+_VERSION = re.compile(r"[0-9.]+$")
+
+
+def watching_face(grant: NetGrant, program: str, args: Sequence[str]) -> NetFace | None:
+    """A name server and a proxy that refuse everything and write it down; None for programs that stay at home."""
+    if grant.mode is not EgressMode.STRICT or grant.hosts:
+        return None
+    return NetFace() if goes_out(program, args) else None
+
+
+def goes_out(program: str, args: Sequence[str]) -> bool:
+    name = _VERSION.sub("", program.rpartition("/")[2]) or program
+    if name == "git":
+        return any(word in GIT_REACHES for word in args)
+    if name == "python" and "-m" in args[:-1]:
+        return args[list(args).index("-m") + 1] in INSTALLERS
+    return name in INSTALLERS or name in TAKES_HOSTS

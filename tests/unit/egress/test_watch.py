@@ -1,0 +1,30 @@
+"""Programs that go to the network by themselves are watched where nothing is granted."""
+
+from __future__ import annotations
+
+import pytest
+
+from palyra.egress.hosts import parse_pattern
+from palyra.egress.watch import watching_face
+from palyra.model.face import NetFace
+from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["pip install x", "pip3.11 install x", "npm ci", "git clone url", "python3 -m pip install x", "curl --config file"],
+)
+def test_they_are_watched(line: str) -> None:
+    program, *args = line.split()
+    assert watching_face(NO_NETWORK, program, args) == NetFace()
+
+
+@pytest.mark.parametrize("line", ["ls -la", "git status", "python3 -m pytest", "python3 -m", "sh -c true", "1.2.3"])
+def test_programs_that_stay_at_home_are_not(line: str) -> None:
+    program, *args = line.split()
+    assert watching_face(NO_NETWORK, program, args) is None
+
+
+def test_only_an_empty_strict_grant_is_watched() -> None:
+    assert watching_face(NetGrant(EgressMode.NONE), "pip", ()) is None
+    assert watching_face(NetGrant(EgressMode.STRICT, (parse_pattern("a.test"),)), "pip", ()) is None
