@@ -99,12 +99,13 @@ def _found(journal: Reading, id: str) -> dict[str, Json] | None:
 @command.command(
     "verify", epilog="\b\nExamples:\n  palyra journal verify\n  palyra journal verify --known outcome.json"
 )
+@click.option("--replay", is_flag=True, help="Then make every recorded decision again.")
 @click.option("--every-signature", is_flag=True, help="Check every checkpoint's signature, not only the newest.")
 @click.option(
     "--known", "known", multiple=True, metavar="FILE", help="An outcome or checkpoint got earlier: finds truncation."
 )
 @with_settings
-def verify(settings: Settings, every_signature: bool, known: tuple[str, ...]) -> int:
+def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
     """Every entry, the tree, the checkpoints, every call closed or owned by a living process. Exit 1 if not."""
     from palyra.cli.progress import bar
     from palyra.journal.store import verify_journal
@@ -126,6 +127,10 @@ def verify(settings: Settings, every_signature: bool, known: tuple[str, ...]) ->
             report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
     if not home.holds_key:
         click.echo("palyra: the key file could not be used; the key is the one the database names.", err=True)
+    if replay and report.sound:
+        from palyra.cli.journal_replay import tell_replay
+
+        return tell_replay(settings, home)
     return _tell(settings, report, anchors)
 
 

@@ -10,15 +10,16 @@ Not here: finding calls and bundles (wiring/history), showing them (the doors).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
-from palyra.canon import Json
+from palyra.canon import Json, digest
 from palyra.errors import Rejected
 from palyra.model.grant import Decision
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.decide import decide
+from palyra.policy.inputs import read_input
 from palyra.policy.request import Request, parse_request
 
 
@@ -58,15 +59,15 @@ def read_decision(details: bytes) -> RecordedDecision | None:
         value = orjson.loads(details) if details else {}
         if not isinstance(value, dict) or value.get("request") is None:
             return None
-        said = value["decision"]
+        said, arguments = value["decision"], value.get("input") or {}
         sentences = (value.get("facts") or {}).get("details", ())
         return RecordedDecision(
-            request=parse_request(value["request"]),
+            request=replace(parse_request(value["request"]), input=read_input(arguments)),
             details=tuple((str(code), str(text)) for code, text in sentences),
             effect=str(said["effect"]),
             policies=tuple(map(str, said["policies"])),
             policy_sha256=str(value["policy_sha256"]),
-            exact=not value.get("request_redacted", False),
+            exact=not value.get("request_redacted", False) and digest(arguments) == value["input_sha256"],
         )
     except (Rejected, KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as error:
         raise ValueError(f"the record of this decision cannot be read: {error}") from error

@@ -24,7 +24,8 @@ import cedarpy
 import orjson
 
 from palyra.canon import Json
-from palyra.policy.request import Request
+from palyra.policy.inputs import INPUT, check_input
+from palyra.policy.request import MAX_TEXT, Request
 from palyra.policy.slices import FLAGS, attributes_used, halve
 
 MAX_CACHED = 4096
@@ -97,6 +98,8 @@ class Compiled:
     """@id → the context attributes that policy looks at."""
     attributes: tuple[str, ...] = field(init=False)
     """All of them together, sorted."""
+    reads_input: bool = field(init=False)
+    """Some policy looks at `context.input`."""
     flags: tuple[str, ...] = field(init=False)
     """The yes-or-no ones among them."""
     slices: Bounded[_Slice] = field(default_factory=Bounded)
@@ -106,8 +109,10 @@ class Compiled:
     pick_flags: Callable[[Mapping[str, Any]], Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        names = tuple(sorted(frozenset().union(*self.looks_at.values())))
+        seen = frozenset().union(*self.looks_at.values())
+        names = tuple(sorted(seen - {INPUT}))
         object.__setattr__(self, "attributes", names)
+        object.__setattr__(self, "reads_input", INPUT in seen)
         object.__setattr__(self, "flags", tuple(name for name in names if name in FLAGS))
         object.__setattr__(self, "pick", _picker(names))
         object.__setattr__(self, "pick_flags", _picker(self.flags))
@@ -121,6 +126,7 @@ class Compiled:
             request.tool,
             request.groups,
             self.pick(request.context),
+            request.input if self.reads_input else (),
         )
 
 
@@ -210,7 +216,11 @@ def conforms(request: Request, schema: cedarpy.Schema) -> str:
 
 def _ask(attributes: tuple[str, ...], request: Request) -> dict[str, Json]:
     context = request.context
-    return {**request.uids, "context": orjson.dumps({name: context[name] for name in attributes}).decode()}
+    sent: dict[str, Json] = {name: context[name] for name in attributes if name != INPUT}
+    if INPUT in attributes:
+        check_input(request.input, max_text=MAX_TEXT)
+        sent[INPUT] = dict(request.input)
+    return {**request.uids, "context": orjson.dumps(sent).decode()}
 
 
 def _slice(compiled: Compiled, request: Request) -> _Slice:

@@ -6,6 +6,7 @@
     principal = "agent:demo"
     tool = "palyra.process.run"
     facts = { program = "ls" }           # any attribute of the context; the rest as for an ordinary good call
+    input = { command = "ls" }           # the record context.input; empty when it is left out
 
 A denial may also say `code = "INTERPRETER_DENIED"`, and any example `policy = "guard.10-interpreter"`: the first
 determining policy. Not here: evaluating them (bundle).
@@ -15,18 +16,19 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from palyra.errors import Reason, Rejected
 from palyra.model.call import PrincipalKind, parse_principal
 from palyra.model.tool import Capability
-from palyra.policy.request import ATTRIBUTES, EXECUTE, Request, Scalar, roles_of
+from palyra.policy.inputs import INPUTS, Input, Scalar, read_input
+from palyra.policy.request import ATTRIBUTES, EXECUTE, Request, roles_of
 from palyra.policy.scan import PolicyError
 from palyra.policy.verdict import Verdict
 
 MAX_EXAMPLES = 1000
-_KEYS = frozenset("name expect code policy principal roles tool groups action facts".split())
+_KEYS = frozenset("name expect code policy principal roles tool groups action facts input".split())
 _PROCESS_CAPABILITIES = frozenset({Capability.PROCESS_EXEC, Capability.FILESYSTEM_READ, Capability.FILESYSTEM_WRITE})
 
 
@@ -74,7 +76,10 @@ def ordinary_request(principal: str = "agent:demo", tool: str = "palyra.process.
 
 def sample_requests() -> tuple[Request, ...]:
     """One request of each shape that Palyra sends, for checking a schema against."""
-    return tuple(ordinary_request(f"{kind}:sample") for kind in PrincipalKind)
+    whole = read_input({name: kind() for name, kind in INPUTS.items()})
+    return tuple(
+        replace(ordinary_request(f"{kind}:sample"), input=record) for kind in PrincipalKind for record in ((), whole)
+    )
 
 
 def parse_examples(file: str, text: str) -> tuple[Example, ...]:
@@ -135,7 +140,19 @@ def _placed(request: Request, item: Mapping[str, Any]) -> Request:
         tool=request.tool,
         groups=_names(item, "groups", request.groups),
         context=request.context,
+        input=_input(item),
     )
+
+
+def _input(item: Mapping[str, Any]) -> Input:
+    given = item.get("input", {})
+    if not isinstance(given, dict):
+        raise ValueError("input is a table")
+    record = read_input(given)
+    odd = sorted(given.keys() - dict(record).keys())
+    if odd:
+        raise ValueError(f"{odd[0]!r} is not an argument that policies see, or not of its type")
+    return record
 
 
 def _text(item: Mapping[str, Any], key: str, default: str) -> str:

@@ -20,7 +20,8 @@ from palyra.model.grant import Allow, Ask, Decision, Deny
 from palyra.policy.bundle import LOCAL, PolicyBundle, PolicyInfo, with_local
 from palyra.policy.clauses import NearPermit, nearest_permits
 from palyra.policy.decide import program_name, verdict_of
-from palyra.policy.request import Request, Scalar
+from palyra.policy.inputs import Scalar
+from palyra.policy.request import Request
 
 Kind = Literal["allowed", "ask", "forbid", "nothing_permits", "error"]
 

@@ -1,8 +1,9 @@
 """One call as a Cedar request: who, which action, which tool, and a flat context of scalars.
 
-Rules: the context holds facts that were computed here, each typed by `ATTRIBUTES` (the bundles' schema says the
-same); raw arguments never enter it, because Cedar reads `__entity` and `__extn` keys in JSON objects as values of
-other types. A `Request` that exists has exactly these attributes, of exactly these types, within the caps.
+Rules: the context holds facts that were computed here, each typed by `ATTRIBUTES` (the bundles' schema says the same),
+and a record of scalar arguments (inputs). Arguments never enter it as they are, because Cedar reads `__entity` and
+`__extn` keys in JSON objects as values of other types. A `Request` that exists has exactly these attributes, of exactly
+these types, within the caps.
 
 Not here: entities and evaluation (cedar), what the answer means (verdict, decide).
 """
@@ -13,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TypeAlias
 
 from palyra.canon import MAX_INT, Json
 from palyra.errors import Reason, Rejected
@@ -22,8 +22,7 @@ from palyra.model.outcome import BudgetView
 from palyra.model.plan import Facts
 from palyra.model.run_facts import NO_FACTS, RunFacts, RunLabel
 from palyra.model.tool import Capability, ToolSpec
-
-Scalar: TypeAlias = str | bool | int
+from palyra.policy.inputs import INPUT, Input, Scalar, read_input
 
 EXECUTE = "tool::execute"
 EXECUTE_UNSANDBOXED = "tool::execute-unsandboxed"
@@ -73,6 +72,8 @@ class Request:
     tool: str
     groups: tuple[str, ...]
     context: Mapping[str, Scalar]
+    input: Input = ()
+    """The record `context.input`; kept beside a record's request as the call's own input, redacted."""
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -105,7 +106,7 @@ class Request:
 
     @property
     def cedar(self) -> dict[str, Json]:
-        return {**self.uids, "context": dict(self.context)}
+        return {**self.uids, "context": {**self.context, INPUT: dict(self.input)}}
 
     def with_context(self, **changes: Scalar) -> Request:
         return replace(self, context={**self.context, **changes})
@@ -190,6 +191,7 @@ def build_request(
         tool=spec.name,
         groups=groups_of(spec),
         context=values,
+        input=read_input(call.input),
     )
 
 

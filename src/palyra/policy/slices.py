@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from palyra.canon import Json
+from palyra.policy.inputs import INPUT
 from palyra.policy.request import ATTRIBUTES
 
+_ALL = frozenset({*ATTRIBUTES, INPUT})
 FLAGS = frozenset(name for name, kind in ATTRIBUTES.items() if kind is bool)
 
 
@@ -63,10 +65,10 @@ def attributes_used(conditions: Iterable[Json]) -> frozenset[str]:
             stack.extend(node)
         elif isinstance(node, dict):
             if node.get("Var") == "context":
-                return frozenset(ATTRIBUTES)
+                return _ALL
             for operator, operand in node.items():
                 if operator in (".", "has") and isinstance(operand, dict) and operand.get("left") == {"Var": "context"}:
                     found.add(operand["attr"])
                 else:
                     stack.append(operand)
-    return frozenset(found & ATTRIBUTES.keys())
+    return frozenset(found & _ALL)

@@ -16,7 +16,8 @@ from typing import Literal
 
 from palyra.errors import Reason
 from palyra.policy.cedar import Answer, Compiled, evaluate
-from palyra.policy.request import Request, Scalar
+from palyra.policy.inputs import Scalar
+from palyra.policy.request import Request
 
 Effect = Literal["allow", "ask", "deny", "error"]
 Remedy = Literal["", "tier C", "strict egress", "tier C and strict egress"]

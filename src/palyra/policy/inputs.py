@@ -1,0 +1,45 @@
+"""Scalar arguments that a policy may look at: `context.input has path && context.input.path like "docs/*"`.
+
+Rules: only the names below, each with the type that its tools' JSON Schemas give it, and only values of exactly that
+type: an object in their place never enters, so no `__entity` or `__extn` of a caller's reaches Cedar. A path is given
+without `.`, `..` and doubled separators, else `docs/../secret` would be below `docs`. What is too long to be looked at
+makes the decision an error, if some policy looks. Links are not resolved: the facts and the sandbox see to them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from palyra.canon import MAX_INT, Json
+
+Scalar: TypeAlias = str | bool | int
+Input: TypeAlias = tuple[tuple[str, Scalar], ...]
+
+INPUT = "input"
+"""The name of the record in the context."""
+_TEXTS = "command cwd lifetime process_id artifact_id path url method".split()
+_NUMBERS = "timeout_ms offset_bytes max_bytes".split()
+INPUTS: Mapping[str, type] = MappingProxyType(
+    dict.fromkeys(_TEXTS, str) | dict.fromkeys(_NUMBERS, int) | {"background": bool}
+)
+"""Every argument that is offered, with its type; each of them may be absent."""
+_PATHS = frozenset({"path", "cwd"})
+_KINDS = tuple(INPUTS.items())
+
+
+def read_input(arguments: Mapping[str, Json]) -> Input:
+    """The record's attributes, in a fixed order."""
+    found = [(name, arguments[name]) for name, kind in _KINDS if name in arguments and type(arguments[name]) is kind]
+    return tuple((name, posixpath.normpath(value) if name in _PATHS and value else value) for name, value in found)
+
+
+def check_input(record: Input, *, max_text: int) -> None:
+    """Raises ValueError for a value that is too large for the engine."""
+    for name, value in record:
+        if isinstance(value, str) and len(value) > max_text:
+            raise ValueError(f"input.{name} is longer than {max_text} characters")
+        if isinstance(value, int) and abs(value) > MAX_INT:
+            raise ValueError(f"input.{name} is out of range")
