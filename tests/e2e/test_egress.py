@@ -196,14 +196,14 @@ def test_an_install_without_the_grant_fails_fast_and_the_hint_names_the_registry
     need(program)
     if program == "npm":
         (developer.workspace / "package.json").write_text('{"name": "project", "version": "1.0.0"}')
-        words = ("npm", "install", "--no-audit", "--no-fund", "--fetch-retries", "0", NAME)
-        registry = "registry.npmjs.org"
+        (developer.workspace / ".npmrc").write_text("registry=http://packages.test/\n")
+        words = "npm install --no-audit --no-fund --fetch-retries 0".split()
     else:
-        words = ("pip3", "install", "--disable-pip-version-check", "--retries", "0", "--target", "packages", NAME)
-        registry = "pypi.org"
-    outcome = developer.outcome("run", "--json", "--allow", program, "--", *words, timeout=120)
+        words = "pip3 install --disable-pip-version-check --retries 0 --target packages".split()
+    flags = ("--allow", program, "--env", "PIP_INDEX_URL=http://packages.test/simple/")
+    outcome = developer.outcome("run", "--json", *flags, "--", *words, NAME, timeout=120)
     assert outcome["success"] is False
-    assert f"--allow-host {registry}" in outcome["hint"]
+    assert "--allow-host packages.test" in outcome["hint"]
 
 
 def test_the_cache_of_one_workspace_is_not_seen_in_another(developer: Cli, server: Seen, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ import orjson
 from palyra.approvals import rules
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected, TrustError
-from palyra.journal.chain import SALT_BYTES, act_draft, commit_value
+from palyra.journal.acts import Act, ActKind
+from palyra.journal.chain import SALT_BYTES, commit_value
 from palyra.model.approval import COLUMNS, Approval, ApprovalState, Fatigue, Permission, Question, parse_row
 from palyra.model.record import EntryDraft
 from palyra.state.transaction import Transaction
@@ -148,7 +149,9 @@ class ApprovalStore:
     async def view(self, approval_id: str, *, by: str) -> Approval:
         """Somebody looks at all of it: that is an entry too."""
         approval = await self.look(approval_id)
-        await self._writer.commit(lambda tx: tx.append(_act("viewed", by, approval, {}), at_unix_ms=self._now()))
+        await self._writer.commit(
+            lambda tx: tx.append(_act(ActKind.APPROVAL_VIEWED, by, approval, {}), at_unix_ms=self._now())
+        )
         return approval
 
     async def revoke(self, approval_id: str, *, by: str) -> Approval:
@@ -235,7 +238,9 @@ class ApprovalStore:
         )
         details: dict[str, Json] = {"expires_unix_ms": approval.expires_unix_ms, "call_id": approval.call_id}
         request = ("request", approval.request_bytes())
-        index = tx.append(_act("requested", approval.principal, approval, details, request), at_unix_ms=now)
+        index = tx.append(
+            _act(ActKind.APPROVAL_REQUESTED, approval.principal, approval, details, request), at_unix_ms=now
+        )
         approval = replace(approval, requested_index=index)
         tx.execute(_INSERT, approval.as_row())
         return approval
@@ -262,7 +267,9 @@ class ApprovalStore:
             "has_pattern": bool(decided.pattern),
             "valid_until_unix_ms": decided.valid_until_unix_ms,
         }
-        index = tx.append(_act("decided", verdict.by, decided, details, ("terms", terms)), at_unix_ms=now)
+        index = tx.append(
+            _act(ActKind.APPROVAL_DECIDED, verdict.by, decided, details, ("terms", terms)), at_unix_ms=now
+        )
         decided = replace(decided, decided_index=index, seal=self._writer.home.key.sign(_SEAL + terms))
         return _change(tx, before, decided)
 
@@ -270,13 +277,13 @@ class ApprovalStore:
         approval = _known(tx, approval_id)
         if not rules.is_overdue(approval, now_unix_ms=now):
             return approval
-        index = tx.append(_act("expired", ACTOR, approval, {}), at_unix_ms=now)
+        index = tx.append(_act(ActKind.APPROVAL_EXPIRED, ACTOR, approval, {}), at_unix_ms=now)
         return _change(tx, approval, replace(rules.expire(approval), ended_index=index))
 
     def _revoke(self, tx: Transaction, approval_id: str, by: str, now: int) -> Approval:
         approval = _known(tx, approval_id)
         revoked = rules.revoke(approval, by=by)
-        index = tx.append(_act("revoked", by, approval, {}), at_unix_ms=now)
+        index = tx.append(_act(ActKind.APPROVAL_REVOKED, by, approval, {}), at_unix_ms=now)
         return _change(tx, approval, replace(revoked, ended_index=index))
 
     def _grant_for(self, source: Rows, question: Question, now: int) -> Approval | None:
@@ -332,15 +339,10 @@ def _change(tx: Transaction, before: Approval, after: Approval) -> Approval:
 
 
 def _act(
-    verb: str, actor: str, approval: Approval, details: dict[str, Json], commit: tuple[str, bytes] | None = None
+    kind: ActKind, actor: str, approval: Approval, details: dict[str, Json], commit: tuple[str, bytes] | None = None
 ) -> EntryDraft:
     said = {"approval_id": approval.approval_id, "principal": approval.principal, "tool": approval.tool, **details}
     salted = () if commit is None else (commit_value(*commit, os.urandom(SALT_BYTES)),)
     said["run"] = approval.run_id
-    return act_draft(
-        act=f"approval.{verb}",
-        actor=actor,
-        subject=f"approval/{approval.approval_id}",
-        details=said,
-        commitments=salted,
-    )
+    subject = f"approval/{approval.approval_id}"
+    return Act(kind=kind, actor=actor, subject=subject, details=said, commitments=salted).draft()

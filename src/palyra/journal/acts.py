@@ -20,7 +20,7 @@ from typing import Protocol
 
 from palyra.canon import Json
 from palyra.journal.chain import act_draft
-from palyra.model.record import EntryDraft
+from palyra.model.record import Commitment, EntryDraft
 
 PALYRA = "palyra"
 """The actor of what Palyra does by itself: retention, an expiry, a process that ended."""
@@ -32,15 +32,16 @@ class ActKind(StrEnum):
     INSTALLATION_STARTED = "installation.started"
     INSTALLATION_STOPPED = "installation.stopped"
     CONFIG_CHANGED = "config.changed"
-    POLICY_SWAPPED = "policy.swapped"
-    APPROVAL_ASKED = "approval.asked"
-    APPROVAL_GRANTED = "approval.granted"
-    APPROVAL_DENIED = "approval.denied"
+    POLICY_USED = "policy.used"
+    POLICY_ROLLED_BACK = "policy.rolled_back"
+    APPROVAL_REQUESTED = "approval.requested"
+    APPROVAL_DECIDED = "approval.decided"
+    APPROVAL_VIEWED = "approval.viewed"
     APPROVAL_EXPIRED = "approval.expired"
-    GRANT_REVOKED = "grant.revoked"
+    APPROVAL_REVOKED = "approval.revoked"
     BUDGET_CHANGED = "budget.changed"
-    SECRET_SET = "secret.set"
-    SECRET_DELETED = "secret.deleted"
+    SECRET_SET = "secrets.set"
+    SECRET_DELETED = "secrets.deleted"
     TOKEN_CREATED = "token.created"
     TOKEN_REVOKED = "token.revoked"
     SKILL_CHANGED = "skill.changed"
@@ -70,23 +71,28 @@ def _shape(noun: str, details: str, meaning: str) -> Shape:
     return Shape(noun, frozenset(details.split()), meaning)
 
 
+_APPROVAL = "approval_id principal tool run"
+_SECRET = "name version created_unix_ms scope credential generation"
+_POLICY = "version before policy_sha256"
+
 SHAPES: Mapping[ActKind, Shape] = {
     ActKind.INSTALLATION_STARTED: _shape("home", "version pid listen", "A daemon began to serve."),
     ActKind.INSTALLATION_STOPPED: _shape("home", "version pid reason", "A daemon ended in order."),
     ActKind.CONFIG_CHANGED: _shape("config", "before_sha256 after_sha256", "The configuration is another one."),
-    ActKind.POLICY_SWAPPED: _shape("policy", "before_sha256 after_sha256 source", "Another bundle decides from here."),
-    ActKind.APPROVAL_ASKED: _shape(
-        "approval", "call_id tool principal expires_at_unix_ms policies", "A person was asked."
+    ActKind.POLICY_USED: _shape("policy", _POLICY, "Another version of the policies decides from here."),
+    ActKind.POLICY_ROLLED_BACK: _shape("policy", _POLICY, "The version before decides again."),
+    ActKind.APPROVAL_REQUESTED: _shape("approval", f"{_APPROVAL} call_id expires_unix_ms", "A person was asked."),
+    ActKind.APPROVAL_VIEWED: _shape("approval", _APPROVAL, "A person looked at a request."),
+    ActKind.APPROVAL_DECIDED: _shape(
+        "approval",
+        f"{_APPROVAL} decision logins self_approved scope has_pattern valid_until_unix_ms",
+        "A person said yes or no.",
     ),
-    ActKind.APPROVAL_GRANTED: _shape(
-        "approval", "call_id tool principal scope uses expires_at_unix_ms reason", "A person said yes."
-    ),
-    ActKind.APPROVAL_DENIED: _shape("approval", "call_id tool principal reason", "A person said no."),
-    ActKind.APPROVAL_EXPIRED: _shape("approval", "call_id tool principal", "Nobody answered in time."),
-    ActKind.GRANT_REVOKED: _shape("approval", "scope principal reason", "A standing approval was taken back."),
+    ActKind.APPROVAL_EXPIRED: _shape("approval", _APPROVAL, "Nobody answered in time."),
+    ActKind.APPROVAL_REVOKED: _shape("approval", _APPROVAL, "A standing approval was taken back."),
     ActKind.BUDGET_CHANGED: _shape("run", "before after reason", "A run's budget was changed."),
-    ActKind.SECRET_SET: _shape("secret", "replaced", "A secret got a value; only its name is told."),
-    ActKind.SECRET_DELETED: _shape("secret", "", "A secret was deleted."),
+    ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret got a value; its name and binding are told."),
+    ActKind.SECRET_DELETED: _shape("secret", _SECRET, "A secret was deleted."),
     ActKind.TOKEN_CREATED: _shape("token", "principal operator expires_at_unix_ms", "A credential was made."),
     ActKind.TOKEN_REVOKED: _shape("token", "principal reason", "A credential was taken back."),
     ActKind.SKILL_CHANGED: _shape(
@@ -117,7 +123,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.PROCESS_ENDED: _shape(
         "process",
         "process_id call_id principal lifetime status exit_code signal reason stopped_by started_unix_ms usage output "
-        "redactions",
+        "redactions protected_created",
         "A background process ended.",
     ),
 }
@@ -133,6 +139,7 @@ class Act:
     details: Mapping[str, Json] = field(default_factory=dict)
     run_id: str | None = None
     """A run that is stored: the act gets the next number of its sequence."""
+    commitments: tuple[Commitment, ...] = ()
 
     def __post_init__(self) -> None:
         shape = SHAPES[self.kind]
@@ -145,7 +152,12 @@ class Act:
 
     def draft(self) -> EntryDraft:
         return act_draft(
-            act=self.kind.value, actor=self.actor, subject=self.subject, details=self.details, run_id=self.run_id
+            act=self.kind.value,
+            actor=self.actor,
+            subject=self.subject,
+            details=self.details,
+            run_id=self.run_id,
+            commitments=self.commitments,
         )
 
 

@@ -29,7 +29,7 @@ from palyra.config.credentials import CredentialConfig, VaultConfig, check_bindi
 from palyra.egress.hosts import parse_host, parse_pattern
 from palyra.egress.rules import judge_host
 from palyra.errors import ConfigError, Rejected, StateError
-from palyra.journal.chain import act_draft
+from palyra.journal.acts import Act, ActKind, record_act
 from palyra.model.credential import Binding, Credential, Scope, SecretFacts
 from palyra.model.net import EgressMode, HostKind, NetGrant
 from palyra.state.keyfile import check_private, sync_folder
@@ -208,7 +208,7 @@ class Vault:
                 _line(name, value)
             return facts
 
-        return await self._change("secrets.set", name, make, value, actor)
+        return await self._change(ActKind.SECRET_SET, name, make, value, actor)
 
     async def delete(self, name: str, *, actor: str) -> bool:
         self.load()
@@ -218,12 +218,12 @@ class Vault:
         def keep(known: SecretFacts | None) -> SecretFacts:
             return known or SecretFacts(name=name, version=0, created_unix_ms=0)
 
-        await self._change("secrets.deleted", name, keep, None, actor)
+        await self._change(ActKind.SECRET_DELETED, name, keep, None, actor)
         return True
 
     async def _change(
         self,
-        act: str,
+        kind: ActKind,
         name: str,
         make: Callable[[SecretFacts | None], SecretFacts],
         value: bytes | None,
@@ -238,12 +238,12 @@ class Vault:
             staged = self._stage(data)
             digest = hashlib.sha256(data).hexdigest()
             details = facts.as_json() | {"generation": generation}
-            draft = act_draft(act=act, actor=actor, subject=f"secret/{facts.name}", details=details)
+            act = Act(kind=kind, actor=actor, subject=f"secret/{facts.name}", details=details)
             now = self._now_unix_ms()
 
             def record(tx: Transaction) -> None:
                 tx.execute("INSERT OR REPLACE INTO meta VALUES ('vault_sha256', ?)", (digest,))
-                tx.append(draft, at_unix_ms=now)
+                record_act(tx, act, at_unix_ms=now)
 
             await self._writer.commit(record)
             await asyncio.to_thread(self._put_in_place, staged)

@@ -21,7 +21,7 @@ from palyra.canon import canonical, digest
 from palyra.config.schema import Config
 from palyra.engine.ports import Clock
 from palyra.errors import StateError
-from palyra.journal.chain import act_draft
+from palyra.journal.acts import Act, ActKind, record_act
 from palyra.model.record import Receipt
 from palyra.policy.bundle import PolicyBundle, load_builtin
 from palyra.policy.scan import PolicyError
@@ -164,7 +164,7 @@ def _install(
     _keep(tx, version, "local", "", files, at_unix_ms)
     number = tx.rows("SELECT max(number) + 1 FROM policy_uses")[0][0]
     tx.execute("INSERT INTO policy_uses VALUES (?, ?, ?, ?, ?)", (number, version, now.number, at_unix_ms, by))
-    _point(tx, "policy.used", now, version, number, policy_sha256, by, at_unix_ms)
+    _point(tx, ActKind.POLICY_USED, now, version, number, policy_sha256, by, at_unix_ms)
 
 
 def _roll_back(tx: Transaction, expected: Use, policy_sha256: str, by: str, at_unix_ms: int) -> None:
@@ -172,12 +172,12 @@ def _roll_back(tx: Transaction, expected: Use, policy_sha256: str, by: str, at_u
     if now != expected or now.parent is None:
         raise StateError("The policies in use were changed meanwhile.", "Look again: palyra policy show")
     target = _use(tx.rows("SELECT number, version, parent FROM policy_uses WHERE number = ?", (now.parent,)))
-    _point(tx, "policy.rolled_back", now, target.version, target.number, policy_sha256, by, at_unix_ms)
+    _point(tx, ActKind.POLICY_ROLLED_BACK, now, target.version, target.number, policy_sha256, by, at_unix_ms)
 
 
 def _point(
     tx: Transaction,
-    act: str,
+    kind: ActKind,
     before: Use,
     version: str | None,
     number: int,
@@ -188,4 +188,4 @@ def _point(
     tx.execute("UPDATE policy_pointer SET number = ?", (number,))
     details = {"version": version, "before": before.version, "policy_sha256": policy_sha256}
     subject = f"policy/{version or 'folder'}"
-    tx.append(act_draft(act=act, actor=by, subject=subject, details=details), at_unix_ms=at_unix_ms)
+    record_act(tx, Act(kind=kind, actor=by, subject=subject, details=details), at_unix_ms=at_unix_ms)

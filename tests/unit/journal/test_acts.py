@@ -11,7 +11,7 @@ from palyra.journal.chain import ACT, parse_entry
 from palyra.state.transaction import Transaction
 from tests.journaling import NOW, audit_home, open_store
 
-SET = Act(kind=ActKind.SECRET_SET, actor="user:alice", subject="secret/DEPLOY_KEY", details={"replaced": False})
+SET = Act(kind=ActKind.SECRET_SET, actor="user:alice", subject="secret/DEPLOY_KEY", details={"generation": 1})
 
 
 def test_every_kind_has_a_shape_and_its_noun() -> None:
@@ -42,9 +42,9 @@ def test_a_change_and_its_act_commit_together_or_not_at_all(home: Path) -> None:
     view = parse_entry(entry.body)
     assert (view.kind, view.subject, view.sequence, view.run_id) == (ACT, "secret/DEPLOY_KEY", None, None)
     assert {name: view.predicate[name] for name in ("act", "actor", "details")} == {
-        "act": "secret.set",
+        "act": "secrets.set",
         "actor": "user:alice",
-        "details": {"replaced": False},
+        "details": {"generation": 1},
     }
     assert store.tail(10) == (entry,)
     assert audit_home(writer.home).findings == ()

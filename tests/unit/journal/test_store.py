@@ -24,7 +24,7 @@ from palyra.state.writer import Writer
 from tests.journaling import NOW, OWNER, attested, audit_home, closing, open_store, opening, run_spec, ulid
 
 RUN = run_spec(ulid())
-ACT = Act(kind=ActKind.POLICY_SWAPPED, actor="user:operator", subject="policy")
+ACT = Act(kind=ActKind.POLICY_USED, actor="user:operator", subject="policy")
 
 
 @pytest.fixture
