@@ -85,7 +85,10 @@ def _describe(kind: type[Any], at: tuple[str, ...], seen: set[str]) -> Iterator[
         rows.append(
             f"| `{field.name}` | {_type(hints[field.name])} | {_default(field)} | {_allowed(path)} | {meaning} |"
         )
-    yield "\n".join(rows)
+    if len(fields(kind)) > len(inner):
+        yield "\n".join(rows)
+    else:
+        yield "Holds the tables below."
     for field in inner:
         yield from _describe(hints[field.name], (*at, field.name), seen)
     for field in listed:
@@ -103,6 +106,8 @@ def _default(field: Field[Any]) -> str:
 
 def _allowed(path: tuple[str, ...]) -> str:
     words, bounds = schema._WORDS.get(path), schema._RANGES.get(path[-1])
+    if path[0] == "budget":
+        bounds = schema.MOST
     if words:
         return " ".join(f"`{show(word)}`" for word in words)
     if bounds:

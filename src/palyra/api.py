@@ -36,6 +36,7 @@ from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_json, tool_json
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.places import resolve_workspace
+from palyra.wiring.runs import RunDesk, RunView
 
 __all__ = [
     "AsyncPalyra", "AsyncRun", "ConfigError", "Limits", "OperatorGrant", "Outcome", "Palyra", "PalyraError", "Reason",
@@ -229,6 +230,11 @@ class AsyncPalyra:
         return [tool_json(spec) for spec in tools_for(who, registry, installation.config, bundle)]
 
     @property
+    def runs(self) -> RunDesk:
+        """Budgets of this home's runs, and more of them: `list`, `find`, `await extend`. The operator's."""
+        return self.installation.runs
+
+    @property
     def approvals(self) -> AsyncApprovals:
         """What waits for a person, and the grants: for the operator's code, never for an agent's."""
         return AsyncApprovals(self.installation.approvals)
@@ -348,6 +354,12 @@ class Palyra:
 
     def tools(self, principal: str | None = None) -> list[dict[str, Json]]:
         return self._inner.tools(principal)
+
+    def extend_run(self, run_id: str, **gift: Any) -> RunView:
+        """`by` a person: `calls`, `attempts`, `more` (a Spending) on top of the limits there are."""
+        if self._thread is None:
+            raise PalyraError("this Palyra is not open: use it with `with`, or call start() first")
+        return self._thread.wait_for(self._inner.runs.extend(run_id, **gift))
 
     @property
     def approvals(self) -> Approvals:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from palyra.budget.ledger import Ledger, Share
 from palyra.canon import sha256_hex
 from palyra.config.schema import Config
 from palyra.engine.ports import Ports, Sink, Source
@@ -24,9 +25,9 @@ from palyra.journal.chain import entry_bytes
 from palyra.model import process as kept
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal
 from palyra.model.host import BubblewrapFacts, HostFacts, Platform
-from palyra.model.outcome import ArtifactRef, Execution, Status, StreamName, Usage
+from palyra.model.outcome import ArtifactRef, BudgetView, Execution, Status, StreamName, Usage
 from palyra.model.plan import ExecutableSight, LookRequest, PathSight, ProcessPlan, Sights, WorkspaceSight
-from palyra.model.record import Closing, Intent, Opening, Owner, Receipt, Recorded, StoredCall
+from palyra.model.record import Closing, Intent, Opening, Owner, Receipt, Recorded, RunSpec, StoredCall
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey
@@ -270,9 +271,14 @@ class FakeJournal:
             recorded=self._recorded(self._row(found.run.run_id, 0, 0)) if closed else None,
         )
 
-    async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
+    async def budget(self, run_id: str) -> Ledger | None:
         row = self._budgets.get(run_id)
-        return None if row is None else (row[0], row[1], row[2], row[3])
+        if row is None:
+            return None
+        return Ledger(calls_used=row[0], calls_max=row[1], attempts_used=row[2], attempts_max=row[3])
+
+    async def share(self, run: RunSpec) -> Share | None:
+        return None
 
     async def find_intents(self, calls: Sequence[StoredCall]) -> Mapping[str, Intent]:
         kept = [o for o in self.openings if o.call_id in {call.call_id for call in calls}]
@@ -294,7 +300,8 @@ class FakeJournal:
     def _recorded(self, row: list[int]) -> Recorded:
         receipt = Receipt(index=self._entries, tree_size=self._entries + 1, checkpoint="fake")
         self._entries += 1
-        return Recorded(receipt=receipt, calls_used=row[0], calls_max=row[1])
+        view = BudgetView(calls_used=row[0], calls_max=row[1], attempts_used=row[2], attempts_max=row[3])
+        return Recorded(receipt=receipt, budget=view)
 
 
 @dataclass

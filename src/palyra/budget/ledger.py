@@ -1,8 +1,9 @@
-"""What a run may still spend: calls that run, and attempts that were refused.
+"""What a run may still spend: calls that run, attempts that were refused, and what its programs use.
 
 Rules: a ledger is a value, spending returns the next one; denials and malformed calls spend attempts, so that a model
-cannot loop against a wall for ever; a run without attempts left runs nothing more, whatever its calls. A refusal
-says which budget, how much of it was used, and its limit.
+cannot loop against a wall for ever; a run without attempts left runs nothing more, whatever its calls. What a call may
+use at most is reserved before it runs and settled after, so that calls side by side never spend the same twice. A
+refusal says which budget, how much of it was used, and its limit.
 
 Not here: keeping ledgers exact between processes (the journal's store spends inside its transaction).
 """
@@ -12,14 +13,32 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from palyra.errors import Reason, Rejected
+from palyra.model.budget import NOTHING, RESOURCES, UNLIMITED, Allowance, Spending
+from palyra.model.limits import Limits
+
+_WORDS = {
+    "wall_us": "µs of wall time",
+    "cpu_us": "µs of processor time",
+    "output_bytes": "bytes of output",
+    "egress_bytes": "bytes of network traffic",
+    "fuel": "units of WASM fuel",
+}
+_RUN_HINT = "Start a new run, or have an operator extend this one: palyra runs extend."
+_DAY_HINT = "It starts anew tomorrow (UTC), or raise [budget.principal_day]."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
+    """Of one run."""
+
     calls_used: int = 0
     calls_max: int
     attempts_used: int = 0
     attempts_max: int
+    used: Spending = NOTHING
+    reserved: Spending = NOTHING
+    """By calls under way."""
+    most: Allowance = UNLIMITED
 
     def __post_init__(self) -> None:
         if min(self.calls_used, self.calls_max, self.attempts_used, self.attempts_max) < 0:
@@ -33,6 +52,23 @@ class Ledger:
     def attempts_left(self) -> int:
         return max(0, self.attempts_max - self.attempts_used)
 
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Calls used and their maximum, attempts used and their maximum."""
+        return self.calls_used, self.calls_max, self.attempts_used, self.attempts_max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What all runs of a principal that began on one day have used of what they share."""
+
+    principal: str
+    calls_used: int = 0
+    calls_max: int | None = None
+    used: Spending = NOTHING
+    reserved: Spending = NOTHING
+    most: Allowance = UNLIMITED
+
 
 def spend_call(ledger: Ledger) -> Ledger:
     """One call more. Raises Rejected(BUDGET_SPENT) when there is none, or when the attempts are gone."""
@@ -41,7 +77,7 @@ def spend_call(ledger: Ledger) -> Ledger:
         raise Rejected(
             Reason.BUDGET_SPENT,
             f"The run has used {ledger.calls_used} of its {ledger.calls_max} calls.",
-            "Start a new run, or raise max_calls_per_run.",
+            "Start a new run, raise max_calls_per_run, or have an operator extend it: palyra runs extend.",
         )
     return replace(ledger, calls_used=ledger.calls_used + 1)
 
@@ -59,3 +95,66 @@ def check_attempts(ledger: Ledger) -> None:
             f"The run has used {ledger.attempts_used} of its {ledger.attempts_max} refused attempts.",
             "Start a new run, or raise max_attempts_per_run; palyra policy explain tells why calls were refused.",
         )
+
+
+def check_share_calls(share: Share) -> None:
+    if share.calls_max is not None and share.calls_used >= share.calls_max:
+        raise Rejected(
+            Reason.BUDGET_SPENT,
+            f"{share.principal} has used {share.calls_used} of its {share.calls_max} calls of the day.",
+            _DAY_HINT,
+        )
+
+
+def check_reserve(account: Ledger | Share, wanted: Spending) -> None:
+    """Whether `wanted` can be held back; Rejected(BUDGET_SPENT) names the resource that is short."""
+    for name, most, want in zip(RESOURCES, account.most.amounts, wanted.amounts, strict=True):
+        left = _left(account, name)
+        if left is None or 0 < left >= want:
+            continue
+        used, held = getattr(account.used, name), getattr(account.reserved, name)
+        who, hint = ("The run", _RUN_HINT) if isinstance(account, Ledger) else (account.principal, _DAY_HINT)
+        under_way = f", and calls under way hold {held}" if held else ""
+        raise Rejected(Reason.BUDGET_SPENT, f"{who} has used {used} of its {most} {_WORDS[name]}{under_way}.", hint)
+
+
+def narrow(account: Ledger | Share, limits: Limits) -> Limits:
+    """A call's limits within what is left: its program is ended before it can spend more."""
+    if account.most.is_unlimited:
+        return limits
+    wall_us, cpu_us, output = (_left(account, name) for name in ("wall_us", "cpu_us", "output_bytes"))
+    given = limits.as_json()
+    for name, left in (("wall_ms", wall_us), ("cpu_ms", cpu_us)):
+        if left is not None:
+            given[name] = min(given[name], max(1, left // 1000))
+    if output is not None:
+        given["output_bytes"] = min(given["output_bytes"], max(0, output))
+    return Limits(**given)
+
+
+def _left(account: Ledger | Share, name: str) -> int | None:
+    most: int | None = getattr(account.most, name)
+    if most is None:
+        return None
+    left: int = most - getattr(account.used, name) - getattr(account.reserved, name)
+    return left
+
+
+def extend(ledger: Ledger, *, calls: int = 0, attempts: int = 0, more: Spending = NOTHING) -> Ledger:
+    """An operator's gift: added to the limits there are; what has no limit needs none."""
+    amounts = {"calls": calls, "attempts": attempts, **more.as_json()}
+    if min(amounts.values()) < 0 or not any(amounts.values()):
+        raise Rejected(Reason.BAD_ARGUMENTS, "Say by how much to extend, with whole numbers above 0.")
+    for name in RESOURCES:
+        if amounts[name] and getattr(ledger.most, name) is None:
+            raise Rejected(Reason.BAD_ARGUMENTS, f"The run has no limit for {name}, so there is nothing to extend.")
+    widened = {
+        name: None if most is None else most + amounts[name]
+        for name, most in zip(RESOURCES, ledger.most.amounts, strict=True)
+    }
+    return replace(
+        ledger,
+        calls_max=ledger.calls_max + calls,
+        attempts_max=ledger.attempts_max + attempts,
+        most=Allowance(**widened),
+    )

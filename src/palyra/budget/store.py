@@ -1,18 +1,46 @@
 """The ledger's rows, read and spent inside the transaction of the entry they belong to.
 
 Rules: exact under any number of callers and processes, because the row is read, judged and written under the writer's
-lock; a refusal is always counted, also past its limit, so that a flood shows; a run belongs to the principal that
-started it. Not here: the rules of spending (budget/ledger), transactions (state/writer).
+lock; what a call may use is reserved with its intent and settled with its result; a refusal is always counted, also
+past its limit, so that a flood shows; a run belongs to the principal that started it. A run without limits but its
+calls reserves nothing, and costs no statement more.
+
+Not here: the rules of spending (budget/ledger), transactions (state/writer).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from palyra.budget import ledger
 from palyra.errors import StateError
+from palyra.model.budget import NOTHING, RESOURCES, UNLIMITED, Allowance, Spending
+from palyra.model.outcome import BudgetView, Usage
 from palyra.model.record import RunSpec
 from palyra.state.transaction import Transaction
+
+DAY_MS = 24 * 3600 * 1000
+
+_USED = tuple(f"{name}_used" for name in RESOURCES)
+_MOST = tuple(f"{name}_max" for name in RESOURCES)
+_NAMES = ("calls_used", "calls_max", "attempts_used", "attempts_max", *_USED, *_MOST)
+_LEDGER = ", ".join(_NAMES)
+_SELECT = f"SELECT {_LEDGER} FROM runs WHERE run_id = ?"  # noqa: S608  # column names of our own, here and below
+_INSERT = f"""INSERT INTO runs (run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max,
+                  created_unix_ms, {", ".join(_MOST)})
+              VALUES (?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""  # noqa: S608
+_SETTLE = f"""UPDATE runs SET {", ".join(f"{name} = {name} + ?" for name in _USED)}
+              WHERE run_id = ? RETURNING {_LEDGER}"""  # noqa: S608
+_SPEND = f"UPDATE runs SET calls_used = ? WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
+_ATTEMPT = f"UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
+_SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in RESOURCES)
+_HELD = f"SELECT {_SUMS} FROM reservations WHERE run_id = ?"  # noqa: S608
+_RELEASE = f"DELETE FROM reservations WHERE call_id = ? RETURNING {', '.join(RESOURCES)}"  # noqa: S608
+_SHARED = f"""SELECT coalesce(sum(calls_used), 0), {", ".join(f"coalesce(sum({name}), 0)" for name in _USED)}
+              FROM runs WHERE principal = ? AND created_unix_ms >= ? AND created_unix_ms < ?"""  # noqa: S608
+_SHARED_HELD = f"""SELECT {_SUMS} FROM reservations JOIN runs USING (run_id)
+                   WHERE principal = ? AND created_unix_ms >= ? AND created_unix_ms < ?"""  # noqa: S608
 
 
 class Rows(Protocol):
@@ -29,33 +57,116 @@ class BudgetStore:
         known = tx.rows("SELECT principal FROM runs WHERE run_id = ?", (run.run_id,))
         if known:
             return known == [(run.principal,)]
-        tx.execute(
-            """INSERT INTO runs (run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max,
-                                 created_unix_ms) VALUES (?, ?, ?, 0, ?, 0, ?, ?)""",
-            (run.run_id, run.principal, run.workspace, run.calls_max, run.attempts_max, run.created_unix_ms),
-        )
+        values = (run.run_id, run.principal, run.workspace, run.calls_max, run.attempts_max, run.created_unix_ms)
+        tx.execute(_INSERT, (*values, *run.most.amounts))
         return True
 
-    def spend_call(self, tx: Transaction, run_id: str) -> tuple[int, int]:
-        """(used, max) with this call; Rejected(BUDGET_SPENT) when there is none left."""
-        row = self.read_ledger(tx, run_id)
-        if row is None:
-            raise StateError(f"Run {run_id} is not known.")
-        before = ledger.Ledger(calls_used=row[0], calls_max=row[1], attempts_used=row[2], attempts_max=row[3])
-        after = ledger.spend_call(before)
-        tx.execute("UPDATE runs SET calls_used = ? WHERE run_id = ?", (after.calls_used, run_id))
-        return after.calls_used, after.calls_max
-
-    def spend_attempt(self, tx: Transaction, run_id: str) -> tuple[int, int]:
-        """Count a refusal. Returns the calls used and their maximum."""
-        sql = "UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING calls_used, calls_max"
-        rows = tx.rows(sql, (run_id,))
+    def spend_call(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending = NOTHING) -> BudgetView:
+        """With this call; Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use."""
+        rows = tx.rows(_SELECT, (run.run_id,))
         if not rows:
-            raise StateError(f"Run {run_id} is not known.")
-        return rows[0][0], rows[0][1]
+            raise _unknown(run.run_id)
+        before = _ledger(rows[0])
+        after = ledger.spend_call(before)
+        if not (before.most.is_unlimited and run.quota.is_unlimited):
+            self._reserve(tx, run, call_id, reserve)
+        return _view(tx.rows(_SPEND, (after.calls_used, run.run_id))[0])
 
-    def read_ledger(self, source: Rows, run_id: str) -> tuple[int, int, int, int] | None:
-        """(calls used, calls max, attempts used, attempts max) of a run that is known."""
-        sql = "SELECT calls_used, calls_max, attempts_used, attempts_max FROM runs WHERE run_id = ?"
-        rows = source.rows(sql, (run_id,))
-        return (rows[0][0], rows[0][1], rows[0][2], rows[0][3]) if rows else None
+    def _reserve(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending) -> None:
+        account = self.read_ledger(tx, run.run_id)
+        if account is not None:
+            ledger.check_reserve(account, reserve)
+        share = self.read_share(tx, run)
+        if share is not None:
+            ledger.check_share_calls(share)
+            ledger.check_reserve(share, reserve)
+        tx.execute("INSERT INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)", (call_id, run.run_id, *reserve.amounts))
+
+    def settle(
+        self, tx: Transaction, run: RunSpec, call_id: str, spent: Spending | None, *, holds: bool = False
+    ) -> tuple[Spending, BudgetView]:
+        """Count what was used and give back what was held; nobody looks for it where nothing can have been.
+
+        `spent` None: what was held counts as used. `holds`: what goes on keeps it.
+        """
+        if spent is None:
+            held = tx.rows(_RELEASE, (call_id,))
+            spent, holds = _spending(held[0]) if held else NOTHING, True
+        rows = tx.rows(_SETTLE, (*spent.amounts, run.run_id))
+        if not rows:
+            raise _unknown(run.run_id)
+        if not holds and not (_ledger(rows[0]).most.is_unlimited and run.quota.is_unlimited):
+            tx.execute(_RELEASE, (call_id,))
+        return spent, _view(rows[0])
+
+    def settle_process(self, tx: Transaction, run_id: str, call_id: str, usage: Usage | None) -> Spending:
+        """At the end of what outlived its call; what nobody knows counts as all that was held for it."""
+        rows = tx.rows(_RELEASE, (call_id,))
+        held = _spending(rows[0]) if rows else NOTHING
+        spent = held
+        if usage is not None:
+            cpu_us = held.cpu_us if usage.cpu_us is None else usage.cpu_us
+            spent = Spending(wall_us=usage.wall_us, cpu_us=cpu_us, output_bytes=usage.output_bytes)
+        tx.execute(_SETTLE, (*spent.amounts, run_id))
+        return spent
+
+    def spend_attempt(self, tx: Transaction, run_id: str) -> BudgetView:
+        """Count a refusal."""
+        rows = tx.rows(_ATTEMPT, (run_id,))
+        if not rows:
+            raise _unknown(run_id)
+        return _view(rows[0])
+
+    def read_ledger(self, source: Rows, run_id: str) -> ledger.Ledger | None:
+        """Of a run that is known; with what calls under way hold, where it has limits."""
+        rows = source.rows(_SELECT, (run_id,))
+        if not rows:
+            return None
+        found = _ledger(rows[0])
+        if found.most.is_unlimited:
+            return found
+        return _ledger(rows[0], held=_spending(source.rows(_HELD, (run_id,))[0]))
+
+    def read_share(self, source: Rows, run: RunSpec) -> ledger.Share | None:
+        """What the runs of this principal's day have used together; None where they share nothing."""
+        if run.quota.is_unlimited:
+            return None
+        rows = source.rows("SELECT created_unix_ms FROM runs WHERE run_id = ?", (run.run_id,))
+        first = (rows[0][0] if rows else run.created_unix_ms) // DAY_MS * DAY_MS
+        day = (run.principal, first, first + DAY_MS)
+        calls, *used = source.rows(_SHARED, day)[0]
+        return ledger.Share(
+            principal=run.principal,
+            calls_used=calls,
+            calls_max=run.quota.calls,
+            used=_spending(used),
+            reserved=_spending(source.rows(_SHARED_HELD, day)[0]),
+            most=run.quota.most,
+        )
+
+
+def _unknown(run_id: str) -> StateError:
+    return StateError(f"Run {run_id} is not known.")
+
+
+def _view(row: tuple[Any, ...]) -> BudgetView:
+    return BudgetView(**dict(zip(_NAMES, row, strict=True)))
+
+
+def _ledger(row: tuple[Any, ...], *, held: Spending = NOTHING) -> ledger.Ledger:
+    calls_used, calls_max, attempts_used, attempts_max, *amounts = row
+    used, most = amounts[: len(RESOURCES)], amounts[len(RESOURCES) :]
+    limited = any(limit is not None for limit in most)
+    return ledger.Ledger(
+        calls_used=calls_used,
+        calls_max=calls_max,
+        attempts_used=attempts_used,
+        attempts_max=attempts_max,
+        used=_spending(used) if limited else NOTHING,  # what has no limit need not be counted to decide
+        reserved=held,
+        most=Allowance(**dict(zip(RESOURCES, most, strict=True))) if limited else UNLIMITED,
+    )
+
+
+def _spending(amounts: Sequence[int]) -> Spending:
+    return Spending(**dict(zip(RESOURCES, amounts, strict=True)))

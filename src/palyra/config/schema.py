@@ -19,6 +19,7 @@ from palyra.config.credentials import KEY_SOURCES, CredentialConfig, VaultConfig
 from palyra.config.egress import RANGES as EGRESS_RANGES
 from palyra.config.egress import EgressConfig, parse_resolve
 from palyra.errors import ConfigError
+from palyra.model.budget import Allowance, Quota
 from palyra.model.call import TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
@@ -152,6 +153,63 @@ class JournalConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunBudgetConfig:
+    """`[budget.run]`: what one run may use in all, beside its calls. 0 is no limit."""
+
+    wall_ms: int = 0
+    """Time that programs run, each call's added up."""
+    cpu_ms: int = 0
+    """Processor time of whole calls."""
+    output_bytes: int = 0
+    """What programs write to stdout and stderr."""
+    egress_bytes: int = 0
+    """Network traffic in both directions; a call whose network is not metered is refused then."""
+    fuel: int = 0
+    """Of WASM guests."""
+
+    @property
+    def allowance(self) -> Allowance:
+        return Allowance(
+            wall_us=self.wall_ms * 1000 or None,
+            cpu_us=self.cpu_ms * 1000 or None,
+            output_bytes=self.output_bytes or None,
+            egress_bytes=self.egress_bytes or None,
+            fuel=self.fuel or None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrincipalBudgetConfig:
+    """`[budget.principal_day]`: what all runs together may use that one principal began on one day (UTC)."""
+
+    calls: int = 0
+    """Calls that start. 0 is no limit, here and below."""
+    wall_ms: int = 0
+    """As in `[budget.run]`, and so are the others."""
+    cpu_ms: int = 0
+    """Processor time."""
+    output_bytes: int = 0
+    """Output."""
+    egress_bytes: int = 0
+    """Network traffic."""
+    fuel: int = 0
+    """WASM fuel."""
+
+    @property
+    def quota(self) -> Quota:
+        same = {f.name: getattr(self, f.name) for f in fields(RunBudgetConfig)}
+        return Quota(calls=self.calls or None, most=RunBudgetConfig(**same).allowance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetConfig:
+    """`[budget]`."""
+
+    run: RunBudgetConfig = field(default_factory=RunBudgetConfig)
+    principal_day: PrincipalBudgetConfig = field(default_factory=PrincipalBudgetConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     posture: str = "standard"
     policy: PolicyConfig = field(default_factory=PolicyConfig)
@@ -162,6 +220,7 @@ class Config:
     credentials: tuple[CredentialConfig, ...] = ()
     """Which secret belongs to which host: a header that Palyra adds outside the sandbox, on that host alone."""
     journal: JournalConfig = field(default_factory=JournalConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
 
     @property
     def digest(self) -> str:
@@ -213,6 +272,8 @@ _RANGES: dict[str, tuple[int, int]] = {
     "keep_records_days": (0, 36_500),
     "keep_entries_days": (0, 36_500),
 }
+MOST = (0, 1 << 43)
+"""Of every limit in [budget]: in microseconds it still fits the journal's integers."""
 _FOLDERS = ("path", "read_roots")
 _URLS = ("console_url", "webhook_url")
 
@@ -300,6 +361,6 @@ def _check_scalar(raw: object, path: tuple[str, ...]) -> None:
         )
     if path[-1] in _URLS and raw and not str(raw).startswith(("https://", "http://")):
         raise ConfigKeyError(path, f"{'.'.join(path)} = {raw!r} is not an http:// or https:// address.")
-    bounds = _RANGES.get(path[-1])
+    bounds = MOST if path[0] == "budget" else _RANGES.get(path[-1])
     if bounds is not None and isinstance(raw, int) and not bounds[0] <= raw <= bounds[1]:
         raise ConfigKeyError(path, f"{'.'.join(path)} = {raw} is outside {bounds[0]} to {bounds[1]}.")

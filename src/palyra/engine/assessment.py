@@ -12,7 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from palyra.budget.ledger import Ledger, check_attempts, spend_call
+from palyra.budget.ledger import Ledger, check_attempts
 from palyra.canon import canonical, sha256_hex
 from palyra.config.schema import Config, ProcessRunnerConfig
 from palyra.egress.asked import in_order, narrow
@@ -50,7 +50,6 @@ from palyra.protocol.schema import check_arguments
 from palyra.sandbox.planner import choose_tier, needs_for, plan_job
 
 AGENT_HOME = "/home/agent"
-BudgetRow = tuple[int, int, int, int]
 
 
 def receive(trip: Trip) -> None:
@@ -59,15 +58,10 @@ def receive(trip: Trip) -> None:
     trip.input_sha256 = sha256_hex(trip.input_bytes)
 
 
-def check_attempts_left(budget: BudgetRow | None) -> None:
+def check_attempts_left(budget: Ledger | None) -> None:
     """A run that has used up its refused attempts gets no more answers out of policy or schemas."""
     if budget is not None:
-        check_attempts(_ledger(budget))
-
-
-def _ledger(budget: BudgetRow) -> Ledger:
-    calls_used, calls_max, attempts_used, attempts_max = budget
-    return Ledger(calls_used=calls_used, calls_max=calls_max, attempts_used=attempts_used, attempts_max=attempts_max)
+        check_attempts(budget)
 
 
 def validate(trip: Trip, registry: Registry) -> None:
@@ -230,7 +224,7 @@ def _with_wall(limits: Limits, wall_ms: int) -> Limits:
     return Limits(**{**limits.as_json(), "wall_ms": min(wall_ms, limits.wall_ms)})
 
 
-def authorise(trip: Trip, ports: Ports, budget: BudgetRow | None) -> None:
+def authorise(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
     """4 — the configuration's own lists, then Cedar. A denial is raised with the policy's code."""
     assert trip.tool is not None
     assert trip.call is not None
@@ -239,7 +233,7 @@ def authorise(trip: Trip, ports: Ports, budget: BudgetRow | None) -> None:
     bundle = ports.policies.current()
     trip.policy_sha256 = bundle.digest
     trip.run_facts = ports.run_facts.read(trip.run.owner)
-    used, maximum = (budget[0], budget[1]) if budget else (0, trip.run.calls_max)
+    used, maximum = (budget.calls_used, budget.calls_max) if budget else (0, trip.run.calls_max)
     trip.cedar = build_request(
         trip.call,
         trip.tool.spec,
@@ -270,12 +264,6 @@ def _check_lists(config: Config, trip: Trip) -> None:
             f"{spec.name} needs the capability {missing[0]}, which is not allowed here.",
             "Add it to allowed_capabilities in [tool_call].",
         )
-
-
-def check_budget(budget: BudgetRow | None) -> None:
-    """5 — refuse early what the journal's transaction would refuse anyway (step 8 is exact under concurrency)."""
-    if budget is not None:
-        spend_call(_ledger(budget))
 
 
 def _with_face(job: Job) -> Job:

@@ -58,6 +58,7 @@ def close_as_interrupted(stored: StoredCall, intent: Intent | None, ports: Ports
         input_bytes=None,
         keep_call=True,
         egress_mode=view.predicate["sandbox_enforcement"].get("egress_mode", ""),
+        spent=None,
     )
 
 

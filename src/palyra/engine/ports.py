@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from palyra.budget.ledger import Ledger, Share
 from palyra.config.schema import Config
 from palyra.model.approval import Approval, Question
 from palyra.model.credential import Credential
@@ -17,7 +18,7 @@ from palyra.model.host import HostFacts
 from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
 from palyra.model.plan import LookRequest, ProcessPlan, Sights, WorkspaceSight
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
-from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, StoredCall
+from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, RunSpec, StoredCall
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.policy.bundle import PolicyBundle
 from palyra.signing import SigningKey
@@ -98,8 +99,11 @@ class Journal(Protocol):
         None: nothing was done, use `close_call`."""
 
     async def find_call(self, call_id: str) -> StoredCall | None: ...
-    async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
-        """(calls used, calls max, attempts used, attempts max) of a run that is known."""
+    async def budget(self, run_id: str) -> Ledger | None:
+        """Of a run that is known."""
+
+    async def share(self, run: RunSpec) -> Share | None:
+        """What the principal's runs of that day have used of what they share; None where they share nothing."""
 
     async def open_calls(self) -> Sequence[StoredCall]:
         """Every call whose intent has no result."""

@@ -16,6 +16,7 @@ import orjson
 
 from palyra.attest import DecisionFacts, Enforcement, Statement, attest
 from palyra.canon import Json, canonical, digest, sha256_hex
+from palyra.engine.budget import reservation_of, spending_of
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import Reason
@@ -27,6 +28,7 @@ from palyra.journal.chain import (
     intent_draft,
     result_draft,
 )
+from palyra.model.budget import Spending
 from palyra.model.grant import decision_json
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Facts, Plan, ProcessPlan
@@ -53,7 +55,6 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         executor=trip.plan.executor,
         enforcement=_enforcement(trip.plan, None, ports.proof_id),
         limits=trip.plan.limits.as_json(),
-        budget={"calls_max": trip.run.calls_max, "attempts_max": trip.run.attempts_max},
         commitments=(
             _commit(ports, "input", trip.input_bytes),
             _commit(ports, "plan", trip.plan_bytes),
@@ -70,6 +71,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         entry=entry,
         opened_unix_ms=ports.clock.now_unix_ms(),
         details=details,
+        reserve=reservation_of(trip.plan),
         permission=trip.permission,
     )
 
@@ -106,7 +108,7 @@ def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:
     return replace(
         outcome,
         receipt=recorded.receipt.as_json(),
-        budget=BudgetView(calls_used=recorded.calls_used, calls_max=recorded.calls_max),
+        budget=recorded.budget,
     )
 
 
@@ -128,7 +130,14 @@ def _closing(trip: Trip, ports: Ports, execution: Execution, outcome: Outcome, o
         # One that waits for a person claims no id: the caller repeats it under the same one.
         keep_call=trip.parsed and outcome.status is not Status.PENDING_APPROVAL,
         egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan) else "",
+        spent=spending_of(trip, execution),
+        holds=_goes_on(trip.plan, outcome.status),
     )
+
+
+def _goes_on(plan: Plan | None, status: Status) -> bool:
+    """A background process that started is settled at its own end."""
+    return isinstance(plan, ProcessPlan) and bool(plan.lifetime) and status is Status.COMPLETED
 
 
 def assemble(
@@ -147,10 +156,11 @@ def assemble(
     keep_call: bool,
     egress_mode: str,
     output_bytes: bytes | None = None,
+    spent: Spending | None,
+    holds: bool = False,
 ) -> Closing:
-    commitments = [_commit(ports, "output", canonical(outcome.output) if output_bytes is None else output_bytes)]
-    if input_bytes is not None:
-        commitments += [_commit(ports, "input", input_bytes), _commit(ports, "details", details)]
+    output = canonical(outcome.output) if output_bytes is None else output_bytes
+    kept = () if input_bytes is None else (("input", input_bytes), ("details", details))
     entry = result_draft(
         asked=asked,
         decided=decided,
@@ -170,7 +180,7 @@ def assemble(
         enforcement=outcome.attestation["sandbox_enforcement"],
         execution_sha256=outcome.attestation["execution_sha256"],
         attestation_id=outcome.attestation["attestation_id"],
-        commitments=commitments,
+        commitments=[_commit(ports, *pair) for pair in (("output", output), *kept)],
         artifacts=[ref.artifact_id for ref in outcome.artifacts],
     )
     return Closing(
@@ -186,6 +196,8 @@ def assemble(
         outcome=stored_outcome_bytes(outcome),
         opened=opened,
         details=details,
+        spent=spent,
+        holds=holds,
         keep_call=keep_call,
     )
 

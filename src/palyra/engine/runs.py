@@ -13,6 +13,7 @@ from enum import Enum
 
 from palyra.config.schema import Config
 from palyra.errors import Reason, Rejected
+from palyra.model.budget import NO_QUOTA, UNLIMITED, Allowance, Quota
 from palyra.model.call import OperatorGrant, RequestContext, TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
@@ -40,6 +41,8 @@ class Run:
     calls_max: int
     attempts_max: int
     created_unix_ms: int
+    most: Allowance = UNLIMITED
+    quota: Quota = NO_QUOTA
     tier: TierChoice = TierChoice.AUTO
     egress: EgressMode = EgressMode.STRICT
     grant: OperatorGrant = field(default_factory=OperatorGrant)
@@ -59,6 +62,8 @@ class Run:
             calls_max=self.calls_max,
             attempts_max=self.attempts_max,
             created_unix_ms=self.created_unix_ms,
+            most=self.most,
+            quota=self.quota,
         )
 
 
@@ -115,6 +120,8 @@ def start_run(
         calls_max=config.tool_call.max_calls_per_run,
         attempts_max=config.tool_call.max_attempts_per_run,
         created_unix_ms=now_unix_ms,
+        most=config.budget.run.allowance,
+        quota=config.budget.principal_day.quota,
         tier=grant.tier or (TierChoice.C if tier is TierChoice.C else runner.tier_choice),
         egress=grant.egress or stricter,
         grant=grant,

@@ -21,6 +21,7 @@ from palyra.canon import digest
 from palyra.engine import assessment
 from palyra.engine.approval import approve
 from palyra.engine.background import start_background, take_back
+from palyra.engine.budget import check_budget
 from palyra.engine.builtin import HANDLERS
 from palyra.engine.inside import run_inside
 from palyra.engine.intake import settle_request
@@ -207,7 +208,7 @@ class Engine:
         refuse_reused(trip)
         assessment.prepare(trip, ports)  # 2, 3
         assessment.authorise(trip, ports, budget)  # 4
-        assessment.check_budget(budget)  # 5
+        await check_budget(trip, ports, budget)  # 5
         assessment.make_plan(trip, ports)  # 6
 
     async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:

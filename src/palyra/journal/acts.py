@@ -39,7 +39,7 @@ class ActKind(StrEnum):
     APPROVAL_VIEWED = "approval.viewed"
     APPROVAL_EXPIRED = "approval.expired"
     APPROVAL_REVOKED = "approval.revoked"
-    BUDGET_CHANGED = "budget.changed"
+    RUN_EXTENDED = "run.extended"
     SECRET_SET = "secrets.set"
     SECRET_DELETED = "secrets.deleted"
     TOKEN_CREATED = "token.created"
@@ -90,7 +90,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ),
     ActKind.APPROVAL_EXPIRED: _shape("approval", _APPROVAL, "Nobody answered in time."),
     ActKind.APPROVAL_REVOKED: _shape("approval", _APPROVAL, "A standing approval was taken back."),
-    ActKind.BUDGET_CHANGED: _shape("run", "before after reason", "A run's budget was changed."),
+    ActKind.RUN_EXTENDED: _shape("run", "budget", "A run's budget was extended by a person."),
     ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret got a value; its name and binding are told."),
     ActKind.SECRET_DELETED: _shape("secret", _SECRET, "A secret was deleted."),
     ActKind.TOKEN_CREATED: _shape("token", "principal operator expires_at_unix_ms", "A credential was made."),
@@ -123,7 +123,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.PROCESS_ENDED: _shape(
         "process",
         "process_id call_id principal lifetime status exit_code signal reason stopped_by started_unix_ms usage output "
-        "redactions protected_created",
+        "redactions protected_created spent",
         "A background process ended.",
     ),
 }

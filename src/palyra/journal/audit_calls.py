@@ -24,6 +24,9 @@ SAME = ("run_id", "tool", "principal", "decision", "executor")
 ENTRIES_PRUNED = ActKind.ENTRIES_PRUNED.value
 DELETING = frozenset({ActKind.RECORDS_DELETED.value, ActKind.OPENING_DELETED.value, ENTRIES_PRUNED})
 COUNTED = ("principal", "calls_used", "attempts_used", "next_sequence")
+SPENT = ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
+SPENT_NAMES = tuple(f"{name}_used" for name in SPENT)
+EXTENDED = ActKind.RUN_EXTENDED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,9 @@ class RunRow:
     calls_used: int
     attempts_used: int
     next_sequence: int
+    spent: tuple[int, ...] | None = (0,) * len(SPENT)
+    """In the order of SPENT; None where an entry does not say."""
+    limits: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +184,21 @@ class CallsAudit:
             calls += 1
         elif view.kind == RESULT and view.predicate.get("opened") is not True:
             attempts += view.predicate.get("principal") == principal
-        self._runs[run_id] = RunRow(run_id, principal, calls, attempts, run.next_sequence + 1)
+        limits = self._limits(run_id, run.limits, view)
+        spent = _with_spent(run.spent, view)
+        self._runs[run_id] = RunRow(run_id, principal, calls, attempts, run.next_sequence + 1, spent, limits)
+
+    def _limits(self, run_id: str, before: Mapping[str, Json], view: EntryView) -> Mapping[str, Json]:
+        """A run's limits change by an act that says so, and by nothing else."""
+        said = view.predicate.get("budget")
+        if isinstance(said, Mapping):
+            if before and said != before:
+                detail = f"Entry {view.index} says other limits of run {run_id} than before, and nobody extended them."
+                self.find("STANDING", view.index, detail)
+            return said
+        if view.predicate.get("act") == EXTENDED:
+            return _mapping(_mapping(view.predicate.get("details")).get("budget"))
+        return before
 
     # ── calls ──
 
@@ -269,6 +289,10 @@ class CallsAudit:
             if row.run_id in self._partly:
                 counted = replace(row, next_sequence=self._sequences[row.run_id][0])
             names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
+            if counted.spent is not None and row.spent is not None:
+                both = zip(SPENT_NAMES, row.spent, counted.spent, strict=True)
+                names += [name for name, stored, said in both if stored != said]
+            names += [name for name, limit in counted.limits.items() if row.limits.get(name) != limit]
             if names:
                 self.find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
         for run_id in self._runs:
@@ -281,6 +305,22 @@ class CallsAudit:
         if not (isinstance(boot, str) and isinstance(pid, int) and isinstance(start, int)):
             return False
         return self.is_alive(Owner(boot, pid, start))
+
+
+def _with_spent(before: tuple[int, ...] | None, view: EntryView) -> tuple[int, ...] | None:
+    """Results of calls that ran say what counts as used; so do ends of what outlived its call."""
+    said = view.predicate if view.kind == RESULT else _mapping(view.predicate.get("details"))
+    if "spent" not in said:
+        return None if view.kind == RESULT and view.predicate.get("opened") is True else before
+    amounts = _mapping(said["spent"])
+    added: list[Json] = [amounts.get(name) for name in SPENT]
+    if before is None or not all(type(amount) is int for amount in added):
+        return None
+    return tuple(old + new for old, new in zip(before, added, strict=True))
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def has_row(view: EntryView) -> bool:

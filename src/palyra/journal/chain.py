@@ -164,10 +164,8 @@ def intent_draft(
     enforcement: Mapping[str, Json],
     limits: Mapping[str, int],
     commitments: Sequence[Commitment],
-    budget: Mapping[str, int] | None = None,
 ) -> EntryDraft:
-    """`commitments` are those to the input and the plan; `enforcement` is what the plan promises; `budget` is what the
-    run was started with, so that a larger one in its row has no entry to vouch for it."""
+    """`commitments` are those to the input and the plan; `enforcement` is what the plan promises."""
     predicate = asked.as_json() | {
         "decision": decided.as_json(),
         "owner": owner.as_json(),
@@ -175,8 +173,6 @@ def intent_draft(
         "sandbox_enforcement": dict(enforcement),
         "limits": dict(limits),
     }
-    if budget is not None:
-        predicate["budget"] = dict(budget)
     return _call_draft(INTENT, asked, predicate, commitments)
 
 

@@ -15,21 +15,23 @@ from palyra.errors import StateError, TrustError
 from palyra.journal.chain import EntryView, commit_value, open_salt, parse_entry
 from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint
 from palyra.journal.merkle import Frontier, leaf_hash
+from palyra.model.outcome import BUDGET_NAMES, BudgetView
 from palyra.model.record import Checkpoint, Entry, Intent, Owner, Receipt, Recorded, StoredCall
 from palyra.signing import NoteVerifier
 
 Rows = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 
 LEAVES_AT_ONCE = 16_384
-_CALL = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
+_BUDGET = ", ".join(f"r.{name}" for name in BUDGET_NAMES)
+_CALL = f"""SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
                   c.owner_boot_id, c.owner_pid, c.owner_start_ticks, c.intent_index, c.result_index, c.opened_unix_ms,
-                  c.details, d.data, c.outcome, o.data, r.calls_used, r.calls_max
+                  c.details, d.data, c.outcome, o.data, {_BUDGET}
            FROM calls c JOIN runs r USING (run_id)
-           LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome """
-_OPEN = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
+           LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome """  # noqa: S608  # column names of our own
+_OPEN = f"""SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
                   c.owner_boot_id, c.owner_pid, c.owner_start_ticks, c.intent_index, c.result_index, c.opened_unix_ms,
-                  NULL, NULL, NULL, NULL, r.calls_used, r.calls_max
-           FROM calls c JOIN runs r USING (run_id) WHERE c.status = 'open' ORDER BY c.opened_unix_ms"""
+                  NULL, NULL, NULL, NULL, {_BUDGET}
+           FROM calls c JOIN runs r USING (run_id) WHERE c.status = 'open' ORDER BY c.opened_unix_ms"""  # noqa: S608
 
 
 class Lookup:
@@ -115,11 +117,11 @@ class Lookup:
 
     def _stored(self, row: tuple[Any, ...]) -> StoredCall:
         (call_id, run_id, tool, principal, input_sha256, status, reason, boot_id, pid, ticks,
-         intent, result, opened_at, details_sha, details, outcome_sha, outcome, used, most) = row  # fmt: skip
+         intent, result, opened_at, details_sha, details, outcome_sha, outcome, *budget) = row  # fmt: skip
         recorded = None
         if status != "open" and (newest := self.checkpoint()) is not None:
             receipt = Receipt(index=result, tree_size=newest.size, checkpoint=newest.note)
-            recorded = Recorded(receipt=receipt, calls_used=used, calls_max=most)
+            recorded = Recorded(receipt=receipt, budget=BudgetView(**dict(zip(BUDGET_NAMES, budget, strict=True))))
         return StoredCall(
             call_id=call_id,
             run_id=run_id,

@@ -18,12 +18,15 @@ from typing import Protocol
 import orjson
 
 from palyra.attest import check_outcome
+from palyra.budget.ledger import Ledger, Share
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.journal.acts import Act, record_act
 from palyra.journal.chain import SALT_BYTES, commit_value
 from palyra.journal.keys import Keys
 from palyra.journal.lookup import Lookup, not_what_was_stored
 from palyra.model.approval import Permission
+from palyra.model.budget import Spending
+from palyra.model.outcome import BudgetView
 from palyra.model.record import (
     Checkpoint,
     Closing,
@@ -54,13 +57,19 @@ class Budget(Protocol):
     def ensure_run(self, tx: Transaction, run: RunSpec) -> bool:
         """Store the run if it is new. False when it is another principal's."""
 
-    def spend_call(self, tx: Transaction, run_id: str) -> tuple[int, int]:
-        """(calls used, calls max) with this one, or `Rejected`."""
+    def spend_call(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending) -> BudgetView:
+        """With this one, what it may use held back for it; or `Rejected`."""
 
-    def spend_attempt(self, tx: Transaction, run_id: str) -> tuple[int, int]:
-        """The same for a refusal, which is only counted."""
+    def settle(
+        self, tx: Transaction, run: RunSpec, call_id: str, spent: Spending | None, *, holds: bool = False
+    ) -> tuple[Spending, BudgetView]:
+        """What counts as used, and the budget with it."""
 
-    def read_ledger(self, source: Transaction | Writer, run_id: str) -> tuple[int, int, int, int] | None: ...
+    def spend_attempt(self, tx: Transaction, run_id: str) -> BudgetView:
+        """For a refusal, which is only counted."""
+
+    def read_ledger(self, source: Transaction | Writer, run_id: str) -> Ledger | None: ...
+    def read_share(self, source: Transaction | Writer, run: RunSpec) -> Share | None: ...
 
 
 class Approvals(Protocol):
@@ -87,17 +96,17 @@ class JournalStore:
         done = None if self._open_here else self._writer.commit_alone(lambda tx: self._open(tx, opening))
         if done is not None:
             self._open_here.add(opening.call_id)
-            return _recorded(done[1], *done[0])
+            return _recorded(done[1], done[0])
         future = self._writer.commit(lambda tx: self._open(tx, opening))
         try:
-            (used, most), receipt = await future
+            budget, receipt = await future
         except asyncio.CancelledError:
             # Cancelled after the commit and before the answer: the call is open, though its caller cannot know.
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._abandoned.add(opening.call_id)
             raise
         self._open_here.add(opening.call_id)
-        return _recorded(receipt, used, most)
+        return _recorded(receipt, budget)
 
     def close_now(self, closing: Closing) -> Recorded | None:
         if self._open_here != {closing.call_id}:
@@ -106,22 +115,25 @@ class JournalStore:
         if done is None:
             return None
         self._open_here.discard(closing.call_id)
-        return _recorded(done[1], *done[0])
+        return _recorded(done[1], done[0])
 
     async def close_call(self, closing: Closing) -> Recorded:
         self._open_here.discard(closing.call_id)
         if closing.call_id in self._abandoned:
             closing = replace(closing, opened=True)
-        (used, most), receipt = await self._writer.commit_closing(lambda tx: self._close(tx, closing))
+        budget, receipt = await self._writer.commit_closing(lambda tx: self._close(tx, closing))
         self._abandoned.discard(closing.call_id)
-        return _recorded(receipt, used, most)
+        return _recorded(receipt, budget)
 
     async def find_call(self, call_id: str) -> StoredCall | None:
         """Whoever asks must check the principal before showing any of it."""
         return checked_call(self._read, call_id, self._writer.home.keys)
 
-    async def budget(self, run_id: str) -> tuple[int, int, int, int] | None:
+    async def budget(self, run_id: str) -> Ledger | None:
         return self._budget.read_ledger(self._writer, run_id)
+
+    async def share(self, run: RunSpec) -> Share | None:
+        return self._budget.read_share(self._writer, run)
 
     async def open_calls(self) -> Sequence[StoredCall]:
         return self._read.open_calls()
@@ -153,7 +165,7 @@ class JournalStore:
 
     # ── inside a transaction ──
 
-    def _open(self, tx: Transaction, opening: Opening) -> tuple[int, int]:
+    def _open(self, tx: Transaction, opening: Opening) -> BudgetView:
         if tx.execute("SELECT 1 FROM calls WHERE call_id = ?", (opening.call_id,)).fetchone():
             raise DuplicateCall(opening.call_id)
         if not self._budget.ensure_run(tx, opening.run):
@@ -162,13 +174,14 @@ class JournalStore:
                 f"Run {opening.run.run_id} belongs to another principal.",
                 "Start a run of your own: leave run_id out.",
             )
-        spent = self._budget.spend_call(tx, opening.run.run_id)
+        budget = self._budget.spend_call(tx, opening.run, opening.call_id, opening.reserve)
         at = opening.opened_unix_ms
         if opening.permission is not None:
             if self._approvals is None:
                 raise StateError("Approvals are not kept here.")
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
-        index = tx.append(_bound(opening.entry, "details", opening.details), at_unix_ms=at)
+        entry = _bound(_with_limits(opening.entry, budget), "details", opening.details)
+        index = tx.append(entry, at_unix_ms=at)
         details = tx.keep_blob(opening.details, at_unix_ms=at)
         owner = opening.owner
         tx.execute(
@@ -176,9 +189,9 @@ class JournalStore:
             (opening.call_id, opening.run.run_id, opening.tool, opening.principal, opening.input_sha256, "open", None,
              owner.boot_id, owner.pid, owner.start_ticks, details, None, index, None, at, None),
         )  # fmt: skip
-        return spent
+        return budget
 
-    def _close(self, tx: Transaction, closing: Closing) -> tuple[int, int]:
+    def _close(self, tx: Transaction, closing: Closing) -> BudgetView:
         at = closing.closed_unix_ms
         # Only here is it known for certain whether an intent came first and whether a row is kept.
         facts = {"opened": closing.opened, "kept": closing.opened or closing.keep_call}
@@ -188,9 +201,10 @@ class JournalStore:
         if closing.opened:
             # The details that are kept are the intent's, whatever this entry was drafted with.
             entry = replace(entry, commitments=tuple(c for c in entry.commitments if c.field != "details"))
+            spent, budget = self._budget.settle(tx, closing.run, closing.call_id, closing.spent, holds=closing.holds)
+            entry = replace(entry, predicate={**entry.predicate, "spent": spent.as_json()})
             self._finish_open(tx, closing, tx.append(entry, at_unix_ms=at))
-            ledger = self._budget.read_ledger(tx, closing.run.run_id)
-            return ledger[:2] if ledger is not None else (0, 0)
+            return budget
         return self._refuse(tx, closing, entry)
 
     def _finish_open(self, tx: Transaction, closing: Closing, index: int) -> None:
@@ -204,17 +218,18 @@ class JournalStore:
                 raise DuplicateCall(closing.call_id)
             raise StateError(f"Call {closing.call_id} was never opened.")
 
-    def _refuse(self, tx: Transaction, closing: Closing, entry: EntryDraft) -> tuple[int, int]:
+    def _refuse(self, tx: Transaction, closing: Closing, entry: EntryDraft) -> BudgetView:
         at, run_id = closing.closed_unix_ms, closing.run.run_id
         if closing.keep_call and tx.execute("SELECT 1 FROM calls WHERE call_id = ?", (closing.call_id,)).fetchone():
             raise DuplicateCall(closing.call_id)
         # What somebody sends under another principal's run id is recorded, and costs that principal nothing.
-        spent = (0, closing.run.calls_max)
+        budget = BudgetView(calls_max=closing.run.calls_max)
         if self._budget.ensure_run(tx, closing.run):
-            spent = self._budget.spend_attempt(tx, run_id)
+            budget = self._budget.spend_attempt(tx, run_id)
+            entry = _with_limits(entry, budget)
         if not closing.keep_call:
             tx.append(entry, at_unix_ms=at)
-            return spent
+            return budget
         index = tx.append(_bound(entry, "details", closing.details), at_unix_ms=at)
         details, outcome = (tx.keep_blob(data, at_unix_ms=at) for data in (closing.details, closing.outcome))
         tx.execute(
@@ -222,7 +237,7 @@ class JournalStore:
             (closing.call_id, run_id, closing.tool, closing.principal, closing.input_sha256, closing.status,
              closing.reason, None, None, None, details, outcome, None, index, at, at),
         )  # fmt: skip
-        return spent
+        return budget
 
 
 def checked_call(read: Lookup, call_id: str, keys: Keys) -> StoredCall | None:
@@ -258,6 +273,11 @@ def _bound(entry: EntryDraft, field: str, data: bytes) -> EntryDraft:
     return replace(entry, commitments=(*entry.commitments, commit_value(field, data, os.urandom(SALT_BYTES))))
 
 
-def _recorded(receipt: Receipt | None, used: int, most: int) -> Recorded:
+def _with_limits(entry: EntryDraft, budget: BudgetView) -> EntryDraft:
+    """The run's limits as its row has them: whoever edits that row contradicts its entries."""
+    return replace(entry, predicate={**entry.predicate, "budget": budget.limits_json()})
+
+
+def _recorded(receipt: Receipt | None, budget: BudgetView) -> Recorded:
     assert receipt is not None, "an entry was appended"
-    return Recorded(receipt=receipt, calls_used=used, calls_max=most)
+    return Recorded(receipt=receipt, budget=budget)

@@ -9,7 +9,7 @@ Not here: JSON (protocol/wire), attestations (attest).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from palyra.canon import Json
@@ -95,9 +95,30 @@ class BudgetView:
 
     calls_used: int = 0
     calls_max: int = 0
+    attempts_used: int = 0
+    attempts_max: int = 0
+    wall_us_used: int = 0
+    wall_us_max: int | None = None
+    """None: no limit."""
+    cpu_us_used: int = 0
+    cpu_us_max: int | None = None
+    output_bytes_used: int = 0
+    output_bytes_max: int | None = None
+    egress_bytes_used: int = 0
+    egress_bytes_max: int | None = None
+    fuel_used: int = 0
+    fuel_max: int | None = None
 
-    def as_json(self) -> dict[str, int]:
-        return {"calls_used": self.calls_used, "calls_max": self.calls_max}
+    def as_json(self) -> dict[str, int | None]:
+        return {name: getattr(self, name) for name in BUDGET_NAMES}
+
+    def limits_json(self) -> dict[str, int | None]:
+        """What an entry says of the run it belongs to."""
+        return {name: getattr(self, name) for name in LIMIT_NAMES}
+
+
+BUDGET_NAMES: tuple[str, ...] = tuple(f.name for f in fields(BudgetView))
+LIMIT_NAMES: tuple[str, ...] = tuple(name for name in BUDGET_NAMES if name.endswith("_max"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,8 +44,10 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.APPROVAL_TIMEOUT: Page("Nobody decided in time, so the call was denied.", "Repeat the call to ask again."),
     Reason.BUDGET_SPENT: Page(
-        "The run has used up its calls, or its refused attempts.",
-        "Start another run, or raise max_calls_per_run or max_attempts_per_run in [tool_call].",
+        "The run, or its principal for the day, has used up its calls, its refused attempts, or the time, processor "
+        "time, output, network traffic or fuel it may use; the message says which, how much and of how much.",
+        "Start another run, have an operator extend it (palyra runs extend), or raise the limit in [tool_call] or "
+        "[budget].",
     ),
     Reason.EXECUTABLE_DENIED: Page(
         "The program is not on the allowlist, is not there, could be written by the agent, or kills broadly by name.",

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from palyra.canon import Json
 from palyra.model.approval import Permission
+from palyra.model.budget import NO_QUOTA, NOTHING, UNLIMITED, Allowance, Quota, Spending
+from palyra.model.outcome import BudgetView
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class RunSpec:
     calls_max: int
     attempts_max: int
     created_unix_ms: int
+    most: Allowance = UNLIMITED
+    """What it may use beside calls."""
+    quota: Quota = NO_QUOTA
+    """What all runs of its principal share; the configuration's, and not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +83,8 @@ class Opening:
     opened_unix_ms: int
     details: bytes
     """Canonical JSON kept beside the row, by retention: redacted input, facts, plan, decision."""
+    reserve: Spending = NOTHING
+    """The most this call can use, held back for it where the run or its principal has a limit."""
     permission: Permission | None = None
     """The approval this call uses; used in the same transaction, or nothing is opened."""
 
@@ -99,6 +107,10 @@ class Closing:
     opened: bool
     """An intent was committed before; otherwise this spends an attempt and is the call's only entry."""
     details: bytes = b""
+    spent: Spending | None = NOTHING
+    """What an opened call used; None where nobody knows: then all that was reserved counts as used."""
+    holds: bool = False
+    """What it started goes on and is settled at its own end: the reservation stays."""
     keep_call: bool = True
     """False for bytes that never became a call, so that they claim no call id."""
 
@@ -118,8 +130,7 @@ class Recorded:
     """What the store answers to an opening or closing."""
 
     receipt: Receipt
-    calls_used: int
-    calls_max: int
+    budget: BudgetView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

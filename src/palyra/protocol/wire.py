@@ -80,8 +80,7 @@ def restore_outcome(data: bytes, recorded: Recorded) -> Outcome:
             "Send a fresh call_id to make the call once more; palyra journal show CALL_ID tells what is left of it.",
         )
     kept: dict[str, Any] = orjson.loads(data)
-    budget = BudgetView(calls_used=recorded.calls_used, calls_max=recorded.calls_max)
-    return parse_outcome(kept | {"budget": budget.as_json(), "receipt": recorded.receipt.as_json()})
+    return parse_outcome(kept | {"budget": recorded.budget.as_json(), "receipt": recorded.receipt.as_json()})
 
 
 def tool_json(spec: ToolSpec) -> dict[str, Json]:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from palyra.journal.audit import Audit, Head, Report, RunRow, run_audit
-from palyra.journal.audit_calls import Deletion, Kept
+from palyra.journal.audit_calls import SPENT_NAMES, Deletion, Kept
 from palyra.journal.chain import open_salt
 from palyra.journal.lookup import as_bytes, as_entry
 from palyra.journal.standing import ApprovalRow
 from palyra.model.approval import COLUMNS, parse_row
+from palyra.model.outcome import LIMIT_NAMES
 from palyra.model.record import Entry, Owner
 from palyra.state.db import Home, ReadHome, snapshot, strangers
 from palyra.state.sealed import SealedBodies
@@ -78,9 +79,13 @@ class JournalRows:
         return count
 
     def runs(self) -> Iterator[RunRow]:
-        sql = "SELECT run_id, principal, calls_used, attempts_used, next_sequence FROM runs"
-        for row in self._connection.execute(sql):
-            yield RunRow(*row)
+        counted = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence")
+        names = ", ".join((*counted, *SPENT_NAMES, *LIMIT_NAMES))
+        end = len(counted) + len(SPENT_NAMES)
+        for row in self._connection.execute(f"SELECT {names} FROM runs"):  # noqa: S608
+            limits = dict(zip(LIMIT_NAMES, row[end:], strict=True))
+            run_id, principal, calls, attempts, sequence = row[: len(counted)]
+            yield RunRow(run_id, principal, calls, attempts, sequence, tuple(row[len(counted) : end]), limits)
 
     def approvals(self) -> Iterator[ApprovalRow]:
         salts = "SELECT field, salt FROM openings WHERE entry IN (?, ?) AND field IN ('request', 'terms')"

@@ -94,6 +94,21 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE INDEX approvals_binding ON approvals (binding, approval_id)",
         "CREATE INDEX approvals_likeness ON approvals (likeness)",
         "CREATE INDEX approvals_pending ON approvals (principal, expires_unix_ms) WHERE state = 'pending'",
+        *(
+            f"ALTER TABLE runs ADD COLUMN {name}_used INTEGER NOT NULL DEFAULT 0"
+            for name in ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
+        ),
+        *(
+            f"ALTER TABLE runs ADD COLUMN {name}_max INTEGER"
+            for name in ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
+        ),
+        "CREATE INDEX runs_principal ON runs (principal, created_unix_ms)",
+        """CREATE TABLE reservations (
+               call_id TEXT PRIMARY KEY, run_id TEXT NOT NULL REFERENCES runs,
+               wall_us INTEGER NOT NULL, cpu_us INTEGER NOT NULL, output_bytes INTEGER NOT NULL,
+               egress_bytes INTEGER NOT NULL, fuel INTEGER NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX reservations_run ON reservations (run_id)",
         "CREATE INDEX approvals_granted ON approvals (principal, tool, valid_until_unix_ms) WHERE state = 'approved'",
     ),
     (

@@ -39,6 +39,7 @@ from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, keeper_of
 from palyra.wiring.proofs import current_proof_id
 from palyra.wiring.run_facts import RunFactsStore
+from palyra.wiring.runs import RunDesk
 from palyra.wiring.versions import PolicyVersions, candidate_policies
 from palyra.wiring.webhook import Webhook
 
@@ -55,6 +56,7 @@ class Installation:
     versions: PolicyVersions
     background: KeptProcesses
     approvals: ApprovalStore
+    runs: RunDesk
     webhook: Webhook
     writer: Writer
     executor: ProcessExecutor
@@ -91,16 +93,16 @@ async def open_installation(
     config, source = load_config(home, config_file)
     writer = Writer.open(home.root, passphrase=read_passphrase(config))
     try:
-        installation = _join(
+        hands = _gather(
             home,
             config,
             source,
             writer,
             owns_process=owns_process,
             one_call=one_call,
-            approver=approver,
             ask_passphrase=ask_passphrase,
         )
+        installation = _join(home, source, writer, hands, approver)
         anchor(writer, thorough=not one_call)
         if not one_call:  # a command that decides nothing (stop, journal) must work beside a broken policy; run does it
             installation.policies.current()
@@ -119,7 +121,26 @@ def _vault_of(config: Config, writer: Writer, clock: SystemClock, ask: Callable[
     return Vault(writer, config=config.vault, credentials=bound, now_unix_ms=clock.now_unix_ms, ask=ask)
 
 
-def _join(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hands:
+    """What touches the world, before it is joined to the engine's ports."""
+
+    config: Config
+    host: HostFacts
+    clock: SystemClock
+    ids: SystemIds
+    owners: ProcessOwners
+    background: KeptProcesses
+    vault: Vault
+    webhook: Webhook
+    approvals: ApprovalStore
+    journal: JournalStore
+    versions: PolicyVersions
+    policies: PolicyStore
+    executor: ProcessExecutor
+
+
+def _gather(
     home: Home,
     config: Config,
     source: Path | None,
@@ -127,57 +148,74 @@ def _join(
     *,
     owns_process: bool,
     one_call: bool,
-    approver: Approver | None,
-    ask_passphrase: Callable[[], str] | None = None,
-) -> Installation:
-    clock = SystemClock()
+    ask_passphrase: Callable[[], str] | None,
+) -> _Hands:
+    clock, owners = SystemClock(), ProcessOwners()
     ids = SystemIds(clock)
     host = look_at_host(home, config, owns_process=owns_process)
-    owners = ProcessOwners()
     keeping = keeper_of(home.root, source)
-    background = KeptProcesses(writer=writer, keeping=keeping, logs=home.root / "logs", owners=owners, clock=clock)
     vault = _vault_of(config, writer, clock, ask_passphrase)
     webhook = Webhook(config.approvals, vault.known_values, clock.now_unix_ms)
     approvals = make_approvals(writer, config.approvals, clock=clock, ids=ids, webhook=webhook)
-    journal = JournalStore(writer, BudgetStore(), approvals)
     versions = PolicyVersions(writer, clock)
-    policies = PolicyStore(config.posture, home.policies, versions=versions)
-    executor = _executor(config, host, one_call=one_call)
-    ports = Ports(
+    return _Hands(
         config=config,
         host=host,
         clock=clock,
         ids=ids,
-        look=Looker(home=user_home(), state_home=str(home.root)),
-        executor=executor,
-        background=background,
-        journal=journal,
         owners=owners,
-        policies=policies,
-        candidate=candidate_policies(config),
-        run_facts=RunFactsStore(writer, clock),
-        approver=approver or approvals,
-        artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
-        secrets=vault,
-        key=writer.home.key,
-        own_files=read_own_files(),
-        proof_id=current_proof_id(home.root, writer.home.key.public, host, version=__version__),
+        background=KeptProcesses(writer=writer, keeping=keeping, logs=home.root / "logs", owners=owners, clock=clock),
+        vault=vault,
+        webhook=webhook,
+        approvals=approvals,
+        journal=JournalStore(writer, BudgetStore(), approvals),
+        versions=versions,
+        policies=PolicyStore(config.posture, home.policies, versions=versions),
+        executor=_executor(config, host, one_call=one_call),
     )
+
+
+def _join(home: Home, source: Path | None, writer: Writer, hands: _Hands, approver: Approver | None) -> Installation:
     return Installation(
         home=home,
-        config=config,
+        config=hands.config,
         config_file=source,
-        host=host,
-        engine=Engine(ports, make_registry(BUILTIN_TOOLS)),
-        journal=journal,
-        policies=policies,
-        versions=versions,
-        background=background,
-        approvals=approvals,
-        webhook=webhook,
+        host=hands.host,
+        engine=Engine(_board(home, writer, hands, approver), make_registry(BUILTIN_TOOLS)),
+        journal=hands.journal,
+        policies=hands.policies,
+        versions=hands.versions,
+        background=hands.background,
+        approvals=hands.approvals,
+        runs=RunDesk(writer, now_unix_ms=hands.clock.now_unix_ms),
+        webhook=hands.webhook,
         writer=writer,
-        executor=executor,
-        vault=vault,
+        executor=hands.executor,
+        vault=hands.vault,
+    )
+
+
+def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None) -> Ports:
+    clock, ids = hands.clock, hands.ids
+    return Ports(
+        config=hands.config,
+        host=hands.host,
+        clock=clock,
+        ids=ids,
+        look=Looker(home=user_home(), state_home=str(home.root)),
+        executor=hands.executor,
+        background=hands.background,
+        journal=hands.journal,
+        owners=hands.owners,
+        policies=hands.policies,
+        candidate=candidate_policies(hands.config),
+        run_facts=RunFactsStore(writer, clock),
+        approver=approver or hands.approvals,
+        artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
+        secrets=hands.vault,
+        key=writer.home.key,
+        own_files=read_own_files(),
+        proof_id=current_proof_id(home.root, writer.home.key.public, hands.host, version=__version__),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from palyra.budget.store import BudgetStore
 from palyra.engine.ports import Clock, Owners
 from palyra.errors import Reason, Rejected
 from palyra.journal.acts import PALYRA, Act, ActKind
@@ -20,6 +21,7 @@ from palyra.launch import store
 from palyra.launch.keeper_client import KeeperClient
 from palyra.launch.ringlog import read_log
 from palyra.launch.survivors import kill_survivor
+from palyra.model.budget import NOTHING, Spending
 from palyra.model.call import is_ulid
 from palyra.model.outcome import StreamName
 from palyra.model.process import (
@@ -71,10 +73,11 @@ class ProcessRecords:
 def _end(tx: Transaction, process: BackgroundProcess, redactions: Mapping[str, int]) -> None:
     if store.end_process(tx, process):
         assert process.ended_unix_ms is not None
-        tx.append(ended_draft(process, redactions), at_unix_ms=process.ended_unix_ms)
+        spent = BudgetStore().settle_process(tx, process.owner.run_id, process.call_id, process.usage)
+        tx.append(ended_draft(process, redactions, spent), at_unix_ms=process.ended_unix_ms)
 
 
-def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int]) -> EntryDraft:
+def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int], spent: Spending = NOTHING) -> EntryDraft:
     """The journal's entry: how it ended and what it used; nothing it was given and nothing it said."""
     return Act(
         kind=ActKind.PROCESS_ENDED,
@@ -96,6 +99,7 @@ def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int]) -> En
             "output": {"stdout_bytes": process.stdout_bytes, "stderr_bytes": process.stderr_bytes},
             "redactions": dict(redactions),
             "protected_created": len(process.protected_created),
+            "spent": spent.as_json(),
         },
     ).draft()
 

@@ -51,6 +51,7 @@ class Webhook:
         self._thread: threading.Thread | None = None
         self._secret = b""
         self._closing = threading.Event()
+        self._given_up = False
 
     def announce(self, approval: Approval) -> None:
         if not self._config.webhook_url:
@@ -73,6 +74,7 @@ class Webhook:
             except queue.Full:
                 return
             await asyncio.to_thread(self._thread.join, FINISH_S)
+            self._given_up = True
 
     def _find_secret(self, run_id: str) -> bytes:
         if self._config.webhook_secret_file:
@@ -84,7 +86,7 @@ class Webhook:
         return found
 
     def _send_all(self) -> None:
-        while (body := self._queue.get()) is not None:
+        while (body := self._queue.get()) is not None and not self._given_up:
             self._send(body)
 
     def _send(self, body: bytes) -> None:

@@ -62,7 +62,7 @@ def test_once_is_used_in_the_transaction_of_the_intent_and_only_once(desk):
     assert (len(answers) - len(refused), {refusal.reason for refusal in refused}) == (1, {Reason.NOT_APPROVED})
     assert desk.store.find(grant.approval_id).uses == 1
     # A call that lost spent nothing of its run either.
-    assert asyncio.run(desk.journal.budget(question().run_id))[0] == 1
+    assert asyncio.run(desk.journal.budget(question().run_id)).calls_used == 1
 
 
 @pytest.mark.parametrize("part", [{"argv": ["git", "push"]}, {"cwd": "/x"}, {"env": []}, {"net": {"mode": "none"}}])

@@ -44,7 +44,7 @@ def test_a_call_leaves_an_intent_and_a_result(journal: tuple[Writer, JournalStor
     call_id = ulid()
     recorded = asyncio.run(walk(store, call_id))
     assert (recorded.receipt.index, recorded.receipt.tree_size) == (1, 2)
-    assert (recorded.calls_used, recorded.calls_max) == (1, 1000)
+    assert (recorded.budget.calls_used, recorded.budget.calls_max) == (1, 1000)
     views = [parse_entry(entry.body) for entry in store.by_call(call_id)]
     assert [(view.kind, view.index, view.sequence) for view in views] == [
         ("urn:palyra:intent:v1", 0, 0),
@@ -138,8 +138,8 @@ def test_a_refusal_is_one_entry_and_spends_an_attempt(journal: tuple[Writer, Jou
 
     async def scenario() -> None:
         recorded = await store.close_call(attested(writer, closing(call_id, RUN, opened=False)))
-        assert (recorded.receipt.index, recorded.calls_used, recorded.calls_max) == (0, 0, 1000)
-        assert await store.budget(RUN.run_id) == (0, 1000, 1, 1000)
+        assert (recorded.receipt.index, recorded.budget.calls_used, recorded.budget.calls_max) == (0, 0, 1000)
+        assert (await store.budget(RUN.run_id)).counts == (0, 1000, 1, 1000)
         found = await store.find_call(call_id)
         assert found is not None
         assert (found.status, found.reason, found.intent_index) == ("refused", "POLICY_DENIED", None)
@@ -155,7 +155,7 @@ def test_refusals_are_counted_past_their_limit(journal: tuple[Writer, JournalSto
     async def scenario() -> None:
         for _ in range(5):
             await store.close_call(closing(ulid(), run, opened=False))
-        assert await store.budget(run.run_id) == (0, 1000, 5, 2)
+        assert (await store.budget(run.run_id)).counts == (0, 1000, 5, 2)
 
     asyncio.run(scenario())
 
@@ -184,8 +184,8 @@ def test_another_principals_run_is_refused_and_costs_it_nothing(journal: tuple[W
             await store.open_call(opening(ulid(), theirs))
         assert refused.value.reason is Reason.CAPABILITY_DENIED
         recorded = await store.close_call(closing(ulid(), theirs, opened=False))
-        assert (recorded.calls_used, recorded.receipt.index) == (0, 2)
-        assert await store.budget(RUN.run_id) == (1, 1000, 0, 1000)
+        assert (recorded.budget.calls_used, recorded.receipt.index) == (0, 2)
+        assert (await store.budget(RUN.run_id)).counts == (1, 1000, 0, 1000)
 
     asyncio.run(scenario())
     assert audit_home(writer.home).findings == ()
@@ -340,7 +340,12 @@ def tampered(home: Path, sql: str) -> list[tuple[str, int | None]]:
         ("UPDATE runs SET calls_used = 0", ("KEPT", None)),
         ("UPDATE runs SET attempts_used = 0", ("KEPT", None)),
         ("UPDATE runs SET principal = 'agent:thief'", ("KEPT", None)),
-        ("INSERT INTO runs SELECT 'forged', principal, workspace, 0, 1, 0, 1, 0, 0 FROM runs", ("KEPT", None)),
+        ("UPDATE runs SET calls_max = calls_max + 1", ("KEPT", None)),
+        ("UPDATE runs SET attempts_max = 1000000", ("KEPT", None)),
+        ("UPDATE runs SET wall_us_used = -1000000", ("KEPT", None)),
+        ("UPDATE runs SET fuel_max = 1", ("KEPT", None)),
+        ("INSERT INTO runs (run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max, "
+         "created_unix_ms) SELECT 'forged', principal, workspace, 0, 1, 0, 1, 0 FROM runs", ("KEPT", None)),
         ("INSERT INTO calls SELECT 'forged', run_id, tool, principal, input_sha256, status, reason, NULL, NULL, NULL, "
          "details, outcome, intent_index, result_index, opened_unix_ms, closed_unix_ms FROM calls LIMIT 1",
          ("KEPT", None)),

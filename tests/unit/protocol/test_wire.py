@@ -39,7 +39,9 @@ def test_an_outcome_reads_back_as_itself(outcome):
 
 
 def test_a_stored_outcome_takes_budget_and_receipt_from_the_journal():
-    recorded = Recorded(receipt=Receipt(index=7, tree_size=9, checkpoint="now"), calls_used=5, calls_max=10)
+    recorded = Recorded(
+        receipt=Receipt(index=7, tree_size=9, checkpoint="now"), budget=BudgetView(calls_used=5, calls_max=10)
+    )
     restored = restore_outcome(stored_outcome_bytes(FULL), recorded)
     assert restored.receipt == {"index": 7, "tree_size": 9, "checkpoint": "now"}
     assert restored.budget == BudgetView(calls_used=5, calls_max=10)
@@ -59,4 +61,4 @@ def test_what_is_not_an_outcome_is_refused(damage):
 def test_an_outcome_that_is_no_longer_kept_is_a_refusal_and_no_crash() -> None:
     receipt = Receipt(index=1, tree_size=2, checkpoint="note")
     with pytest.raises(Rejected, match="no longer kept"):
-        restore_outcome(b"", Recorded(receipt=receipt, calls_used=1, calls_max=2))
+        restore_outcome(b"", Recorded(receipt=receipt, budget=BudgetView()))

@@ -95,7 +95,7 @@ def test_a_use_and_its_entry_are_one_transaction(writer: Writer, versions: Polic
 def test_a_use_that_fails_changes_neither_pointer_nor_journal(
     writer: Writer, versions: PolicyVersions, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("palyra.wiring.versions.record_act", lambda **_: 1 / 0)
+    monkeypatch.setattr("palyra.wiring.versions.record_act", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         install(versions, NO_RM)
     assert (versions.pointer(), acts(writer)) == (None, [])

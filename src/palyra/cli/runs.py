@@ -1,0 +1,111 @@
+"""`palyra runs list | show | extend`: what runs have used of their budgets, and more of it from an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say, say_error
+
+if TYPE_CHECKING:
+    from palyra.wiring.embedded import Installation
+    from palyra.wiring.runs import RunView
+
+MAX_LISTED = 100
+MOST = 1 << 40
+AMOUNTS = (
+    ("wall_us", "--wall", "Seconds of wall time more.", 1_000_000),
+    ("cpu_us", "--cpu", "Seconds of processor time more.", 1_000_000),
+    ("output_bytes", "--output-bytes", "Bytes of output more.", 1),
+    ("egress_bytes", "--egress-bytes", "Bytes of network traffic more.", 1),
+    ("fuel", "--fuel", "WASM fuel more.", 1),
+)
+
+
+@click.group("runs")
+def command() -> None:
+    """List runs, show what one has used of its budget, extend it."""
+
+
+@command.command("list", epilog="\b\nExamples:\n  palyra runs list\n  palyra runs list --json")
+@click.option("--before", metavar="ID", default=None, help="Those older than this one.")
+@with_settings
+def list_command(settings: Settings, before: str | None) -> int:
+    """Runs of this home, the newest first."""
+    from palyra.cli.session import with_installation
+    from palyra.wiring.runs import LAST
+
+    async def work(installation: Installation) -> int:
+        found = installation.runs.list(before=before or LAST, count=MAX_LISTED)
+        if settings.json:
+            following = found[-1].run_id if len(found) == MAX_LISTED else None
+            click.echo(orjson.dumps({"items": [run.as_json() for run in found], "next": following}))
+        else:
+            for run in found:
+                budget = run.budget
+                say(f"{run.run_id}  {run.principal}  calls {budget.calls_used}/{budget.calls_max}")
+        return 0
+
+    return with_installation(settings, work)
+
+
+@command.command("show", epilog="Example: palyra runs show 01J…")
+@click.argument("id")
+@with_settings
+def show(settings: Settings, id: str) -> int:
+    """What a run has used, what it may use, and what calls under way hold."""
+    from palyra.cli.session import with_installation
+
+    async def work(installation: Installation) -> int:
+        run = installation.runs.find(id)
+        if run is None:
+            say_error(f"There is no run {id[:40]!r}.", "palyra runs list")
+            return 1
+        _print(settings, run)
+        return 0
+
+    return with_installation(settings, work)
+
+
+@command.command("extend", epilog="Example: palyra runs extend 01J… --calls 100 --wall 600")
+@click.argument("id")
+@click.option("--calls", type=click.IntRange(0, 10**9), default=0, metavar="N", help="Calls more.")
+@click.option("--attempts", type=click.IntRange(0, 10**9), default=0, metavar="N", help="Refused attempts more.")
+@click.option("--as", "principal", metavar="PRINCIPAL", help="Who extends it: user:NAME (default: your login).")
+@with_settings
+def extend(settings: Settings, id: str, calls: int, attempts: int, principal: str | None, **amounts: int) -> int:
+    """Give a run more of what it has a limit for, also while it runs; journaled."""
+    from palyra.cli.session import with_installation
+    from palyra.model.budget import Spending
+    from palyra.model.call import parse_principal
+    from palyra.wiring.approvals import owner_principal
+
+    by = str(parse_principal(principal)) if principal else owner_principal()
+    more = Spending(**{name: amounts[name] * unit for name, _, _, unit in AMOUNTS})
+    if not (calls or attempts or any(more.amounts)):
+        raise click.UsageError("Say by how much: --calls, --attempts, --wall, --cpu, --output-bytes …")
+
+    async def work(installation: Installation) -> int:
+        _print(settings, await installation.runs.extend(id, by=by, calls=calls, attempts=attempts, more=more))
+        return 0
+
+    return with_installation(settings, work)
+
+
+for _name, _flag, _help, _ in reversed(AMOUNTS):
+    extend = click.option(_flag, _name, type=click.IntRange(0, MOST), default=0, metavar="N", help=_help)(extend)
+
+
+def _print(settings: Settings, run: RunView) -> None:
+    if settings.json:
+        click.echo(orjson.dumps(run.as_json()))
+        return
+    say(f"{run.run_id}  {run.principal}  {run.workspace}")
+    budget, held = run.budget.as_json(), run.reserved.as_json()
+    for name in ("calls", "attempts", *(name for name, *_ in AMOUNTS)):
+        most = budget[f"{name}_max"]
+        under_way = f", {held[name]} held by calls under way" if held.get(name) else ""
+        say(f"  {name:14}{budget[f'{name}_used']} of {'no limit' if most is None else most}{under_way}")

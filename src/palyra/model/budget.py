@@ -1,0 +1,67 @@
+"""What runs may use and have used, beside calls: time, processor, output, network, fuel.
+
+`Spending` is an amount, `Allowance` a limit for each (None: no limit), `Quota` what all runs of a principal share.
+Units are in the names; times are integer microseconds. Not here: the rules (budget/ledger), the rows (budget/store).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RESOURCES = ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    wall_us: int = 0
+    cpu_us: int = 0
+    output_bytes: int = 0
+    egress_bytes: int = 0
+    fuel: int = 0
+
+    def as_json(self) -> dict[str, int]:
+        return dict(zip(RESOURCES, self.amounts, strict=True))
+
+    @property
+    def amounts(self) -> tuple[int, int, int, int, int]:
+        """In the order of RESOURCES."""
+        return self.wall_us, self.cpu_us, self.output_bytes, self.egress_bytes, self.fuel
+
+
+NOTHING = Spending()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    wall_us: int | None = None
+    cpu_us: int | None = None
+    output_bytes: int | None = None
+    egress_bytes: int | None = None
+    fuel: int | None = None
+
+    @property
+    def amounts(self) -> tuple[int | None, ...]:
+        """In the order of RESOURCES."""
+        return self.wall_us, self.cpu_us, self.output_bytes, self.egress_bytes, self.fuel
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self == UNLIMITED
+
+
+UNLIMITED = Allowance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """Of all runs together that one principal began on one day (UTC)."""
+
+    calls: int | None = None
+    most: Allowance = UNLIMITED
+
+    @property
+    def is_unlimited(self) -> bool:
+        return self == NO_QUOTA
+
+
+NO_QUOTA = Quota()

@@ -1,0 +1,83 @@
+"""Budgets through real processes: exact however many spend at once, shown in every outcome, extended by an operator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+RUN = "01HF7YAT000000000000000RVN"
+SPENDER = """
+import asyncio, sys
+from palyra.api import AsyncPalyra
+
+async def main(home, run_id, count):
+    async with AsyncPalyra.open(home) as palyra:
+        run = palyra.run("agent:demo", ".", run_id=run_id)
+        done = await asyncio.gather(*(run.call("palyra.echo", {"n": n}) for n in range(count)))
+    print(sum(outcome.success for outcome in done), {str(o.reason) for o in done if not o.success} or "")
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+def configure(cli, text: str) -> None:
+    cli.home.mkdir(mode=0o700, exist_ok=True)
+    (cli.home / "palyra.toml").write_text(text)
+
+
+def test_sixty_four_calls_of_four_processes_on_a_budget_of_forty_run_exactly_forty(cli):
+    configure(cli, "[tool_call]\nmax_calls_per_run = 40\n")
+    argv = [sys.executable, "-c", SPENDER, str(cli.home), RUN, "16"]
+    started = [subprocess.Popen(argv, cwd=cli.workspace, env=cli.environ, stdout=subprocess.PIPE) for _ in range(4)]
+    said = [process.communicate(timeout=120)[0].decode().split() for process in started]
+    assert sum(int(words[0]) for words in said) == 40
+    assert {word for words in said for word in words[1:]} <= {"{'BUDGET_SPENT'}"}
+    run = json.loads(cli("runs", "show", RUN, "--json").stdout)
+    assert (run["budget"]["calls_used"], run["budget"]["attempts_used"]) == (40, 24)
+    assert cli("journal", "verify").returncode == 0
+
+
+def test_a_spent_run_is_refused_until_an_operator_extends_it(cli):
+    configure(cli, "[tool_call]\nmax_calls_per_run = 1\n")
+    echo = ("call", "palyra.echo", "{}", "--run", RUN, "--json")
+    assert cli.outcome(*echo)["success"]
+    refused = cli.outcome(*echo)
+    assert (refused["reason"], refused["budget"]["calls_used"], refused["budget"]["calls_max"]) == (
+        "BUDGET_SPENT",
+        1,
+        1,
+    )
+    assert cli("runs", "extend", RUN, "--calls", "1", "--as", "agent:demo").returncode == 126
+    assert cli("runs", "extend", RUN, "--wall", "1").returncode == 126
+    assert cli("runs", "extend", RUN).returncode == 2
+    assert b"calls         1 of 2" in cli("runs", "extend", RUN, "--calls", "1").stdout
+    assert cli.outcome(*echo)["budget"]["calls_used"] == 2
+    assert cli("journal", "verify").returncode == 0
+
+
+def test_wall_time_and_output_are_counted_and_end_a_program_that_wants_more(cli):
+    configure(cli, "[budget.run]\nwall_ms = 2000\noutput_bytes = 10\n")
+    sleep = ("call", "palyra.process.run", '{"command": "sleep", "args": ["30"]}', "--run", RUN, "--json")
+    first = cli.outcome(*sleep)
+    assert (first["reason"], first["budget"]["wall_us_max"]) == ("TIMEOUT", 2_000_000)
+    assert first["budget"]["wall_us_used"] >= 2_000_000
+    assert cli.outcome(*sleep)["reason"] == "BUDGET_SPENT"
+    assert cli("runs", "extend", RUN, "--wall", "60").returncode == 0
+    talk = ("call", "palyra.process.run", '{"command": "echo", "args": ["0123456789abcdef"]}', "--run", RUN, "--json")
+    assert cli.outcome(*talk)["status"] == "quota_exceeded"
+    assert cli.outcome(*talk)["reason"] == "BUDGET_SPENT"
+    assert cli("journal", "verify").returncode == 0
+
+
+def test_a_background_process_is_settled_at_its_end(cli):
+    configure(cli, "[budget.run]\nwall_ms = 600000\n")
+    start = {"command": "sleep", "args": ["300"], "background": True, "lifetime": "detached"}
+    begun = cli.outcome("call", "palyra.process.run", json.dumps(start), "--run", RUN, "--json")
+    assert begun["success"], begun
+    held = json.loads(cli("runs", "show", RUN, "--json").stdout)
+    assert (held["reserved"]["wall_us"], held["budget"]["wall_us_used"]) == (600_000_000, 0)
+    assert cli("stop", begun["output"]["process_id"]).returncode == 0
+    after = json.loads(cli("runs", "show", RUN, "--json").stdout)
+    assert (after["reserved"]["wall_us"], after["budget"]["wall_us_used"] > 0) == (0, True)
+    assert cli("journal", "verify").returncode == 0

@@ -1,0 +1,83 @@
+"""Runs for operators: listed, shown, extended in one transaction with the entry that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from palyra.errors import Reason, Rejected
+from palyra.model.budget import Allowance, Spending
+from palyra.wiring.runs import RunDesk
+from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+
+RUN = replace(run_spec(ulid(9), calls_max=1), most=Allowance(wall_us=5))
+
+
+@pytest.fixture
+def desk(home):
+    writer, store = open_store(home)
+    yield RunDesk(writer, now_unix_ms=lambda: NOW), store, writer
+    writer.close()
+
+
+async def call(store, run=RUN):
+    call_id = ulid()
+    await store.open_call(opening(call_id, run))
+    await store.close_call(closing(call_id, run))
+
+
+def about_runs(writer):
+    return [finding.detail for finding in audit_home(writer.home).findings if "run" in finding.detail]
+
+
+def test_an_extended_run_goes_on(desk):
+    runs, store, writer = desk
+
+    async def scenario():
+        await call(store)
+        with pytest.raises(Rejected, match="1 of its 1 calls"):
+            await call(store)
+        view = await runs.extend(RUN.run_id, by="user:operator", calls=2, attempts=3, more=Spending(wall_us=7))
+        await call(store)
+        return view
+
+    view = asyncio.run(scenario())
+    assert (view.budget.calls_max, view.budget.attempts_max, view.budget.wall_us_max) == (3, 1003, 12)
+    assert about_runs(writer) == []
+    assert runs.find(RUN.run_id).budget.calls_used == 2
+    assert [run.run_id for run in runs.list()] == [RUN.run_id]
+
+
+def test_limits_that_somebody_raised_in_the_row_are_found_whatever_came_after(desk):
+    _, store, writer = desk
+    asyncio.run(call(store))
+    with sqlite3.connect(writer.home.database) as other:
+        other.execute("UPDATE runs SET calls_max = 100")
+    other.close()
+    assert about_runs(writer) == [f"The row of run {RUN.run_id} differs from its entries: calls_max."]
+    asyncio.run(call(store))
+    assert about_runs(writer) == [
+        f"Entry 2 says other limits of run {RUN.run_id} than before, and nobody extended them."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"by": "agent:demo", "calls": 1}, Reason.CAPABILITY_DENIED),
+        ({"by": "user:operator"}, Reason.BAD_ARGUMENTS),
+        ({"by": "user:operator", "more": Spending(fuel=1)}, Reason.BAD_ARGUMENTS),
+        ({"by": "user:operator", "calls": 1, "run_id": ulid(10)}, Reason.BAD_ARGUMENTS),
+    ],
+    ids=["an agent", "nothing", "no limit", "no run"],
+)
+def test_what_cannot_be_extended_is_refused_and_changes_nothing(desk, given, reason):
+    runs, store, _ = desk
+    asyncio.run(call(store))
+    before = runs.find(RUN.run_id)
+    with pytest.raises(Rejected) as caught:
+        asyncio.run(runs.extend(given.pop("run_id", RUN.run_id), **given))
+    assert (caught.value.reason, runs.find(RUN.run_id)) == (reason, before)
