@@ -195,15 +195,6 @@ def test_an_error_of_our_own_is_internal_and_journaled():
     assert_attested(ports, outcome)
 
 
-def test_the_intent_says_which_budget_its_run_was_started_with():
-    """The numbers of a run stand in a row that nothing signs; an entry that does shows whether they were raised."""
-    ports = fake_ports()
-    call(ports)
-    run = fake_run()
-    (opening,) = ports.journal.openings
-    assert opening.entry.predicate["budget"] == {"calls_max": run.calls_max, "attempts_max": run.attempts_max}
-
-
 def test_the_same_call_id_and_input_returns_the_first_outcome_and_runs_once():
     ports = fake_ports()
     engine = Engine(ports, make_registry(BUILTIN_TOOLS))

@@ -139,7 +139,9 @@ def test_nothing_is_sent_unsigned(receiver, tmp_path, caplog):
         hook = Webhook(ApprovalsConfig(webhook_url=receiver.url, webhook_secret="hook"), lambda _: (), lambda: NOW)
         hook.announce(APPROVAL)
         asyncio.run(hook.close())
-    assert (receiver.got, len(caplog.records)) == ([], 2)
+    # a receiver of another test may still be missed by its own webhook
+    said = [record for record in caplog.records if "could not be told" not in record.getMessage()]
+    assert (receiver.got, len(said)) == ([], 2)
 
 
 def test_a_secret_is_taken_from_those_that_are_known_by_name(receiver):
