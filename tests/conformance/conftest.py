@@ -7,11 +7,14 @@ import pytest
 from palyra.model.call import Tier
 from tests.conformance.arena import OWNERS, Arena, arena, require
 
+COLD_AND_WARM = [*((uid, False) for uid in OWNERS), (OWNERS[-1], True)]
 
-@pytest.fixture(
-    params=[*((uid, False) for uid in OWNERS), (OWNERS[-1], True)],
-    ids=lambda p: f"owner{p[0]}-{'warm' if p[1] else 'cold'}",
-)
+
+def named(owner: int, *, warm: bool) -> str:
+    return f"owner{owner}-{'warm' if warm else 'cold'}"
+
+
+@pytest.fixture(params=COLD_AND_WARM, ids=lambda p: named(p[0], warm=p[1]))
 def tier_c(request: pytest.FixtureRequest) -> Iterator[Arena]:
     """Every attack on tier C, against sandboxes made for it and against one that was started ahead."""
     require(Tier.C)
@@ -20,18 +23,21 @@ def tier_c(request: pytest.FixtureRequest) -> Iterator[Arena]:
         yield place
 
 
-@pytest.fixture(params=OWNERS, ids=lambda uid: f"owner{uid}")
+@pytest.fixture(params=COLD_AND_WARM, ids=lambda p: named(p[0], warm=p[1]))
 def tier_b(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    """The same for tier B: its held shell can be started ahead too."""
     require(Tier.B)
-    with arena(Tier.B, request.param) as place:
+    owner, warm = request.param
+    with arena(Tier.B, owner, warm=warm) as place:
         yield place
 
 
 @pytest.fixture(
-    params=[(tier, uid) for tier in (Tier.B, Tier.C) for uid in OWNERS], ids=lambda p: f"{p[0]}-owner{p[1]}"
+    params=[(tier, *which) for tier in (Tier.B, Tier.C) for which in COLD_AND_WARM],
+    ids=lambda p: f"{p[0]}-{named(p[1], warm=p[2])}",
 )
 def any_tier(request: pytest.FixtureRequest) -> Iterator[Arena]:
-    tier, owner = request.param
+    tier, owner, warm = request.param
     require(tier)
-    with arena(tier, owner) as place:
+    with arena(tier, owner, warm=warm) as place:
         yield place

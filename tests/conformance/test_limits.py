@@ -58,6 +58,23 @@ def test_a_memory_bomb_stops_at_the_limit(any_tier: Arena) -> None:
     assert (raised, stack) == ("ValueError", "ValueError")
 
 
+def test_memory_that_grows_down_is_no_way_past_the_limit(any_tier: Arena) -> None:
+    program = """
+        import ctypes, mmap
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+        def ask(flags):
+            got = libc.mmap(None, 64 << 20, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags, -1, 0)
+            return "mapped" if got != ctypes.c_void_p(-1).value else errno.errorcode[ctypes.get_errno()]
+        report([ask(0), ask(0x100)])
+    """
+    result = any_tier.attack(program, limits=Limits(memory_bytes=256 << 20, wall_ms=30_000))
+    if Guarantee.SYSCALL_FILTER not in result.plan.guarantees:
+        pytest.skip("no filter is claimed here")
+    assert result.json == ["mapped", "EPERM"]
+
+
 def test_a_fork_bomb_stops_at_the_limit(any_tier: Arena) -> None:
     program = """
         made, failed = 1, ""

@@ -29,7 +29,8 @@ def test_every_promise_holds_for_a_plain_user_too() -> None:
         copy.chmod(0o755)
         shutil.copy(ROOT / "pyproject.toml", copy)
         shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(ROOT / "tests" / "conformance", copy / "tests" / "conformance")
+        for name in ("conformance", "soak"):
+            shutil.copytree(ROOT / "tests" / name, copy / "tests" / name)
         shutil.copy(ROOT / "tests" / "conftest.py", copy / "tests")
         subprocess.run(["chmod", "-R", "a+rX", folder], check=True)
         argv = [*drop, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/conformance"]

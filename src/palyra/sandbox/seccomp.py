@@ -4,7 +4,8 @@
 filter (seccomp_b) is the same with more refusals, made of the same pieces.
 Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers and `clone3` do not
 exist (ENOSYS, so libraries fall back to `clone`, whose flags can be read), 3 flat refusals (EPERM),
-4 rules over arguments (namespaces, socket families, terminal injection), 5 everything else is allowed.
+4 rules over arguments (namespaces, socket families, terminal injection, memory that grows down), 5 everything else is
+allowed.
 
 Not here: anything that runs the filter; the tests hold a simulator, so both machines are checked anywhere.
 """
@@ -100,13 +101,15 @@ JUDGED: dict[str, tuple[int, int]] = {
     "socket": (41, 198),
     "socketpair": (53, 199),
     "ioctl": (16, 29),
+    "mmap": (9, 222),
 }
-_RULE_OF = {
+RULE_OF = {
     "clone": "namespaces",
     "unshare": "namespaces",
     "socket": "family",
     "socketpair": "family",
     "ioctl": "terminal",
+    "mmap": "mapping",
 }
 
 NAMESPACE_FLAGS = 0x7E020080
@@ -115,6 +118,8 @@ FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6: an allowlist, because every other family is an attack surface of its own."""
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """TIOCSTI types into the operator's terminal; TIOCLINUX pastes into a console."""
+GROWS_DOWN = 0x100
+"""MAP_GROWSDOWN: the kernel counts such memory as stack, which no limit on data bounds. No library asks for it."""
 X32_BIT = 0x40000000
 
 # BPF: 32-bit load at an absolute offset, bitwise and, three jumps, return
@@ -138,8 +143,18 @@ Block: TypeAlias = tuple[str, list[Step]]
 @lru_cache(maxsize=4)
 def assemble(machine: str) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
-    judged = {numbers: _RULE_OF[name] for name, numbers in JUDGED.items()}
-    return link([("", flat(machine, REFUSED, judged)), *_argument_rules(), *verdicts()])
+    families = [Step(IF_EQUAL, family, yes="allow") for family in FAMILIES]
+    family = ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)])
+    return build(machine, REFUSED, JUDGED, RULE_OF, [family])
+
+
+def build(
+    machine: str, refused: Numbers, judged: Mapping[str, tuple[int, int]], rule_of: Mapping[str, str], own: list[Block]
+) -> bytes:
+    """A filter: what the number decides, the rules every filter has, those of its own, and the verdicts."""
+    named = {numbers: rule_of[name] for name, numbers in judged.items()}
+    shared = [_namespaces_rule(), _terminal_rule(), _mapping_rule()]
+    return link([("", flat(machine, refused, named)), *shared, *own, *_verdicts()])
 
 
 def link(blocks: Sequence[Block]) -> bytes:
@@ -165,25 +180,20 @@ def flat(machine: str, refused: Numbers, judged: Mapping[tuple[int, int], str]) 
     return steps
 
 
-def _argument_rules() -> list[Block]:
-    families = [Step(IF_EQUAL, family, yes="allow") for family in FAMILIES]
-    return [
-        namespaces_rule(),
-        ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)]),
-        terminal_rule(),
-    ]
-
-
-def namespaces_rule() -> Block:
+def _namespaces_rule() -> Block:
     return "namespaces", [argument(0), Step(IF_ANY_BIT, NAMESPACE_FLAGS, yes="eperm", no="allow")]
 
 
-def terminal_rule() -> Block:
+def _terminal_rule() -> Block:
     requests = [Step(IF_EQUAL, request, yes="eperm") for request in TERMINAL_INJECTION]
     return "terminal", [argument(1), *requests, Step(RETURN, ALLOW)]
 
 
-def verdicts() -> list[Block]:
+def _mapping_rule() -> Block:
+    return "mapping", [argument(3), Step(IF_ANY_BIT, GROWS_DOWN, yes="eperm", no="allow")]
+
+
+def _verdicts() -> list[Block]:
     given = {"allow": ALLOW, "eperm": ERRNO | EPERM, "eacces": ERRNO | EACCES, "enosys": ERRNO | ENOSYS,
              "kill": KILL_PROCESS}  # fmt: skip
     return [(label, [Step(RETURN, verdict)]) for label, verdict in given.items()]

@@ -23,14 +23,11 @@ from palyra.sandbox.seccomp import (
     JUDGED,
     REFUSED,
     RETURN,
+    RULE_OF,
     Block,
     Step,
     argument,
-    flat,
-    link,
-    namespaces_rule,
-    terminal_rule,
-    verdicts,
+    build,
 )
 
 REFUSED_B: dict[str, tuple[int | None, int | None]] = {
@@ -57,11 +54,9 @@ JUDGED_B: dict[str, tuple[int, int]] = {
     "ioprio_set": (251, 30),
 }
 _RULE_OF = {
-    "clone": "namespaces",
-    "unshare": "namespaces",
+    **RULE_OF,
     "socket": "socket",
     "socketpair": "pair",
-    "ioctl": "terminal",
     "prlimit64": "own process",
     "setpriority": "priority",
     "ioprio_set": "io priority",
@@ -78,9 +73,7 @@ _OF_USER, _IO_OF_USER = 2, 3
 @lru_cache(maxsize=8)
 def assemble_b(machine: str, *, network: bool) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
-    judged = {numbers: _RULE_OF[name] for name, numbers in JUDGED_B.items()}
-    rules = [namespaces_rule(), _sockets(network=network), _pairs(), terminal_rule(), *_others()]
-    return link([("", flat(machine, REFUSED_B, judged)), *rules, *verdicts()])
+    return build(machine, REFUSED_B, JUDGED_B, _RULE_OF, [_sockets(network=network), _pairs(), *_others()])
 
 
 def _sockets(*, network: bool) -> Block:

@@ -17,6 +17,7 @@ from palyra.sandbox.seccomp import (
     ENOSYS,
     EPERM,
     FAMILIES,
+    GROWS_DOWN,
     NAMESPACE_FLAGS,
     REFUSED,
     TERMINAL_INJECTION,
@@ -37,6 +38,7 @@ def profile() -> bytes:
         *(_rule(["clone", "unshare"], EPERM, argument=(0, flag, flag)) for flag in flags),
         *(_rule(["socket", "socketpair"], EAFNOSUPPORT, argument=(0, _LOW_HALF, family)) for family in families),
         *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in TERMINAL_INJECTION),
+        _rule(["mmap"], EPERM, argument=(3, GROWS_DOWN, GROWS_DOWN)),
     ]
     document = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
     return json.dumps(document, sort_keys=True).encode()

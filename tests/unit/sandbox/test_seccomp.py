@@ -107,6 +107,17 @@ def test_typing_into_a_terminal_is_refused_with_high_bits_too(machine: str) -> N
     assert ask(machine, ioctl, 0x5412, 0x5401) == s.ALLOW  # the descriptor is not the request
 
 
+def test_memory_that_grows_down_cannot_be_had(machine: str) -> None:
+    """The kernel counts it as stack: a program could take all there is, whatever its limit on data."""
+    mmap = number(machine, "mmap")
+    assert mmap is not None
+    private, anonymous, stack, down = 0x2, 0x20, 0x20000, 0x100
+    assert ask(machine, mmap, 0, 1 << 30, 3, private | anonymous | down) == REFUSE
+    assert ask(machine, mmap, 0, 1 << 30, 3, private | anonymous | down | 0xDEAD_0000_0000_0000) == REFUSE
+    assert ask(machine, mmap, 0, 1 << 20, 3, private | anonymous | stack) == s.ALLOW
+    assert ask(machine, mmap, down, down, 3, private) == s.ALLOW
+
+
 def test_another_architecture_is_killed(machine: str) -> None:
     program = s.assemble(machine)
     other = next(arch for name, arch in s.MACHINES.items() if name != machine)
