@@ -9,14 +9,13 @@ Not here: quotas and deadlines (launch), what a model sees of a large output (pr
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from palyra.canon import Json
 from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
-from palyra.redact.stream import Redactor
+from palyra.redact.both import BothStreams
 
 OnOutput = Callable[[StreamName, bytes], None]
 
@@ -33,7 +32,7 @@ class Collector:
     """The sink of one call. `finish` must be called once, when no more will come."""
 
     def __init__(self, secrets: Sequence[tuple[str, bytes]], on_output: OnOutput | None = None) -> None:
-        self._redactors = {name: Redactor(secrets) for name in StreamName}
+        self._redacting = BothStreams(secrets)
         self._kept: dict[StreamName, list[bytes]] = {name: [] for name in StreamName}
         self._on_output = on_output
         pacing: object = on_output
@@ -44,7 +43,7 @@ class Collector:
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.fed[stream] += len(chunk)
-        self._keep(stream, self._redactors[stream].feed(chunk))
+        self._keep(stream, self._redacting.feed(stream, chunk))
 
     def room(self, stream: StreamName) -> asyncio.Future[None] | None:
         return self._pacing.room(stream) if self._pacing is not None else None
@@ -54,8 +53,9 @@ class Collector:
 
     def finish(self, status: Status) -> None:
         """A program that was ended midway may have been writing a secret: what is undecided is then not shown."""
-        for stream, redactor in self._redactors.items():
-            self._keep(stream, redactor.finish() if status is Status.COMPLETED else redactor.cut())
+        redacting = self._redacting
+        for stream, clean in redacting.finish() if status is Status.COMPLETED else redacting.cut():
+            self._keep(stream, clean)
 
     def _keep(self, stream: StreamName, clean: bytes) -> None:
         if clean:
@@ -68,10 +68,7 @@ class Collector:
 
     @property
     def redactions(self) -> Mapping[str, int]:
-        total: Counter[str] = Counter()
-        for redactor in self._redactors.values():
-            total.update(redactor.counts)
-        return dict(sorted(total.items()))
+        return self._redacting.counts
 
 
 def process_output(plan: ProcessPlan, execution: Execution, collector: Collector) -> dict[str, Json]:

@@ -3,16 +3,11 @@
 Touches the file system, reading only. Rules:
 1. What is missing, closed or too long is a fact, never an exception.
 2. Programs are found on the operator's fixed search path alone, never through cwd, the workspace or the call's env.
-3. Links are followed component by component, at most 40, a dangling link to its target too. Devices and descriptors
-   of the program itself (/dev/stdin) are not followed.
+3. Links are followed by look_links, one by one.
 4. Nothing is cached but digests of executables, by device, inode, size, mtime and ctime.
 5. One look takes a bounded number of steps; beyond it the call is refused, because nothing further is known.
 
-A protected or masked path that is a link is reported as the file or folder it leads to, when that is inside the
-workspace; one that leads out is left out, because a launcher would bind the outside target, and outside the workspace
-nothing is writable anyway. The link's own name can be replaced; names that appear or change are judged after the call.
-
-Not here: what the sights mean (guard/facts), which pieces are looked at (guard/paths).
+Not here: what the sights mean (guard/facts), which pieces are looked at (guard/paths), what is closed (look_guarded).
 """
 
 from __future__ import annotations
@@ -24,17 +19,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from palyra.guard.command import shebang_program
-from palyra.guard.paths import inside, is_device, workspace_problem
-from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
+from palyra.guard.look_guarded import find_guarded
+from palyra.guard.look_links import Allowance, End, follow_links
+from palyra.guard.paths import inside, workspace_problem
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
 
-MAX_LINKS, MAX_MASKED = 40, 64
-MAX_FOLDERS = 2000
-MAX_DEPTH = 16
+MAX_MASKED = 64
 MAX_PROTECTED = 512
-MAX_STEPS = 20_000
-TOO_MANY = "The workspace's .git holds too many submodules or worktrees to be protected."
-MAX_DIGESTS, _CHUNK = 512, 1 << 18
+MAX_DIGESTS = 512
+_CHUNK = 1 << 18
 _BINARIES = (b"\x7fELF", b"MZ", b"\0asm", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf")
 _BINARIES_SWAPPED = (b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe")
 
@@ -45,34 +38,6 @@ class ChildIdentity:
 
     uid: int
     gids: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    path: str
-    exists: bool
-    links: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Allowance:
-    """Steps left for one look: 39 links of 4 KB each, spelled 400 ways, would hold everybody up for half a minute."""
-
-    steps: int = MAX_STEPS
-    folders: int = MAX_FOLDERS
-    problem: str = ""
-
-    def step(self, count: int) -> bool:
-        self.steps -= count
-        if self.steps < 0:
-            self.problem = self.problem or "The paths lead through too many folders and links to be looked at."
-        return self.steps >= 0
-
-    def enter(self) -> bool:
-        self.folders -= 1
-        if self.folders < 0:
-            self.problem = self.problem or TOO_MANY
-        return self.folders >= 0
 
 
 class Looker:
@@ -87,7 +52,7 @@ class Looker:
     def look(self, request: LookRequest) -> Sights:
         workspace = self._look_at_workspace(request.workspace)
         base = workspace.path or "/"
-        allowance = _Allowance()
+        allowance = Allowance()
         end = self._follow(request.cwd, base, allowance)
         cwd = PathSight(argument=-1, text=request.cwd, resolved=end.path, exists=_is_folder(end.path))
         paths = tuple(self._look_at_paths(request.candidates, cwd.resolved, base, allowance))
@@ -102,7 +67,7 @@ class Looker:
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
-        protected, masked = _find_guarded(workspace.path, _Allowance())
+        protected, masked = find_guarded(workspace.path, Allowance())
         new = {*protected, *masked} - {*workspace.protected, *workspace.masked}
         names = (os.path.relpath(path, workspace.path) for path in new)
         # It is told as JSON, which has no spelling for a name that is not UTF-8.
@@ -111,7 +76,7 @@ class Looker:
     # ── paths ────────────────────────────────────────────────────────────────
 
     def _look_at_paths(
-        self, candidates: Sequence[PathCandidate], cwd: str, workspace: str, allowance: _Allowance
+        self, candidates: Sequence[PathCandidate], cwd: str, workspace: str, allowance: Allowance
     ) -> Iterator[PathSight]:
         for candidate in candidates:
             end = self._follow(candidate.text, cwd, allowance)
@@ -120,8 +85,8 @@ class Looker:
                 continue
             yield PathSight(argument=candidate.argument, text=candidate.text, resolved=end.path, exists=end.exists)
 
-    def _follow(self, text: str, base: str, allowance: _Allowance) -> _End:
-        return _follow_links(self._expand(text), base, allowance)
+    def _follow(self, text: str, base: str, allowance: Allowance) -> End:
+        return follow_links(self._expand(text), base, allowance)
 
     def _expand(self, text: str) -> str:
         """`~` and `~user` as shells and many programs read them, where such a user exists."""
@@ -142,7 +107,7 @@ class Looker:
         if not text:
             return WorkspaceSight(path="", problem="No workspace was given.")
         try:
-            end = _follow_links(text, "/" if text.startswith("/") else os.getcwd())
+            end = follow_links(text, "/" if text.startswith("/") else os.getcwd())
             status = os.stat(end.path)
         except (OSError, ValueError):
             return WorkspaceSight(path="", problem="The workspace does not exist or cannot be entered.")
@@ -151,8 +116,8 @@ class Looker:
         problem = workspace_problem(end.path, home=self._home, state_home=self._state_home)
         if end.links and not problem:  # doors resolve it once: a link there now came since, perhaps from an agent
             problem = "The workspace's path leads through a link, which it did not when the run began."
-        allowance = _Allowance()
-        protected, masked = ((), ()) if problem else _find_guarded(end.path, allowance)
+        allowance = Allowance()
+        protected, masked = ((), ()) if problem else find_guarded(end.path, allowance)
         if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
             what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
             problem = f"The workspace holds more than {what}."
@@ -183,7 +148,7 @@ class Looker:
         return ExecutableSight(name=name, path="")
 
     def _describe(self, name: str, path: str, workspace: str) -> ExecutableSight:
-        end = _follow_links(path, "/")
+        end = follow_links(path, "/")
         sha256, shebang = self._digest(end.path)
         writable = any(self._is_agent_writable(place, workspace) for place in {path, end.path, *end.links})
         return ExecutableSight(
@@ -265,136 +230,3 @@ def _is_folder(path: str) -> bool:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError):
         return False
-
-
-def _follow_links(text: str, base: str, allowance: _Allowance | None = None) -> _End:
-    """Where a path ends. `base` is a real path; beyond something missing the rest is taken by its text."""
-    allowance = allowance or _Allowance()
-    current = "/" if text.startswith("/") else base
-    parts = text.split("/")[::-1] if allowance.step(text.count("/") + 1) else []
-    links: list[str] = []
-    missing = not parts
-    while parts:
-        part = parts.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            current, missing = os.path.dirname(current), False
-            continue
-        current = f"{current.rstrip('/')}/{part}"
-        if missing or is_device(current):
-            missing = missing or current == "/dev/fd"
-            continue
-        try:
-            is_link = stat.S_ISLNK(os.lstat(current).st_mode)
-            target = os.readlink(current) if is_link else ""
-        except (OSError, ValueError):
-            missing = True
-            continue
-        if is_link:
-            links.append(current)
-            if len(links) > MAX_LINKS or not allowance.step(target.count("/") + 1):
-                missing = True
-                continue
-            current = "/" if target.startswith("/") else os.path.dirname(current)
-            parts += target.split("/")[::-1]
-    return _End(current, not missing, tuple(links))
-
-
-def _find_guarded(workspace: str, allowance: _Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(paths to keep read-only, files to hide) that exist in this workspace."""
-    protected: set[str] = set()
-    masked: set[str] = set()
-    for name in (names := sorted(_list(workspace))):
-        if name.startswith(".env"):
-            kind, real = _settle(workspace, name, allowance)
-            if kind == "file" and name not in ENV_EXAMPLES:
-                masked.add(real)
-            elif kind:
-                protected.add(real)
-        elif name in PROTECTED_NAMES:
-            protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
-        elif name == ".git":
-            protected.update(_find_in_git(workspace, allowance))
-    for folder in _find_nested(workspace, names):
-        protected.update(_find_in_repository(workspace, folder, allowance))
-    return tuple(sorted(protected - masked)), tuple(sorted(masked))
-
-
-def _list(place: str) -> list[str]:
-    try:
-        return [] if os.path.islink(place) else os.listdir(place)
-    except (OSError, ValueError):
-        return []
-
-
-def _find_in_git(workspace: str, allowance: _Allowance) -> Iterator[str]:
-    kind, folder = _settle(workspace, ".git", allowance)
-    if not kind:
-        return
-    yield from _find_in_repository(workspace, folder, allowance)
-    if kind == "folder":
-        for place in _find_submodules(f"{folder}/modules", 0, allowance):
-            yield from _find_in_repository(workspace, place, allowance)
-        for name in _list(f"{folder}/worktrees"):
-            if allowance.enter():
-                yield from _find_names(workspace, f"{folder}/worktrees/{name}", IN_WORKTREE, allowance)
-
-
-def _find_submodules(place: str, depth: int, allowance: _Allowance) -> Iterator[str]:
-    """`git status` on the host obeys each submodule's own config: core.fsmonitor there would run a program.
-
-    No file makes it stop: with a HEAD put into `modules`, the submodules in it would be protected no more.
-    """
-    if not (names := _list(place)):
-        return
-    if depth > MAX_DEPTH or not allowance.enter():
-        allowance.problem = allowance.problem or TOO_MANY
-        return
-    repository = not {"HEAD", "config", "objects"}.isdisjoint(names)
-    if repository:
-        yield place
-    for name in sorted(names):
-        path = f"{place}/{name}"
-        if not (repository and name in GIT_STORES and {"HEAD", "config"}.isdisjoint(_list(path))):
-            yield from _find_submodules(path, depth + 1, allowance)
-
-
-def _find_nested(workspace: str, names: Sequence[str]) -> Iterator[str]:
-    """`.git` one and two levels below the top. Advice: a crowd of folders may hide one, and then it is not found."""
-    left, level = MAX_FOLDERS, [workspace]
-    for _ in range(2):
-        listed = ((place, names if place == workspace else sorted(_list(place))) for place in level[:left])
-        below = [f"{place}/{name}" for place, found in listed for name in found if name != ".git"][:left]
-        left -= len(below)
-        level = [place for place in below if not os.path.islink(place) and os.path.isdir(place)]
-        yield from (f"{place}/.git" for place in level if os.path.lexists(f"{place}/.git"))
-
-
-def _find_in_repository(workspace: str, folder: str, allowance: _Allowance) -> Iterator[str]:
-    kind, real = _settle(workspace, os.path.relpath(folder, workspace), allowance)
-    if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
-        yield real
-    elif kind:
-        yield from _find_names(workspace, real, IN_GIT, allowance)
-
-
-def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: _Allowance) -> Iterator[str]:
-    for name in names.intersection(_list(folder)):
-        kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
-        if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
-            yield real
-
-
-def _settle(workspace: str, name: str, allowance: _Allowance) -> tuple[str, str]:
-    """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
-    end = _follow_links(name, workspace, allowance)
-    if not end.exists or end.path == workspace or not inside(workspace, end.path):
-        return "", ""
-    try:
-        mode = os.lstat(end.path).st_mode
-    except OSError:
-        return "", ""
-    if stat.S_ISDIR(mode):
-        return "folder", end.path
-    return ("file", end.path) if stat.S_ISREG(mode) else ("", "")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from palyra.launch.held import Held
 from palyra.launch.ringlog import RingLog
 from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.process import BackgroundProcess, ProcessStatus, StartOrder
-from palyra.redact.stream import Redactor
+from palyra.redact.both import BothStreams
 
 
 class LogSink:
@@ -29,26 +28,23 @@ class LogSink:
 
     def __init__(self, ring: RingLog, secrets: tuple[tuple[str, bytes], ...]) -> None:
         self._ring = ring
-        self._redactors = {name: Redactor(secrets) for name in StreamName}
+        self._redacting = BothStreams(secrets)
         self.connections: tuple[Connection, ...] = ()
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
-        self._ring.write(stream, self._redactors[stream].feed(chunk))
+        self._ring.write(stream, self._redacting.feed(stream, chunk))
 
     def reached(self, connections: Sequence[Connection]) -> None:
         self.connections = tuple(connections)
 
     def finish(self) -> None:
-        for stream, redactor in self._redactors.items():
-            self._ring.write(stream, redactor.finish())
+        for stream, clean in self._redacting.finish():
+            self._ring.write(stream, clean)
         self._ring.close()
 
     @property
     def redactions(self) -> Mapping[str, int]:
-        total: Counter[str] = Counter()
-        for redactor in self._redactors.values():
-            total.update(redactor.counts)
-        return dict(sorted(total.items()))
+        return self._redacting.counts
 
 
 class Kept:

@@ -16,7 +16,7 @@ from typing import Final
 from palyra.redact.headers import credentials, line_end, starts_line
 from palyra.redact.patterns import EDGE
 from palyra.redact.urls import STAND_IN
-from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, swallow_run
+from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, ends_of, swallow_run
 
 _NAMES: Final = (
     "x-api-key x-api-token x-auth-token x-auth-key x-access-token x-session-token x-csrf-token x-xsrf-token "
@@ -38,8 +38,7 @@ class KeyFields:
     _rest = staticmethod(swallow_run(re.compile(rb"[^\r\n\"']*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
-        start = max(0, pos - CONTEXT)
-        return [found.end() for found in self._anchor.finditer(data, start) if found.end() >= pos]
+        return ends_of(self._anchor, data, pos)
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at
@@ -62,17 +61,13 @@ class Cookies:
     _anchor = re.compile(rb"[cC]ookie" + _QUOTED + rb":")
     _ending = re.compile(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + rb":\Z")
     _opening = re.compile(rb"[ \t]*(?:\\{0,3}[\"'`])?[ \t]*")
-    _pairs = re.compile(
-        rb"[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+(?:;[ \t]*[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+)*+"
-    )
+    _pair = rb"[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+"
+    _pairs = re.compile(_pair + rb"(?:;[ \t]*" + _pair + rb")*")
     _first = re.compile(rb"[\w!#$%&*+.^~-]{1,128}=(?P<value>[^\s;,\"'\\`<>]++)")
     _rest = staticmethod(swallow_run(re.compile(rb"[^\s;,\"'\\`<>]*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
-        if b"ookie" in data:
-            start = max(0, pos - CONTEXT)
-            return [found.end() for found in self._anchor.finditer(data, start) if found.end() >= pos]
-        return ()
+        return ends_of(self._anchor, data, pos) if b"ookie" in data else ()
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at

@@ -15,7 +15,7 @@ from typing import Final
 
 from palyra.redact.patterns import EDGE
 from palyra.redact.urls import STAND_IN
-from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, swallow_run
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_run
 
 _NAME: Final = (
     rb"(?P<before>\\{0,3}[\"'])?%s(?P<name>(?:(?i:proxy)[-_])?(?i:authorization))"
@@ -46,8 +46,7 @@ class Authorization:
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         if b"uthorization" in data or b"UTHORIZATION" in data:
-            start = max(0, pos - CONTEXT)
-            return [found.end() for found in _ANCHOR.finditer(data, start) if found.end() >= pos]
+            return ends_of(_ANCHOR, data, pos)
         return ()
 
     def judge(self, window: Window) -> Verdict:

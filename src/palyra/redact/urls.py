@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, swallow_run
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_run
 
 STAND_IN: Final = re.compile(
     rb"(?:\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\{\{?[ \w.-]*\}?\}|<[ \w.-]+>|%\(\w+\)s|%[sv]|\*+|\.\.\.|"
@@ -99,8 +99,7 @@ class QueryValues:
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         # Where none of these is, the anchor cannot be: a cheaper search.
         if b"?" in data or b"&" in data or b"_token=" in data or rb"\u0026" in data:
-            start = max(0, pos - CONTEXT)
-            return [found.end() for found in self._anchor.finditer(data, start) if found.end() >= pos]
+            return ends_of(self._anchor, data, pos)
         return ()
 
     def judge(self, window: Window) -> Verdict:

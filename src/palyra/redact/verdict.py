@@ -77,6 +77,11 @@ class Detector(Protocol):
     def judge(self, window: Window) -> Verdict: ...
 
 
+def ends_of(anchor: re.Pattern[bytes], data: bytes, pos: int) -> list[int]:
+    """Where the anchor ends, at or after `pos`; it may have begun in the context before."""
+    return [found.end() for found in anchor.finditer(data, max(0, pos - CONTEXT)) if found.end() >= pos]
+
+
 def swallow_run(alphabet: re.Pattern[bytes]) -> Swallow:
     """Swallow bytes of one alphabet, however many follow."""
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -24,11 +22,8 @@ from typing import Any
 
 from palyra import inside
 from palyra.canon import digest
-from palyra.model.call import Tier
 from palyra.model.host import Blocker, BubblewrapFacts, CgroupFacts, HostFacts, Platform
-from palyra.model.limits import Limits
-from palyra.model.net import NO_NETWORK
-from palyra.model.plan import Hole, Job, ProcessPlan, WorkspaceSight, plan_digest
+from palyra.model.plan import Hole, ProcessPlan, plan_digest
 from palyra.sandbox.backend import INFO, LOWEST_PID_MAX
 from palyra.sandbox.bwrap import BubblewrapBackend
 from palyra.sandbox.diagnose import BACKEND, Symptoms, diagnose, missing_program
@@ -37,6 +32,7 @@ from palyra.sandbox.probe_kernel import try_cgroup_kill as _try_cgroup
 from palyra.sandbox.probe_kernel import try_cgroup_limits, try_landlock, try_namespaces
 from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
 from palyra.sandbox.probe_network import try_listeners
+from palyra.sandbox.probe_trial import trial_job, trial_place
 from palyra.sandbox.view import MADE, is_within
 
 __all__ = ["CACHE_NAME", "probe"]
@@ -204,19 +200,17 @@ def _look(host: HostFacts, bwrap: str) -> _Finding | Blocker:
 
 
 def _try(host: HostFacts) -> _Trial:
-    folder = os.path.realpath(tempfile.mkdtemp(prefix="palyra-probe-"))
     try:
-        workspace, secret = os.path.join(folder, "workspace"), os.path.join(folder, "secret")
-        os.mkdir(workspace, 0o700)
-        with open(secret, "w", encoding="ascii") as file:
-            file.write("secret")
-        plan = BubblewrapBackend().plan(_job(workspace, host), replace(host, home="", state_home=""))
-        with contextlib.ExitStack() as stack:
+        with trial_place() as (workspace, secret), contextlib.ExitStack() as stack:
+            plan = _plan(workspace, host)
             return _run_trial(plan, host, [workspace, secret, *_hidden(host, workspace)], stack)
     except (OSError, ValueError) as error:
         return _Trial(words=f"{type(error).__name__}: {error}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _plan(workspace: str, host: HostFacts) -> ProcessPlan:
+    job = trial_job(workspace, host, program="/usr/bin/true")
+    return BubblewrapBackend().plan(job, replace(host, home="", state_home=""))
 
 
 def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: contextlib.ExitStack) -> _Trial:
@@ -280,23 +274,6 @@ def _hidden(host: HostFacts, workspace: str) -> list[str]:
     return [path for path in own if not any(is_within(made, path) or is_within(path, made) for made in MADE)]
 
 
-def _job(workspace: str, host: HostFacts) -> Job:
-    return Job(
-        program="/usr/bin/true",
-        program_sha256="",
-        argv=("true",),
-        env=(),
-        cwd=workspace,
-        workspace=WorkspaceSight(path=workspace, owner_uid=host.uid, owner_gid=host.gid),
-        read_roots=(),
-        limits=Limits(),
-        net=NO_NETWORK,
-        tier=Tier.C,
-        needs=frozenset(),
-        wants=frozenset(),
-    )
-
-
 # ── what is remembered ───────────────────────────────────────────────────────
 
 
@@ -304,7 +281,7 @@ def _key(host: HostFacts, bwrap: str, *, cgroup_limits: bool) -> str:
     """Whatever could change the answer. The plan's digest stands for this version of Palyra."""
     file = os.stat(bwrap)
     facts = BubblewrapFacts(path=bwrap, version="", disable_userns=True)
-    plan = BubblewrapBackend().plan(_job("/probe", host), replace(host, bubblewrap=facts, home="", state_home=""))
+    plan = _plan("/probe", replace(host, bubblewrap=facts))
     return digest(
         {
             "kernel": [host.kernel, os.uname().version, _read("/proc/sys/kernel/random/boot_id")],

@@ -14,20 +14,18 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from palyra.canon import digest
-from palyra.model.call import Tier
 from palyra.model.host import Blocker, ContainerFacts, HostFacts
 from palyra.model.limits import Limits
-from palyra.model.net import NO_NETWORK
-from palyra.model.plan import Hole, Job, ProcessPlan, WorkspaceSight, plan_digest
+from palyra.model.plan import Hole, Job, ProcessPlan, plan_digest
 from palyra.sandbox.docker import LABEL, NAME, OWNER, ContainerBackend
 from palyra.sandbox.evidence import LIMITS_REPORT, REPORT, parse_report, problem_in
 from palyra.sandbox.probe_memory import recall, remember
+from palyra.sandbox.probe_trial import trial_job, trial_place
 
 RUNTIMES = ("podman", "docker")
 _TIMEOUT_S = 60.0
@@ -175,7 +173,7 @@ def _try_all(host: HostFacts, engine: _Engine, env: dict[str, str]) -> _Engine |
 
 def _try(host: HostFacts, engine: _Engine, env: dict[str, str]) -> tuple[list[tuple[str, str]], str]:
     """(the report from inside, or nothing; the last words of the client)"""
-    with _place() as (workspace, secret):
+    with trial_place() as (workspace, secret):
         name = f"palyra-probe-{os.getpid()}-{os.urandom(4).hex()}"
         seen = replace(host, container=_facts(engine, env), home="", state_home="")
         plan = ContainerBackend(engine.runtime).plan(_job(workspace, host), seen)
@@ -188,35 +186,9 @@ def _try(host: HostFacts, engine: _Engine, env: dict[str, str]) -> tuple[list[tu
     return parse_report(said), words.strip().split("\n")[-1]
 
 
-@contextlib.contextmanager
-def _place() -> Iterator[tuple[str, str]]:
-    """A workspace, and a secret beside it."""
-    folder = os.path.realpath(tempfile.mkdtemp(prefix="palyra-probe-"))
-    try:
-        workspace, secret = os.path.join(folder, "workspace"), os.path.join(folder, "secret")
-        os.mkdir(workspace, 0o700)
-        with open(secret, "w", encoding="ascii") as file:
-            file.write("secret")
-        yield workspace, secret
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _job(workspace: str, host: HostFacts) -> Job:
-    return Job(
-        program="sh",
-        program_sha256="",
-        argv=("sh",),
-        env=(("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/agent")),
-        cwd=workspace,
-        workspace=WorkspaceSight(path=workspace, owner_uid=host.uid, owner_gid=host.gid),
-        read_roots=(),
-        limits=_LIMITS,
-        net=NO_NETWORK,
-        tier=Tier.C,
-        needs=frozenset(),
-        wants=frozenset(),
-    )
+    env = (("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/agent"))
+    return trial_job(workspace, host, program="sh", env=env, limits=_LIMITS)
 
 
 @contextlib.contextmanager

@@ -14,18 +14,13 @@ import ctypes
 import importlib.resources
 import os
 import platform
-import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from typing import Any
 
-from palyra.model.call import Tier
 from palyra.model.host import Blocker, HostFacts, Platform, SeatbeltFacts
-from palyra.model.limits import Limits
-from palyra.model.net import NO_NETWORK
-from palyra.model.plan import Job, WorkspaceSight
+from palyra.sandbox.probe_trial import trial_job, trial_place
 from palyra.sandbox.seatbelt import SeatbeltBackend
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
@@ -81,41 +76,25 @@ def profile_text(name: str) -> str:
 
 def try_seatbelt(host: HostFacts) -> str:
     """What is wrong, or an empty string."""
-    folder = os.path.realpath(tempfile.mkdtemp(prefix="palyra-probe-"))
     try:
-        workspace, outside = os.path.join(folder, "workspace"), os.path.join(folder, "outside")
-        os.mkdir(workspace, 0o700)
-        os.mkdir(outside, 0o700)
-        with open(os.path.join(outside, "secret"), "w", encoding="ascii") as file:
-            file.write("secret\n")
-        plan = SeatbeltBackend().plan(_job(workspace, host), replace(host, home="", state_home=""))
-        argv = [*map(str, plan.launcher), host.shell, "-c", _REPORT, "probe", workspace, outside, str(os.getpid())]
-        done = subprocess.run(
-            argv, env={}, cwd="/", capture_output=True, text=True, errors="replace", check=False, timeout=_TIMEOUT_S
-        )
-        said = done.stdout.splitlines()
-        return "" if said == _WALLS else "; ".join(said) or done.stderr.strip() or "it said nothing"
+        with trial_place() as (workspace, secret):
+            job = trial_job(workspace, host, program="/bin/sh")
+            plan = SeatbeltBackend().plan(job, replace(host, home="", state_home=""))
+            arguments = [workspace, os.path.dirname(secret), str(os.getpid())]
+            done = subprocess.run(
+                [*map(str, plan.launcher), host.shell, "-c", _REPORT, "probe", *arguments],
+                env={},
+                cwd="/",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_TIMEOUT_S,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _job(workspace: str, host: HostFacts) -> Job:
-    return Job(
-        program="/bin/sh",
-        program_sha256="",
-        argv=("sh",),
-        env=(),
-        cwd=workspace,
-        workspace=WorkspaceSight(path=workspace, owner_uid=host.uid, owner_gid=host.gid),
-        read_roots=(),
-        limits=Limits(),
-        net=NO_NETWORK,
-        tier=Tier.C,
-        needs=frozenset(),
-        wants=frozenset(),
-    )
+    said = done.stdout.splitlines()
+    return "" if said == _WALLS else "; ".join(said) or done.stderr.strip() or "it said nothing"
 
 
 # ── Windows ──────────────────────────────────────────────────────────────────

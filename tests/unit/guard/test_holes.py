@@ -11,7 +11,8 @@ import pytest
 from palyra.errors import Reason, Rejected
 from palyra.guard.command import classify
 from palyra.guard.facts import guard_process
-from palyra.guard.look import MAX_FOLDERS, Looker
+from palyra.guard.look import Looker
+from palyra.guard.look_links import MAX_FOLDERS
 from palyra.guard.paths import candidates
 from palyra.model.call import OperatorGrant
 from palyra.model.plan import ExecutableSight, LookRequest, PathSight, Sights, WorkspaceSight

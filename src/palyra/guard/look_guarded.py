@@ -1,0 +1,118 @@
+"""What in a workspace stays closed: found on the disk, by the names of guard/protected.
+
+Touches the file system, reading only. A protected or masked path that is a link is reported as the file or folder it
+leads to, when that is inside the workspace; one that leads out is left out, because a launcher would bind the outside
+target, and outside the workspace nothing is writable anyway. The link's own name can be replaced; names that appear or
+change are judged after the call. Not here: the names (protected), the mounts (sandbox).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+
+from palyra.guard.look_links import MAX_FOLDERS, TOO_MANY, Allowance, follow_links
+from palyra.guard.paths import inside
+from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
+
+MAX_DEPTH = 16
+
+
+def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(paths to keep read-only, files to hide) that exist in this workspace."""
+    protected: set[str] = set()
+    masked: set[str] = set()
+    for name in (names := sorted(_list(workspace))):
+        if name.startswith(".env"):
+            kind, real = _settle(workspace, name, allowance)
+            if kind == "file" and name not in ENV_EXAMPLES:
+                masked.add(real)
+            elif kind:
+                protected.add(real)
+        elif name in PROTECTED_NAMES:
+            protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
+        elif name == ".git":
+            protected.update(_find_in_git(workspace, allowance))
+    for folder in _find_nested(workspace, names):
+        protected.update(_find_in_repository(workspace, folder, allowance))
+    return tuple(sorted(protected - masked)), tuple(sorted(masked))
+
+
+def _list(place: str) -> list[str]:
+    try:
+        return [] if os.path.islink(place) else os.listdir(place)
+    except (OSError, ValueError):
+        return []
+
+
+def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
+    kind, folder = _settle(workspace, ".git", allowance)
+    if not kind:
+        return
+    yield from _find_in_repository(workspace, folder, allowance)
+    if kind == "folder":
+        for place in _find_submodules(f"{folder}/modules", 0, allowance):
+            yield from _find_in_repository(workspace, place, allowance)
+        for name in _list(f"{folder}/worktrees"):
+            if allowance.enter():
+                yield from _find_names(workspace, f"{folder}/worktrees/{name}", IN_WORKTREE, allowance)
+
+
+def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[str]:
+    """`git status` on the host obeys each submodule's own config: core.fsmonitor there would run a program.
+
+    No file makes it stop: with a HEAD put into `modules`, the submodules in it would be protected no more.
+    """
+    if not (names := _list(place)):
+        return
+    if depth > MAX_DEPTH or not allowance.enter():
+        allowance.problem = allowance.problem or TOO_MANY
+        return
+    repository = not {"HEAD", "config", "objects"}.isdisjoint(names)
+    if repository:
+        yield place
+    for name in sorted(names):
+        path = f"{place}/{name}"
+        if not (repository and name in GIT_STORES and {"HEAD", "config"}.isdisjoint(_list(path))):
+            yield from _find_submodules(path, depth + 1, allowance)
+
+
+def _find_nested(workspace: str, names: Sequence[str]) -> Iterator[str]:
+    """`.git` one and two levels below the top. Advice: a crowd of folders may hide one, and then it is not found."""
+    left, level = MAX_FOLDERS, [workspace]
+    for _ in range(2):
+        listed = ((place, names if place == workspace else sorted(_list(place))) for place in level[:left])
+        below = [f"{place}/{name}" for place, found in listed for name in found if name != ".git"][:left]
+        left -= len(below)
+        level = [place for place in below if not os.path.islink(place) and os.path.isdir(place)]
+        yield from (f"{place}/.git" for place in level if os.path.lexists(f"{place}/.git"))
+
+
+def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> Iterator[str]:
+    kind, real = _settle(workspace, os.path.relpath(folder, workspace), allowance)
+    if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
+        yield real
+    elif kind:
+        yield from _find_names(workspace, real, IN_GIT, allowance)
+
+
+def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
+    for name in names.intersection(_list(folder)):
+        kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
+        if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
+            yield real
+
+
+def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
+    """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
+    end = follow_links(name, workspace, allowance)
+    if not end.exists or end.path == workspace or not inside(workspace, end.path):
+        return "", ""
+    try:
+        mode = os.lstat(end.path).st_mode
+    except OSError:
+        return "", ""
+    if stat.S_ISDIR(mode):
+        return "folder", end.path
+    return ("file", end.path) if stat.S_ISREG(mode) else ("", "")

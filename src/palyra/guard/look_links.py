@@ -1,0 +1,81 @@
+"""Where a path on the disk really ends, link by link, in a bounded number of steps.
+
+Touches the file system, reading only. Links are followed component by component, at most 40, a dangling link to its
+target too; devices and descriptors of the program itself (/dev/stdin) are not followed. Beyond something missing the
+rest is taken by its text. Not here: what is looked at (look), what it means (facts).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+from palyra.guard.paths import is_device
+
+MAX_LINKS = 40
+MAX_FOLDERS = 2000
+MAX_STEPS = 20_000
+TOO_MANY = "The workspace's .git holds too many submodules or worktrees to be protected."
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    path: str
+    exists: bool
+    links: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Steps left for one look: 39 links of 4 KB each, spelled 400 ways, would hold everybody up for half a minute."""
+
+    steps: int = MAX_STEPS
+    folders: int = MAX_FOLDERS
+    problem: str = ""
+
+    def step(self, count: int) -> bool:
+        self.steps -= count
+        if self.steps < 0:
+            self.problem = self.problem or "The paths lead through too many folders and links to be looked at."
+        return self.steps >= 0
+
+    def enter(self) -> bool:
+        self.folders -= 1
+        if self.folders < 0:
+            self.problem = self.problem or TOO_MANY
+        return self.folders >= 0
+
+
+def follow_links(text: str, base: str, allowance: Allowance | None = None) -> End:
+    """Where a path ends. `base` is a real path; beyond something missing the rest is taken by its text."""
+    allowance = allowance or Allowance()
+    current = "/" if text.startswith("/") else base
+    parts = text.split("/")[::-1] if allowance.step(text.count("/") + 1) else []
+    links: list[str] = []
+    missing = not parts
+    while parts:
+        part = parts.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            current, missing = os.path.dirname(current), False
+            continue
+        current = f"{current.rstrip('/')}/{part}"
+        if missing or is_device(current):
+            missing = missing or current == "/dev/fd"
+            continue
+        try:
+            is_link = stat.S_ISLNK(os.lstat(current).st_mode)
+            target = os.readlink(current) if is_link else ""
+        except (OSError, ValueError):
+            missing = True
+            continue
+        if is_link:
+            links.append(current)
+            if len(links) > MAX_LINKS or not allowance.step(target.count("/") + 1):
+                missing = True
+                continue
+            current = "/" if target.startswith("/") else os.path.dirname(current)
+            parts += target.split("/")[::-1]
+    return End(current, not missing, tuple(links))

@@ -1,0 +1,56 @@
+"""What every trial of a sandbox shares: a place to try it in, with a secret beside it, and a job for it.
+
+Touches: a throwaway folder. Not here: what is started and what it must report (probe, probe_foreign, probe_container).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+from palyra.model.call import Tier
+from palyra.model.host import HostFacts
+from palyra.model.limits import Limits
+from palyra.model.net import NO_NETWORK
+from palyra.model.plan import Job, WorkspaceSight
+
+
+@contextlib.contextmanager
+def trial_place() -> Iterator[tuple[str, str]]:
+    """A workspace, and a file beside it that must not be seen from inside."""
+    folder = os.path.realpath(tempfile.mkdtemp(prefix="palyra-probe-"))
+    try:
+        workspace, secret = os.path.join(folder, "workspace"), os.path.join(folder, "secret")
+        os.mkdir(workspace, 0o700)
+        with open(secret, "w", encoding="ascii") as file:
+            file.write("secret\n")
+        yield workspace, secret
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def trial_job(
+    workspace: str,
+    host: HostFacts,
+    *,
+    program: str,
+    env: tuple[tuple[str, str], ...] = (),
+    limits: Limits | None = None,
+) -> Job:
+    return Job(
+        program=program,
+        program_sha256="",
+        argv=(os.path.basename(program),),
+        env=env,
+        cwd=workspace,
+        workspace=WorkspaceSight(path=workspace, owner_uid=host.uid, owner_gid=host.gid),
+        read_roots=(),
+        limits=limits or Limits(),
+        net=NO_NETWORK,
+        tier=Tier.C,
+        needs=frozenset(),
+        wants=frozenset(),
+    )
