@@ -92,6 +92,7 @@ def test_a_subreaper_is_left_without_orphans(place: Arena) -> None:
         if place.tier is Tier.B:  # without a namespace the last ones may still be dying; the next call takes them
             asyncio.run(asyncio.sleep(0.2))
             asyncio.run(run("/bin/true"))
+        asyncio.run(executor.close())
         print(json.dumps([sorted(codes), children()]))
     """
     assert own_process(place, program) == [[3], []]

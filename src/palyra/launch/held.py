@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 from palyra.launch import _os
 from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.executor import LaunchFailed
-from palyra.launch.jobs import Jobs
+from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
 from palyra.launch.network import close_listeners, open_listeners
-from palyra.launch.verifying import difference, misplaced, mountinfo
+from palyra.launch.verifying import difference, in_new_root, misplaced, mountinfo
 from palyra.launch.waiting import has_ended, readable, unbroken
 from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
@@ -239,20 +239,22 @@ def _filled(words: tuple[Word, ...], files: Sequence[int], pipes: dict[Hole, int
 
 async def _enter(held: Held, template: Template, jobs: Jobs, *, ready: int, info: int, block: int) -> None:
     """3, 4, 5."""
-    writer = -1
-    if template.pid_namespace:
-        await _learn_init(held, info)
-        await _check_mounts(held, template, jobs)
-        if template.face is not None:
-            held.listeners = await open_listeners(held.init, template.face)
-        os.write(block, b"x")
-        writer = _bound_pids(held, template) if template.pid_max else -1
+    bounding: asyncio.Task[bool] | None = None
     try:
+        if template.pid_namespace:
+            await _learn_init(held, info)
+            if template.pid_max:  # while the launcher is busy with its mounts; nothing runs inside before it is done
+                bounding = asyncio.create_task(_bound_pids(held, template, jobs))
+            await _check_mounts(held, template, jobs)
+            if template.face is not None:
+                held.listeners = await open_listeners(held.init, template.face)
+            os.write(block, b"x")
         if not (await _read(ready)).startswith(b"r"):
             raise LaunchFailed(_ENDED)
-    finally:
-        if writer >= 0:  # even when cancelled: unreaped it would keep the dying namespace from ending
-            await unbroken(_finished(writer, "The sandbox's pid_max could not be set."))
+    finally:  # even when cancelled: a process of ours in there would keep the dying namespace from ending
+        bounded = bounding is None or await unbroken(_outcome_of(bounding))
+    if not bounded:
+        raise LaunchFailed("The sandbox's pid_max could not be set.")
     held.program = held.pid
     if template.pid_namespace:
         inside = _os.children(held.init)
@@ -280,7 +282,7 @@ async def _learn_init(held: Held, info: int) -> None:
 
 async def _check_mounts(held: Held, template: Template, jobs: Jobs) -> None:
     """Before the launcher goes on, nothing has been exec'd inside: even the shell would come from what is mounted."""
-    while not is_finished(table := mountinfo(held.init)):
+    while not (in_new_root(held, template) and is_finished(table := mountinfo(held.init))):
         if has_ended(held.init_fd):
             raise LaunchFailed(_ENDED)
         await asyncio.sleep(_MOUNT_STEP_S)
@@ -307,24 +309,23 @@ async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
         raise LaunchFailed("The workspace changed while the sandbox was being made: a path could not be closed.")
 
 
-def _bound_pids(held: Held, template: Template) -> int:
+async def _bound_pids(held: Held, template: Template, jobs: Jobs) -> bool:
     """Our own short-lived child enters the namespace: the bound is written from outside, while nothing runs inside."""
     namespace = os.open(f"/proc/{held.init}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return _os.spawn_in_namespace(namespace, ["/bin/sh", "-c", f"echo {template.pid_max} > {_PID_MAX}"])
+        if jobs.are_quick:
+            return await jobs.run("bounding", [namespace, str(template.pid_max)])
+        shell = ["/bin/sh", "-c", f"echo {template.pid_max} > {_PID_MAX}"]
+        return await ended_well(_os.spawn_in_namespace(namespace, shell))
     finally:
         os.close(namespace)
 
 
-async def _finished(pid: int, sentence: str) -> None:
-    pidfd = os.pidfd_open(pid)
+async def _outcome_of(bounding: asyncio.Task[bool]) -> bool:
     try:
-        await readable(pidfd)
-    finally:
-        os.close(pidfd)
-        ended = _os.reap(pid)
-    if ended is None or ended[0]:
-        raise LaunchFailed(sentence)
+        return await bounding
+    except OSError:
+        return False
 
 
 def _verify(held: Held, template: Template, ready: int) -> None:

@@ -11,6 +11,7 @@ only if it said so itself and is gone. Not here: what jobs do (inside), when the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -41,7 +42,18 @@ class Jobs:
         said = self._ask_zygote(job, words)
         if said >= 0:
             return await unbroken(_heard(said))
-        return await unbroken(_ended_well(_start_directly(job, words)))
+        return await unbroken(ended_well(_start_directly(job, words)))
+
+    @property
+    def are_quick(self) -> bool:
+        """Whether a job costs a fork rather than a new interpreter."""
+        return self._zygote is not None and self._zygote.is_ours
+
+    def get_ready(self) -> None:
+        """More jobs will come: start what they are forked from, without waiting for it."""
+        if not self.are_quick:
+            with contextlib.suppress(OSError):
+                self._zygote = _Zygote()
 
     def close(self) -> None:
         if self._zygote is not None:
@@ -150,7 +162,8 @@ async def _heard(said: int) -> bool:
         os.close(said)
 
 
-async def _ended_well(pid: int) -> bool:
+async def ended_well(pid: int) -> bool:
+    """Wait for a child of ours and reap it."""
     pidfd = os.pidfd_open(pid)
     try:
         await readable(pidfd)

@@ -51,6 +51,7 @@ class ProcessExecutor:
         self._egress = egress
         self._containers = ContainerRoad()
         self._jobs = Jobs()
+        self._starts = 0
         self._room = asyncio.Semaphore(_calls_at_once())
         self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
         if host.subreaper:
@@ -93,6 +94,9 @@ class ProcessExecutor:
         self._jobs.close()
 
     async def _start(self, template: Template) -> Held:
+        if self._starts and template.pid_max:  # whoever starts a second one starts more
+            self._jobs.get_ready()
+        self._starts += 1
         return await start_held(
             template, shell=self._host.shell, name=os.urandom(16).hex(), jobs=self._jobs, abandon=self._abandon
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from palyra.launch.identity import identity_of, stat_inside
 from palyra.launch.waiting import has_ended
 from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
-from palyra.sandbox.view import is_within
+from palyra.sandbox.view import EMPTY_FILE, is_within
 
 if TYPE_CHECKING:
     from palyra.launch.held import Held, Template
@@ -55,6 +55,12 @@ def difference(held: Held, template: Template, pid: int) -> str:
     if not found:
         held.table, held.workspace = table, shown
     return found
+
+
+def in_new_root(held: Held, template: Template) -> bool:
+    """Whether the launcher stands in its new root, where it has put a file of ours. Only a hint of when to look:
+    reading its mount table again and again would hold up the launcher, which wants to change it."""
+    return EMPTY_FILE not in template.launcher or os.path.exists(f"/proc/{held.init}/root{EMPTY_FILE}")
 
 
 def mountinfo(pid: int) -> str:

@@ -168,3 +168,22 @@ def test_a_killed_engine_takes_its_zygote_along() -> None:
     said, pid = done.stdout.split()
     assert (said, done.returncode) == ("False", -signal.SIGKILL)
     assert gone(int(pid))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's sandboxes are bounded that way")
+def test_a_bound_that_cannot_be_written_is_a_failure() -> None:
+    """No namespace behind the descriptor, or a count the kernel refuses: the job says so, and nothing else changes."""
+    before = Path("/proc/sys/kernel/pid_max").read_text()
+
+    async def story() -> list[bool]:
+        jobs = Jobs()
+        fds = [os.open("/dev/null", os.O_RDONLY), os.open("/proc/self/ns/pid", os.O_RDONLY)]
+        try:
+            return [await jobs.run("bounding", [fds[0], "400"]), await jobs.run("bounding", [fds[1], "1"])]
+        finally:
+            for fd in fds:
+                os.close(fd)
+            jobs.close()
+
+    assert asyncio.run(story()) == [False, False]
+    assert Path("/proc/sys/kernel/pid_max").read_text() == before
