@@ -104,5 +104,9 @@ def run(given: str, fds: list[int]) -> None:
             socket.send_fds(channel, [json.dumps(batch).encode()], [one.fileno() for one in made])
 
 
-if __name__ == "__main__":
+def main() -> None:
     run(sys.argv[4], [int(word) for word in sys.argv[1:4]])
+
+
+if __name__ == "__main__":
+    main()

@@ -9,17 +9,16 @@ Not here: which listeners (egress/face), who answers on them (egress/server).
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import json
 import os
 import socket
-import sys
 
-from palyra import inside
-from palyra.launch import _os
 from palyra.launch.executor import LaunchFailed
-from palyra.launch.waiting import readable, unbroken
+from palyra.launch.jobs import Jobs
+from palyra.launch.waiting import readable
 from palyra.model.face import DNS_ADDRESS, DNS_PORT, PROXY_ADDRESS, PROXY_PORT, Listener, NetFace
 
 _NS_GET_USERNS = 0xB701
@@ -28,23 +27,22 @@ _FDS_AT_ONCE = 253
 _FAILED = "The sandbox's network could not be made ready"
 
 
-async def open_listeners(init: int, face: NetFace) -> tuple[Listener, ...]:
+async def open_listeners(init: int, face: NetFace, jobs: Jobs) -> tuple[Listener, ...]:
     """`init`: the first process inside, which waits. The caller bounds the time."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    opened: list[Listener] = []
     with ours:
-        with theirs:
-            child = _start(init, face, theirs)
-        opened: list[Listener] = []
+        opening = asyncio.create_task(_open(init, face, theirs, jobs))
         try:
             await _receive(ours, opened)
+            went_well = await opening
         except BaseException:
+            await asyncio.wait([opening])
             close_listeners(opened)
             raise
-        finally:
-            failed = not await unbroken(_ended_well(child))
     planned = [("dns_udp", DNS_ADDRESS, DNS_PORT), ("dns_tcp", DNS_ADDRESS, DNS_PORT)]
     planned += [("proxy", PROXY_ADDRESS, PROXY_PORT), *(("tcp", *pair) for pair in face.tcp)]
-    if failed or [(one.kind, one.address, one.port) for one in opened] != planned:
+    if not went_well or [(one.kind, one.address, one.port) for one in opened] != planned:
         close_listeners(opened)
         raise LaunchFailed(f"{_FAILED}: its listeners could not be opened.")
     return tuple(opened)
@@ -56,26 +54,24 @@ def close_listeners(listeners: list[Listener] | tuple[Listener, ...]) -> None:
             os.close(one.fd)
 
 
-def _start(init: int, face: NetFace, reply: socket.socket) -> int:
-    network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    owner = null = -1
+async def _open(init: int, face: NetFace, reply: socket.socket, jobs: Jobs) -> bool:
+    """Runs inside/listeners; our own end for its answers is closed when it is gone, which ends `_receive`."""
+    owner = network = -1
     try:
+        network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         owner = fcntl.ioctl(network, _NS_GET_USERNS)
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        given = json.dumps(
-            {
-                "dns": [DNS_ADDRESS, DNS_PORT],
-                "proxy": [PROXY_ADDRESS, PROXY_PORT],
-                "local": list(face.local),
-                "tcp": [list(pair) for pair in face.tcp],
-            }
-        )
-        program = os.path.join(os.path.dirname(str(inside.__file__)), "listeners.py")
-        keep = [owner, network, reply.fileno()]
-        argv = [sys.executable or "/usr/bin/python3", "-I", "-S", program, *(str(fd) for fd in keep), given]
-        return _os.spawn(argv, places={0: null, 1: null, 2: null}, keep=keep)
+        given = {
+            "dns": [DNS_ADDRESS, DNS_PORT],
+            "proxy": [PROXY_ADDRESS, PROXY_PORT],
+            "local": list(face.local),
+            "tcp": [list(pair) for pair in face.tcp],
+        }
+        return await jobs.run("listeners", [owner, network, reply.fileno(), json.dumps(given)])
+    except OSError:
+        return False
     finally:
-        for fd in (network, owner, null):
+        reply.close()
+        for fd in (network, owner):
             if fd >= 0:
                 os.close(fd)
 
@@ -91,13 +87,3 @@ async def _receive(channel: socket.socket, opened: list[Listener]) -> None:
         opened += [Listener(kind=k, address=a, port=p, fd=fd) for (k, a, p), fd in zip(names, fds, strict=False)]
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC) or len(names) != len(fds):
             raise LaunchFailed(f"{_FAILED}: this process has no room for more open files.")
-
-
-async def _ended_well(pid: int) -> bool:
-    pidfd = os.pidfd_open(pid)
-    try:
-        await readable(pidfd)
-    finally:
-        os.close(pidfd)
-        ended = _os.reap(pid)
-    return ended is not None and ended[0] == 0
