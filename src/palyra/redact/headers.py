@@ -15,34 +15,30 @@ from typing import Final
 
 from palyra.redact.patterns import EDGE
 from palyra.redact.urls import STAND_IN
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_run
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, late, swallow_run
 
 _NAME: Final = (
     rb"(?P<before>\\{0,3}[\"'])?%s(?P<name>(?:(?i:proxy)[-_])?(?i:authorization))"
     rb"(?P<after>\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]"
 ) % EDGE
 _LONGEST_NAME: Final = 48
-_ANCHOR = re.compile(rb"[uU](?i:thorization)(?:\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]")
+_ANCHOR = late(rb"[uU](?i:thorization)(?:\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]")
 """The end of the name, quick to search for; the whole of it is looked at when the value is judged."""
-_ENDING = re.compile(_NAME + rb"\Z")
+_ENDING = late(_NAME + rb"\Z")
 
-_OPENING = re.compile(rb"[ \t]*(?:[bfruBFRU]{0,2}(?P<quote>\\{0,3}[\"'`]))?[ \t]*")
-_ONE_TOKEN = re.compile(
-    rb"(?:basic|bearer|token|negotiate|ntlm|api-?key|key|aws|sharedkey(?:lite)?)[ \t]+", re.IGNORECASE
-)
-_PARAMETERS = re.compile(
-    rb"(?:digest|oauth|hawk|mac|signature|aws4-[\w-]++|goog4-[\w-]++|googlelogin)[ \t]+", re.IGNORECASE
-)
-_TOKEN68 = re.compile(rb"[A-Za-z0-9._~+/-][^\s\"'\\,;`<>]*+")
-_LOOKS_SECRET = re.compile(
+_OPENING = late(rb"[ \t]*(?:[bfruBFRU]{0,2}(?P<quote>\\{0,3}[\"'`]))?[ \t]*")
+_ONE_TOKEN = late(rb"(?:basic|bearer|token|negotiate|ntlm|api-?key|key|aws|sharedkey(?:lite)?)[ \t]+", re.IGNORECASE)
+_PARAMETERS = late(rb"(?:digest|oauth|hawk|mac|signature|aws4-[\w-]++|goog4-[\w-]++|googlelogin)[ \t]+", re.IGNORECASE)
+_TOKEN68 = late(rb"[A-Za-z0-9._~+/-][^\s\"'\\,;`<>]*+")
+_LOOKS_SECRET = late(
     rb"(?:[A-Za-z][\w-]{0,30}[ \t]+)?(?P<token>(?=[\w.~+/=:|-]{0,64}[0-9])[\w.~+/=:|-]{12,}+)(?![(\[])"
 )
-_EXPRESSION = re.compile(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_WORD = re.compile(rb"[A-Za-z]{1,12}")
+_EXPRESSION = late(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_WORD = late(rb"[A-Za-z]{1,12}")
 
 
 class Authorization:
-    _rest = staticmethod(swallow_run(re.compile(rb"[^\r\n\"']*+")))
+    _rest = staticmethod(swallow_run(late(rb"[^\r\n\"']*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         if b"uthorization" in data or b"UTHORIZATION" in data:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, swallow_run
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, late, swallow_run
 
 # Only single signs and sets are repeated possessively: Python 3.11.2 misplaces the end of a repeated group.
 
@@ -82,9 +82,9 @@ class Form:
         """`exact`: no further sign of the last alphabet may follow."""
         self.kind = kind
         behind = b"(?!" + secret[-1].unit + b")" if exact else b""
-        self._whole = re.compile(_full(keep) + b"(?P<secret>" + _full(secret) + b")" + behind)
-        self._begun = re.compile(_begun(keep + secret))
-        self._rest = swallow_run(re.compile(secret[-1].unit + b"*+"))
+        self._whole = late(lambda: _full(keep) + b"(?P<secret>" + _full(secret) + b")" + behind)
+        self._begun = late(lambda: _begun(keep + secret))
+        self._rest = swallow_run(late(secret[-1].unit + b"*+"))
 
     def judge(self, window: Window) -> Verdict:
         goes_on = self._begun.fullmatch(window.data, window.at, window.stop) is not None
@@ -117,7 +117,7 @@ class Keys:
         self._forms = forms
         self._search = re.compile(search.encode()) if search is not None else None
         self._coloured = coloured
-        self._edge = re.compile(b"" if after else edge)
+        self._edge = late(b"" if after else edge)
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         if self._search is not None:

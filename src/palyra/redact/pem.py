@@ -10,13 +10,12 @@ Not here: certificates and public keys, which are no secrets.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, late
 
 KIND: Final = "private-key"
 
@@ -29,15 +28,15 @@ _MARK = 128
 _NEAR = 384
 """One odd line so close before END (a short last line with decoration around it) does not end the block."""
 
-_BEGUN = re.compile(rb"----[- ]BEGIN [A-Z0-9 ]{0,64}+-{0,5}+")
-_BEGIN = re.compile(rb"----[- ]BEGIN (?=[A-Z0-9 ]{0,48}PRIVATE KEY)[A-Z0-9 ]{0,64}+-{4,5}+")
-_END = re.compile(rb"----[- ]END (?=[A-Z0-9 ]{0,48}PRIVATE KEY)[A-Z0-9 ]{0,64}+-{4,5}+")
+_BEGUN = late(rb"----[- ]BEGIN [A-Z0-9 ]{0,64}+-{0,5}+")
+_BEGIN = late(rb"----[- ]BEGIN (?=[A-Z0-9 ]{0,48}PRIVATE KEY)[A-Z0-9 ]{0,64}+-{4,5}+")
+_END = late(rb"----[- ]END (?=[A-Z0-9 ]{0,48}PRIVATE KEY)[A-Z0-9 ]{0,64}+-{4,5}+")
 
 _DECORATION = b" \t\r\n\"'`,;+\\|>#*"
-_MATERIAL = re.compile(rb"[A-Za-z0-9+/]{24}|^[A-Za-z0-9+/=]+(?:\\+[nr])*$|^----[- ]E|\[redacted:")
-_HEADER = re.compile(rb"(?:Proc-Type|DEK-Info|Version|Comment|Subject|Hash|Charset|MessageID): ")
-_BODY = re.compile(rb"[A-Za-z0-9+/]{16}|\[redacted:")
-_LINE_END = re.compile(rb"\n|----[- ]BEGIN ")
+_MATERIAL = late(rb"[A-Za-z0-9+/]{24}|^[A-Za-z0-9+/=]+(?:\\+[nr])*$|^----[- ]E|\[redacted:")
+_HEADER = late(rb"(?:Proc-Type|DEK-Info|Version|Comment|Subject|Hash|Charset|MessageID): ")
+_BODY = late(rb"[A-Za-z0-9+/]{16}|\[redacted:")
+_LINE_END = late(rb"\n|----[- ]BEGIN ")
 
 
 class _State(Enum):

@@ -27,7 +27,7 @@ from palyra.redact.patterns import EDGE
 from palyra.redact.pem import PrivateKeys
 from palyra.redact.urls import QueryValues, UserInfo
 from palyra.redact.vendors import KEYS, LONG_KEYS, long_keys_from
-from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window
+from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window, late
 
 Secrets: TypeAlias = Sequence[tuple[str, bytes]]
 """(name, value): the name is what the placeholder shows."""
@@ -51,7 +51,7 @@ _ALL_KEYS = (*KEYS, *LONG_KEYS)
 _HELD_ANCHORS = (*_KEY_BLOCKS.anchors, *(anchor for keys in _ALL_KEYS if not keys.after for anchor in keys.anchors))
 _BEGINNINGS = frozenset(anchor[:size] for anchor in _HELD_ANCHORS for size in range(1, len(anchor)))
 _LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
-_EDGE = re.compile(EDGE)
+_EDGE = late(EDGE)
 _NAME_SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
 
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_run
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, late, swallow_run
 
-STAND_IN: Final = re.compile(
+STAND_IN: Final = late(
     rb"(?:\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\{\{?[ \w.-]*\}?\}|<[ \w.-]+>|%\(\w+\)s|%[sv]|\*+|\.\.\.|"
     rb"\[redacted:[\w.-]+:[0-9]+\]|true|false|null|none|yes|no|[01])[)\]},.;:]*",
     re.IGNORECASE,
@@ -26,10 +26,10 @@ class UserInfo:
     """`https://user:pass@host`. A user alone is a secret for the web (tokens are sent so), a login name elsewhere."""
 
     _marks: Final = (b"://", rb":\/\/")
-    _authority = re.compile(rb"[^\x00-\x20\x7f/?#\"<>\\`]*+")
-    _signed = re.compile(rb":(?://|\\/\\/)(?=[^\x00-\x20\x7f/?#\"<>\\`@]*+@)")
-    _closing = re.compile(rb"'(?:[\])}:;,.+&|]|\Z)")
-    _scheme = re.compile(rb"(?:https?|wss?|git)(?::|$)", re.IGNORECASE)
+    _authority = late(rb"[^\x00-\x20\x7f/?#\"<>\\`]*+")
+    _signed = late(rb":(?://|\\/\\/)(?=[^\x00-\x20\x7f/?#\"<>\\`@]*+@)")
+    _closing = late(rb"'(?:[\])}:;,.+&|]|\Z)")
+    _scheme = late(rb"(?:https?|wss?|git)(?::|$)", re.IGNORECASE)
     _logins: Final = frozenset({b"git", b"anonymous"})
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
@@ -86,14 +86,16 @@ def _trie(names: set[str]) -> str:
     return f"(?:{'|'.join(branches)}){'?' if '' in names else ''}"
 
 
+def _query_anchor() -> bytes:
+    names = {name.replace("_", sign) for name in _NAMES for sign in ("_", "-", "")}
+    return rb"(?:\?|&(?:amp;)?|\\u0026|#(?=(?:access|id|refresh)_token=))%s=" % _trie(names).encode()
+
+
 class QueryValues:
     """`?token=…`, `&password=…`, also behind `&amp;` and `\\u0026`, and in fragments as OAuth returns them."""
 
-    _anchor = re.compile(
-        rb"(?:\?|&(?:amp;)?|\\u0026|#(?=(?:access|id|refresh)_token=))%s="
-        % _trie({name.replace("_", sign) for name in _NAMES for sign in ("_", "-", "")}).encode()
-    )
-    _value = re.compile(rb"[^\x00-\x20\x7f&#\"'<>\\`|^]*+")
+    _anchor = late(_query_anchor)
+    _value = late(rb"[^\x00-\x20\x7f&#\"'<>\\`|^]*+")
     _rest = staticmethod(swallow_run(_value))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
