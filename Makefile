@@ -79,7 +79,7 @@ escape: dev ## the escape stories alone
 soak: dev ## 64 callers at once; then no process, mount, namespace, file or descriptor is left (MINUTES=1)
 	@$(PY) -m tests.soak --seconds $$(( $(MINUTES) * 60 ))
 
-bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c")
+bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c tier_c_cold growth")
 	@$(PY) -m bench --rounds $(ROUNDS) $(ROWS)
 
 docs: dev ## write the generated pages again

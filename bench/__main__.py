@@ -10,27 +10,58 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
+from bench.growth import measure_growth
 from bench.harness import Ratio, Result, measure
 from bench.installation import open_ground
 from bench.machine import MEMORY_FILE_SYSTEMS, read_machine
-from bench.plot import draw
+from bench.plot import draw, draw_growth
 
-ROWS = ("tier_b", "tier_c", "cedar", "cedar_cached", "cedar_growth")
+ROWS = ("tier_b", "tier_c", "tier_c_cold", "cedar", "cedar_cached", "cedar_growth")
+GROWTH = "growth"
 PROJECT = Path(__file__).parents[1]
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="Palyra beside its peers, as ratios.")
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"any of {', '.join(ROWS)}; all when none is named")
+    names = (*ROWS, GROWTH)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"any of {', '.join(names)}; all when none is named")
     parser.add_argument("--rounds", type=int, default=60)
     args = parser.parse_args(argv)
-    unknown = [row for row in args.rows if row not in ROWS]
+    unknown = [row for row in args.rows if row not in names]
     if unknown or args.rounds < 1:
         parser.error(f"no such row: {' '.join(unknown)}" if unknown else "--rounds must be at least 1")
-    results = [run_row(name, args.rounds) for name in args.rows or ROWS]
+    wanted = args.rows or names
+    results = [run_row(name, args.rounds) for name in wanted if name != GROWTH]
+    if GROWTH in wanted:
+        run_growth()
     return 0 if all(result.ratios for result in results) else 1
+
+
+def run_growth() -> None:
+    with open_ground() as ground:
+        machine = read_machine(ground.home)
+        steps, idle = measure_growth(ground)
+    print("Tier C calls at once, end to end")
+    for step in steps:
+        print(
+            f"  {step.parallel:>3} at once: p50 {step.p50_ms:8.2f} ms   p95 {step.p95_ms:8.2f} ms   "
+            f"{step.calls_per_s:7.1f} calls/s"
+        )
+    print(
+        f"  an idle warm sandbox: {idle.pss_kib_each:.0f} KiB of its own (PSS), {idle.unavailable_kib_each:.0f} KiB "
+        f"less available on the machine (mean of {idle.sandboxes})",
+        end="\n\n",
+    )
+    record = {
+        "row": GROWTH,
+        "machine": dict(machine),
+        "steps": [asdict(step) for step in steps],
+        "idle_warm_sandbox": asdict(idle),
+    }
+    write(GROWTH, record, draw_growth(steps, idle))
 
 
 def run_row(name: str, rounds: int) -> Result:
@@ -96,11 +127,15 @@ def keep(result: Result, machine: Mapping[str, str | int | float]) -> None:
         ],
         "missing": [{"name": name, "why": why} for name, why in result.missing],
     }  # fmt: skip
+    write(result.row.name, record, draw(result))
+
+
+def write(name: str, record: Mapping[str, object], picture: str) -> None:
     for folder in ("bench/results", "docs/bench"):
         (PROJECT / folder).mkdir(parents=True, exist_ok=True)
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    (PROJECT / "bench/results" / f"{result.row.name}.json").write_text(text, encoding="utf-8")
-    (PROJECT / "docs/bench" / f"{result.row.name}.svg").write_text(draw(result), encoding="utf-8")
+    (PROJECT / "bench/results" / f"{name}.json").write_text(text, encoding="utf-8")
+    (PROJECT / "docs/bench" / f"{name}.svg").write_text(picture, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ capture, redaction, signature, a durable result. Nothing is switched off; only t
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -47,23 +48,70 @@ def open_ground() -> Iterator[Ground]:
 
 @contextmanager
 def open_ours(ground: Ground, name: str, *, tier: str, egress: str) -> Iterator[Contender]:
-    """`palyra.process.run` of `true` in one tier, called over and over on one open installation."""
-    from palyra import Palyra
+    """`palyra.process.run` of `true` in one tier, called over and over on one open installation and one loop.
+
+    Outside of the clock, after each call, the pool refills: a peer's turn must not pay for ours."""
+    from palyra import AsyncPalyra
     from palyra.errors import PalyraError
 
-    try:
-        palyra = Palyra.open(home=str(ground.home))
-    except PalyraError as error:
-        yield Contender(name=name, run=None, why_missing=str(error))
-        return
-    with palyra:
-        run = palyra.run(principal="user:bench", workspace=ground.workspace, tier=tier, egress=egress)
-        first = run.call("palyra.process.run", {"command": "true"})
-        if first.reason is not None:
-            yield Contender(name=name, run=None, why_missing=f"{first.reason}: {first.message}")
+    with asyncio.Runner() as runner:
+        try:
+            palyra = runner.run(AsyncPalyra.open(home=str(ground.home)).start())
+        except PalyraError as error:
+            yield Contender(name=name, run=None, why_missing=str(error))
             return
-        work = timed(lambda: run.call("palyra.process.run", {"command": "true"}), check_outcome)
-        yield Contender(name=name, run=work)
+        try:
+            run = palyra.run(principal="user:bench", workspace=ground.workspace, tier=tier, egress=egress)
+            pool = palyra.installation.executor.pool
+
+            def check(outcome: Any) -> None:
+                check_outcome(outcome)
+                if pool is not None:
+                    runner.run(pool.settled())
+
+            first = runner.run(run.call("palyra.process.run", {"command": "true"}))
+            if first.reason is not None:
+                yield Contender(name=name, run=None, why_missing=f"{first.reason}: {first.message}")
+                return
+            check(first)
+            call = timed(lambda: runner.run(run.call("palyra.process.run", {"command": "true"})), check)
+            yield Contender(name=name, run=call)
+        finally:
+            runner.run(palyra.close())
+
+
+@contextmanager
+def open_cold(ground: Ground, name: str) -> Iterator[Contender]:
+    """The launch alone: the plan of such a call, run by an executor without a pool. No policy, no journal."""
+    from palyra import AsyncPalyra
+    from palyra.engine.trip import CallRequest
+    from palyra.launch.process import ProcessExecutor
+    from palyra.model.plan import ProcessPlan
+
+    class Nothing:
+        def feed(self, stream: object, chunk: bytes) -> None:
+            raise RuntimeError(f"`true` wrote {chunk!r}")
+
+    with asyncio.Runner() as runner:
+        palyra = runner.run(AsyncPalyra.open(home=str(ground.home)).start())
+        executor = ProcessExecutor(palyra.installation.host)
+        try:
+            run = palyra.run(principal="user:bench", workspace=ground.workspace, tier="c", egress="strict").run
+            request = CallRequest(tool="palyra.process.run", input={"command": "true"}, run=run)
+            trip, refusal = runner.run(palyra.installation.engine.assess(request))
+            plan = trip.plan
+            if refusal is not None or not isinstance(plan, ProcessPlan):
+                yield Contender(name=name, run=None, why_missing=str(refusal))
+                return
+            yield Contender(name=name, run=timed(lambda: runner.run(executor.run(plan, Nothing())), check_execution))
+        finally:
+            runner.run(executor.close())
+            runner.run(palyra.close())
+
+
+def check_execution(execution: Any) -> None:
+    if execution.exit_code != 0:
+        raise RuntimeError(f"a measured launch failed: {execution.reason}: {execution.message}")
 
 
 def check_outcome(outcome: Any) -> None:

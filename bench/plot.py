@@ -5,9 +5,12 @@ Pure: a result in, text out. No styling beyond what stays readable on a light an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
+from math import log2
 from textwrap import shorten, wrap
 
+from bench.growth import Idle, Step
 from bench.harness import Result, Timing
 
 WIDTH, LEFT, RIGHT = 760, 170, 210
@@ -36,6 +39,38 @@ def draw(result: Result) -> str:
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 16}" font-family="sans-serif">\n'
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>\n{body}\n</svg>\n'
+    )
+
+
+def draw_growth(steps: Sequence[Step], idle: Idle) -> str:
+    """Latency over the number of calls at once, both on logarithmic axes: flat is good, a slope of one means full."""
+    width, height, left, top = WIDTH, 300, 70, 60
+    most = max(step.p95_ms for step in steps)
+    least = min(step.p50_ms for step in steps)
+    spread = log2(most / least) or 1.0
+
+    def place(step: Step, value: float) -> tuple[float, float]:
+        x = left + (width - left - 150) * log2(step.parallel) / max(1.0, log2(steps[-1].parallel))
+        return x, top + (height - top - 50) * (1 - log2(value / least) / spread)
+
+    parts = [text(20, 28, "Tier C calls at once, end to end", size=16), text(20, 48, "milliseconds a call", size=11)]
+    for colour, label_, values in (
+        (OURS, "median", [step.p50_ms for step in steps]),
+        (PEER, "p95", [step.p95_ms for step in steps]),
+    ):
+        points = [place(step, value) for step, value in zip(steps, values, strict=True)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(text(points[-1][0] + 10, points[-1][1] + 4, f"{label_} {values[-1]:.0f} ms", size=12))
+        parts.append(text(left - 60, points[0][1] + 4, f"{values[0]:.1f}", size=11))
+    parts += [text(place(step, least)[0] - 6, height - 20, str(step.parallel), size=11) for step in steps]
+    last = steps[-1]
+    note = f"{last.calls_per_s:.0f} calls a second at {last.parallel}. An idle sandbox has {idle.pss_kib_each:.0f} KiB."
+    parts.append(text(20, height + 6, note, size=11))
+    body = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height + 20}" font-family="sans-serif">\n'
         f'<rect width="100%" height="100%" fill="{PAPER}"/>\n{body}\n</svg>\n'
     )
 
