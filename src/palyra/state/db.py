@@ -32,6 +32,7 @@ from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
 OLDEST_SQLITE = (3, 37)
 PATIENCE_S = 30.0
 BUSY_TIMEOUT_S = 2.0
+_CHUNK = 1 << 18
 RESERVE_BYTES = 1 << 20
 
 
@@ -318,6 +319,22 @@ def refill_reserve(path: Path) -> None:
             file.write(bytes(RESERVE_BYTES))
             file.flush()
             os.fsync(fd)
+
+
+def fill_up(path: Path, length: int) -> None:
+    """Lengthen a file with zeros, on disk when this returns; what it holds is not touched. Undone if it fails."""
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        try:
+            for at in range(size, length, _CHUNK):
+                os.pwrite(fd, bytes(min(_CHUNK, length - at)), at)
+            os.fdatasync(fd)
+        except OSError:
+            os.ftruncate(fd, size)
+            raise
+    finally:
+        os.close(fd)
 
 
 # ── every start ──────────────────────────────────────────────────────────────

@@ -27,7 +27,7 @@ from palyra.journal.checkpoint import open_checkpoint, sign_checkpoint
 from palyra.journal.merkle import EMPTY_ROOT, Frontier
 from palyra.model.record import Checkpoint, Receipt
 from palyra.signing import NoteSigner
-from palyra.state.db import PATIENCE_S, Home, connect, open_home
+from palyra.state.db import PATIENCE_S, Home, connect, fill_up, open_home
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S, FileLock
 from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
 
@@ -38,6 +38,10 @@ ENTRIES_PER_COPY_BACK = 128
 """Whoever commits the entry that crosses a multiple of this copies the log back; about 4 MiB of log."""
 BYTES_PER_COPY_BACK = 4 << 20
 COPY_BACK_PATIENCE_S = 2.0
+LOG_BYTES = 6 << 20
+"""What the log needs between two copies, with room for a few large calls."""
+COMMITS_BEFORE_GROWTH = 4
+"""A process that commits more than one call's entries will go on; one that ends would grow the log for nothing."""
 
 _HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
 _FULL = 13
@@ -83,6 +87,7 @@ class Writer:
         self._closings_only = False
         self._copy_back_due = False
         self._unsaved_bytes = 0
+        self._commits_until_growth = COMMITS_BEFORE_GROWTH
 
     @classmethod
     def open(cls, root: Path, *, passphrase: bytes | None = None) -> Writer:
@@ -338,6 +343,10 @@ class Writer:
     # ── the log file ──
 
     def _copy_back_if_due(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is not None and self._commits_until_growth > 0:
+            self._commits_until_growth -= 1
+            if self._commits_until_growth == 0:
+                loop.run_in_executor(None, self._grow_log)
         if not self._copy_back_due or self._down is not None:
             return
         self._copy_back_due, self._unsaved_bytes = False, 0
@@ -345,6 +354,22 @@ class Writer:
             self._copy_back()
         else:
             loop.run_in_executor(None, self._copy_back)
+
+    def _grow_log(self) -> None:
+        """The file's full length at once, by zeros that are no frames, so that commits overwrite: in a file that grows
+        each pays for a commit of the file system as well. Nobody appends meanwhile, whichever program it is of. When
+        it cannot be done only time is lost."""
+        lock = FileLock(self.home.lock)
+        try:
+            if lock.acquire(COPY_BACK_PATIENCE_S):
+                with contextlib.closing(connect(self.home.database)) as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    fill_up(self.home.database.with_name(f"{self.home.database.name}-wal"), LOG_BYTES)
+                    connection.execute("ROLLBACK")
+        except (sqlite3.Error, StateError, OSError):
+            return
+        finally:
+            lock.close()
 
     def _copy_back(self) -> None:
         """Passive: it waits for no reader. Under the writer's lock, so that no other process restarts the log

@@ -388,6 +388,42 @@ def test_a_closed_writer_says_so(home: Path) -> None:
 # ── the log file ─────────────────────────────────────────────────────────────
 
 
+def test_the_log_gets_its_length_at_once_and_a_crash_then_loses_nothing(writer: Writer, tmp_path: Path) -> None:
+    """The zeros behind the last frame are no frames: whoever recovers the log stops before them."""
+    log = writer.home.database.with_name("palyra.db-wal")
+
+    async def scenario() -> None:
+        for _ in range(writer_module.COMMITS_BEFORE_GROWTH):
+            assert log.stat().st_size < writer_module.LOG_BYTES
+            await writer.commit(lambda tx: tx.append(act(), at_unix_ms=NOW))
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    asyncio.run(scenario())
+    for _ in range(3):
+        writer.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
+    assert log.stat().st_size == writer_module.LOG_BYTES
+    for name in ("palyra.db", "palyra.db-wal"):
+        (tmp_path / name).write_bytes((writer.home.database.parent / name).read_bytes())
+    copy = sqlite3.connect(tmp_path / "palyra.db")
+    found = copy.execute("SELECT count(*) FROM entries").fetchone(), copy.execute("PRAGMA integrity_check").fetchone()
+    copy.close()
+    assert found == ((writer_module.COMMITS_BEFORE_GROWTH + 3,), ("ok",))
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_log_that_cannot_be_lengthened_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "log"
+    file.write_bytes(b"frames")
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fdatasync", full)
+    with pytest.raises(OSError, match="No space"):
+        db.fill_up(file, 1 << 20)
+    assert file.read_bytes() == b"frames"
+
+
 def test_the_log_is_copied_back_and_reused_rather_than_grown(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "ENTRIES_PER_COPY_BACK", 16)
     log = writer.home.database.with_name("palyra.db-wal")
