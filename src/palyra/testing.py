@@ -32,8 +32,9 @@ from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey
 from palyra.testing_approvals import FakeApprover
 from palyra.testing_background import FakeBackground
+from palyra.testing_network import FakeFetcher as FakeFetcher
+from palyra.testing_network import FakeSecrets as FakeSecrets
 from palyra.testing_runs import FakeRunFacts
-from palyra.testing_secrets import FakeSecrets as FakeSecrets
 
 EPOCH_MS = 1_700_000_000_000
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -306,6 +307,7 @@ def fake_ports(**given: Any) -> Ports:
         "approver": FakeApprover(),
         "artifacts": FakeArtifacts(),
         "secrets": FakeSecrets(),
+        "fetcher": FakeFetcher(),
         "run_facts": FakeRunFacts(),
         "key": SigningKey.from_seed(bytes(32)),
     }

@@ -37,7 +37,7 @@ class CredentialConfig:
     """One `[[credentials]]`."""
 
     host: str = ""
-    """`host` (ports 80 and 443) or `host:port`, exactly; no pattern."""
+    """`host` (port 443, encrypted) or `host:port` (encrypted or not), exactly; no pattern."""
     secret: str = ""
     """The secret's name in the vault. Its own scope still decides who may use it."""
     header: str = "Authorization"

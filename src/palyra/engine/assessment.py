@@ -15,13 +15,14 @@ from functools import lru_cache
 from palyra.budget.ledger import Ledger, check_attempts
 from palyra.canon import canonical, sha256_hex
 from palyra.config.schema import Config, ProcessRunnerConfig
-from palyra.egress.asked import in_order, narrow
+from palyra.egress.asked import narrow
 from palyra.egress.face import face_of
-from palyra.egress.hosts import parse_pattern
 from palyra.egress.preflight import denied, hosts_named
 from palyra.egress.watch import watching_face
 from palyra.engine.background import background_limits, check_background
+from palyra.engine.fetch import HTTP_FETCH, prepare_fetch
 from palyra.engine.inside import prepare_inside
+from palyra.engine.network import granted_network
 from palyra.engine.ports import Ports
 from palyra.engine.shadow import compare_candidate
 from palyra.engine.trip import Trip
@@ -38,7 +39,7 @@ from palyra.model.host import HostFacts
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
 from palyra.model.outcome import BudgetView
-from palyra.model.plan import BuiltinPlan, Facts, Job, LookRequest, ProcessPlan
+from palyra.model.plan import BuiltinPlan, Facts, FetchPlan, Job, LookRequest, ProcessPlan
 from palyra.model.process import Lifetime
 from palyra.model.tool import ToolKind
 from palyra.policy.decide import decide
@@ -100,7 +101,7 @@ def prepare(trip: Trip, ports: Ports) -> None:
         trip.facts = Facts()
         return
     if trip.tool.spec.kind is ToolKind.INSIDE:
-        prepare_inside(trip, ports)
+        (prepare_fetch if trip.tool.spec.name == HTTP_FETCH else prepare_inside)(trip, ports)
         return
     runner = ports.config.tool_call.process_runner
     if not runner.enabled:
@@ -155,10 +156,7 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
 def network_of(
     trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig
 ) -> tuple[NetGrant, tuple[NamedHost, ...]]:
-    grant = trip.run.grant
-    configured = () if runner.blocks_all or grant.block_all else runner.allowed_egress_hosts
-    patterns = in_order((*(parse_pattern(text) for text in configured), *grant.hosts))
-    net = narrow(NetGrant(trip.run.egress, patterns), process.requested_egress_hosts)
+    net = narrow(granted_network(trip.run, runner), process.requested_egress_hosts)
     return net, hosts_named(process.command, process.args, process.requested_egress_hosts)
 
 
@@ -282,6 +280,9 @@ def make_plan(trip: Trip, ports: Ports) -> None:
         lifetime = trip.process.lifetime if trip.process is not None else None
         plan = _plan.__wrapped__ if trip.job.stdin else _plan  # what may be large is not kept
         trip.plan, trip.plan_bytes = plan(_with_face(trip.job), ports.host, lifetime)
+        if trip.fetch is not None:
+            trip.plan = FetchPlan(order=trip.fetch, parser=trip.plan)
+            trip.plan_bytes = canonical(trip.plan.as_json())
 
 
 @lru_cache(maxsize=128)

@@ -53,6 +53,7 @@ LIMITS = Limits(
 OUTPUT_BYTES = 8 * MIB
 """A page in JSON, or the contents that a patch replaced."""
 _ENV = (("HOME", "/home/agent"), ("LANG", "C.UTF-8"), ("PATH", "/usr/bin:/bin"))
+_BASE64 = frozenset({"base64", "body_base64"})
 _HINTS = {
     "OUTSIDE_WORKSPACE": "Name a file below the workspace; links that lead out are not followed.",
     "HIDDEN": "It holds what agents must not see; ask its owner for what you need of it.",
@@ -85,16 +86,16 @@ def prepare_inside(trip: Trip, ports: Ports) -> None:
         trip,
         ports,
         entry="files",
-        stdin=orjson.dumps(_request(trip.call, trip.sights)),
+        stdin=None if "undo" in trip.call.input else orjson.dumps(_request(trip.call, trip.sights)),
         writable=Capability.FILESYSTEM_WRITE in trip.tool.spec.capabilities,
     )
 
 
-def make_job(trip: Trip, ports: Ports, *, entry: str, stdin: bytes, writable: bool) -> Job:
+def make_job(trip: Trip, ports: Ports, *, entry: str, stdin: bytes | None, writable: bool) -> Job:
+    """`stdin` None: it is only known when the program runs."""
     assert trip.sights is not None
     python, workspace = trip.sights.executable, trip.sights.workspace
     needs, wants = needs_for(Tier.C, NO_NETWORK)
-    streamed = trip.call is not None and "undo" in trip.call.input
     return Job(
         program=python.found_at or python.path,
         program_file=python.path if python.found_at else "",
@@ -109,8 +110,8 @@ def make_job(trip: Trip, ports: Ports, *, entry: str, stdin: bytes, writable: bo
         tier=Tier.C,
         needs=needs,
         wants=wants,
-        stdin=b"" if streamed else stdin,
-        stdin_streamed=streamed,
+        stdin=stdin or b"",
+        stdin_streamed=stdin is None,
         own_files=ports.own_files,
         workspace_writable=writable,
     )
@@ -144,7 +145,7 @@ class Kept:
         """Nothing is granted to programs of ours."""
 
 
-class _Said:
+class Said:
     """A request that is only known now, as the program's stdin."""
 
     def __init__(self, data: bytes) -> None:
@@ -159,9 +160,9 @@ async def run_inside(trip: Trip, plan: ProcessPlan, ports: Ports) -> Ending:
     """9, 10 — for a program of ours: run, read its answer, keep the checkpoint, redact, check."""
     source = await _undo(trip, ports) if plan.stdin_streamed else None
     execution, kept = await execute(trip, plan, ports, source)
-    answer = _answer(execution, bytes(kept.parts[StreamName.STDOUT]))
+    answer = read_answer(execution, bytes(kept.parts[StreamName.STDOUT]))
     if answer is None:
-        return _unanswered(trip, execution, bytes(kept.parts[StreamName.STDERR]))
+        return unanswered(trip, execution, bytes(kept.parts[StreamName.STDERR]))
     if "error" in answer:
         return _refused(trip, execution, ports, answer["error"])
     result = dict(answer["result"])
@@ -171,7 +172,7 @@ async def run_inside(trip: Trip, plan: ProcessPlan, ports: Ports) -> Ending:
     return Ending(status=Status.COMPLETED, success=True, execution=execution, output=output)
 
 
-async def execute(trip: Trip, plan: ProcessPlan, ports: Ports, source: _Said | None = None) -> tuple[Execution, Kept]:
+async def execute(trip: Trip, plan: ProcessPlan, ports: Ports, source: Said | None = None) -> tuple[Execution, Kept]:
     kept = Kept()
     try:
         return await ports.executor.run(plan, kept, source), kept
@@ -182,16 +183,16 @@ async def execute(trip: Trip, plan: ProcessPlan, ports: Ports, source: _Said | N
         return Execution(status=Status.CANCELLED, reason=Reason.CANCELLED, message=message, usage=usage), Kept()
 
 
-async def _undo(trip: Trip, ports: Ports) -> _Said:
+async def _undo(trip: Trip, ports: Ports) -> Said:
     assert trip.call is not None
     assert trip.sights is not None
     ref, data = await ports.artifacts.read(trip.run.run_id, trip.call.input["undo"])
     if ref.name != CHECKPOINT:
         raise Rejected(Reason.BAD_ARGUMENTS, "That artifact is no checkpoint.", "Give the `checkpoint` of a change.")
-    return _Said(orjson.dumps(_request(trip.call, trip.sights) | {"undo": orjson.loads(data)}))
+    return Said(orjson.dumps(_request(trip.call, trip.sights) | {"undo": orjson.loads(data)}))
 
 
-def _answer(execution: Execution, stdout: bytes) -> Mapping[str, Json] | None:
+def read_answer(execution: Execution, stdout: bytes) -> Mapping[str, Json] | None:
     if execution.status is not Status.COMPLETED or execution.exit_code not in (0, 1):
         return None
     try:
@@ -204,7 +205,7 @@ def _answer(execution: Execution, stdout: bytes) -> Mapping[str, Json] | None:
     return answer if shaped else None
 
 
-def _unanswered(trip: Trip, execution: Execution, stderr: bytes) -> Ending:
+def unanswered(trip: Trip, execution: Execution, stderr: bytes) -> Ending:
     """Ended by a limit or a cancellation, or broken: then the log says where, and the caller that it was us."""
     status, reason, message = execution.status, execution.reason, execution.message
     if status is Status.COMPLETED and reason is None:
@@ -243,9 +244,9 @@ def clean(trip: Trip, ports: Ports, output: dict[str, Json]) -> dict[str, Json]:
     except Rejected as error:
         raise RuntimeError(f"our own program's answer does not fit its schema: {error.detail}") from None
     secrets = ports.secrets.known_values(trip.run.run_id)
-    if isinstance(output.get("base64"), str):
+    for name in _BASE64 & output.keys():
         redactor = Redactor(secrets)
-        data = base64.b64decode(output["base64"])
-        output = output | {"base64": base64.b64encode(redactor.feed(data) + redactor.finish()).decode("ascii")}
+        data = base64.b64decode(output[name])
+        output = output | {name: base64.b64encode(redactor.feed(data) + redactor.finish()).decode("ascii")}
     redacted, trip.redactions = redact_json_counted(output, secrets)
     return dict(redacted)

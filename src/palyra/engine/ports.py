@@ -6,7 +6,7 @@ raises (`StateError` for the journal, so that nothing runs), it never returns ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from palyra.budget.ledger import Ledger, Share
 from palyra.config.schema import Config
 from palyra.model.approval import Approval, Question
 from palyra.model.credential import Credential
+from palyra.model.fetch import Fetched, FetchOrder, FetchUrl
 from palyra.model.host import HostFacts
 from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
 from palyra.model.plan import LookRequest, ProcessPlan, Sights, WorkspaceSight
@@ -82,6 +83,15 @@ class Background(Protocol):
 
     async def end_run(self, owner: ProcessOwner) -> None:
         """End what was to end with the run."""
+
+
+class Fetcher(Protocol):
+    """Fetches over HTTP, outside every sandbox, within the order's grant; every hop is judged.
+
+    Raises `FetchFailed`. `credentials` is asked for the headers of a request to the host that the call named.
+    """
+
+    async def fetch(self, order: FetchOrder, credentials: Callable[[FetchUrl], Sequence[Credential]]) -> Fetched: ...
 
 
 class Journal(Protocol):
@@ -156,8 +166,11 @@ class Secrets(Protocol):
     """Values that must never leave in output, each under the name its placeholder shows."""
 
     def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]: ...
-    def credentials(self, host: str, port: int, *, principal: str, tool: str) -> Sequence[Credential]:
-        """Headers for requests to this host and no other; added outside the sandbox. StateError: none can be had."""
+    def bound(self, *, principal: str, tool: str) -> Sequence[Credential]:
+        """Every header that may be added to this principal's requests, outside the sandbox, each for its host alone."""
+
+    def credentials(self, host: str, port: int, *, encrypted: bool, principal: str, tool: str) -> Sequence[Credential]:
+        """Of those, the ones for this host. StateError: none can be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +191,7 @@ class Ports:
     approver: Approver
     artifacts: Artifacts
     secrets: Secrets
+    fetcher: Fetcher
     key: SigningKey
     own_files: tuple[tuple[str, bytes], ...] = ()
     """(path inside a sandbox, content) of Palyra's own programs that run there: see inside/."""

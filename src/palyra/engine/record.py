@@ -31,7 +31,7 @@ from palyra.journal.chain import (
 from palyra.model.budget import Spending
 from palyra.model.grant import decision_json
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
-from palyra.model.plan import Facts, Plan, ProcessPlan
+from palyra.model.plan import Facts, FetchPlan, Plan, ProcessPlan
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.policy.request import MAX_TEXT
 from palyra.protocol.wire import stored_outcome_bytes
@@ -39,6 +39,7 @@ from palyra.redact.stream import is_clear, redact_json, redact_text
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
 _SALT_BYTES = 32
+BUILTIN = "builtin"
 _FACTS = tuple(field.name for field in fields(Facts))
 PROVEN_BACKEND = "bubblewrap"
 """The one `palyra doctor --prove` attacks."""
@@ -129,7 +130,7 @@ def _closing(trip: Trip, ports: Ports, execution: Execution, outcome: Outcome, o
         input_bytes=None if opened else trip.input_bytes,
         # One that waits for a person claims no id: the caller repeats it under the same one.
         keep_call=trip.parsed and outcome.status is not Status.PENDING_APPROVAL,
-        egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan) else "",
+        egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan | FetchPlan) else "",
         spent=spending_of(trip, execution),
         holds=_goes_on(trip.plan, outcome.status),
     )
@@ -206,14 +207,17 @@ def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution, o
     plan, decision = trip.plan, decision_json(trip.decision)
     # An attestation never names an executor that did not run the code.
     ran = trip.opened is not None and plan is not None and ending.reason is not Reason.SPAWN_FAILED
+    by_us = ran and ending.by_engine
     output_sha256 = sha256_hex(output_bytes)
     return Statement(
         attestation_id=ports.ids.ulid(),
         call_id=trip.call_id,
         run_id=trip.run.run_id,
         tool=trip.request.tool,
-        executor=plan.executor if ran and plan is not None else "policy",
-        sandbox_enforcement=enforcement_of(_enforcement(plan if ran else None, execution, ports.proof_id)),
+        executor=BUILTIN if by_us else plan.executor if ran and plan is not None else "policy",
+        sandbox_enforcement=enforcement_of(
+            _enforcement(plan if ran and not by_us else None, execution, ports.proof_id)
+        ),
         executed_at_unix_ms=trip.received_unix_ms,
         status=ending.status.value,
         reason=ending.reason.value if ending.reason else None,
@@ -242,10 +246,10 @@ def _enforcement(plan: Plan | None, execution: Execution | None, proof_id: str |
     late = execution.degraded if execution is not None else ()
     return {
         "backend": plan.backend,
-        "egress_mode": plan.net.mode.value if isinstance(plan, ProcessPlan) else "",
+        "egress_mode": plan.net.mode.value if isinstance(plan, ProcessPlan | FetchPlan) else "",
         "guarantees": sorted(g.value for g in plan.guarantees),
         "degraded": [*plan.degraded, *late],
-        "proof_id": proof_id if isinstance(plan, ProcessPlan) and plan.backend == PROVEN_BACKEND else None,
+        "proof_id": proof_id if plan.backend == PROVEN_BACKEND else None,
     }
 
 

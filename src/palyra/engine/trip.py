@@ -16,6 +16,7 @@ from palyra.engine.runs import Run
 from palyra.errors import Reason, Rejected
 from palyra.model.approval import Approval, Permission
 from palyra.model.call import ToolCall
+from palyra.model.fetch import FetchOrder
 from palyra.model.grant import Decision
 from palyra.model.outcome import ArtifactRef, Execution, Status
 from palyra.model.plan import Facts, Job, Plan, Sights
@@ -58,6 +59,8 @@ class Ending:
     message: str | None = None
     hint: str | None = None
     execution: Execution | None = None
+    by_engine: bool = False
+    """It ended before the plan's sandbox was used: what ran was the engine itself."""
     output: Mapping[str, Json] = field(default_factory=dict)
     approval: Mapping[str, Json] | None = None
     """Which approval it waits for."""
@@ -82,6 +85,7 @@ class Trip:
     call: ToolCall | None = None
     process: ProcessInput | None = None
     sights: Sights | None = None
+    fetch: FetchOrder | None = None
     facts: Facts | None = None
     job: Job | None = None
     run_facts: RunFacts = NO_FACTS

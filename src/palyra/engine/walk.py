@@ -23,6 +23,7 @@ from palyra.engine.approval import approve
 from palyra.engine.background import start_background, take_back
 from palyra.engine.budget import check_budget
 from palyra.engine.builtin import HANDLERS
+from palyra.engine.fetch import run_fetch
 from palyra.engine.inside import run_inside
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
@@ -36,7 +37,7 @@ from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.model.grant import Ask
 from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
-from palyra.model.plan import BuiltinPlan, ProcessPlan
+from palyra.model.plan import BuiltinPlan, FetchPlan, ProcessPlan
 from palyra.model.process import Lifetime, ProcessOwner
 from palyra.model.tool import ToolKind
 from palyra.protocol.projection import attach, project
@@ -194,6 +195,8 @@ class Engine:
                     return await self._run_process(trip, plan)  # 9, 10
                 case ProcessPlan() as plan:
                     return await self._start_background(trip, plan)  # 9
+                case FetchPlan() as plan:
+                    return await run_fetch(trip, plan, self.ports)  # 9, 10
                 case BuiltinPlan():
                     return await self._run_builtin(trip)
 

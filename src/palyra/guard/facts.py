@@ -78,7 +78,7 @@ def guard_process(
             *_tell_code(kind),
             *_tell_executables(sights, unlisted, writable),
             *tell_outside(outside, sights),
-            *_tell_hosts(hosts_denied),
+            *tell_hosts(hosts_denied),
         ),
     )
 
@@ -179,7 +179,7 @@ def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Det
         yield Reason.OUTSIDE_WORKSPACE.value, f"Argument {argument + 1} ({_shown(text)}) {where}."
 
 
-def _tell_hosts(denied: Sequence[NamedHost]) -> Details:
+def tell_hosts(denied: Sequence[NamedHost]) -> Details:
     for named in denied[:1]:
         name = f"[{named.host}]" if ":" in named.host else named.host
         yield "host", name if named.port in (None, 80, 443) else f"{name}:{named.port}"

@@ -1,4 +1,4 @@
-"""The facts about a call of palyra.fs.*: where its paths really end, and what it may not touch by name.
+"""The facts about a call of Palyra's own programs: where a path really ends, which host is not granted.
 
 The program of ours that does the work judges again, with the kernel's help, what it really opens; this is for clear
 refusals and for policy. Not here: which arguments are paths (engine/inside), the disk (guard/look).
@@ -6,15 +6,17 @@ refusals and for policy. Not here: which arguments are paths (engine/inside), th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from palyra.errors import Unenforceable
-from palyra.guard.facts import check_places, tell_outside
+from palyra.guard.facts import check_places, tell_hosts, tell_outside
 from palyra.guard.paths import judge_paths
 from palyra.model.call import Tier
-from palyra.model.net import EgressMode
+from palyra.model.net import EgressMode, NamedHost
 from palyra.model.plan import Facts, Sights
 
 
-def guard_inside(sights: Sights) -> Facts:
+def guard_inside(sights: Sights, hosts_denied: Sequence[NamedHost] = ()) -> Facts:
     check_places(sights)
     _check_interpreter(sights)
     outside = judge_paths(sights, (), visible=())
@@ -22,7 +24,7 @@ def guard_inside(sights: Sights) -> Facts:
         tier=Tier.C.value,
         egress=EgressMode.STRICT.value,
         outside_workspace=bool(outside),
-        details=tuple(tell_outside(outside, sights)),
+        details=(*tell_outside(outside, sights), *tell_hosts(hosts_denied)),
     )
 
 

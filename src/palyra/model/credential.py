@@ -34,7 +34,7 @@ class Binding:
     """A secret as a header of requests to one host, and to no other."""
 
     host: str
-    """`host` (ports 80 and 443) or `host:port`, exactly."""
+    """`host`: on port 443, encrypted; `host:port`: on that port, encrypted or not. Exactly, no pattern."""
     header: str
     prefix: str = ""
     """Text before the value: `Bearer `."""
@@ -65,8 +65,10 @@ class SecretFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """One header for one request, made outside the sandbox."""
+    """A header for requests to one host, made outside the sandbox."""
 
     secret: str
+    host: str
+    """As in `Binding`."""
     header: str
     value: bytes = field(repr=False)

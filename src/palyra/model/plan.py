@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from palyra.canon import Json, digest, sha256_hex
 from palyra.model.call import Tier
 from palyra.model.face import NetFace
+from palyra.model.fetch import FetchOrder
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.net import NamedHost, NetGrant
@@ -325,7 +326,44 @@ class BuiltinPlan:
         return {"kind": self.kind, "tool": self.tool, "executor": self.executor, "limits": self.limits.as_json()}
 
 
-Plan: TypeAlias = ProcessPlan | BuiltinPlan
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPlan:
+    """A request over HTTP from outside every sandbox, and the program of ours that reads the answer inside one."""
+
+    order: FetchOrder
+    parser: ProcessPlan
+    """Reads what came back; without any network."""
+    kind: Literal["fetch"] = "fetch"
+
+    @property
+    def executor(self) -> str:
+        return self.parser.executor
+
+    @property
+    def backend(self) -> str:
+        return self.parser.backend
+
+    @property
+    def net(self) -> NetGrant:
+        return self.order.net
+
+    @property
+    def limits(self) -> Limits:
+        return self.parser.limits
+
+    @property
+    def guarantees(self) -> frozenset[Guarantee]:
+        return self.parser.guarantees
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        return self.parser.degraded
+
+    def as_json(self) -> dict[str, Json]:
+        return {"kind": self.kind, "order": self.order.as_json(), "parser": self.parser.as_json()}
+
+
+Plan: TypeAlias = ProcessPlan | BuiltinPlan | FetchPlan
 
 
 def _shown(path: str) -> str:

@@ -12,6 +12,7 @@ from palyra.protocol.background_schema import (
     OUTPUT_OUTPUT,
     PROCESS_STATUS,
 )
+from palyra.protocol.fetch_catalog import FETCH_TOOL
 from palyra.protocol.files_catalog import FILE_TOOLS
 from palyra.protocol.process_schema import PROCESS_INPUT, PROCESS_OUTPUT
 
@@ -147,4 +148,5 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
         max_input_bytes=64 * KIB,
     ),
     *FILE_TOOLS,
+    FETCH_TOOL,
 )

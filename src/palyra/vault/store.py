@@ -103,21 +103,29 @@ class Vault:
             log.error("the vault cannot be read any more: %s", error.detail)
         return tuple(self._known)
 
-    def credentials(self, host: str, port: int, *, principal: str, tool: str) -> tuple[Credential, ...]:
-        """The headers that belong to this host. StateError when the vault cannot be trusted."""
+    def bound(self, *, principal: str, tool: str) -> tuple[Credential, ...]:
+        """Every header this principal's calls of this tool may carry, each for its host alone. StateError when the
+        vault cannot be trusted."""
         self.load()
         entries = self._open.entries
         own = [(facts.name, facts.binding) for facts, _ in entries.values() if facts.binding is not None]
-        found: dict[str, Credential] = {}
+        found: dict[tuple[str, str], Credential] = {}
         for name, binding in (*self._bound, *own):
-            facts, value = entries.get(name, (None, b""))
-            if not (_is_for(binding, host, port) and (facts is None or facts.scope.covers(principal, tool))):
-                continue
-            if facts is None:
-                raise StateError(f"There is no secret {name} in the vault, which {host} needs.", _set_hint(name))
-            header_value = binding.prefix.encode("ascii") + _line(name, value)
-            found.setdefault(binding.header.lower(), Credential(secret=name, header=binding.header, value=header_value))
+            if name in entries and entries[name][0].scope.covers(principal, tool):
+                value = binding.prefix.encode("ascii") + _line(name, entries[name][1])
+                one = Credential(secret=name, host=binding.host, header=binding.header, value=value)
+                found.setdefault((binding.host, binding.header.lower()), one)
         return tuple(found.values())
+
+    def credentials(
+        self, host: str, port: int, *, encrypted: bool, principal: str, tool: str
+    ) -> tuple[Credential, ...]:
+        """Of those, the ones for this host. StateError also when the configuration names a secret that is missing."""
+        found = self.bound(principal=principal, tool=tool)
+        for name, binding in self._bound:
+            if name not in self._open.entries and is_for(binding.host, host, port, encrypted=encrypted):
+                raise StateError(f"There is no secret {name} in the vault, which {host} needs.", _set_hint(name))
+        return tuple(one for one in found if is_for(one.host, host, port, encrypted=encrypted))
 
     def list(self) -> tuple[SecretFacts, ...]:
         self.load()
@@ -344,9 +352,12 @@ def _checked(host: str, header: str, prefix: str) -> Binding:
     return Binding(host=host, header=header, prefix=prefix)
 
 
-def _is_for(binding: Binding, host: str, port: int) -> bool:
-    grant = NetGrant(EgressMode.STRICT, (parse_pattern(binding.host),))
-    return judge_host(grant, parse_host(host), port).allowed
+def is_for(bound: str, host: str, port: int, *, encrypted: bool) -> bool:
+    """Without a port of its own it goes over TLS alone: asking for http must not send it in the clear."""
+    pattern = parse_pattern(bound)
+    if pattern.port is None and not (encrypted and port == 443):
+        return False
+    return judge_host(NetGrant(EgressMode.STRICT, (pattern,)), parse_host(host), port).allowed
 
 
 def _check_value(name: str, value: bytes) -> None:

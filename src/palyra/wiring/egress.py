@@ -18,4 +18,8 @@ def egress_of(config: Config) -> EgressServer:
         idle_s=given.idle_timeout_s,
         total_s=given.connection_timeout_s,
     )
-    return EgressServer(Dialer(parse_resolve(given.resolve)), limits)
+    return EgressServer(dialer_of(config), limits)
+
+
+def dialer_of(config: Config) -> Dialer:
+    return Dialer(parse_resolve(config.egress.resolve))

@@ -15,6 +15,7 @@ from palyra.artifacts.store import ArtifactStore
 from palyra.budget.store import BudgetStore
 from palyra.config.load import Home, load_config, read_passphrase, user_home
 from palyra.config.schema import Config
+from palyra.egress.fetch import HttpFetcher
 from palyra.engine.ports import Approver, Ports
 from palyra.engine.recover import recover
 from palyra.engine.walk import Engine
@@ -32,7 +33,7 @@ from palyra.version import __version__
 from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.clock import SystemClock, SystemIds
-from palyra.wiring.egress import egress_of
+from palyra.wiring.egress import dialer_of, egress_of
 from palyra.wiring.host import look_at_host
 from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
@@ -213,6 +214,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         approver=approver or hands.approvals,
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=hands.vault,
+        fetcher=HttpFetcher(dialer_of(hands.config)),
         key=writer.home.key,
         own_files=read_own_files(),
         proof_id=current_proof_id(home.root, writer.home.key.public, hands.host, version=__version__),

@@ -52,10 +52,9 @@ def take(vault: Vault, name: str) -> bool:
     return asyncio.run(work())
 
 
-def headers(
-    vault: Vault, host: str, port: int = 443, principal: str = "agent:a", tool: str = "palyra.http.fetch"
-) -> Any:
-    return [(c.header, c.value) for c in vault.credentials(host, port, principal=principal, tool=tool)]
+def headers(vault: Vault, host: str, port: int = 443, *, encrypted: bool = True, **who: str) -> Any:
+    who = {"principal": "agent:a", "tool": "palyra.http.fetch"} | who
+    return [(c.header, c.value) for c in vault.credentials(host, port, encrypted=encrypted, **who)]
 
 
 def test_a_secret_is_known_to_redaction_and_its_value_is_nowhere_on_disk(writer: Writer, home: Path):
@@ -102,11 +101,20 @@ def test_a_credential_goes_to_its_host_and_port_alone(writer: Writer):
     put(vault, binding=Binding(host="API.test", header="Authorization", prefix="Bearer "))
     put(vault, "PORT", b"port-value", binding=Binding(host="api.test:8080", header="X-Key"))
     assert headers(vault, "api.test") == [("Authorization", b"Bearer " + TOKEN)]
-    assert headers(vault, "api.test.", 80) == [("Authorization", b"Bearer " + TOKEN)]
-    assert headers(vault, "api.test", 8080) == [("X-Key", b"port-value")]
+    assert headers(vault, "API.test.") == [("Authorization", b"Bearer " + TOKEN)]
+    assert headers(vault, "api.test", 8080, encrypted=False) == [("X-Key", b"port-value")]
     for host in ("evil.test", "api.test.evil.test", "xapi.test", "sub.api.test", "127.0.0.1"):
         assert headers(vault, host) == []
     assert headers(vault, "api.test", 8443) == []
+    assert {one.host for one in vault.bound(principal="agent:a", tool="x")} == {"API.test", "api.test:8080"}
+
+
+def test_a_credential_without_a_port_never_goes_out_in_the_clear(writer: Writer):
+    vault = vault_of(writer)
+    put(vault, binding=Binding(host="api.test", header="Authorization"))
+    assert headers(vault, "api.test", 80, encrypted=False) == []
+    assert headers(vault, "api.test", 443, encrypted=False) == []
+    assert headers(vault, "api.test", 80, encrypted=True) == []
 
 
 def test_scopes_say_who_may_use_it_with_which_tool(writer: Writer):
@@ -155,7 +163,7 @@ def test_what_cannot_be_a_secret_or_its_place_is_refused(
 
 
 def test_a_credential_does_not_show_its_value():
-    assert "s3cr3t" not in repr(Credential(secret="A", header="X", value=TOKEN))
+    assert "s3cr3t" not in repr(Credential(secret="A", host="a.test", header="X", value=TOKEN))
 
 
 # ── behind its back ──────────────────────────────────────────────────────────
