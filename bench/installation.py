@@ -92,6 +92,8 @@ def open_cold(ground: Ground, name: str) -> Iterator[Contender]:
         def feed(self, stream: object, chunk: bytes) -> None:
             raise RuntimeError(f"`true` wrote {chunk!r}")
 
+        def reached(self, connections: object) -> None: ...
+
     with asyncio.Runner() as runner:
         palyra = runner.run(AsyncPalyra.open(home=str(ground.home)).start())
         executor = ProcessExecutor(palyra.installation.host)

@@ -22,6 +22,7 @@ from palyra.model.outcome import ArtifactRef, Execution, Status
 from palyra.model.plan import Facts, Job, Plan, Sights
 from palyra.model.record import Recorded
 from palyra.model.run_facts import NO_FACTS, RunFacts
+from palyra.model.tool import Parallelism
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
@@ -104,6 +105,13 @@ class Trip:
     artifacts: tuple[ArtifactRef, ...] = ()
     full_output_sha256: str | None = None
     """Set when the door projects: the digest over the whole redacted output."""
+
+    @property
+    def parallelism(self) -> Parallelism:
+        """The tool's, refined by what this call does: a request that only reads goes beside others."""
+        assert self.tool is not None
+        reads = self.fetch is not None and self.fetch.method != "POST"
+        return Parallelism.READ_ONLY if reads else self.tool.spec.parallelism
 
     @property
     def run(self) -> Run:

@@ -186,7 +186,7 @@ class Engine:
             if pending is not None:
                 return pending
         await mark_run(trip, self.ports)
-        async with self._turns.take(trip.run.run_id, trip.tool.spec.parallelism):
+        async with self._turns.take(trip.run.run_id, trip.parallelism):
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
                 case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:

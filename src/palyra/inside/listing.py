@@ -19,6 +19,8 @@ DEFAULT_ENTRIES = 200
 MAX_DEPTH = 128
 MAX_SCANNED = 500_000
 """Names looked at in one call."""
+MAX_ANSWER_CHARS = 512 << 10
+"""Of all names in one page: paths can be longer than any buffer."""
 UNENTERED = (b".git",)
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
@@ -83,8 +85,9 @@ def list_folder(root: int, asked: dict[str, Any], request: dict[str, Any]) -> di
     walk = Walk(recursive=asked.get("recursive", False))
     entries: list[dict[str, Any]] = []
     following = cursor = None
+    size = 0
     for path, where in walk.entries(folder, _position(asked.get("cursor", ""))):
-        if len(entries) == most:
+        if len(entries) == most or size > MAX_ANSWER_CHARS:
             following = cursor
             break
         entry = describe(where, path[-1])
@@ -92,6 +95,7 @@ def list_folder(root: int, asked: dict[str, Any], request: dict[str, Any]) -> di
             name = beneath.shown(b"/".join((*parts, *path)))
             entry = {"path": name, **entry, **({"hidden": True} if name in request["hidden"] else {})}
             entries.append(entry)
+            size += len(name) + len(entry.get("target", ""))
         cursor = base64.urlsafe_b64encode(b"/".join(path)).decode("ascii")
     return {"path": asked.get("path", "."), "entries": entries, "next": following, "incomplete": walk.cut}
 

@@ -38,14 +38,16 @@ def search(root: int, asked: dict[str, Any], request: dict[str, Any]) -> dict[st
     wanted = re.compile(fnmatch.translate(asked["glob"])).match if "glob" in asked else None
     tally, most = Tally(), asked.get("max_matches", DEFAULT_MATCHES)
     matches: list[dict[str, Any]] = []
+    size = 0
     for name, content in _contents(root, parts, tally, request, wanted):
         if literal and literal not in content:
             continue
         for match in _matches(pattern, content):
-            if len(matches) == most:
+            if len(matches) == most or size > listing.MAX_ANSWER_CHARS:
                 tally.truncated = True
                 break
             matches.append({"path": name, **match})
+            size += len(name) + len(match["text"])
         if tally.truncated:
             break
     return {
@@ -94,14 +96,20 @@ def _files(root: int, parts: Parts, tally: Tally) -> Iterator[tuple[tuple[bytes,
         yield parts, beneath.open_folder(root, parts[:-1]), parts[-1]
         return
     walk = listing.Walk(recursive=True)
-    for path, where in walk.entries(folder):
-        try:
-            regular = stat.S_ISREG(os.stat(path[-1], dir_fd=where, follow_symlinks=False).st_mode)
-        except OSError:
-            continue
-        if regular:
-            yield (*parts, *path), where, path[-1]
+    try:
+        for path, where in walk.entries(folder):
+            if _is_regular(where, path[-1]):
+                yield (*parts, *path), where, path[-1]
+    except beneath.Refused:  # too many names: what was found so far counts
+        walk.cut = True
     tally.truncated = tally.truncated or walk.cut
+
+
+def _is_regular(folder: int, name: bytes) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _read(folder: int, name: bytes) -> bytes | None:

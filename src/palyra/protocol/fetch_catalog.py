@@ -115,7 +115,7 @@ FETCH_TOOL = ToolSpec(
     input_schema=FETCH_INPUT,
     output_schema=FETCH_OUTPUT,
     capabilities=frozenset({Capability.NETWORK}),
-    parallelism=Parallelism.IDEMPOTENT,
+    parallelism=Parallelism.EXCLUSIVE,
     projection=Projection.REDACTED_PREVIEW_AND_ARTIFACT,
     max_input_bytes=64 * KIB,
 )

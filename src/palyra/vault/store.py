@@ -80,11 +80,17 @@ class Vault:
         self._seen: tuple[int, ...] | None = None
         self._broken: StateError | None = None
         self._known: dict[tuple[str, bytes], None] = {}
+        self._changing = asyncio.Lock()
 
     # ── reading ──
 
     def load(self) -> None:
         """Read it if it changed since. Raises StateError when it cannot be trusted or opened."""
+        if self._changing.locked():
+            return  # by this very process: committed and not yet in place would look like a vault put back
+        self._load()
+
+    def _load(self) -> None:
         seen = self._identity()
         if seen == self._seen and self._broken is None:
             return
@@ -237,26 +243,34 @@ class Vault:
         value: bytes | None,
         actor: str,
     ) -> SecretFacts:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        with _Locked(self._folder):
-            self._finish_staged()
-            self.load()
-            facts = make(self._open.entries[name][0] if name in self._open.entries else None)
-            data, generation = self._compose(facts, value)
-            staged = self._stage(data)
-            digest = hashlib.sha256(data).hexdigest()
-            details = facts.as_json() | {"generation": generation}
-            act = Act(kind=kind, actor=actor, subject=f"secret/{facts.name}", details=details)
-            now = self._now_unix_ms()
-
-            def record(tx: Transaction) -> None:
-                tx.execute("INSERT OR REPLACE INTO meta VALUES ('vault_sha256', ?)", (digest,))
-                record_act(tx, act, at_unix_ms=now)
-
-            await self._writer.commit(record)
-            await asyncio.to_thread(self._put_in_place, staged)
-        self.load()
+        async with self._changing:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            lock = FileLock(self._folder)
+            try:
+                await _take(lock)
+                self._finish_staged()
+                self._load()
+                facts = make(self._open.entries[name][0] if name in self._open.entries else None)
+                await self._commit(kind, facts, value, actor)
+            finally:
+                lock.close()
+            self._load()
         return facts
+
+    async def _commit(self, kind: ActKind, facts: SecretFacts, value: bytes | None, actor: str) -> None:
+        data, generation = self._compose(facts, value)
+        staged = self._stage(data)
+        digest = hashlib.sha256(data).hexdigest()
+        details = facts.as_json() | {"generation": generation}
+        act = Act(kind=kind, actor=actor, subject=f"secret/{facts.name}", details=details)
+        now = self._now_unix_ms()
+
+        def record(tx: Transaction) -> None:
+            tx.execute("INSERT OR REPLACE INTO meta VALUES ('vault_sha256', ?)", (digest,))
+            record_act(tx, act, at_unix_ms=now)
+
+        await self._writer.commit(record)
+        self._put_in_place(staged)
 
     def _compose(self, facts: SecretFacts, value: bytes | None) -> tuple[bytes, int]:
         """The whole file anew: every value under a fresh key."""
@@ -307,6 +321,16 @@ class Vault:
     def _put_in_place(self, staged: Path) -> None:
         os.replace(staged, self._file)
         sync_folder(self._folder)
+
+
+async def _take(lock: FileLock) -> None:
+    """Without holding the loop up: other calls go on meanwhile."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + _PATIENCE_S
+    while not lock.try_acquire():
+        if clock() >= deadline:
+            raise StateError("Another process is changing the vault.", "Try again in a moment.")
+        await asyncio.sleep(0.01)
 
 
 class _Locked:

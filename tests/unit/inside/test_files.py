@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import stat
 import threading
@@ -257,8 +258,25 @@ def test_a_tree_deeper_than_any_path_is_listed_as_far_as_it_goes(ws: Path):
     for _ in range(200):
         os.mkdir("d" * 100, dir_fd=folder)
         folder = os.open("d" * 100, os.O_RDONLY, dir_fd=folder)
-    listed = ask("list", recursive=True, max_entries=1000)
-    assert (len(listed["entries"]), listed["incomplete"]) == (129, True)
+    first = ask("list", recursive=True, max_entries=1000)
+    rest = ask("list", recursive=True, max_entries=1000, cursor=first["next"])
+    assert len(first["entries"]) + len(rest["entries"]) == 129
+    assert (rest["next"], rest["incomplete"]) == (None, True)
+
+
+def test_pages_of_endless_names_stay_small(ws: Path):
+    folder = os.open(ws, os.O_RDONLY)
+    for _ in range(100):
+        os.mkdir("d" * 250, dir_fd=folder)
+        folder = os.open("d" * 250, os.O_RDONLY, dir_fd=folder)
+        for number in range(3):
+            os.close(os.open(f"f{number}", os.O_WRONLY | os.O_CREAT, dir_fd=folder))
+    seen, cursor = 0, ""
+    while cursor is not None:
+        page = ask("list", recursive=True, max_entries=1000, cursor=cursor)
+        assert len(json.dumps(page)) < 1 << 20
+        seen, cursor = seen + len(page["entries"]), page["next"]
+    assert seen == 400
 
 
 def test_a_search_finds_lines_and_leaves_out_what_is_no_text(ws: Path):

@@ -288,6 +288,22 @@ def test_many_processes_at_once_lose_nothing(writer: Writer, home: Path):
     assert [facts.name for facts in vault_of(writer).list()] == ["S0", "S1", "S2", "S3"]
 
 
+def test_changes_at_once_in_one_process_wait_for_each_other_and_calls_for_none(writer: Writer):
+    """A lock that is waited for on the loop would wait for itself."""
+
+    async def story() -> None:
+        vault = vault_of(writer)
+        setting = [vault.set(f"S{n}", b"value-%d-value" % n, actor="uid:1") for n in range(6)]
+        work = asyncio.gather(*setting)
+        while not work.done():
+            vault.known_values("")
+            await asyncio.sleep(0)
+        assert [facts.name for facts in vault.list()] == [f"S{n}" for n in range(6)]
+        assert {name for name, _ in vault.known_values("")} == {f"S{n}" for n in range(6)}
+
+    asyncio.run(story())
+
+
 def test_a_change_of_another_process_is_seen(writer: Writer):
     mine, theirs = vault_of(writer), vault_of(writer)
     put(mine)
