@@ -7,7 +7,7 @@ deleted or put back from an older copy does not fit the database and is refused,
 Values leave in two ways only: to redaction, and as a header for a host they are bound to. What was read stays known
 until this process ends, so that output is redacted even if the vault breaks meanwhile; then nothing is handed out.
 
-Not here: the envelope (box), the master key (keys), who asks (wiring, egress).
+Not here: the envelope (box), the master key (keys), where a secret may go (bindings), who asks (wiring, egress).
 """
 
 from __future__ import annotations
@@ -25,23 +25,20 @@ from typing import Any
 import orjson
 
 from palyra.canon import Json, canonical
-from palyra.config.credentials import CredentialConfig, VaultConfig, check_binding, check_name
-from palyra.egress.hosts import parse_host, parse_pattern
-from palyra.egress.rules import judge_host
-from palyra.errors import ConfigError, Rejected, StateError
+from palyra.config.credentials import CredentialConfig, VaultConfig, check_name
+from palyra.errors import ConfigError, StateError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.model.credential import Binding, Credential, Scope, SecretFacts
-from palyra.model.net import EgressMode, HostKind, NetGrant
 from palyra.state.keyfile import check_private, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.vault import box, keys
+from palyra.vault.bindings import check_value, checked, is_for, line_of, parse_facts, set_hint
 from palyra.vault.box import VaultBroken
 
 log = logging.getLogger("palyra.vault")
 
-SHORTEST_VALUE, LONGEST_VALUE = 6, 64 * 1024
 MAX_SECRETS = 1024
 MAX_FILE_BYTES = 128 << 20
 _PATIENCE_S = 10.0
@@ -72,7 +69,7 @@ class Vault:
         self._folder = writer.home.root / "vault"
         self._file = self._folder / "secrets.json"
         self._config = config
-        self._bound = tuple((c.secret, _checked(c.host, c.header, c.prefix)) for c in credentials)
+        self._bound = tuple((c.secret, checked(c.host, c.header, c.prefix)) for c in credentials)
         self._now_unix_ms = now_unix_ms
         self._ask = ask
         self._master = b""
@@ -118,7 +115,7 @@ class Vault:
         found: dict[tuple[str, str], Credential] = {}
         for name, binding in (*self._bound, *own):
             if name in entries and entries[name][0].scope.covers(principal, tool):
-                value = binding.prefix.encode("ascii") + _line(name, entries[name][1])
+                value = binding.prefix.encode("ascii") + line_of(name, entries[name][1])
                 one = Credential(secret=name, host=binding.host, header=binding.header, value=value)
                 found.setdefault((binding.host, binding.header.lower()), one)
         return tuple(found.values())
@@ -130,7 +127,7 @@ class Vault:
         found = self.bound(principal=principal, tool=tool)
         for name, binding in self._bound:
             if name not in self._open.entries and is_for(binding.host, host, port, encrypted=encrypted):
-                raise StateError(f"There is no secret {name} in the vault, which {host} needs.", _set_hint(name))
+                raise StateError(f"There is no secret {name} in the vault, which {host} needs.", set_hint(name))
         return tuple(one for one in found if is_for(one.host, host, port, encrypted=encrypted))
 
     def list(self) -> tuple[SecretFacts, ...]:
@@ -209,9 +206,9 @@ class Vault:
         ConfigError for what cannot be one.
         """
         check_name(name)
-        _check_value(name, value)
+        check_value(name, value)
         if binding is not None:
-            binding = _checked(binding.host, binding.header, binding.prefix)
+            binding = checked(binding.host, binding.header, binding.prefix)
         now = self._now_unix_ms()
 
         def make(known: SecretFacts | None) -> SecretFacts:
@@ -219,7 +216,7 @@ class Vault:
             facts = replace(kept, version=kept.version + 1, created_unix_ms=now)
             facts = replace(facts, scope=scope or kept.scope, binding=binding or kept.binding)
             if facts.binding is not None:
-                _line(name, value)
+                line_of(name, value)
             return facts
 
         return await self._change(ActKind.SECRET_SET, name, make, value, actor)
@@ -349,57 +346,6 @@ class _Locked:
         self._lock.close()
 
 
-def parse_facts(name: str, value: Mapping[str, Any]) -> SecretFacts:
-    scope, bound = value["scope"], value["credential"]
-    return SecretFacts(
-        name=name,
-        version=value["version"],
-        created_unix_ms=value["created_unix_ms"],
-        scope=Scope(principals=tuple(scope["principals"]), tools=tuple(scope["tools"])),
-        binding=Binding(**bound) if bound else None,
-    )
-
-
 def _sealed(master: bytes, vault_id: str, facts: SecretFacts, value: bytes) -> dict[str, Json]:
     bound = {"vault": vault_id} | facts.as_json()
     return {"facts": facts.as_json(), "sealed": box.seal(master, value, bound=bound)}
-
-
-def _checked(host: str, header: str, prefix: str) -> Binding:
-    check_binding(host, header, prefix)
-    try:
-        pattern = parse_pattern(host)
-    except Rejected as error:
-        raise ConfigError(error.detail, error.hint) from None
-    if pattern.kind is HostKind.SUFFIX or (pattern.kind is HostKind.NETWORK and "/" in host):
-        raise ConfigError(f"A credential belongs to one host, not to {host}.", "Write host or host:port, exactly.")
-    return Binding(host=host, header=header, prefix=prefix)
-
-
-def is_for(bound: str, host: str, port: int, *, encrypted: bool) -> bool:
-    """Without a port of its own it goes over TLS alone: asking for http must not send it in the clear."""
-    pattern = parse_pattern(bound)
-    if pattern.port is None and not (encrypted and port == 443):
-        return False
-    return judge_host(NetGrant(EgressMode.STRICT, (pattern,)), parse_host(host), port).allowed
-
-
-def _check_value(name: str, value: bytes) -> None:
-    if not SHORTEST_VALUE <= len(value) <= LONGEST_VALUE:
-        raise ConfigError(
-            f"The value of {name} has {len(value)} bytes.",
-            f"A secret has {SHORTEST_VALUE} bytes at least, or it could not be told from ordinary text when output is "
-            f"redacted, and {LONGEST_VALUE} at most.",
-        )
-
-
-def _line(name: str, value: bytes) -> bytes:
-    if not all(32 <= letter < 127 for letter in value):
-        raise ConfigError(
-            f"The value of {name} cannot stand in a header.", "A header holds printable ASCII on one line."
-        )
-    return value
-
-
-def _set_hint(name: str) -> str:
-    return f"palyra secrets set {name} (the value on stdin), or take it out of [[credentials]]."
