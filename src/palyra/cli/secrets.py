@@ -103,14 +103,20 @@ def delete_secret(settings: Settings, name: str) -> int:
 def _with_vault(settings: Settings, work: Callable[[Installation], Awaitable[int]]) -> int:
     from palyra.cli.session import with_installation
 
-    return with_installation(settings, work, ask_passphrase=_ask)
+    return with_installation(settings, work, ask_passphrase=lambda: _ask(settings))
 
 
-def _ask() -> str:
-    """On the terminal itself: stdin holds the value."""
+def _ask(settings: Settings) -> str:
+    """On the terminal itself: stdin holds the value. Twice for a new vault, which a slip would lock for ever."""
     import getpass
 
-    return getpass.getpass("Passphrase of the vault: ")
+    from palyra.config.load import find_home
+
+    passphrase = getpass.getpass("Passphrase of the vault: ")
+    is_new = not (find_home(settings.home).root / "vault" / "secrets.json").exists()
+    if is_new and getpass.getpass("Again: ") != passphrase:
+        raise click.UsageError("These are two passphrases.")
+    return passphrase
 
 
 def _scope(given: tuple[str, ...]) -> Scope | None:

@@ -289,6 +289,8 @@ def parse_config(mapping: Mapping[str, Any]) -> Config:
         raise ConfigKeyError(("egress", "resolve"), str(error), 'Write resolve = ["NAME=ADDRESS"].') from error
     if config.policy.mode == "shadow" and not config.policy.candidate.startswith("/"):
         raise ConfigKeyError(("policy", "mode"), "policy.mode is shadow: policy.candidate must be an absolute folder.")
+    if config.vault.passphrase_file and not config.vault.passphrase_file.startswith("/"):
+        raise ConfigKeyError(("vault", "passphrase_file"), "vault.passphrase_file must be an absolute path.")
     for credential in config.credentials:
         try:
             check_credential(credential)

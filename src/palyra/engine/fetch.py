@@ -137,9 +137,13 @@ async def _read(trip: Trip, plan: FetchPlan, ports: Ports, fetched: Fetched) -> 
     execution, kept = await execute(trip, plan.parser, ports, Said(orjson.dumps(head) + b"\n" + fetched.body))
     execution = replace(execution, connections=fetched.connections)
     answer = read_answer(execution, bytes(kept.parts[StreamName.STDOUT]))
-    if answer is None:
-        return unanswered(trip, execution, bytes(kept.parts[StreamName.STDERR]))
     ways = _ways(plan, fetched.redirects, fetched.connections)
+    if answer is None:
+        ending = unanswered(trip, execution, bytes(kept.parts[StreamName.STDERR]))
+        error = {"code": str(ending.reason), "message": ending.message or ""}
+        output = clean(trip, ports, {"error": error} | ways)
+        # The request went out, whether its answer could be read or not.
+        return replace(ending, by_engine=ending.reason is Reason.SPAWN_FAILED, output=output)
     if "error" in answer:
         output = clean(trip, ports, {"error": dict(answer["error"])} | ways)
         message = str(answer["error"].get("message"))

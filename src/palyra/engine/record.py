@@ -207,7 +207,7 @@ def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution, o
     plan, decision = trip.plan, decision_json(trip.decision)
     # An attestation never names an executor that did not run the code.
     ran = trip.opened is not None and plan is not None and ending.reason is not Reason.SPAWN_FAILED
-    by_us = ran and ending.by_engine
+    by_us = trip.opened is not None and ending.by_engine
     output_sha256 = sha256_hex(output_bytes)
     return Statement(
         attestation_id=ports.ids.ulid(),

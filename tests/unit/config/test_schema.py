@@ -121,6 +121,12 @@ def test_a_credential_that_cannot_be_one_is_an_error(given: dict[str, str]):
         parse_config({"credentials": [given]})
 
 
+def test_a_passphrase_file_is_named_absolutely():
+    """A relative one would be looked for in the current folder, where agents write."""
+    with pytest.raises(ConfigError, match="absolute"):
+        parse_config({"vault": {"key": "passphrase", "passphrase_file": "passphrase"}})
+
+
 def test_credentials_that_are_no_tables_are_an_error():
     for wrong in ("x", ["x"], {"host": "a"}):
         with pytest.raises(ConfigError, match="credentials"):

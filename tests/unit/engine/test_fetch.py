@@ -206,5 +206,9 @@ def test_a_reader_that_fails_or_refuses_is_told():
     outcome = call(ports_of(executor=reads(refused, exit_code=1)))
     assert (outcome.success, outcome.message, outcome.output["error"]["code"]) == (False, "damaged", "BAD_ENCODING")
     assert call(ports_of(executor=reads({"result": 1}))).reason is Reason.INTERNAL
+    unstarted = reads({}, status=Status.FAILED, reason=Reason.SPAWN_FAILED, message="no room", exit_code=None)
+    outcome = call(ports_of(executor=unstarted))
+    assert (outcome.reason, outcome.attestation["executor"]) == (Reason.SPAWN_FAILED, "builtin")
+    assert outcome.output["egress"]["connections"][0]["host"] == "a.test", "it was reached all the same"
     burnt = reads({}, reason=Reason.CPU_LIMIT, exit_code=None, signal=24)
     assert call(ports_of(executor=burnt)).reason is Reason.CPU_LIMIT
