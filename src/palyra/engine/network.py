@@ -10,5 +10,7 @@ from palyra.model.net import NetGrant
 
 
 def granted_network(run: Run, runner: ProcessRunnerConfig) -> NetGrant:
-    configured = () if runner.blocks_all or run.grant.block_all else runner.allowed_egress_hosts
+    if run.grant.block_all:
+        return NetGrant(run.egress)
+    configured = () if runner.blocks_all else runner.allowed_egress_hosts
     return NetGrant(run.egress, in_order((*(parse_pattern(text) for text in configured), *run.grant.hosts)))
