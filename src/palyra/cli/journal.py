@@ -16,6 +16,8 @@ import orjson
 
 from palyra.cli.journal_export import export, prove
 from palyra.cli.journal_home import Reading, readable, reading
+from palyra.cli.journal_keep import redact, retain
+from palyra.cli.journal_search import catch_up_quietly, find_page, make_question
 from palyra.cli.journal_witness import rotate_key, witness
 from palyra.cli.options import Settings, with_settings
 
@@ -34,20 +36,38 @@ def command() -> None:
 
 command.add_command(export)
 command.add_command(prove)
+command.add_command(redact)
+command.add_command(retain)
 command.add_command(rotate_key)
 command.add_command(witness)
 
 
-@command.command("tail", epilog="\b\nExamples:\n  palyra journal tail -n 5\n  palyra journal tail --before 100 --json")
+@command.command(
+    "tail",
+    epilog="\b\nExamples:\n  palyra journal tail -n 5\n  palyra journal tail --status refused --since 2026-01-31\n"
+    "  palyra journal tail --principal agent:demo --text process --before 100 --json",
+)
 @click.option("-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many entries.")
 @click.option("--before", type=click.IntRange(0), default=None, metavar="INDEX", help="Those before this entry.")
+@click.option("--since", metavar="TIME", help="Not before this time: 2026-01-31, 2026-01-31T12:00, or unix ms.")
+@click.option("--until", metavar="TIME", help="Before this time.")
+@click.option("--principal", metavar="P", help="Whose calls, or who acted.")
+@click.option("--run", "run_id", metavar="ID", help="Of one run.")
+@click.option("--tool", metavar="TOOL", help="Of one tool; for acts the act.")
+@click.option("--status", metavar="STATUS", help="completed, refused, …")
+@click.option("--reason", metavar="CODE", help="POLICY_DENIED, …")
+@click.option("--kind", type=click.Choice(["intent", "result", "act"]), help="One kind of entry.")
+@click.option("--text", metavar="WORDS", help="Words: names of tools, acts, principals, policies …, or parts of them.")
 @with_settings
-def tail(settings: Settings, count: int, before: int | None) -> int:
-    """The newest entries, oldest of them first."""
+def tail(settings: Settings, count: int, before: int | None, **filters: str | None) -> int:
+    """The newest entries that fit, oldest of them first."""
+    question = make_question(filters)
     with reading(settings) as journal:
-        entries = journal.lookup.tail(count, before=before)
+        if question.asks:
+            catch_up_quietly(settings, journal)
+    with reading(settings) as journal:
+        entries, following = find_page(journal, question, count=count, before=before)
     if settings.json:
-        following = entries[0].index if entries and entries[0].index > 0 else None
         click.echo(orjson.dumps({"items": [_entry_json(e) for e in entries], "next": following}))
     else:
         for entry in entries:

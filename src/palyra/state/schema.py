@@ -122,6 +122,8 @@ MIGRATIONS: tuple[Migration, ...] = (
                entry INTEGER PRIMARY KEY, act TEXT NOT NULL, call_id TEXT, principal TEXT, before_unix_ms INTEGER,
                first INTEGER NOT NULL DEFAULT 0, count INTEGER NOT NULL DEFAULT 0
            ) STRICT""",
+        # Kept values that nothing refers to any more, until they are overwritten (state/retention).
+        "CREATE TABLE doomed (sha256 BLOB PRIMARY KEY) STRICT",
         # Sealed files of old entries, whose bodies are no longer in `entries`; `present` until retention removes them.
         """CREATE TABLE segments (
                first INTEGER PRIMARY KEY, count INTEGER NOT NULL, sha256 BLOB NOT NULL, bytes INTEGER NOT NULL,

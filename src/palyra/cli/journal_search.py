@@ -1,0 +1,68 @@
+"""Filters of `palyra journal tail`: from what was typed to a question, and from an answer to a page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from palyra.cli.options import Settings
+from palyra.journal.search import Question
+
+if TYPE_CHECKING:
+    from palyra.cli.journal_home import Reading
+    from palyra.model.record import Entry
+
+
+def make_question(filters: Mapping[str, str | None]) -> Question:
+    names = ("principal", "run_id", "tool", "status", "reason", "kind", "text")
+    return Question(
+        since_unix_ms=_time(filters.get("since"), "--since"),
+        until_unix_ms=_time(filters.get("until"), "--until"),
+        **{name: filters.get(name) or "" for name in names},
+    )
+
+
+def _time(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) > 8:
+        return int(text[:16])
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {text!r} is no time; write 2026-01-31 or 2026-01-31T12:00.") from error
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def catch_up_quietly(settings: Settings, journal: Reading) -> None:
+    """Bring the index up to date where that may be written; otherwise the entries are read one by one."""
+    from palyra.cli.journal_witness import open_writer
+    from palyra.errors import ConfigError, StateError
+    from palyra.state.search import catch_up, indexed_until
+
+    size = journal.query("SELECT size FROM head", ())[0][0]
+    if not journal.home.is_writable or size - indexed_until(journal.query) < 512:
+        return
+    with contextlib.suppress(StateError, ConfigError):
+        writer = open_writer(settings)
+        try:
+            catch_up(writer)
+        finally:
+            writer.close()
+
+
+def find_page(
+    journal: Reading, question: Question, *, count: int, before: int | None
+) -> tuple[tuple[Entry, ...], int | None]:
+    """Oldest first, and the cursor of the page before it."""
+    from palyra.state.search import search
+
+    if not question.asks:
+        entries = journal.lookup.tail(count, before=before)
+        return entries, entries[0].index if entries and entries[0].index > 0 else None
+    page = search(journal.query, question, lookup=journal.lookup, count=count, before=before)
+    return tuple(reversed(page.entries)), page.next

@@ -1,0 +1,86 @@
+"""The index that questions are answered by: follows the journal when somebody asks, never on the path of a call.
+
+Rules: it is derived, and can be thrown away and made again at any time (`forget`); catching up is a transaction of its
+own through the one writer, a batch at a time, so that calls go on between; where nothing may be written, what is not
+indexed yet is read entry by entry. What it holds is not evidence: journal/search reads the entries themselves.
+"""
+
+from __future__ import annotations
+
+from palyra.journal.lookup import Lookup, Rows
+from palyra.journal.search import HOUR_MS, Page, Question, ask, rows_of
+from palyra.model.record import Entry
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+
+BATCH = 4096
+
+
+def indexed_until(rows: Rows) -> int:
+    """Entries below this place are in the index."""
+    found = rows("SELECT value FROM meta WHERE name = 'indexed'", ())
+    return int(found[0][0]) if found and found[0][0].isascii() and found[0][0].isdigit() else 0
+
+
+def catch_up(writer: Writer, *, batches: int | None = None) -> int:
+    """Index what came since; returns how many entries that were."""
+    done = 0
+    while batches is None or batches > 0:
+        count, _ = writer.commit_now(_next_batch)
+        done += count
+        batches = None if batches is None else batches - 1
+        if count < BATCH:
+            break
+    if done:
+        writer.commit_now(_tidy)
+    return done
+
+
+def _tidy(tx: Transaction) -> None:
+    """One list a word instead of many pieces, whenever an eighth came since: then a page deep down is found at once."""
+    found = tx.rows("SELECT value FROM meta WHERE name = 'tidied'", ())
+    size, tidied = indexed_until(tx.rows), int(found[0][0]) if found else 0
+    if size - tidied > max(BATCH, size // 8):
+        tx.execute("INSERT INTO search_words (search_words) VALUES ('optimize')")
+        tx.execute("INSERT OR REPLACE INTO meta VALUES ('tidied', ?)", (str(size),))
+
+
+def forget(writer: Writer) -> None:
+    """Throw the index away; the next question makes it again."""
+
+    def work(tx: Transaction) -> None:
+        for table in ("search", "search_hours", "meta WHERE name IN ('indexed', 'tidied')"):
+            tx.execute(f"DELETE FROM {table}")  # noqa: S608  # texts of our own
+        tx.execute("INSERT INTO search_words (search_words) VALUES ('delete-all')")
+
+    writer.commit_now(work)
+
+
+def _next_batch(tx: Transaction) -> int:
+    first = indexed_until(tx.rows)
+    end = min(tx.frontier.size, first + BATCH)
+    if end <= first:
+        return 0
+    sql = "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? AND body IS NOT NULL"
+    hours: dict[int, tuple[int, int]] = {}
+    for index, at, facts, words in rows_of(tx.rows(sql, (first, end))):
+        row = (index, at, *(facts[name] for name in ("kind", "run_id", "principal", "tool", "status", "reason")))
+        tx.execute("INSERT OR REPLACE INTO search VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        tx.execute("INSERT INTO search_words (rowid, words) VALUES (?, ?)", (index, words))
+        low, high = hours.get(at // HOUR_MS, (index, index))
+        hours[at // HOUR_MS] = (min(low, index), max(high, index))
+    for hour, (low, high) in hours.items():
+        sql = """INSERT INTO search_hours VALUES (?, ?, ?)
+                 ON CONFLICT (hour) DO UPDATE SET first = min(first, excluded.first), last = max(last, excluded.last)"""
+        tx.execute(sql, (hour, low, high))
+    tx.execute("INSERT OR REPLACE INTO meta VALUES ('indexed', ?)", (str(end),))
+    return end - first
+
+
+def search(rows: Rows, question: Question, *, lookup: Lookup, count: int, before: int | None = None) -> Page:
+    """One page, newest first, from whatever is indexed and the entries behind it."""
+
+    def whole(entry: Entry) -> Entry:
+        return lookup.entry(entry.index) or entry
+
+    return ask(rows, question, count=count, before=before, indexed=indexed_until(rows), whole=whole)

@@ -1,0 +1,185 @@
+"""Rotation of the journal: old entries move into sealed files, and sealed files go when retention says so.
+
+A segment is an export (journal/export) of entries first … end under the checkpoint of that size, so it is verified by
+`palyra verify` wherever it is carried. Sealing takes the bodies of calls out of the database and leaves every leaf
+hash, every checkpoint and every act; proofs of old entries go on being made, and old proofs go on holding. Removing a
+segment removes the rows of its calls too.
+
+Order of sealing: 1 the file, durable · 2 one commit: the act, the row, the bodies gone. Of removing: 1 the commit ·
+2 the file. A crash between leaves a file that nobody refers to, never a body that is nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from palyra.errors import StateError, TrustError
+from palyra.journal.acts import PALYRA, Act, ActKind, record_act
+from palyra.journal.chain import ACT
+from palyra.journal.export import export_lines
+from palyra.journal.merkle import leaf_hash
+from palyra.journal.tree import Tree
+from palyra.model.record import Checkpoint
+from palyra.state.keyfile import sync_folder
+from palyra.state.retention import doom, sweep
+from palyra.state.sealed import segment_file
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+
+MAX_SEGMENT_ENTRIES = 100_000
+_OF_AN_ACT = f'"predicateType":"{ACT}"'.encode()
+"""A string inside an entry has its quotes escaped, so these bytes stand nowhere else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    first: int
+    count: int
+    path: Path
+
+
+def seal_entries(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor: str = PALYRA) -> tuple[Segment, ...]:
+    """Move every entry of calls that ended before then into sealed files, oldest first."""
+    sealed: list[Segment] = []
+    while (bounds := _next_bounds(writer, before_unix_ms)) is not None:
+        sealed.append(_seal(writer, *bounds, at_unix_ms=at_unix_ms, actor=actor))
+    if sealed:
+        sweep(writer)
+    return tuple(sealed)
+
+
+def _next_bounds(writer: Writer, before_unix_ms: int) -> tuple[int, Checkpoint] | None:
+    """Where the next segment begins, and the checkpoint it ends with: no call may lie on both sides of it."""
+    rows = writer.rows
+    first = rows("SELECT coalesce(max(first + count), 0) FROM segments")[0][0]
+    old = "SELECT max(result_index) + 1 FROM calls WHERE closed_unix_ms < ? AND result_index >= ?"
+    young = """SELECT min(coalesce(intent_index, result_index)) FROM calls
+               WHERE closed_unix_ms IS NULL OR closed_unix_ms >= ?"""
+    end = rows(old, (before_unix_ms, first))[0][0]
+    if end is None:
+        return None
+    alive = rows(young, (before_unix_ms,))[0][0]
+    end = min(end, first + MAX_SEGMENT_ENTRIES, end if alive is None else alive)
+    straddling = """SELECT min(intent_index) FROM calls
+                    WHERE intent_index >= ? AND intent_index < ? AND (result_index IS NULL OR result_index >= ?)"""
+    while end > first:
+        sql = "SELECT size, note FROM checkpoints WHERE size <= ? AND size > ? ORDER BY size DESC LIMIT 1"
+        head = rows(sql, (end, first))
+        if not head:
+            return None
+        end = rows(straddling, (first, head[0][0], head[0][0]))[0][0]
+        if end is None:
+            return first, _opened(writer, head[0][1])
+    return None
+
+
+def _opened(writer: Writer, note: str) -> Checkpoint:
+    try:
+        return writer.home.keys.open(note)
+    except TrustError as error:
+        raise StateError(f"A checkpoint does not hold: {error}", "Run: palyra journal verify") from error
+
+
+def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, actor: str) -> Segment:
+    count = head.size - first
+    path = segment_file(writer.home.segments, first, count)
+    digest, size = _write(writer, path, first, head)  # 1
+    act = Act(
+        kind=ActKind.SEGMENT_SEALED,
+        actor=actor,
+        subject=f"segment/{path.name}",
+        details={"first": first, "count": count, "sha256": digest.hex(), "bytes": size},
+    )
+
+    def work(tx: Transaction) -> None:
+        tx.execute("PRAGMA secure_delete = ON")
+        sql = "SELECT coalesce(max(closed_unix_ms), 0) FROM calls WHERE result_index >= ? AND result_index < ?"
+        row = (first, count, digest, size, tx.rows(sql, (first, head.size))[0][0])
+        tx.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?, 1)", row)
+        sql = "UPDATE entries SET body = NULL WHERE idx >= ? AND idx < ? AND instr(body, ?) = 0"
+        tx.execute(sql, (first, head.size, _OF_AN_ACT))
+        record_act(tx, act, at_unix_ms=at_unix_ms)
+
+    writer.commit_now(work)  # 2
+    return Segment(first=first, count=count, path=path)
+
+
+def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[bytes, int]:
+    folder = path.parent
+    folder.mkdir(mode=0o700, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    hasher, size = hashlib.sha256(), 0
+    tree = Tree(writer.rows)
+    bodies, links = _bodies(writer, first, head.size), tree.links(writer.home.keys)
+    lines = export_lines(bodies, head, begin=tree.frontier(first), links=links)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            for line in lines:
+                file.write(line)
+                hasher.update(line)
+                size += len(line)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StateError(f"A segment could not be written: {error.strerror}.", "Free space, then try again.") from error
+    temporary.replace(path)
+    sync_folder(folder)
+    sync_folder(folder.parent)
+    return hasher.digest(), size
+
+
+def _bodies(writer: Writer, first: int, end: int) -> Iterator[bytes]:
+    """As they were hashed: what was edited is never sealed away."""
+    for at in range(first, end, 1024):
+        sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
+        for index, leaf, body in writer.rows(sql, (at, min(at + 1024, end))):
+            if not isinstance(body, bytes) or leaf_hash(body) != leaf:
+                raise StateError(f"Entry {index} is not what was hashed.", "Run: palyra journal verify")
+            yield body
+
+
+def drop_segments(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor: str = PALYRA) -> tuple[Segment, ...]:
+    """Remove sealed files whose youngest call ended before then. Hashes, checkpoints and acts stay."""
+    sql = "SELECT first, count FROM segments WHERE present = 1 AND newest_unix_ms < ? ORDER BY first"
+    gone: list[Segment] = []
+    for first, count in writer.rows(sql, (before_unix_ms,)):
+        earlier = writer.rows("SELECT 1 FROM segments WHERE present = 1 AND first < ?", (first,))
+        if earlier:  # only from the old end: what is gone is one piece
+            break
+        path = segment_file(writer.home.segments, first, count)
+        writer.commit_now(_dropping(path, first, count, at_unix_ms=at_unix_ms, actor=actor))  # 1
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()  # 2
+        gone.append(Segment(first=first, count=count, path=path))
+    if gone:
+        sweep(writer)
+    return tuple(gone)
+
+
+def _dropping(path: Path, first: int, count: int, *, at_unix_ms: int, actor: str) -> Callable[[Transaction], None]:
+    act = Act(
+        kind=ActKind.ENTRIES_PRUNED,
+        actor=actor,
+        subject=f"segment/{path.name}",
+        details={"first": first, "count": count},
+    )
+
+    def work(tx: Transaction) -> None:
+        tx.execute("PRAGMA secure_delete = ON")
+        end = first + count
+        tx.execute("UPDATE segments SET present = 0 WHERE first = ?", (first,))
+        doom(tx, "result_index >= ? AND result_index < ?", (first, end))
+        tx.execute("DELETE FROM openings WHERE entry >= ? AND entry < ?", (first, end))
+        tx.execute("DELETE FROM calls WHERE result_index >= ? AND result_index < ?", (first, end))
+        tx.execute("DELETE FROM search WHERE idx >= ? AND idx < ?", (first, end))
+        index = record_act(tx, act, at_unix_ms=at_unix_ms)
+        sql = "INSERT INTO deletions (entry, act, first, count) VALUES (?, ?, ?, ?)"
+        tx.execute(sql, (index, act.kind.value, first, count))
+
+    return work

@@ -1,0 +1,228 @@
+"""What is kept goes when it is told to, the journal says so, and old proofs go on holding."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from palyra.errors import StateError
+from palyra.journal.export import check_lines
+from palyra.journal.proof import check_proof, make_proof
+from palyra.journal.store import JournalStore
+from palyra.journal.tree import Tree
+from palyra.model.record import RunSpec
+from palyra.state.retention import Removed, delete_records, redact_call
+from palyra.state.rotation import rotate_key
+from palyra.state.rows import JournalRows
+from palyra.state.segments import drop_segments, seal_entries
+from palyra.state.writer import Writer
+from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+
+DAY = 24 * 3600 * 1000
+SECRET = b'{"input":{"pin":"4711"}}'
+
+
+async def call(store: JournalStore, run: RunSpec, *, at: int) -> str:
+    call_id = ulid()
+    opened = opening(call_id, run, details=SECRET + call_id.encode())
+    await store.open_call(replace(opened, opened_unix_ms=at))
+    outcome = b'{"output":{"pin":"4711"},"id":"' + call_id.encode() + b'"}'
+    await store.close_call(replace(closing(call_id, run, outcome=outcome), closed_unix_ms=at + 5))
+    return call_id
+
+
+@pytest.fixture
+def kept(home: Path) -> Iterator[tuple[Writer, JournalStore, list[str]]]:
+    """Four calls: two a day old, of two principals; two of now."""
+    writer, store = open_store(home)
+    alice, bob = run_spec(ulid(), principal="agent:alice"), run_spec(ulid(), principal="agent:bob")
+
+    async def scenario() -> list[str]:
+        pairs = ((alice, NOW - DAY), (bob, NOW - DAY), (alice, NOW), (bob, NOW))
+        return [await call(store, run, at=at) for run, at in pairs]
+
+    calls = asyncio.run(scenario())
+    yield writer, store, calls
+    writer.close()
+
+
+def bytes_of(writer: Writer) -> bytes:
+    state = writer.home.state
+    return b"".join(path.read_bytes() for path in state.glob("palyra.db*") if not path.name.endswith("-shm"))
+
+
+def audit(writer: Writer) -> list[str]:
+    return [finding.code for finding in audit_home(writer.home, every=True).findings]
+
+
+def test_records_past_their_time_go_and_the_journal_says_so(kept: tuple[Writer, JournalStore, list[str]]) -> None:
+    writer, store, calls = kept
+    removed = delete_records(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    assert removed == Removed(calls=2, blobs=4, openings=10)
+    assert audit(writer) == []
+    found = asyncio.run(store.find_call(calls[0]))
+    assert found is not None
+    assert (found.details, found.outcome, found.input_sha256, found.status) == (b"", b"", "", "completed")
+    left = bytes_of(writer)
+    assert calls[0].encode() + b'"' in left  # its entries stay
+    assert SECRET + calls[0].encode() not in left
+    assert SECRET + calls[2].encode() in left
+    act = orjson.loads(store.tail(1)[0].body)["predicate"]
+    assert (act["act"], act["actor"], act["details"]["calls"]) == ("records.deleted", "palyra", 2)
+    assert delete_records(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW) == Removed()
+    assert len(store.tail(99)) == 9
+
+
+def test_retention_can_be_of_one_principal(kept: tuple[Writer, JournalStore, list[str]]) -> None:
+    writer, _, _ = kept
+    removed = delete_records(writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW, principal="agent:bob", actor="user:ops")
+    assert removed.calls == 2
+    rows = writer.rows("SELECT principal, details IS NULL FROM calls ORDER BY principal")
+    assert rows == [("agent:alice", 0), ("agent:alice", 0), ("agent:bob", 1), ("agent:bob", 1)]
+    assert audit(writer) == []
+
+
+def test_a_redacted_call_can_be_neither_shown_nor_opened(kept: tuple[Writer, JournalStore, list[str]]) -> None:
+    writer, store, calls = kept
+    removed = redact_call(writer, calls[2], actor="user:ops", reason="a customer's wish", at_unix_ms=NOW)
+    assert removed == Removed(calls=1, blobs=2, openings=5)
+    assert writer.rows("SELECT count(*) FROM openings WHERE entry IN (4, 5)") == [(0,)]
+    assert SECRET + calls[2].encode() not in bytes_of(writer)
+    assert audit(writer) == []
+    act = orjson.loads(store.tail(1)[0].body)["predicate"]
+    assert act["details"] == {
+        "call_id": calls[2],
+        "fields": ["details", "input", "outcome", "output", "plan"],
+        "reason": "a customer's wish",
+    }
+    with pytest.raises(StateError, match="no call"):
+        redact_call(writer, "nobody", actor="user:ops", reason="", at_unix_ms=NOW)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE calls SET details = NULL WHERE intent_index = 0",
+        "UPDATE calls SET outcome = NULL WHERE intent_index = 4",
+        "DELETE FROM blobs",
+        "INSERT INTO deletions (entry, act, before_unix_ms) VALUES (3, 'records.deleted', 99999999999999)",
+        "INSERT INTO deletions (entry, act, first, count) VALUES (3, 'entries.pruned', 0, 8)",
+        "UPDATE entries SET body = NULL WHERE idx = 2",
+        "DELETE FROM run_keys",
+    ],
+)
+def test_records_that_went_without_a_word_are_found(kept: tuple[Writer, JournalStore, list[str]], sql: str) -> None:
+    writer, _, _ = kept
+    with sqlite3.connect(writer.home.database) as other:
+        other.execute(sql)
+    other.close()
+    assert {"KEPT", "EDITED"} & set(audit(writer))
+
+
+def test_deleting_a_runs_key_closes_every_commitment_of_the_run(kept: tuple[Writer, JournalStore, list[str]]) -> None:
+    """The salts that lie in `openings` are of no use without it, also in an old copy of the file."""
+    writer, _, _ = kept
+    salts = writer.rows("SELECT salt FROM openings")
+    assert {len(salt) for (salt,) in salts} == {33}
+    key = writer.rows("SELECT DISTINCT run_id FROM openings")
+    assert len(key) == writer.rows("SELECT count(*) FROM run_keys")[0][0] == 2
+
+
+# ── segments ─────────────────────────────────────────────────────────────────
+
+
+def test_sealed_entries_verify_prove_and_export_as_before(kept: tuple[Writer, JournalStore, list[str]]) -> None:
+    writer, store, calls = kept
+    before = store.tail(99)
+    (segment,) = seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    assert (segment.first, segment.count, segment.path.stat().st_mode & 0o777) == (0, 4, 0o600)
+    assert writer.rows("SELECT idx FROM entries WHERE body IS NULL") == [(0,), (1,), (2,), (3,)]
+    assert store.tail(99)[:8] == before
+    assert audit(writer) == []
+    assert seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW) == ()
+    lines = segment.path.read_bytes().splitlines(keepends=True)
+    assert check_lines(orjson.loads(lines[0]), iter(lines[1:]), writer.home.verifier).findings == ()
+    head = store.checkpoint()
+    assert head is not None
+    proof = make_proof(calls[0], store.by_call(calls[0]), head, tree=Tree(writer.rows), keys=writer.home.keys)
+    assert check_proof(orjson.loads(orjson.dumps(proof)), writer.home.verifier) == ()
+    rotate_key(writer, actor="user:ops", at_unix_ms=NOW)
+    assert audit(writer) == []
+
+
+@pytest.mark.parametrize("attack", ["edit", "cut", "remove", "swap"])
+def test_a_sealed_file_that_was_touched_is_found(kept: tuple[Writer, JournalStore, list[str]], attack: str) -> None:
+    writer, _, _ = kept
+    (segment,) = seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    data = segment.path.read_bytes()
+    lines = data.splitlines(keepends=True)
+    if attack == "edit":
+        segment.path.write_bytes(data.replace(b"agent:alice", b"agent:alicf", 1))
+    elif attack == "cut":
+        segment.path.write_bytes(b"".join(lines[:3]))
+    elif attack == "swap":
+        segment.path.write_bytes(b"".join([lines[0], lines[2], lines[1], *lines[3:]]))
+    else:
+        segment.path.unlink()
+    assert "EDITED" in audit(writer)
+
+
+def test_no_segment_ends_between_an_intent_and_its_result(home: Path) -> None:
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+
+    async def scenario() -> None:
+        await call(store, run, at=NOW - DAY)
+        await store.open_call(replace(opening(ulid(), run), opened_unix_ms=NOW - DAY))  # still runs
+        await call(store, run, at=NOW - DAY)
+
+    asyncio.run(scenario())
+    (segment,) = seal_entries(writer, before_unix_ms=NOW, at_unix_ms=NOW)
+    assert (segment.first, segment.count) == (0, 2)
+    assert [finding.code for finding in audit_home(writer.home, alive=True).findings] == []
+    writer.close()
+
+
+def test_dropped_segments_leave_hashes_by_which_old_proofs_go_on_holding(
+    kept: tuple[Writer, JournalStore, list[str]],
+) -> None:
+    writer, store, calls = kept
+    head = store.checkpoint()
+    assert head is not None
+    proof = make_proof(calls[0], store.by_call(calls[0]), head, tree=Tree(writer.rows), keys=writer.home.keys)
+    seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    assert drop_segments(writer, before_unix_ms=NOW - 2 * DAY, at_unix_ms=NOW) == ()
+    (gone,) = drop_segments(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    assert not gone.path.exists()
+    report = audit_home(writer.home, every=True)
+    assert (report.findings, report.pruned, report.entries) == ((), 4, 10)
+    assert check_proof(orjson.loads(orjson.dumps(proof)), writer.home.verifier) == ()
+    newest = store.checkpoint()
+    assert newest is not None
+    assert Tree(writer.rows).inclusion(0, newest)  # the tree is whole
+    assert asyncio.run(store.find_call(calls[0])) is None
+    assert SECRET + calls[0].encode() not in bytes_of(writer)
+    rows = writer.rows("SELECT idx FROM entries WHERE body IS NULL")
+    assert rows == [(0,), (1,), (2,), (3,)]
+    asyncio.run(call(store, run_spec(ulid()), at=NOW))
+    assert audit(writer) == []
+    first = JournalRows(writer._connection, writer.home.segments).first_body()
+    assert first == 4
+
+
+def test_a_bodys_loss_that_was_not_told_is_found_beside_one_that_was(
+    kept: tuple[Writer, JournalStore, list[str]],
+) -> None:
+    writer, _, _ = kept
+    seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    with sqlite3.connect(writer.home.database) as other:
+        other.execute("UPDATE entries SET body = NULL WHERE idx = 5")
+    other.close()
+    assert "EDITED" in audit(writer)
