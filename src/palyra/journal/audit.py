@@ -13,20 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from palyra.errors import TrustError
 from palyra.journal.audit_calls import ENTRIES_PRUNED, CallsAudit, Deletion, Finding, Kept, RunRow
 from palyra.journal.chain import ACT, parse_entry
 from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.keys import Handover, Keys, handover_of
-from palyra.journal.merkle import HASH_BYTES, Frontier, leaf_hash
+from palyra.journal.merkle import HASH_BYTES, Frontier
 from palyra.journal.standing import ApprovalRow, Standing
 from palyra.model.record import Checkpoint, Entry, Owner
 from palyra.signing import NoteVerifier
 
-__all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_audit"]
+__all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_audit", "run_rows"]
 
 MAX_FINDINGS = 1000
+_NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +147,7 @@ class Audit:
             self._compare_known(self._next)
 
     def _read(self, index: int, leaf: bytes, body: bytes) -> None:
-        whole = leaf_hash(body) == leaf
+        whole = sha256(b"\x00" + body).digest() == leaf
         if not whole:
             self._find("EDITED", index, f"Entry {index} does not have its leaf hash: it was changed.")
         # The tree is built of the stored hashes, so that one edited body is one finding and not a broken tree.
@@ -284,13 +286,39 @@ def run_audit(
     approvals: Iterable[ApprovalRow] | None = None,
 ) -> Report:
     """Feed all entries and all (size, note), both in order, and finish."""
+    return run_rows(
+        audit,
+        ((e.index, e.leaf_hash, e.body) for e in entries),
+        checkpoints,
+        head=head,
+        rows=rows,
+        runs=runs,
+        approvals=approvals,
+    )
+
+
+def run_rows(
+    audit: Audit,
+    entries: Iterable[tuple[int, bytes, bytes]],
+    checkpoints: Iterable[tuple[int, str]],
+    *,
+    head: Head | None,
+    rows: int | None = None,
+    runs: Iterable[RunRow] | None = None,
+    approvals: Iterable[ApprovalRow] | None = None,
+) -> Report:
+    """The same for plain (index, leaf hash, body): a million of them need no value each."""
     rest = iter(checkpoints)
     waiting = next(rest, None)
-    for entry in entries:
-        while waiting is not None and waiting[0] <= entry.index:
+    size = _NEVER if waiting is None else waiting[0]
+    feed = audit.feed
+    for index, leaf, body in entries:
+        while size <= index:
+            assert waiting is not None
             audit.checkpoint(*waiting)
             waiting = next(rest, None)
-        audit.entry(entry)
+            size = _NEVER if waiting is None else waiting[0]
+        feed(index, leaf, body)
     while waiting is not None:
         audit.checkpoint(*waiting)
         waiting = next(rest, None)

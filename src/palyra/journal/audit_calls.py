@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from palyra.canon import Json
 from palyra.journal.acts import ActKind
-from palyra.journal.chain import ACT, INTENT, RESULT, EntryView, commit_value
+from palyra.journal.chain import ACT, INTENT, RESULT, SALT_BYTES, EntryView, mac_of
 from palyra.model.record import Owner
 
 SAME = ("run_id", "tool", "principal", "decision", "executor")
@@ -41,11 +41,27 @@ class Find(Protocol):
     def __call__(self, code: str, index: int | None, detail: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+ROW = (
+    "run_id",
+    "tool",
+    "principal",
+    "intent_index",
+    "boot_id",
+    "pid",
+    "start_ticks",
+    "status",
+    "reason",
+    "result_index",
+)
+_FIRST = 7
+"""So many of a row's fields are told by the call's first entry, the others by its result."""
+
+
+class Kept(NamedTuple):
     """A call's row and the values kept beside it; `None` for one that is not there."""
 
-    row: Mapping[str, Json]
+    row: tuple[Json, ...]
+    """As `ROW` names its fields."""
     details: bytes | None = None
     outcome: bytes | None = None
 
@@ -107,6 +123,19 @@ def deletion_of(view: EntryView) -> Deletion | None:
 
 
 @dataclass(slots=True)
+class _Counted:
+    principal: str = ""
+    calls: int = 0
+    attempts: int = 0
+    entries: int = 0
+    spent: tuple[int, ...] | None = (0,) * len(SPENT)
+    limits: Mapping[str, Json] = field(default_factory=dict)
+
+    def row(self, run_id: str) -> RunRow:
+        return RunRow(run_id, self.principal, self.calls, self.attempts, self.entries, self.spent, self.limits)
+
+
+@dataclass(slots=True)
 class _Opened:
     view: EntryView
     edited: bool
@@ -127,7 +156,7 @@ class CallsAudit:
     """The next number of a run, and the entry that had the last."""
     _ids: set[str] = field(init=False, default_factory=set)
     _open: dict[str, _Opened] = field(init=False, default_factory=dict)
-    _runs: dict[str, RunRow] = field(init=False, default_factory=dict)
+    _runs: dict[str, _Counted] = field(init=False, default_factory=dict)
     _partly: set[str] = field(init=False, default_factory=set)
     """Runs of which entries are gone."""
     _rows: int = field(init=False, default=0)
@@ -141,8 +170,8 @@ class CallsAudit:
         if view.index != index:
             self.find("MOVED", index, f"Entry {index} says it is entry {view.index}: it was moved or copied.")
         salts = self.salts(index) if self.salts is not None else {}
-        run_id = view.run_id
-        if run_id is not None:
+        run_id = view.predicate.get("run_id")
+        if isinstance(run_id, str):
             self._number(index, view, run_id)
         if view.kind == ACT:
             if (deletion := deletion_of(view)) is not None:
@@ -176,17 +205,20 @@ class CallsAudit:
         """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
         run = self._runs.get(run_id)
         if run is None:
-            run = RunRow(run_id, "", 0, 0, 0)
-        principal, calls, attempts = run.principal, run.calls_used, run.attempts_used
-        if view.kind != ACT and not principal:
-            principal = str(view.predicate.get("principal"))
+            run = self._runs[run_id] = _Counted()
+        run.entries += 1
+        run.limits = self._limits(run_id, run.limits, view)
+        if view.kind != INTENT:
+            run.spent = _with_spent(run.spent, view)
+        if view.kind == ACT:
+            return
+        principal = view.predicate.get("principal")
+        if not run.principal:
+            run.principal = str(principal)
         if view.kind == INTENT:
-            calls += 1
-        elif view.kind == RESULT and view.predicate.get("opened") is not True:
-            attempts += view.predicate.get("principal") == principal
-        limits = self._limits(run_id, run.limits, view)
-        spent = _with_spent(run.spent, view)
-        self._runs[run_id] = RunRow(run_id, principal, calls, attempts, run.next_sequence + 1, spent, limits)
+            run.calls += 1
+        elif view.predicate.get("opened") is not True:
+            run.attempts += principal == run.principal
 
     def _limits(self, run_id: str, before: Mapping[str, Json], view: EntryView) -> Mapping[str, Json]:
         """A run's limits change by an act that says so, and by nothing else."""
@@ -231,14 +263,18 @@ class CallsAudit:
         if kept is None:
             self.find("KEPT", view.index, f"The row of call {view.call_id}, entry {view.index}, is missing.")
             return
-        for place, expected in _rows_of(view, intent):
-            wrong = [name for name, value in expected.items() if kept.row.get(name) != value]
-            if wrong:
-                names = ", ".join(wrong)
-                self.find("KEPT", place, f"The row of call {view.call_id} differs from entry {place}: {names}.")
+        expected = _expected(view, intent)
+        if kept.row != expected:
+            self._differs(kept.row, expected, view, first)
         self._check_value("details", kept.details, first, intent_salts if intent is not None else salts, view)
         if view.kind == RESULT:
             self._check_value("outcome", kept.outcome, view, salts, view)
+
+    def _differs(self, row: tuple[Json, ...], expected: tuple[Json, ...], view: EntryView, first: EntryView) -> None:
+        wrong = [name for name, had, wanted in zip(ROW, row, expected, strict=True) if had != wanted]
+        for place, names in ((first.index, ROW[:_FIRST]), (view.index, ROW[_FIRST:])):
+            if listed := ", ".join(name for name in wrong if name in names):
+                self.find("KEPT", place, f"The row of call {view.call_id} differs from entry {place}: {listed}.")
 
     def _check_value(
         self, name: str, value: bytes | None, entry: EntryView, salts: Mapping[str, bytes], last: EntryView
@@ -256,7 +292,7 @@ class CallsAudit:
         elif not salt:
             at = entry.index
             self.find("KEPT", at, f"The kept {name} of entry {at} cannot be proven: its opening is gone.")
-        elif _mac(name, value, salt) != mac:
+        elif len(salt) != SALT_BYTES or mac_of(name, value, salt) != mac:
             at = entry.index
             self.find("KEPT", at, f"The kept {name} of entry {at} is not what the entry commits to.")
 
@@ -280,11 +316,12 @@ class CallsAudit:
     def _check_runs(self, runs: Iterable[RunRow]) -> None:
         """A budget is a number in a row: it holds only if the entries count to the same."""
         for row in runs:
-            counted = self._runs.pop(row.run_id, None)
-            if counted is None:
+            found = self._runs.pop(row.run_id, None)
+            if found is None:
                 if not self.begins_at:
                     self.find("KEPT", None, f"The row of run {row.run_id} has no entry.")
                 continue
+            counted = found.row(row.run_id)
             counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
             if row.run_id in self._partly:
                 counted = replace(row, next_sequence=self._sequences[row.run_id][0])
@@ -328,25 +365,19 @@ def has_row(view: EntryView) -> bool:
     return view.kind == INTENT or (view.kind == RESULT and view.predicate.get("kept") is not False)
 
 
-def _rows_of(view: EntryView, intent: EntryView | None) -> Iterable[tuple[int, dict[str, Json]]]:
-    """(entry, what it says the call's row holds)."""
+def _expected(view: EntryView, intent: EntryView | None) -> tuple[Json, ...]:
+    """What the entries say the call's row holds."""
     first = intent or view
-    said = first.predicate
-    row: dict[str, Json] = {name: said.get(name) for name in ("run_id", "tool", "principal")}
+    said, ended = first.predicate, view.predicate
+    run_id, tool, principal = said.get("run_id"), said.get("tool"), said.get("principal")
+    begun: tuple[Json, ...] = (None, None, None, None)
     if first.kind == INTENT:
-        yield first.index, row | {"intent_index": first.index, "owner": said.get("owner")}
-    if view.kind == RESULT:
-        ended: dict[str, Json] = {"status": view.predicate.get("status"), "reason": view.predicate.get("reason")}
-        if intent is None:
-            ended |= row | {"intent_index": None}
-        yield view.index, ended | {"result_index": view.index}
-
-
-def _mac(name: str, value: bytes, salt: bytes) -> str | None:
-    try:
-        return commit_value(name, value, salt).mac
-    except ValueError:
-        return None
+        owner = said.get("owner")
+        named = owner if isinstance(owner, Mapping) else {}
+        begun = (first.index, named.get("boot_id"), named.get("pid"), named.get("start_ticks"))
+    if view.kind == INTENT:
+        return (run_id, tool, principal, *begun, "open", None, None)
+    return (run_id, tool, principal, *begun, ended.get("status"), ended.get("reason"), view.index)
 
 
 def _agree(name: str, intent: Json, result: Json) -> bool:

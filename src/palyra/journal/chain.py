@@ -14,7 +14,8 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -103,12 +104,11 @@ class EgressSummary:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryView:
-    """A stored entry, read back strictly."""
+class EntryView(NamedTuple):
+    """A stored entry, read back strictly. A tuple, because an audit makes a million of them."""
 
     kind: str
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple has a method of that name, which nobody needs here
     sequence: int | None
     at_unix_ms: int
     subject: str
@@ -136,7 +136,12 @@ def commit_value(field: str, value: bytes, salt: bytes) -> Commitment:
         raise ValueError(f"a salt has {SALT_BYTES} bytes")
     if "\0" in field:
         raise ValueError("a field's name holds no NUL")
-    return Commitment(field, hmac.digest(salt, field.encode() + b"\0" + value, "sha256").hex(), salt)
+    return Commitment(field, mac_of(field, value, salt), salt)
+
+
+def mac_of(field: str, value: bytes, salt: bytes) -> str:
+    """What a commitment to `value` says under this salt."""
+    return hmac.digest(salt, field.encode() + b"\0" + value, "sha256").hex()
 
 
 def seal_salt(salt: bytes, key: bytes, index: int, field: str) -> bytes:
@@ -144,7 +149,7 @@ def seal_salt(salt: bytes, key: bytes, index: int, field: str) -> bytes:
 
     The pad is used once: an entry has a field once. Sealing twice opens; a wrong key gives a salt that opens nothing.
     """
-    pad = hmac.digest(key, b"palyra opening\0" + index.to_bytes(8, "big") + field.encode(), "sha256")
+    pad = sha256(key + b"palyra opening\0" + index.to_bytes(8, "big") + field.encode()).digest()
     return (int.from_bytes(salt, "big") ^ int.from_bytes(pad, "big")).to_bytes(SALT_BYTES, "big")
 
 
@@ -313,12 +318,12 @@ def parse_entry(body: bytes) -> EntryView:
     try:
         kind, (subject,), predicate = statement["predicateType"], statement["subject"], statement["predicate"]
         name, place, named = subject["name"], predicate["place"], predicate.get("execution_sha256")
-        sha256 = named if type(named) is str else sha256_hex(name.encode("utf-8", "surrogatepass"))
+        digest = named if type(named) is str else sha256_hex(name.encode("utf-8", "surrogatepass"))
         known = (
             kind in KINDS
             and len(statement) == 4
             and statement["_type"] == STATEMENT_TYPE
-            and subject == {"name": name, "digest": {"sha256": sha256}}
+            and subject == {"name": name, "digest": {"sha256": digest}}
             and type(predicate) is dict
             and place.keys() == _PLACE
             and _is_place(place)
@@ -327,14 +332,7 @@ def parse_entry(body: bytes) -> EntryView:
         raise ValueError("the entry is not a statement of ours") from error
     if not known:
         raise ValueError("the entry is not a statement of ours")
-    return EntryView(
-        kind=kind,
-        index=place["index"],
-        sequence=place["sequence"],
-        at_unix_ms=place["at_unix_ms"],
-        subject=name,
-        predicate=predicate,
-    )
+    return EntryView(kind, place["index"], place["sequence"], place["at_unix_ms"], name, predicate)
 
 
 _CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
