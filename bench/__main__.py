@@ -19,7 +19,18 @@ from bench.installation import open_ground
 from bench.machine import MEMORY_FILE_SYSTEMS, read_machine
 from bench.plot import draw, draw_growth
 
-ROWS = ("tier_b", "tier_c", "tier_c_cold", "cedar", "cedar_cached", "cedar_growth")
+ROWS = (
+    "tier_b",
+    "tier_c",
+    "tier_c_cold",
+    "cedar",
+    "cedar_cached",
+    "cedar_growth",
+    "journal",
+    "journal_single",
+    "journal_verify",
+    "journal_page",
+)
 GROWTH = "growth"
 PROJECT = Path(__file__).parents[1]
 

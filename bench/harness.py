@@ -47,6 +47,8 @@ class Row:
     note: str
     contenders: tuple[Contender, ...]
     aims: tuple[Aim, ...] = ()
+    most_rounds: int | None = None
+    """Of a row whose one round takes seconds; its warm-up is one round then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,9 @@ def timed(work: Callable[[], T], check: Callable[[T], None]) -> Callable[[], int
 
 def measure(row: Row, rounds: int) -> Result:
     present = [(c.name, c.run) for c in row.contenders if c.run is not None]
-    samples = collect(present, rounds)
+    if row.most_rounds is not None:
+        rounds = min(rounds, row.most_rounds)
+    samples = collect(present, rounds, warm_up=WARM_UP_ROUNDS if row.most_rounds is None else 1)
     return Result(
         row=row,
         rounds=rounds,
@@ -108,16 +112,18 @@ def measure(row: Row, rounds: int) -> Result:
     )
 
 
-def collect(present: Sequence[tuple[str, Callable[[], int]]], rounds: int) -> dict[str, list[int]]:
+def collect(
+    present: Sequence[tuple[str, Callable[[], int]]], rounds: int, *, warm_up: int = WARM_UP_ROUNDS
+) -> dict[str, list[int]]:
     """`rounds` times of each, interleaved. The first rounds warm caches and are thrown away."""
     order = list(present)
     shuffle = random.Random(0).shuffle
     samples: dict[str, list[int]] = {name: [] for name, _ in present}
-    for number in range(WARM_UP_ROUNDS + rounds):
+    for number in range(warm_up + rounds):
         shuffle(order)
         for name, run in order:
             took = run()
-            if number >= WARM_UP_ROUNDS:
+            if number >= warm_up:
                 samples[name].append(took)
     return samples
 

@@ -1,7 +1,7 @@
 """Questions to the journal: which entries, newest first, a page at a time; as one SQL statement over its indexes.
 
 Rules: every filter has an index of its own that ends with the entry's place, so a page costs what it shows and not what
-there is; times go by the hour in which an entry was written first and last, because a clock may go back; the index
+there is; times go by the minute in which entries were written first and last, because a clock may go back; the index
 only finds: what is shown is read from the entry itself and held against the question again. Text is words of an entry
 (tool, act, subject, principal, status, policies …): whole names, or parts of them; no value of a call is among them.
 
@@ -21,7 +21,7 @@ from palyra.journal.chain import ACT, INTENT, RESULT, EntryView, parse_entry
 from palyra.journal.lookup import Rows, as_entry
 from palyra.model.record import Entry
 
-HOUR_MS = 3600 * 1000
+MINUTE_MS = 60 * 1000
 MAX_PAGE = 1000
 MAX_WORDS = 16
 NAMES = {"intent": INTENT, "result": RESULT, "act": ACT}
@@ -155,11 +155,11 @@ def write_sql(question: Question) -> tuple[str, tuple[object, ...]]:
         given.append(getattr(question, name))
     if question.since_unix_ms is not None:
         wheres += ["s.at_unix_ms >= ?", f"{place} >= ({_FIRST})"]
-        given += [question.since_unix_ms, question.since_unix_ms // HOUR_MS]
+        given += [question.since_unix_ms, question.since_unix_ms // MINUTE_MS]
     end = "?"
     if question.until_unix_ms is not None:
         wheres.append("s.at_unix_ms < ?")
-        given += [question.until_unix_ms, question.until_unix_ms // HOUR_MS]
+        given += [question.until_unix_ms, question.until_unix_ms // MINUTE_MS]
         end = f"min(({_LAST_ONE}), ?)"  # one bound: of two SQLite would walk from the wrong one
     where = " AND ".join([*wheres, f"{place} < {end}"])
     from_where = f"{tables} CROSS JOIN entries e ON e.idx = s.idx WHERE {where}"
@@ -167,8 +167,8 @@ def write_sql(question: Question) -> tuple[str, tuple[object, ...]]:
     return f"SELECT {columns} FROM {from_where} ORDER BY {place} DESC LIMIT ?", tuple(given)  # noqa: S608
 
 
-_FIRST = "SELECT coalesce(min(first), 0) FROM search_hours WHERE hour >= ?"
-_LAST_ONE = "SELECT coalesce(max(last), -1) + 1 FROM search_hours WHERE hour <= ?"
+_FIRST = "SELECT coalesce((SELECT first FROM search_minutes WHERE minute >= ? ORDER BY minute LIMIT 1), 1 << 62)"
+_LAST_ONE = "SELECT coalesce((SELECT last + 1 FROM search_minutes WHERE minute <= ? ORDER BY minute DESC LIMIT 1), 0)"
 _INDEXES = {"run_id": "run", "reason": "reason", "principal": "principal", "tool": "tool", "status": "status",
             "kind": "kind"}  # fmt: skip
 _SPELLED = {"principal": ("principal", "actor"), "tool": ("tool", "act")}

@@ -149,7 +149,10 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE INDEX search_status ON search (status) WHERE status IS NOT NULL",
         "CREATE INDEX search_reason ON search (reason) WHERE reason IS NOT NULL",
         "CREATE INDEX search_kind ON search (kind)",
-        "CREATE TABLE search_hours (hour INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL) STRICT",
+        # The first entry of this minute or any later one, and the last of this or any earlier: clocks go back.
+        """CREATE TABLE search_minutes (
+               minute INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL
+           ) STRICT""",
         """CREATE VIRTUAL TABLE search_words USING
                fts5(words, content='', detail=none, tokenize="ascii tokenchars '._-:/@'")""",
     ),

@@ -8,12 +8,20 @@ indexed yet is read entry by entry. What it holds is not evidence: journal/searc
 from __future__ import annotations
 
 from palyra.journal.lookup import Lookup, Rows
-from palyra.journal.search import HOUR_MS, Page, Question, ask, rows_of
+from palyra.journal.search import MINUTE_MS, Page, Question, ask, rows_of
 from palyra.model.record import Entry
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
 BATCH = 4096
+
+_MINUTE = """INSERT INTO search_minutes VALUES (
+                 ?1,
+                 min(?2, coalesce((SELECT first FROM search_minutes WHERE minute > ?1 ORDER BY minute LIMIT 1), ?2)),
+                 max(?3, coalesce((SELECT last FROM search_minutes WHERE minute < ?1 ORDER BY minute DESC LIMIT 1), ?3))
+             ) ON CONFLICT (minute) DO UPDATE SET last = max(last, excluded.last)"""
+"""Batches come in the order of the tree: an entry is newer than all there are, so only a minute that lies before others
+(the clock went back) must look at them."""
 
 
 def indexed_until(rows: Rows) -> int:
@@ -49,7 +57,7 @@ def forget(writer: Writer) -> None:
     """Throw the index away; the next question makes it again."""
 
     def work(tx: Transaction) -> None:
-        for table in ("search", "search_hours", "meta WHERE name IN ('indexed', 'tidied')"):
+        for table in ("search", "search_minutes", "meta WHERE name IN ('indexed', 'tidied')"):
             tx.execute(f"DELETE FROM {table}")  # noqa: S608  # texts of our own
         tx.execute("INSERT INTO search_words (search_words) VALUES ('delete-all')")
 
@@ -62,17 +70,16 @@ def _next_batch(tx: Transaction) -> int:
     if end <= first:
         return 0
     sql = "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? AND body IS NOT NULL"
-    hours: dict[int, tuple[int, int]] = {}
+    minutes: dict[int, tuple[int, int]] = {}
     for index, at, facts, words in rows_of(tx.rows(sql, (first, end))):
         row = (index, at, *(facts[name] for name in ("kind", "run_id", "principal", "tool", "status", "reason")))
         tx.execute("INSERT OR REPLACE INTO search VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         tx.execute("INSERT INTO search_words (rowid, words) VALUES (?, ?)", (index, words))
-        low, high = hours.get(at // HOUR_MS, (index, index))
-        hours[at // HOUR_MS] = (min(low, index), max(high, index))
-    for hour, (low, high) in hours.items():
-        sql = """INSERT INTO search_hours VALUES (?, ?, ?)
-                 ON CONFLICT (hour) DO UPDATE SET first = min(first, excluded.first), last = max(last, excluded.last)"""
-        tx.execute(sql, (hour, low, high))
+        low, _ = minutes.get(at // MINUTE_MS, (index, index))
+        minutes[at // MINUTE_MS] = (low, index)
+    for minute, (low, high) in sorted(minutes.items(), key=lambda item: item[1]):
+        tx.execute(_MINUTE, (minute, low, high))
+        tx.execute("UPDATE search_minutes SET last = ? WHERE minute > ? AND last < ?", (high, minute, high))
     tx.execute("INSERT OR REPLACE INTO meta VALUES ('indexed', ?)", (str(end),))
     return end - first
 
