@@ -69,6 +69,11 @@ fmt: dev ## format, and fix what ruff can fix
 house: dev ## storeys, cycles, purity, sizes
 	@$(PY) tools/house.py @tools/house.args
 
+test-standards: dev ## exports checked by securesystemslib, in-toto-attestation and Go's sumdb; as root Go is installed
+	@test -x .make/standards/bin/python || $(PYTHON) -m venv .make/standards
+	@.make/standards/bin/python -m pip install -qq --require-hashes --requirement requirements/standards.txt
+	@$(PY) tools/standards.py .make/standards/bin/python
+
 test-crash: dev ## many more kills and power cuts under the journal than `make test` plays
 	@PALYRA_KILLS=100 PALYRA_POWER_CUTS=2000 $(PY) -m pytest $(PYTEST_FLAGS) tests/escape/test_journal_processes.py \
 		tests/escape/test_power_cuts.py
@@ -89,6 +94,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
+	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
 
 clean: ## remove what set-up and tests made
 	@rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build .demo
