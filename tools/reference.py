@@ -4,12 +4,13 @@
     reference.py [--check]
 
 The pages: reference/acts.md from the table of acts, reference/cli.md from the commands, reference/config.md from the
-configuration's dataclasses, reference/reasons.md from the table of reasons, reference/tools.md from the catalogue of
-built-in tools, guarantees.md from the enum of guarantees, the plans of the backends and the tests that attack them.
-house.svg is drawn by the house tool; it follows every line of code, so it is written and not checked.
+configuration's dataclasses, reference/policy.md from the policies' schema and bundles, reference/reasons.md from the
+table of reasons, reference/tools.md from the catalogue of built-in tools, guarantees.md from the enum of guarantees, the
+plans of the backends and the tests that attack them. house.svg is drawn by the house tool; it follows every line of
+code, so it is written and not checked.
 
-Not here: what each page says of its subject (reference_cli, reference_config, reference_guarantees), pages written by
-hand (tests/unit/test_docs.py holds those against the code).
+Not here: what each page says of its subject (the reference_… files beside this one), pages written by hand
+(tests/unit/test_docs.py holds those against the code).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from palyra.protocol.catalog import BUILTIN_TOOLS
 from reference_cli import make_cli
 from reference_config import make_config
 from reference_guarantees import make_guarantees
+from reference_policy import make_policy
 
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src" / "palyra"
@@ -128,6 +130,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/reference/acts.md": make_acts,
     "docs/reference/cli.md": make_cli,
     "docs/reference/config.md": make_config,
+    "docs/reference/policy.md": make_policy,
     "docs/reference/reasons.md": make_reasons,
     "docs/reference/tools.md": make_tools,
     "docs/guarantees.md": make_guarantees,

@@ -1,0 +1,129 @@
+"""Policies from the command line: checked, used, compared, replayed, explained and rolled back."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.api import Palyra
+from tests.e2e.conftest import Cli
+
+NO_RM = """@id("local.no-rm")
+@reason("No rm here.")
+forbid (principal, action, resource) when { context.program == "rm" };
+"""
+DEEP = '@id("x") permit (principal, action, resource) when { ' + "(" * 1000 + "true" + ")" * 1000 + " };"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path / "new", NO_RM)
+
+
+def write(folder: Path, text: str, examples: str = "") -> Path:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name, content in (("mine.cedar", text), ("examples.toml", examples)):
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o600)
+    return folder
+
+
+def said(cli: Cli, *args: str) -> tuple[int, dict[str, Any]]:
+    done = cli(*args, "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_version_is_used_replayed_compared_and_rolled_back(cli: Cli, folder: Path):
+    """The whole story of a change: look first, use it, think better of it."""
+    (cli.workspace / "x").write_text("x")
+    assert cli("run", "--", "rm", "x").returncode == 0
+    code, value = said(cli, "policy", "diff", str(folder))
+    assert (code, value["policies"]["added"], value["journal"]["newly_denied"]) == (1, ["local.no-rm"], 1)
+    code, value = said(cli, "policy", "replay", str(folder), "--since", "1h")
+    assert (code, value["flips"], value["items"][0]["now"]["reason"]) == (1, 1, "POLICY_DENIED")
+    assert said(cli, "policy", "replay", str(folder), "--since", "2999-01-01")[1]["calls"] == 0
+
+    code, value = said(cli, "policy", "use", str(folder))
+    assert (code, value["changed"]) == (0, True)
+    refused = cli("run", "--", "rm", "x")
+    assert (refused.returncode, b"No rm here." in refused.stderr) == (126, True)
+    assert said(cli, "policy", "show")[1]["version"] == value["version"]
+    assert said(cli, "policy", "diff", str(folder))[0] == 0, "nothing would change any more"
+
+    assert cli("policy", "rollback").returncode == 0
+    assert cli("run", "--", "rm", "-f", "x").returncode == 0
+    assert cli("policy", "rollback").returncode == 1
+    assert said(cli, "policy", "use", value["version"][:12])[0] == 0, "it is still there"
+    acts = [item["entry"]["predicate"].get("act") for item in said(cli, "journal", "tail")[1]["items"]]
+    assert [act for act in acts if act] == ["policy.used", "policy.rolled_back", "policy.used"]
+    verified = cli("journal", "verify", "--replay")
+    assert (verified.returncode, b"3 decisions were made again; 0 do not" in verified.stdout) == (0, True), verified
+
+
+BAD = {
+    "not Cedar": ("permit (principal", "mine.cedar:1"),
+    "a thousand levels": (DEEP, "nested"),
+    "the same id twice": (NO_RM + NO_RM, "mine.cedar:4: policy 'local.no-rm': The @id is used already"),
+    "a type error": ('@id("x") permit (principal, action, resource) when { context.hour == "1" };', "policy 'x'"),
+    "ten mebibytes": ("//" + "\n//".join(["x" * 1000] * 10_500), "at most 1048576 bytes"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_broken_bundle_never_replaces_a_good_one(cli: Cli, folder: Path, tmp_path: Path, kind: str):
+    text, message = BAD[kind]
+    version = said(cli, "policy", "use", str(folder))[1]["version"]
+    bad = str(write(tmp_path / "bad", text))
+    for command in ("check", "test", "use"):
+        code, value = said(cli, "policy", command, bad)
+        assert (code, value["ok"]) == (1, False)
+        assert message in value["error"]
+    assert said(cli, "policy", "show")[1]["version"] == version
+
+
+def test_examples_that_do_not_hold_keep_a_bundle_out(cli: Cli, tmp_path: Path):
+    example = '[[example]]\nname = "rm works"\nexpect = "allow"\nfacts = { program = "rm" }\n'
+    code, value = said(cli, "policy", "use", str(write(tmp_path / "new", NO_RM, example)))
+    assert (code, "Example 'rm works': expected allow, decided deny" in value["error"]) == (1, True)
+
+
+def test_a_process_that_runs_sees_a_version_used_beside_it(cli: Cli, folder: Path):
+    """Hot reload: no restart, and the digest of the new bundle in the next attestation."""
+    with Palyra.open(str(cli.home)) as palyra:
+        run = palyra.run("agent:demo", str(cli.workspace))
+        before = run.call("palyra.echo", {"n": 1}).attestation["policy_sha256"]
+        value = said(cli, "policy", "use", str(folder))[1]
+        assert run.call("palyra.echo", {"n": 2}).attestation["policy_sha256"] == value["policy_sha256"] != before
+        assert run.call("palyra.process.run", {"command": "rm", "args": ["x"]}).reason == "POLICY_DENIED"
+        assert cli("policy", "rollback").returncode == 0
+        assert run.call("palyra.echo", {"n": 3}).attestation["policy_sha256"] == before
+
+
+def test_the_policy_that_explain_writes_allows_that_call_and_no_other(cli: Cli, tmp_path: Path):
+    """From a refusal in the journal to a version that allows exactly it."""
+    cli("init", "--posture", "locked")
+    refused = cli.outcome("call", "palyra.echo", '{"a": 1}', "--as", "agent:demo", "--json")
+    code, value = said(cli, "policy", "explain", refused["call_id"])
+    assert (code, value["kind"], value["recorded"]["effect"]) == (0, "nothing_permits", "deny")
+    text = next(change["text"] for change in value["changes"] if change["scope"] == "call")
+    assert said(cli, "policy", "use", str(write(tmp_path / "new", text)))[0] == 0
+    assert cli.outcome("call", "palyra.echo", '{"a": 1}', "--as", "agent:demo", "--json")["success"]
+    for arguments, who in (('{"a": 2}', "agent:demo"), ('{"a": 1}', "agent:other")):
+        assert cli("call", "palyra.echo", arguments, "--as", who).returncode == 126
+    assert [tool["name"] for tool in said(cli, "tools", "list", "--as", "agent:demo")[1]["items"]] == ["palyra.echo"]
+    assert said(cli, "tools", "list", "--as", "agent:other")[1]["items"] == []
+
+
+def test_a_candidate_in_shadow_mode_changes_nothing_but_the_record(cli: Cli, folder: Path):
+    cli("init")
+    config = cli.home / "palyra.toml"
+    config.write_text(f'[policy]\nmode = "shadow"\ncandidate = "{folder}"\n')
+    os.chmod(config, 0o600)
+    outcome = cli.outcome("run", "--json", "--", "rm", "-f", "x")
+    assert outcome["success"]
+    details = said(cli, "journal", "show", outcome["call_id"])[1]["details"]
+    assert (details["shadow"]["effect"], details["shadow"]["policies"]) == ("deny", ["local.no-rm"])
