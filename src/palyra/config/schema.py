@@ -15,11 +15,12 @@ from functools import lru_cache
 from typing import Any, get_args, get_type_hints
 
 from palyra.canon import Json, digest
+from palyra.config.budget import BudgetConfig
 from palyra.config.credentials import KEY_SOURCES, CredentialConfig, VaultConfig, check_credential
 from palyra.config.egress import RANGES as EGRESS_RANGES
 from palyra.config.egress import EgressConfig, parse_resolve
+from palyra.config.principals import PrincipalsConfig
 from palyra.errors import ConfigError
-from palyra.model.budget import Allowance, Quota
 from palyra.model.call import TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
@@ -153,66 +154,10 @@ class JournalConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunBudgetConfig:
-    """`[budget.run]`: what one run may use in all, beside its calls. 0 is no limit."""
-
-    wall_ms: int = 0
-    """Time that programs run, each call's added up."""
-    cpu_ms: int = 0
-    """Processor time of whole calls."""
-    output_bytes: int = 0
-    """What programs write to stdout and stderr."""
-    egress_bytes: int = 0
-    """Network traffic in both directions; a call whose network is not metered is refused then."""
-    fuel: int = 0
-    """Of WASM guests."""
-
-    @property
-    def allowance(self) -> Allowance:
-        return Allowance(
-            wall_us=self.wall_ms * 1000 or None,
-            cpu_us=self.cpu_ms * 1000 or None,
-            output_bytes=self.output_bytes or None,
-            egress_bytes=self.egress_bytes or None,
-            fuel=self.fuel or None,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrincipalBudgetConfig:
-    """`[budget.principal_day]`: what all runs together may use that one principal began on one day (UTC)."""
-
-    calls: int = 0
-    """Calls that start. 0 is no limit, here and below."""
-    wall_ms: int = 0
-    """As in `[budget.run]`, and so are the others."""
-    cpu_ms: int = 0
-    """Processor time."""
-    output_bytes: int = 0
-    """Output."""
-    egress_bytes: int = 0
-    """Network traffic."""
-    fuel: int = 0
-    """WASM fuel."""
-
-    @property
-    def quota(self) -> Quota:
-        same = {f.name: getattr(self, f.name) for f in fields(RunBudgetConfig)}
-        return Quota(calls=self.calls or None, most=RunBudgetConfig(**same).allowance)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetConfig:
-    """`[budget]`."""
-
-    run: RunBudgetConfig = field(default_factory=RunBudgetConfig)
-    principal_day: PrincipalBudgetConfig = field(default_factory=PrincipalBudgetConfig)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     posture: str = "standard"
     policy: PolicyConfig = field(default_factory=PolicyConfig)
+    principals: PrincipalsConfig = field(default_factory=PrincipalsConfig)
     tool_call: ToolCallConfig = field(default_factory=ToolCallConfig)
     egress: EgressConfig = field(default_factory=EgressConfig)
     approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
@@ -287,6 +232,10 @@ def parse_config(mapping: Mapping[str, Any]) -> Config:
         parse_resolve(config.egress.resolve)
     except ValueError as error:
         raise ConfigKeyError(("egress", "resolve"), str(error), 'Write resolve = ["NAME=ADDRESS"].') from error
+    for key in ("known", "operators"):
+        for pattern in getattr(config.principals, key):
+            if not pattern.startswith(("agent:", "user:")):
+                raise ConfigKeyError(("principals", key), f"{pattern!r} is neither agent:NAME nor user:NAME.")
     if config.policy.mode == "shadow" and not config.policy.candidate.startswith("/"):
         raise ConfigKeyError(("policy", "mode"), "policy.mode is shadow: policy.candidate must be an absolute folder.")
     if config.vault.passphrase_file and not config.vault.passphrase_file.startswith("/"):

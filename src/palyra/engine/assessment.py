@@ -240,6 +240,7 @@ def authorise(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
         approved=False,
         hour=trip.received_unix_ms // 3_600_000 % 24,
         run=trip.run_facts,
+        roles=ports.config.principals.roles_of(str(trip.call.context.principal)),
     )
     trip.decision = decision = decide(bundle, trip.cedar, details=trip.facts.details)
     if ports.candidate is not None:

@@ -16,8 +16,10 @@ from palyra.protocol.registry import Registry
 
 
 def tools_for(principal: Principal, registry: Registry, config: Config, bundle: PolicyBundle) -> tuple[ToolSpec, ...]:
-    reach = Reach(bundle)
-    return tuple(spec for spec in registry.specs() if _is_listed(spec, config) and reach.could(principal, spec))
+    reach, roles = Reach(bundle), config.principals.roles_of(str(principal))
+    return tuple(
+        spec for spec in registry.specs() if _is_listed(spec, config) and reach.could(principal, spec, roles=roles)
+    )
 
 
 def _is_listed(spec: ToolSpec, config: Config) -> bool:

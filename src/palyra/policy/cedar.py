@@ -231,7 +231,7 @@ def _slice(compiled: Compiled, request: Request) -> _Slice:
         entities = cedarpy.Entities.from_json_str(json.dumps(_entity_list(request)))
         about = cedarpy.is_authorized_batch([_ask(compiled.flags, request)], compiled.early, entities)[0]
         if about.diagnostics.errors or about.decision is cedarpy.Decision.NoDecision:
-            raise ValueError("; ".join(about.diagnostics.errors) or "no decision")
+            raise ValueError(_complaint(compiled, about))
         found = _Slice(_select(compiled, frozenset(about.diagnostics.reasons)), entities)
         compiled.slices.put(key, found)
     return found
@@ -262,7 +262,12 @@ def _entity_list(request: Request) -> list[Json]:
 def _read(compiled: Compiled, result: cedarpy.AuthzResult) -> Answer:
     errors = result.diagnostics.errors
     if errors or result.decision is cedarpy.Decision.NoDecision:
-        text = "; ".join(errors) or "no decision"
-        return Answer(False, error=_POSITION.sub(lambda m: compiled.ids.get(m[0], m[0]), text)[:500])
+        return Answer(False, error=_complaint(compiled, result))
     names = tuple(sorted(compiled.ids[position] for position in result.diagnostics.reasons))
     return Answer(result.decision is cedarpy.Decision.Allow, names)
+
+
+def _complaint(compiled: Compiled, result: cedarpy.AuthzResult) -> str:
+    """Cedar's words, with the @ids in place of its positional names."""
+    text = "; ".join(result.diagnostics.errors) or "no decision"
+    return _POSITION.sub(lambda m: compiled.ids.get(m[0], m[0]), text)[:500]

@@ -67,8 +67,7 @@ class VersionRows:
         return _use(self._rows(_POINTER, ()))
 
     def pointer(self) -> str | None:
-        version: str | None = self._rows(_POINTER, ())[0][1]
-        return version
+        return self.use().version
 
     def files(self, version: str) -> Mapping[str, str]:
         files = self._kept(version, "local")

@@ -131,3 +131,18 @@ def test_credentials_that_are_no_tables_are_an_error():
     for wrong in ("x", ["x"], {"host": "a"}):
         with pytest.raises(ConfigError, match="credentials"):
             parse_config({"credentials": wrong})
+
+
+def test_known_principals_have_roles_and_others_none():
+    principals = parse_config({"principals": {"known": ["agent:ci-*", "user:*"], "operators": ["user:op"]}}).principals
+    assert principals.roles_of("agent:ci-1") == ("agent",)
+    assert principals.roles_of("user:op") == ("developer", "operator")
+    assert principals.roles_of("agent:demo") == ()
+    assert Config().principals.roles_of("agent:demo") == ("agent",)
+    with pytest.raises(ConfigError, match="neither agent:NAME nor user:NAME"):
+        parse_config({"principals": {"known": ["*"]}})
+
+
+def test_shadow_mode_needs_an_absolute_folder():
+    with pytest.raises(ConfigError, match="absolute folder"):
+        parse_config({"policy": {"mode": "shadow", "candidate": "policies"}})

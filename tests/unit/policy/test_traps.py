@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from palyra.attest import check_outcome
+from palyra.config.schema import parse_config
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.errors import Reason
@@ -40,6 +41,8 @@ def call(bundle: PolicyBundle, tool: str, arguments: Any) -> tuple[Outcome, Any]
     [
         "when { context.hour * 9223372036854775807 * 2 > 0 || context.hour == 0 && 9223372036854775807 + 1 > 0 }",
         "when { 9223372036854775807 + context.calls_max > 0 }",
+        "when { 9223372036854775807 + 1 > 0 }",
+        "when { !context.sensitive && 9223372036854775807 + 1 > 0 && context.sensitive }",
         "unless { context.approved || -9223372036854775807 - context.calls_max > 0 }",
     ],
 )
@@ -120,11 +123,18 @@ def test_the_same_id_twice_is_refused_with_both_places():
     assert "local/a.cedar:1" in caught.value.detail
 
 
-def test_an_unknown_principal_is_refused_with_policy_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(request_module, "roles_of", lambda _principal: ())
-    outcome, _ = call(load_posture("standard"), "palyra.echo", {})
-    assert outcome.reason is Reason.POLICY_ERROR
-    assert "agent:demo is not a known principal" in (outcome.message or "")
+def test_an_unknown_principal_is_refused_with_policy_error():
+    """Whatever the policies permit to everyone."""
+    config = parse_config({"principals": {"known": ["agent:ci-*", "user:alice"]}})
+    bundle = load_posture("standard", {"a.cedar": '@id("all") permit (principal, action, resource);'})
+    for principal, reason in (("agent:demo", Reason.POLICY_ERROR), ("agent:ci-1", None), ("user:alice", None)):
+        ports = fake_ports(config=config, policies=FakePolicies(bundle))
+        run = fake_run(config, principal=principal)
+        outcome = asyncio.run(Engine(ports, REGISTRY).call(CallRequest(tool="palyra.echo", input={}, run=run)))
+        assert outcome.reason is reason
+        assert len(ports.journal.closings) == 1
+        if reason:
+            assert f"{principal} is not a known principal" in (outcome.message or "")
 
 
 def test_an_unknown_tool_never_reaches_policy():

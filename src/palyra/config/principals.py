@@ -1,0 +1,23 @@
+"""`[principals]`: who is known to policy, and as what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrincipalsConfig:
+    """`[principals]`: who is known, and in which roles. Names, or patterns such as `agent:ci-*`."""
+
+    known: tuple[str, ...] = ("agent:*", "user:*")
+    """Whoever is not named here is refused with POLICY_ERROR. The default: everyone the home's owner starts."""
+    operators: tuple[str, ...] = ()
+    """Also in Role::"operator", for policies that speak of it. It gives no rights by itself."""
+
+    def roles_of(self, principal: str) -> tuple[str, ...]:
+        """Empty for a principal nobody knows. Agents are `agent`, people are `developer`."""
+        if not any(fnmatchcase(principal, pattern) for pattern in self.known):
+            return ()
+        own = ("agent",) if principal.startswith("agent:") else ("developer",)
+        return (*own, "operator") if any(fnmatchcase(principal, pattern) for pattern in self.operators) else own
