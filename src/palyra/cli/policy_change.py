@@ -7,7 +7,6 @@ decided otherwise, 1 when something would (as `diff` does), so that a pipeline c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +20,7 @@ from palyra.cli.say import say
 if TYPE_CHECKING:
     from palyra.canon import Json
     from palyra.policy.bundle import PolicyBundle
-    from palyra.policy.compare import Flip
-    from palyra.policy.request import Request
     from palyra.wiring.embedded import Installation
-    from palyra.wiring.history import History
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -42,25 +38,15 @@ def diff(settings: Settings, new: str, since: str | None) -> int:
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
-        from palyra.policy.compare import compare_requests, compare_texts
+        from palyra.wiring.policy_acts import diff_json
 
-        old, bundle = installation.policies.current(), new_bundle(installation, new)
-        texts = compare_texts(old, bundle)
-        examples, by_example = compare_requests(old, bundle, example_requests(installation, old, bundle))
-        history = history_of(installation, since)
-        calls, by_call = compare_requests(old, bundle, ((s.call_id, r.request) for s, r in history))
-        value: dict[str, Json] = {
-            "from": old.digest,
-            "to": bundle.digest,
-            "policies": {"added": texts.added, "removed": texts.removed, "changed": texts.changed},
-            "examples": _side(examples, by_example),
-            "journal": _side(calls, by_call) | {"damaged": history.damaged},
-        }
+        begin = _begin(installation, since)
+        value = diff_json(installation, new_bundle(installation, new), since_unix_ms=begin)
         if settings.json:
             click.echo(orjson.dumps(value))
         else:
             _say_diff(value)
-        return 1 if by_example or by_call else 0
+        return 0 if value["same"] else 1
 
     return with_installation(settings, work)
 
@@ -76,53 +62,32 @@ def replay(settings: Settings, new: str, since: str | None) -> int:
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
-        from palyra.engine.replay import flip_json
+        from palyra.wiring.policy_acts import replay_json
 
-        bundle, history = new_bundle(installation, new), history_of(installation, since)
-        items = [
-            {"call_id": stored.call_id, "tool": stored.tool, "principal": stored.principal,
-             "at_unix_ms": stored.opened_unix_ms, **flip_json(replayed)}
-            for stored, replayed in history.flips(bundle)
-        ]  # fmt: skip
-        counts = {"calls": history.calls, "without_request": history.without_request, "flips": len(items)}
+        begin = _begin(installation, since)
+        value = replay_json(installation, new_bundle(installation, new), since_unix_ms=begin)
         if settings.json:
-            value = {"policy_sha256": bundle.digest, **counts, "damaged": history.damaged, "items": items, "next": None}
             click.echo(orjson.dumps(value))
         else:
-            _say_replay(items, counts, history.damaged)
-        return 1 if items or history.damaged else 0
+            _say_replay(value)
+        return 1 if value["items"] or value["damaged"] else 0
 
     return with_installation(settings, work)
 
 
 def new_bundle(installation: Installation, new: str) -> PolicyBundle:
     """NEW beside the configured posture; a posture's name takes the operator's policies of now along."""
-    from palyra.cli.policy_versions import checked, files_of
-    from palyra.policy.store import POSTURES, load_posture
+    from palyra.cli.policy_versions import files_of
+    from palyra.policy.store import POSTURES
+    from palyra.wiring.policy_acts import checked, posture_bundle
 
     if new in POSTURES and not Path(new).exists():
-        return load_posture(new, installation.policies.local())
+        return posture_bundle(installation, new)
     return checked(installation, files_of(installation, new))
 
 
-def example_requests(installation: Installation, old: PolicyBundle, new: PolicyBundle) -> Iterator[tuple[str, Request]]:
-    """The examples of the posture, of the policies in use and of the new ones."""
-    from palyra.policy.examples import parse_examples
-    from palyra.policy.store import read_posture
-
-    texts = (read_posture(installation.config.posture)["examples.toml"], old.examples, new.examples)
-    for text in dict.fromkeys(texts):
-        for example in parse_examples("examples.toml", text):
-            yield example.name, example.request
-
-
-def history_of(installation: Installation, since: str | None) -> History:
-    from palyra.journal.lookup import Lookup
-    from palyra.wiring.history import History
-
-    writer = installation.writer
-    begin = parse_since(since, now_unix_ms=installation.ports.clock.now_unix_ms()) if since else 0
-    return History(rows=writer.rows, lookup=Lookup(writer.rows, writer.home.verifier), since_unix_ms=begin)
+def _begin(installation: Installation, since: str | None) -> int:
+    return parse_since(since, now_unix_ms=installation.ports.clock.now_unix_ms()) if since else 0
 
 
 def parse_since(text: str, *, now_unix_ms: int) -> int:
@@ -135,12 +100,6 @@ def parse_since(text: str, *, now_unix_ms: int) -> int:
     except ValueError:
         raise click.UsageError(f"--since {text!r} is no time. {SINCE_HELP}") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _side(count: int, flips: tuple[Flip, ...]) -> dict[str, Json]:
-    from palyra.policy.compare import counts_of
-
-    return {"requests": count, **counts_of(flips), "items": [flip.as_json() for flip in flips]}
 
 
 def _say_diff(value: dict[str, Json]) -> None:
@@ -161,15 +120,17 @@ def _say_diff(value: dict[str, Json]) -> None:
 _COUNTS = ("newly_allowed", "newly_asked", "newly_denied")
 
 
-def _say_replay(items: list[dict[str, Json]], counts: dict[str, int], damaged: list[str]) -> None:
-    for item in items:
+def _say_replay(value: dict[str, Json]) -> None:
+    for item in value["items"]:
         when = datetime.fromtimestamp(item["at_unix_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         now = item["now"]
         why = now["reason"] or ", ".join(now["policies"])
         note = "" if item["exact"] else "  (its record is redacted: not exact)"
-        say(f"{item['call_id']}  {when}  {item['principal']}  {item['tool']}  "
-            f"{item['was']['effect']} → {now['effect']} ({why}){note}")  # fmt: skip
-    say(f"{counts['flips']} of {counts['calls']} calls would be decided otherwise; "
-        f"{counts['without_request']} never came before policy")  # fmt: skip
-    if damaged:
-        say(f"{len(damaged)} records are not what was stored: palyra journal verify")
+        flip = f"{item['was']['effect']} → {now['effect']} ({why})"
+        say(f"{item['call_id']}  {when}  {item['principal']}  {item['tool']}  {flip}{note}")
+    say(
+        f"{value['flips']} of {value['calls']} calls would be decided otherwise; "
+        f"{value['without_request']} never came before policy"
+    )
+    if value["damaged"]:
+        say(f"{len(value['damaged'])} records are not what was stored: palyra journal verify")

@@ -6,7 +6,6 @@ and flags and settings are tried on it. Nothing runs. Exit 0 when policy had its
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from palyra.canon import Json
     from palyra.engine.replay import RecordedDecision
     from palyra.errors import Rejected
-    from palyra.policy.bundle import PolicyBundle
     from palyra.policy.explain import Change, Explanation
-    from palyra.policy.request import Request
     from palyra.wiring.embedded import Installation
 
 EXPLAIN_EPILOG = """\b
@@ -81,6 +78,7 @@ async def _recorded(installation: Installation, call_id: str) -> _Told:
     """A journaled call, decided again from its recorded facts by the policies of now."""
     from palyra.engine.replay import read_decision
     from palyra.errors import Reason, Rejected
+    from palyra.wiring.policy_acts import explain_request
 
     stored = await installation.ports.journal.find_call(call_id)
     if stored is None:
@@ -95,7 +93,7 @@ async def _recorded(installation: Installation, call_id: str) -> _Told:
         return _Told(
             refusal=Rejected(reason, outcome.get("message") or "It never reached policy.", outcome.get("hint"))
         )
-    return _Told(explained=_explain(installation, then.request, then.details), then=then)
+    return _Told(explained=explain_request(installation, then.request, then.details), then=then)
 
 
 async def _imagined(
@@ -105,6 +103,7 @@ async def _imagined(
     from palyra.cli.session import make_run
     from palyra.engine.advice import advise
     from palyra.engine.trip import CallRequest
+    from palyra.wiring.policy_acts import explain_request
 
     run = make_run(installation, workspace=workspace, principal=principal)
     request = CallRequest(tool=tool, input=read_input(input), run=run)
@@ -112,30 +111,8 @@ async def _imagined(
     tried = await advise(installation.engine, request, trip, refusal)
     if trip.cedar is None or trip.facts is None:
         return _Told(refusal=refusal, tried=tried)
-    explained = _explain(installation, trip.cedar, trip.facts.details, tried)
+    explained = explain_request(installation, trip.cedar, trip.facts.details, tried)
     return _Told(explained=explained, refusal=refusal if explained.kind in ("allowed", "ask") else None)
-
-
-def _explain(
-    installation: Installation,
-    request: Request,
-    details: tuple[tuple[str, str], ...],
-    tried: tuple[Change, ...] | None = None,
-) -> Explanation:
-    from palyra.policy.decide import decide
-    from palyra.policy.explain import explain as explain_decision
-    from palyra.policy.scan import PolicyError
-    from palyra.policy.store import POSTURES, load_posture
-
-    bundle = installation.policies.current()
-    others: dict[str, PolicyBundle] = {}
-    for name in POSTURES:
-        # With the operator's own policies beside it, as it would be; where these do not fit, it is no advice.
-        with suppress(PolicyError):
-            if name != installation.config.posture:
-                others[name] = load_posture(name, installation.policies.local())
-    decision = decide(bundle, request, details=details)
-    return explain_decision(bundle, request, decision, postures=others, tried=tried)
 
 
 def _print(settings: Settings, told: _Told) -> int:

@@ -1,7 +1,7 @@
 """`palyra policy use DIR | rollback | versions`: the operator's policies as versions that can be gone back to.
 
 Rules: what is to be used is checked whole first, in a process of its own; a version that is not good never replaces one
-that is. The pointer and its journal entry commit together. Not here: what a version is (wiring/versions).
+that is. The pointer and its journal entry commit together. Not here: doing it (wiring/policy_acts).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from palyra.cli.options import Settings, login_principal, with_settings
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
-    from palyra.policy.bundle import PolicyBundle
     from palyra.policy.scan import PolicyError
     from palyra.wiring.embedded import Installation
+    from palyra.wiring.policy_acts import InUse
 
 
 @click.command("use", epilog="\b\nExamples:\n  palyra policy use ./policies\n  palyra policy use 3f9a1c20")
@@ -31,15 +31,13 @@ def use(settings: Settings, source: str) -> int:
 
     async def work(installation: Installation) -> int:
         from palyra.policy.scan import PolicyError
+        from palyra.wiring.policy_acts import use_policies
 
         try:
             files = files_of(installation, source)
-            bundle = checked(installation, files)
+            return _tell(settings, await use_policies(installation, files, by=login_principal()))
         except PolicyError as error:
             return _bad(settings, error)
-        version, receipt = await installation.versions.install(files, policy_sha256=bundle.digest, by=login_principal())
-        installation.policies.current()
-        return _tell(settings, bundle, version, changed=receipt is not None)
 
     return with_installation(settings, work)
 
@@ -51,21 +49,13 @@ def rollback(settings: Settings) -> int:
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
-        from palyra.policy.load import read_folder
         from palyra.policy.scan import PolicyError
+        from palyra.wiring.policy_acts import roll_back_policies
 
-        now = installation.versions.use()
-        target = installation.versions.before(now)
-        if target is None:
-            return _bad(settings, PolicyError("There are no policies to go back to.", "palyra policy versions"))
         try:
-            version = target.version
-            files = read_folder(installation.home.policies) if version is None else installation.versions.files(version)
-            bundle = checked(installation, dict(files))
+            return _tell(settings, await roll_back_policies(installation, by=login_principal()))
         except PolicyError as error:
             return _bad(settings, error)
-        await installation.versions.roll_back(now, policy_sha256=bundle.digest, by=login_principal())
-        return _tell(settings, bundle, version, changed=True)
 
     return with_installation(settings, work)
 
@@ -77,19 +67,17 @@ def versions(settings: Settings) -> int:
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
-        current = installation.versions.use().number
-        uses = installation.versions.uses()
-        items = [
-            {"number": number, "version": version, "at_unix_ms": at, "by": by, "in_use": number == current}
-            for number, version, at, by in uses
-        ]
+        from palyra.wiring.policy_acts import uses_json
+
+        items = uses_json(installation)
         if settings.json:
             click.echo(orjson.dumps({"items": items, "next": None}))
             return 0
-        for number, version, at, by in uses:
+        for item in items:
+            at = item["at_unix_ms"]
             when = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if at else "the beginning"
-            name = version[:16] if version else "the policies folder"
-            say(f"{'*' if number == current else ' '} {number:>3}  {name:<20}  {when}  {by}")
+            name = item["version"][:16] if item["version"] else "the policies folder"
+            say(f"{'*' if item['in_use'] else ' '} {item['number']:>3}  {name:<20}  {when}  {item['by']}")
         return 0
 
     return with_installation(settings, work)
@@ -104,16 +92,6 @@ def files_of(installation: Installation, source: str) -> dict[str, str]:
     return read_source(path) if version is None else dict(installation.versions.files(version))
 
 
-def checked(installation: Installation, files: dict[str, str]) -> PolicyBundle:
-    """These policies beside the configured posture: tried in a child, then loaded here. Raises PolicyError."""
-    from palyra.policy.store import load_posture, try_in_child
-
-    posture = installation.config.posture
-    if files:
-        try_in_child(posture, files)
-    return load_posture(posture, files)
-
-
 def _bad(settings: Settings, error: PolicyError) -> int:
     if settings.json:
         click.echo(orjson.dumps({"ok": False, "error": error.detail, "hint": error.hint}))
@@ -122,11 +100,13 @@ def _bad(settings: Settings, error: PolicyError) -> int:
     return 1
 
 
-def _tell(settings: Settings, bundle: PolicyBundle, version: str | None, *, changed: bool) -> int:
+def _tell(settings: Settings, now: InUse) -> int:
+    version, bundle = now.version, now.bundle
     if settings.json:
-        value = {"ok": True, "version": version, "policy_sha256": bundle.digest, "changed": changed}
+        value = {"ok": True, "version": version, "policy_sha256": bundle.digest, "changed": now.changed}
         click.echo(orjson.dumps(value))
         return 0
     name = f"version {version[:16]}" if version else "the policies folder"
-    say(f"{'now in use' if changed else 'in use already'}: {name}, {len(bundle.index)} policies ({bundle.digest[:16]})")
+    word = "now in use" if now.changed else "in use already"
+    say(f"{word}: {name}, {len(bundle.index)} policies ({bundle.digest[:16]})")
     return 0

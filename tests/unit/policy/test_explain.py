@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.model.grant import Allow, Deny
@@ -154,6 +154,7 @@ def test_a_suggested_exception_replaces_the_forbid_and_stays_as_narrow():
     assert isinstance(decide(bundle, ordinary_request("agent:other", program="make", runs_code=True)), Deny)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_no_program_name_can_break_out_of_the_suggested_text(name: str):
     hostile = f'"}};\n@id("x") permit (principal, action, resource);//{name}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.model.grant import Allow, Deny
@@ -98,6 +98,7 @@ def test_the_types_are_those_of_the_tools_own_schemas():
                 assert TYPES[schema.get("type", "string")] is INPUTS[name], (spec.name, name)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=8) | st.sampled_from(sorted(INPUTS)), st.text(max_size=20) | st.integers()))
 def test_whatever_is_sent_a_decision_is_made(arguments: dict[str, object]):
     assert verdict_of(BUNDLE, asked(**{f"{k}": v for k, v in arguments.items()})).effect in ("allow", "deny", "error")
