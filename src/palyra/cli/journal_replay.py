@@ -30,7 +30,7 @@ def tell_replay(settings: Settings, home: ReadHome) -> int:
         return 1 if wrong else 0
     for call_id, detail in wrong:
         say(visible_line(f"REPLAY: call {call_id}: {detail}"))
-    say(f"{checked} decisions were made again; {len(wrong)} do not follow from what is kept.")
+    say(f"{checked} decisions were made again; {len(wrong)} differ, or could not be.")
     return 1 if wrong else 0
 
 

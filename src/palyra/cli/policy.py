@@ -40,7 +40,10 @@ def show(settings: Settings) -> int:
         head = {"bundle": bundle.name, "policy_sha256": bundle.digest, "version": version}
         click.echo(orjson.dumps({**head, "items": items, "next": None}))
         return 0
-    say(f"{bundle.name}  {bundle.digest}" + (f"  (version {version[:16]})" if version else ""))
+    say(
+        f"{bundle.name}  {bundle.digest}"
+        + (f"  (version {version[:16]}; the policies folder is a draft)" if version else "")
+    )
     for policy in bundle.index.values():
         say(f"  {policy.effect:6}  {policy.id}  ({policy.file}:{policy.line})\n          {policy.reason}")
     return 0
@@ -58,7 +61,9 @@ def in_force(settings: Settings) -> tuple[PolicyBundle, str | None]:
     if (home.state / "palyra.db").is_file():
         with snapshot(read_home(home.root).database) as connection:
             kept = VersionRows(lambda sql, parameters: connection.execute(sql, parameters).fetchall())
-            version = kept.pointer()
+            # A database of before there were versions is migrated by the next call, not by looking at it.
+            known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'policy_pointer'").fetchone()
+            version = kept.pointer() if known else None
             if version is not None:
                 return load_posture(config.posture, kept.files(version)), version
     return PolicyStore(config.posture, home.policies).current(), None

@@ -76,9 +76,10 @@ def ordinary_request(principal: str = "agent:demo", tool: str = "palyra.process.
 
 def sample_requests() -> tuple[Request, ...]:
     """One request of each shape that Palyra sends, for checking a schema against."""
-    whole = read_input({name: kind() for name, kind in INPUTS.items()})
+    everything = read_input({name: kind() for name, kind in INPUTS.items()})
     return tuple(
-        replace(ordinary_request(f"{kind}:sample"), input=record) for kind in PrincipalKind for record in ((), whole)
+        replace(ordinary_request(f"{kind}:sample"), input=everything if kind is PrincipalKind.AGENT else ())
+        for kind in PrincipalKind
     )
 
 
