@@ -34,9 +34,10 @@ def open_row(ground: Ground) -> Iterator[Row]:
         yield Row(
             name="cedar",
             title=f"Cedar: {COUNT} decisions on the default bundle, nothing remembered",
-            note="Ours checks the outcome allow, ask or deny and names policies and code. Each request differs, so no "
-            "decision is remembered; policies and entities are parsed. The text peer gets policies, schema, entities "
-            "and request as text each time, as its own examples do; casbin gets the same rules written for it.",
+            note="Ours finds allow, ask or deny and names policies and code. Each request differs, so no decision is "
+            "remembered; policies and entities are parsed, and which policies are about this agent, tool and set of "
+            "yes-or-no facts is known. The text peer gets policies, schema, entities and request as text each time, as "
+            "its own examples do; casbin gets the same rules, written for it.",
             contenders=(decisions(bundle, "palyra, uncached"), as_text(bundle, COUNT), peer),
             aims=(Aim(peer=TEXT, at_most=1 / 30),),
         )
@@ -77,7 +78,7 @@ def as_text(bundle: PolicyBundle, count: int) -> Contender:
 
 def _as_text(request: Request) -> dict[str, object]:
     uids = {slot: f"{uid['type']}::{json.dumps(uid['id'])}" for slot, uid in request.uids.items()}
-    return {**uids, "context": dict(request.context)}
+    return {**uids, "context": request.cedar["context"]}
 
 
 @contextmanager
