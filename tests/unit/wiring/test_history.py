@@ -24,8 +24,8 @@ def history(installation: Installation, since_unix_ms: int = 0) -> History:
     return History(rows=writer.rows, lookup=Lookup(writer.rows, writer.home.verifier), since_unix_ms=since_unix_ms)
 
 
-async def some_calls(palyra: AsyncPalyra) -> list[str]:
-    run = palyra.run("agent:demo", ".")
+async def some_calls(palyra: AsyncPalyra, workspace: Path) -> list[str]:
+    run = palyra.run("agent:demo", workspace)
     outcomes = [
         await run.call("palyra.echo", {"a": 1}),
         await run.call("palyra.process.run", {"command": "bash"}),
@@ -42,9 +42,9 @@ def on_home(home: Path, work):
     return asyncio.run(whole())
 
 
-def test_every_decision_is_made_again_the_same_by_the_bundle_that_made_it(tmp_path: Path):
+def test_every_decision_is_made_again_the_same_by_the_bundle_that_made_it(tmp_path: Path, workspace: Path):
     async def work(palyra: AsyncPalyra):
-        await some_calls(palyra)
+        await some_calls(palyra, workspace)
         installation = palyra.installation
         rows, lookup = installation.writer.rows, Lookup(installation.writer.rows, installation.writer.home.verifier)
         return check_decisions(rows, lookup)
@@ -52,9 +52,9 @@ def test_every_decision_is_made_again_the_same_by_the_bundle_that_made_it(tmp_pa
     assert on_home(tmp_path / "home", work) == (2, [])
 
 
-def test_another_bundle_flips_what_it_decides_otherwise(tmp_path: Path):
+def test_another_bundle_flips_what_it_decides_otherwise(tmp_path: Path, workspace: Path):
     async def work(palyra: AsyncPalyra):
-        echo, bash, _ = await some_calls(palyra)
+        echo, bash, _ = await some_calls(palyra, workspace)
         past = history(palyra.installation)
         strict = load_posture("standard", {"a.cedar": NO_ECHO})
         flips = {s.call_id: (r.recorded.effect, r.decision.effect) for s, r in past.flips(strict)}
@@ -67,9 +67,9 @@ def test_another_bundle_flips_what_it_decides_otherwise(tmp_path: Path):
     on_home(tmp_path / "home", work)
 
 
-def test_a_forged_record_is_named_and_not_replayed(tmp_path: Path):
+def test_a_forged_record_is_named_and_not_replayed(tmp_path: Path, workspace: Path):
     async def work(palyra: AsyncPalyra):
-        echo, _, _ = await some_calls(palyra)
+        echo, _, _ = await some_calls(palyra, workspace)
         installation = palyra.installation
         writer = installation.writer
         sql = "SELECT d.data FROM calls c JOIN blobs d ON d.sha256 = c.details WHERE call_id = ?"
@@ -89,11 +89,11 @@ def test_a_forged_record_is_named_and_not_replayed(tmp_path: Path):
     on_home(tmp_path / "home", work)
 
 
-def test_a_secret_in_a_program_name_is_not_kept_and_the_replay_says_so(tmp_path: Path):
+def test_a_secret_in_a_program_name_is_not_kept_and_the_replay_says_so(tmp_path: Path, workspace: Path):
     name = "ghp_" + "a1B2" * 9
 
     async def work(palyra: AsyncPalyra):
-        run = palyra.run("agent:demo", ".")
+        run = palyra.run("agent:demo", workspace)
         outcome = await run.call("palyra.process.run", {"command": name})
         stored = await palyra.installation.journal.find_call(outcome.call_id)
         assert stored is not None
@@ -114,9 +114,9 @@ def test_what_is_no_record_is_an_error_and_what_never_came_to_policy_is_none():
             read_decision(bad)
 
 
-def test_a_record_that_its_own_facts_contradict_is_a_mismatch(tmp_path: Path):
+def test_a_record_that_its_own_facts_contradict_is_a_mismatch(tmp_path: Path, workspace: Path):
     async def work(palyra: AsyncPalyra):
-        echo, _, _ = await some_calls(palyra)
+        echo, _, _ = await some_calls(palyra, workspace)
         stored = await palyra.installation.journal.find_call(echo)
         assert stored is not None
         value = orjson.loads(stored.details)

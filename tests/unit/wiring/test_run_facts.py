@@ -30,10 +30,10 @@ def test_a_label_outlives_the_process_and_is_one_principals_own(tmp_path: Path):
     writer.close()
 
 
-def test_calls_and_denials_of_the_last_minute_are_counted(tmp_path: Path):
+def test_calls_and_denials_of_the_last_minute_are_counted(tmp_path: Path, workspace: Path):
     async def work() -> tuple[RunFacts, RunFacts]:
         async with AsyncPalyra(str(tmp_path / "home")) as palyra:
-            run = palyra.run("agent:demo", ".")
+            run = palyra.run("agent:demo", workspace)
             for number in range(3):
                 await run.call("palyra.echo", {"n": number})
             await run.call("palyra.process.run", {"command": "bash"})
