@@ -35,6 +35,14 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 # max_output_bytes = 1048576
 # background_lifetime_ms = 600000    # at most 1800000
 # max_background_per_run = 16
+
+[budget.run]                     # what one run may use in all; 0 is no limit
+# wall_ms = 0
+# output_bytes = 0
+
+[approvals]
+# request_ms = 3600000           # a request that nobody decided by then is refused
+# webhook_url = ""               # told of every new request, signed
 """
 
 
