@@ -21,7 +21,7 @@ from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock, SystemIds
 
 ENTRIES = int(os.environ.get("PALYRA_BENCH_ENTRIES", "100000"))
-ACT = Act(kind=ActKind.POLICY_USED, actor="user:bench", subject="policy", details={"after_sha256": "0" * 64})
+ACT = Act(kind=ActKind.POLICY_USED, actor="user:bench", subject="policy", details={"policy_sha256": "0" * 64})
 CALLS_AT_ONCE = 500
 BEGAN_UNIX_MS = 1_700_000_000_000
 DETAILS, OUTCOME = b"d" * 3600, b"o" * 4300

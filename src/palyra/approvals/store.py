@@ -1,8 +1,9 @@
 """Approvals on the database: asked, decided, expired, revoked and used, each in one transaction with its entry.
 
 Rules: a request is decided once, under the writer's lock, whoever races; a grant is used in the transaction of the
-call's intent, so of two repeats only one can use a `once`; the terms of a decision are signed with the installation's
-key and checked at every use, so that an edited row grants nothing. Arguments enter entries only as commitments.
+call's intent, so of two repeats only one can use a `once`; request and terms are signed with the installation's key,
+the one checked before anybody looks or decides, the other at every use: an edited row shows a person nothing and
+grants nothing. Arguments enter entries only as commitments.
 
 Not here: what binds and who may decide (rules), how it looks (cli/approvals).
 """
@@ -21,7 +22,7 @@ import orjson
 
 from palyra.approvals import rules
 from palyra.canon import Json
-from palyra.errors import Reason, Rejected, TrustError
+from palyra.errors import Reason, Rejected, StateError, TrustError
 from palyra.journal.acts import Act, ActKind
 from palyra.journal.chain import SALT_BYTES, commit_value
 from palyra.model.approval import COLUMNS, Approval, ApprovalState, Fatigue, Permission, Question, parse_row
@@ -38,6 +39,7 @@ _UPDATE = (
     f"UPDATE approvals SET {', '.join(f'{name} = ?' for name in _CHANGING)}, decided_index = ?, ended_index = ?, "  # noqa: S608
     "seal = ? WHERE approval_id = ? AND state = ?"
 )
+_ASKED = b"palyra approval request v1\n"
 _SEAL = b"palyra approval v1\n"
 _CANDIDATES = 200
 ACTOR = "palyra"
@@ -149,6 +151,7 @@ class ApprovalStore:
     async def view(self, approval_id: str, *, by: str) -> Approval:
         """Somebody looks at all of it: that is an entry too."""
         approval = await self.look(approval_id)
+        self._check_asked(approval)
         await self._writer.commit(
             lambda tx: tx.append(_act(ActKind.APPROVAL_VIEWED, by, approval, {}), at_unix_ms=self._now())
         )
@@ -244,7 +247,8 @@ class ApprovalStore:
         index = tx.append(
             _act(ActKind.APPROVAL_REQUESTED, approval.principal, approval, details, request), at_unix_ms=now
         )
-        approval = replace(approval, requested_index=index)
+        seal = self._writer.home.key.sign(_ASKED + approval.request_bytes())
+        approval = replace(approval, requested_index=index, seal=seal)
         tx.execute(_INSERT, approval.as_row())
         return approval
 
@@ -260,6 +264,7 @@ class ApprovalStore:
 
     def _decide(self, tx: Transaction, approval_id: str, verdict: rules.Verdict, now: int) -> Approval:
         before = _known(tx, approval_id)
+        self._check_asked(before)
         decided = rules.decide(before, verdict, now_unix_ms=now, grant_ms=self._times.grant_ms)
         terms = decided.terms_bytes()
         details: dict[str, Json] = {
@@ -287,7 +292,7 @@ class ApprovalStore:
         approval = _known(tx, approval_id)
         revoked = rules.revoke(approval, by=by)
         index = tx.append(_act(ActKind.APPROVAL_REVOKED, by, approval, {}), at_unix_ms=now)
-        return _change(tx, approval, replace(revoked, ended_index=index))
+        return _change(tx, approval, replace(revoked, ended_index=index, seal=b""))
 
     def _grant_for(self, source: Rows, question: Question, now: int) -> Approval | None:
         sql = f"{_SELECT}WHERE principal = ? AND tool = ? AND state = 'approved' AND valid_until_unix_ms > ?"
@@ -295,6 +300,16 @@ class ApprovalStore:
                            (question.principal, question.tool, now, _CANDIDATES))  # fmt: skip
         fitting = (approval for approval in _parsed(rows) if rules.covers(approval, question, now_unix_ms=now))
         return next((approval for approval in fitting if self._is_sealed(approval)), None)
+
+    def _check_asked(self, approval: Approval) -> None:
+        """Somebody who swaps what is bound for what is shown would have a person sign for something else."""
+        if approval.state is not ApprovalState.PENDING:
+            return
+        try:
+            self._writer.home.key.public.verify(approval.seal, _ASKED + approval.request_bytes())
+        except (TrustError, ValueError) as error:
+            detail = f"The request {approval.approval_id[:40]} is not what was asked."
+            raise StateError(detail, "Run: palyra journal verify") from error
 
     def _is_sealed(self, approval: Approval) -> bool:
         try:

@@ -17,6 +17,7 @@ import queue
 import stat
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import orjson
@@ -69,10 +70,8 @@ class Webhook:
         """What is queued gets a last moment; a receiver that hangs does not hold the process."""
         if self._thread is not None:
             self._closing.set()
-            try:
+            with suppress(queue.Full):  # then what is in it is too much to be sent in time
                 self._queue.put_nowait(None)
-            except queue.Full:
-                return
             await asyncio.to_thread(self._thread.join, FINISH_S)
             self._given_up = True
 
@@ -97,6 +96,8 @@ class Webhook:
             if attempt:
                 self._closing.wait(pause_s)
                 pause_s *= 4
+            if self._given_up:
+                return
             try:
                 status = post(self._config.webhook_url, body, self._secret, at_unix_s=self._now() // 1000)
             except (OSError, HTTPException, ValueError) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.errors import Reason, Rejected
+from palyra.errors import Reason, Rejected, StateError
 from palyra.model.approval import ApprovalState, Fatigue, Scope
 from tests.approving import NO, OPERATOR, YES, Desk, question
 from tests.journaling import audit_home, closing, run_spec, ulid
@@ -241,6 +241,38 @@ def test_an_edited_row_grants_nothing(home, edit):
         asyncio.run(desk.run(asked, grant))
     assert asyncio.run(desk.store.ask(asked)).state is not ApprovalState.APPROVED
     desk.writer.close()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "binding = 'rm -rf'",
+        "shown = (SELECT sha256 FROM blobs ORDER BY length(data) DESC LIMIT 1)",
+        "principal = 'agent:evil'",
+        "expires_unix_ms = expires_unix_ms + 1",
+    ],
+    ids=["bound", "shown", "who", "until when"],
+)
+def test_nobody_is_led_to_sign_for_something_else(desk, edit):
+    """What a person sees and what the yes would bind are swapped apart in the row."""
+    asyncio.run(desk.store.ask(replace(question(argv=["rm"]), shown=b'{"argv":["rm","-rf","a long one"]}')))
+    request = asyncio.run(desk.store.ask(question()))
+    with sqlite3.connect(desk.writer.home.database) as other:
+        other.execute(f"UPDATE approvals SET {edit} WHERE approval_id = ?", (request.approval_id,))
+    other.close()
+    for look in (desk.store.view(request.approval_id, by=OPERATOR), desk.store.decide(request.approval_id, YES)):
+        with pytest.raises(StateError, match="not what was asked"):
+            asyncio.run(look)
+
+
+def test_a_revoked_grant_cannot_be_revived_by_its_state_alone(desk):
+    grant = asyncio.run(desk.granted(question(), replace(YES, scope=Scope.RUN)))
+    asyncio.run(desk.store.revoke(grant.approval_id, by=OPERATOR))
+    with sqlite3.connect(desk.writer.home.database) as other:
+        other.execute("UPDATE approvals SET state = 'approved'")
+    other.close()
+    with pytest.raises(Rejected):
+        asyncio.run(desk.run(question(), grant))
 
 
 def test_a_copied_row_grants_nothing(desk):
