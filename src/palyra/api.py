@@ -29,6 +29,7 @@ from palyra.engine.output import OnOutput
 from palyra.engine.runs import Run, check_text, start_run
 from palyra.engine.trip import CallRequest
 from palyra.errors import ConfigError, PalyraError, Reason, Rejected
+from palyra.model.budget import UNLIMITED, Allowance, Spending
 from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal, parse_ulid
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
@@ -39,8 +40,8 @@ from palyra.wiring.places import resolve_workspace
 from palyra.wiring.runs import RunDesk, RunView
 
 __all__ = [
-    "AsyncPalyra", "AsyncRun", "ConfigError", "Limits", "OperatorGrant", "Outcome", "Palyra", "PalyraError", "Reason",
-    "Rejected", "Status", "SyncRun", "grant", "outcome_json",
+    "Allowance", "AsyncPalyra", "AsyncRun", "ConfigError", "Limits", "OperatorGrant", "Outcome", "Palyra",
+    "PalyraError", "Reason", "Rejected", "Spending", "Status", "SyncRun", "grant", "outcome_json",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -202,8 +203,13 @@ class AsyncPalyra:
         tier: str | None = None,
         egress: str | None = None,
         grant: OperatorGrant | None = None,
+        calls_max: int | None = None,
+        budget: Allowance = UNLIMITED,
     ) -> AsyncRun:
-        """A run of its own, or with `run_id` one more session of a run that shares its budget."""
+        """A run of its own, or with `run_id` one more session of a run that shares its budget.
+
+        `calls_max` and `budget` narrow what the configuration gives; a run that is known keeps what it began with.
+        """
         ports = self.installation.ports
         run = start_run(
             ports.config,
@@ -217,6 +223,8 @@ class AsyncPalyra:
             tier=_tier(tier),
             egress=_egress(egress),
             grant=grant,
+            calls_max=calls_max,
+            most=budget,
         )
         return AsyncRun(run, self.installation)
 

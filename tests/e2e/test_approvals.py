@@ -243,6 +243,9 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
 
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
     def until(self, wanted: str, seconds: float = 30) -> str:
         end = time.monotonic() + seconds
         while wanted not in self.text and time.monotonic() < end:
@@ -307,6 +310,15 @@ def test_at_the_terminal_the_end_of_input_leaves_it_pending(asking):
     terminal.until(QUESTION)
     terminal.type("\x04")
     assert terminal.end() == 75
+
+
+def test_at_the_terminal_an_interrupt_cancels_the_call_and_the_request_waits_on(asking):
+    terminal = Terminal(asking, "run", "--", "ls")
+    terminal.until(QUESTION)
+    terminal.interrupt()
+    assert terminal.end() == 130
+    assert only(asking)
+    assert verified(asking)
 
 
 def test_at_the_terminal_an_agent_is_not_asked(asking):

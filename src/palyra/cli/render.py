@@ -29,7 +29,11 @@ def visible_line(text: str) -> str:
 
 
 def _spell(char: str) -> str:
-    return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
+    """Of one length for each kind, so that what follows can never be read as part of it."""
+    code = ord(char)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def refusal_lines(outcome: Outcome) -> tuple[str, ...]:

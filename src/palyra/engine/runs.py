@@ -86,6 +86,12 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
+def _fewer(configured: int, asked: int | None) -> int:
+    if asked is not None and asked < 1:
+        raise Rejected(Reason.BAD_ARGUMENTS, "A run has at least one call.", "Give calls_max a number above 0.")
+    return configured if asked is None else min(configured, asked)
+
+
 _STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
 
 
@@ -101,8 +107,10 @@ def start_run(
     egress: EgressMode | None = None,
     grant: OperatorGrant | None = None,
     scope: RunScope = RunScope.SESSION,
+    calls_max: int | None = None,
+    most: Allowance = UNLIMITED,
 ) -> Run:
-    """A run within the configuration: limits, tier and egress asked for can only make it stricter.
+    """A run within the configuration: limits, budgets, tier and egress asked for can only make it stricter.
 
     Tier B and a looser egress mode are the operator's to give: they come in `grant`.
     """
@@ -117,10 +125,10 @@ def start_run(
         context=context,
         workspace=workspace or runner.workspace_root,
         limits=config.limits.narrow(limits) if limits else config.limits,
-        calls_max=config.tool_call.max_calls_per_run,
+        calls_max=_fewer(config.tool_call.max_calls_per_run, calls_max),
         attempts_max=config.tool_call.max_attempts_per_run,
         created_unix_ms=now_unix_ms,
-        most=config.budget.run.allowance,
+        most=config.budget.run.allowance.narrow(most),
         quota=config.budget.principal_day.quota,
         tier=grant.tier or (TierChoice.C if tier is TierChoice.C else runner.tier_choice),
         egress=grant.egress or stricter,

@@ -44,9 +44,22 @@ class Allowance:
         """In the order of RESOURCES."""
         return self.wall_us, self.cpu_us, self.output_bytes, self.egress_bytes, self.fuel
 
+    def __post_init__(self) -> None:
+        if any(amount is not None and amount < 0 for amount in self.amounts):
+            raise ValueError("a limit is never negative")
+
+    def narrow(self, other: Allowance) -> Allowance:
+        """The smaller of each."""
+        both = zip(RESOURCES, self.amounts, other.amounts, strict=True)
+        return Allowance(**{name: _smaller(mine, theirs) for name, mine, theirs in both})
+
     @property
     def is_unlimited(self) -> bool:
         return self == UNLIMITED
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else min(one, other)
 
 
 UNLIMITED = Allowance()

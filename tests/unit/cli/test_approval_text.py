@@ -1,0 +1,62 @@
+"""What a person reads is what runs: no argument looks like another, like two, or like the next line."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.cli.approval_text import history_lines, lines, quoted
+from palyra.model.approval import Approval, Fatigue
+from tests.approving import question
+from tests.journaling import NOW, ulid
+
+ASKED = question()
+APPROVAL = Approval(
+    approval_id=ulid(3), principal=ASKED.principal, run_id=ASKED.run_id, call_id=ASKED.call_id, tool=ASKED.tool,
+    program=ASKED.program, binding=ASKED.binding, frame=ASKED.frame, likeness=ASKED.likeness, shown=b"x",
+    asked_unix_ms=NOW, expires_unix_ms=NOW + 1,
+)  # fmt: skip
+TRICKY = st.text(st.sampled_from('a "\\\n\t\x1b\u202e\u200b\ue000\U000e00011x') | st.characters())
+
+
+@given(TRICKY, TRICKY)
+def test_two_arguments_that_differ_are_shown_differently(one, other):
+    assert (quoted(one) == quoted(other)) is (one == other)
+
+
+@given(st.lists(TRICKY, max_size=4), st.lists(TRICKY, max_size=4))
+def test_two_command_lines_that_differ_are_shown_differently(one, other):
+    shown = [" ".join(map(quoted, words)) for words in (one, other)]
+    assert (shown[0] == shown[1]) is (one == other)
+
+
+@given(st.dictionaries(st.sampled_from(["argv", "env", "cwd", "workspace", "program", "door", "tier"]), TRICKY))
+def test_nothing_a_caller_chose_makes_a_line_or_reaches_the_terminal_raw(values):
+    shown = {
+        **values,
+        "argv": ["ls", values.get("argv", "")],
+        "env": [[values.get("env", "K"), values.get("env", "")]],
+        "risks": [values.get("door", "")],
+        "policies": [{"id": "a", "reason": values.get("cwd", "")}],
+    }
+    said = lines(APPROVAL, shown)
+    assert len(said) == len(lines(APPROVAL, {**shown, "argv": ["ls", "x"], "env": [["K", "v"]]}))
+    hidden = {unicodedata.category(char) for line in said for char in line} & {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+    assert hidden == set()
+
+
+def test_a_tool_without_a_program_shows_its_input():
+    said = lines(APPROVAL, {"input": {"path": "a\u202eb"}, "policies": [], "risks": []})
+    assert 'input      {"path":"a\\u202eb"}' in said
+
+
+def test_history_says_how_often_and_what_is_new():
+    figures = {"same_call": Fatigue(asked=3, denied=2), "same_program": Fatigue(asked=9, approved=4)}
+    change = {"field": "cwd", "before": "/a", "now": "/b\n"}
+    assert history_lines(figures, None, [])[-1] == "earlier    nothing of this program was approved before"
+    said = history_lines(figures, APPROVAL, [change])
+    assert said[0] == "history    this very call: asked 3, approved 0, denied 2, expired 0"
+    assert said[-1] == '  cwd: was "/a", is "/b\\n"'
+    assert history_lines(figures, APPROVAL, [])[-1] == "  nothing differs from it"
