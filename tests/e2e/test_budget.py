@@ -81,3 +81,19 @@ def test_a_background_process_is_settled_at_its_end(cli):
     after = json.loads(cli("runs", "show", RUN, "--json").stdout)
     assert (after["reserved"]["wall_us"], after["budget"]["wall_us_used"] > 0) == (0, True)
     assert cli("journal", "verify").returncode == 0
+
+
+def test_a_kill_in_the_middle_counts_all_that_was_held_and_gives_it_back_once(cli):
+    configure(cli, "[budget.run]\nwall_ms = 100000\n")
+    nap = json.dumps({"command": "sleep", "args": ["60"], "timeout_ms": 40_000})
+    calling = cli.start("call", "palyra.process.run", nap, "--run", RUN, "--json")
+    for _ in range(100):
+        run = json.loads(cli("runs", "show", RUN, "--json").stdout or "{}")
+        if run.get("reserved", {}).get("wall_us"):
+            break
+    assert run["reserved"]["wall_us"] == 40_000_000
+    calling.kill()
+    calling.communicate(timeout=30)
+    after = json.loads(cli("runs", "show", RUN, "--json").stdout)
+    assert (after["reserved"]["wall_us"], after["budget"]["wall_us_used"]) == (0, 40_000_000)
+    assert cli("journal", "verify").returncode == 0

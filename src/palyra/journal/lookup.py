@@ -22,16 +22,15 @@ from palyra.signing import NoteVerifier
 Rows = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 
 LEAVES_AT_ONCE = 16_384
-_BUDGET = ", ".join(f"r.{name}" for name in BUDGET_NAMES)
-_CALL = f"""SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
+_CALL = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
                   c.owner_boot_id, c.owner_pid, c.owner_start_ticks, c.intent_index, c.result_index, c.opened_unix_ms,
-                  c.details, d.data, c.outcome, o.data, {_BUDGET}
+                  c.details, d.data, c.outcome, o.data, {budget}
            FROM calls c JOIN runs r USING (run_id)
-           LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome """  # noqa: S608  # column names of our own
-_OPEN = f"""SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
+           LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome """
+_OPEN = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
                   c.owner_boot_id, c.owner_pid, c.owner_start_ticks, c.intent_index, c.result_index, c.opened_unix_ms,
-                  NULL, NULL, NULL, NULL, {_BUDGET}
-           FROM calls c JOIN runs r USING (run_id) WHERE c.status = 'open' ORDER BY c.opened_unix_ms"""  # noqa: S608
+                  NULL, NULL, NULL, NULL, {budget}
+           FROM calls c JOIN runs r USING (run_id) WHERE c.status = 'open' ORDER BY c.opened_unix_ms"""
 
 
 class Lookup:
@@ -40,6 +39,8 @@ class Lookup:
         self._rows = rows
         self._verifier = verifier
         self._sealed = sealed
+        self._names: tuple[str, ...] = ()
+        """What the rows of runs know of budgets: those of an older database, read where it lies, know less."""
 
     # ── entries ──
 
@@ -75,7 +76,7 @@ class Lookup:
 
     def call(self, call_id: str) -> StoredCall | None:
         """The call's row with its kept records, or `StateError` where these are not what its entries commit to."""
-        rows = self._rows(_CALL + "WHERE c.call_id = ?", (call_id,))
+        rows = self._rows(self._with_budget(_CALL) + "WHERE c.call_id = ?", (call_id,))
         if not rows:
             return None
         stored = self._stored(rows[0])
@@ -88,7 +89,13 @@ class Lookup:
 
     def open_calls(self) -> tuple[StoredCall, ...]:
         """Rows alone, without what is kept beside them: one that was edited must not hide the others."""
-        return tuple(self._stored(row) for row in self._rows(_OPEN, ()))
+        return tuple(self._stored(row) for row in self._rows(self._with_budget(_OPEN), ()))
+
+    def _with_budget(self, sql: str) -> str:
+        if not self._names:
+            there = {row[0] for row in self._rows("SELECT name FROM pragma_table_info('runs')", ())}
+            self._names = tuple(name for name in BUDGET_NAMES if name in there)
+        return sql.format(budget=", ".join(f"r.{name}" for name in self._names))
 
     def view(self, index: int | None) -> EntryView | None:
         """The entry there, read strictly; None when there is none that can be read."""
@@ -121,7 +128,7 @@ class Lookup:
         recorded = None
         if status != "open" and (newest := self.checkpoint()) is not None:
             receipt = Receipt(index=result, tree_size=newest.size, checkpoint=newest.note)
-            recorded = Recorded(receipt=receipt, budget=BudgetView(**dict(zip(BUDGET_NAMES, budget, strict=True))))
+            recorded = Recorded(receipt=receipt, budget=BudgetView(**dict(zip(self._names, budget, strict=True))))
         return StoredCall(
             call_id=call_id,
             run_id=run_id,
