@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user test-podman test-windows-layout test-crash test-standards soak lint fmt house escape \
-	bench docs lock clean
+.PHONY: help dev system demo test test-user test-podman test-windows-layout test-crash test-standards soak fuzz lint fmt \
+	house escape bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
 PYTHON = /usr/bin/python3
@@ -16,6 +16,8 @@ READY := $(VENV)/.ready
 ROUNDS = 60
 MINUTES = 1
 ROWS =
+SECONDS_EACH = 30
+TARGETS =
 PYTEST_FLAGS =
 LOCK_FLAGS =
 COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -84,6 +86,11 @@ escape: dev ## the escape stories alone
 soak: dev ## 64 callers at once; then no process, mount, namespace, file or descriptor is left (MINUTES=1)
 	@$(PY) -m tests.soak --seconds $$(( $(MINUTES) * 60 ))
 
+fuzz: dev ## random bytes against the egress parsers (SECONDS_EACH=30 TARGETS="heads hello")
+	@$(PY) -m pip install -qq --require-hashes --only-binary :all: --requirement requirements/fuzz.txt \
+		|| echo 'palyra: no atheris for this Python' >&2
+	@$(PY) -m tests.fuzz --seconds $(SECONDS_EACH) $(TARGETS)
+
 bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c tier_c_cold growth")
 	@$(PY) -m bench --rounds $(ROUNDS) $(ROWS)
 
@@ -95,6 +102,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
+	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt
 
 clean: ## remove what set-up and tests made
 	@rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build .demo

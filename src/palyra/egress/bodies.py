@@ -80,18 +80,18 @@ class Chunked:
         return b"".join(out), data[at:] if self.broken is None else b""
 
     def _take_data(self, data: bytes, at: int, out: list[bytes]) -> int:
-        end = min(len(data), at + self._left)
-        piece = data[at:end]
-        left = self._left - len(piece)
-        if left < 2:
-            # The last two bytes of the count are the CR LF that closes the chunk; `overlap` of them are in the piece.
-            overlap = min(2 - left, len(piece))
-            expected = b"\r\n"[2 - left - overlap : 2 - left]
-            if piece[-overlap:] != expected:
-                raise Malformed("a chunk is longer or shorter than it says")
-        out.append(piece)
-        self._left = left
-        return end
+        """The last two bytes counted are the CR LF that closes the chunk: passed on when both are there."""
+        if self._left > 2:
+            end = min(len(data), at + self._left - 2)
+            out.append(data[at:end])
+            self._left -= end - at
+            return end
+        if data[at] != (0x0D if self._left == 2 else 0x0A):
+            raise Malformed("a chunk is longer or shorter than it says")
+        self._left -= 1
+        if not self._left:
+            out.append(b"\r\n")
+        return at + 1
 
     def _take_line(self, data: bytes, at: int, out: list[bytes]) -> int:
         end = data.find(b"\n", at, at + MAX_LINE)

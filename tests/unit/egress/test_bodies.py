@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palyra.egress.bodies import MAX_LINE, MAX_TRAILERS, Chunked, Counted, UntilClose
@@ -40,6 +40,8 @@ def test_a_chunked_body_is_the_same_in_any_pieces(chunks, rest, step):
 
 
 @given(st.binary(max_size=80), st.integers(1, 81), st.booleans())
+@example(b"5\r\n" + b"\xff" * 17 + b"h", 4, False)
+@example(b"5\r\nhello\rX", 9, True)
 def test_any_bytes_give_the_same_in_one_piece_and_in_many(data, step, is_request):
     whole, pieces = Chunked(is_request=is_request), Chunked(is_request=is_request)
     one, many = feed(whole, data, len(data) or 1), feed(pieces, data, step)
