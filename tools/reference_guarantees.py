@@ -55,8 +55,8 @@ HOW: dict[tuple[Guarantee, str], str] = {
     "later); claimed in `strict` mode only",
     (Guarantee.HOST_ALLOWLIST, "bubblewrap"): "in that empty namespace only listeners of Palyra's own, opened from "
     "outside before anything runs: a name server that knows the granted names, their ports, and a proxy; what is "
-    "dialled is judged and pinned outside. Claimed in `strict` mode with granted hosts, where opening such listeners was "
-    "seen to work",
+    "dialled is judged and pinned outside. Claimed in `strict` mode with granted hosts, where opening such listeners "
+    "was seen to work",
     (Guarantee.CPU_LIMIT, "bubblewrap"): _RLIMIT_CPU,
     (Guarantee.CPU_LIMIT, "seatbelt"): _RLIMIT_CPU,
     (Guarantee.CPU_LIMIT, "podman"): "`RLIMIT_CPU`, set by the engine; the hard limit kills",
@@ -162,8 +162,9 @@ def make_guarantees() -> Iterator[str]:
     yield "\n".join(_promises())
     yield "## What a plan claims, by who runs Palyra"
     yield (
-        "Linux with bubblewrap, util-linux and Landlock (version 7) unless it says otherwise; in `strict` mode where the "
-        "backend can isolate the network, with a granted host where it can single hosts out, else in mode `none`. Root is assumed to have a writable "
+        "Linux with bubblewrap, util-linux and Landlock (version 7) unless it says otherwise; in `strict` mode where "
+        "the backend can isolate the network, with a granted host where it can single hosts out, else in mode `none`. "
+        "Root is assumed to have a writable "
         "cgroup v2 folder. For macOS and Windows the plans are made and tested, but nothing was attacked there: this "
         "version runs programs on Linux."
     )

@@ -37,10 +37,11 @@ def _spell(char: str) -> str:
 
 
 def refusal_lines(outcome: Outcome) -> tuple[str, ...]:
-    """The two lines every refusal and failure writes to stderr; none for a program's own exit."""
+    """The two lines every refusal and failure writes to stderr; for a program's own exit only a hint, if there is one:
+    a host was refused to it."""
     pending = outcome.status is Status.PENDING_APPROVAL
     if outcome.reason is None and not pending:
-        return ()
+        return (f"hint: {visible_line(outcome.hint)}",) if outcome.hint else ()
     code = outcome.status if pending else outcome.reason
     lines = (f"palyra: {code}: {visible_line(outcome.message or '')}",)
     return (*lines, f"hint: {visible_line(outcome.hint)}") if outcome.hint else lines

@@ -2,8 +2,9 @@
 
 Rules: a name is looked up once and what comes back is judged by whoever asked (egress/rules); `connect` takes an
 address, never a name, so nothing can lead elsewhere between the two. Lookups run in a few threads with a deadline: a
-dead name server delays its own caller. The operator's table (`[egress] resolve`) stands before the system's resolver,
-for air-gapped registries and tests; its addresses are judged like any others, so a private one must be granted too.
+dead name server delays its own caller, and nobody waits for it at the end. The operator's table (`[egress] resolve`)
+stands before the system's resolver, for air-gapped registries and tests; its addresses are judged like any others, so a
+private one must be granted too.
 
 Not here: who may be reached (egress/rules), what is said over a connection (egress/conversation).
 """
@@ -11,17 +12,18 @@ Not here: who may be reached (egress/rules), what is said over a connection (egr
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from palyra.egress.hosts import Address, read_address
 
 RESOLVE_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 15.0
 MAX_ADDRESSES = 16
-_THREADS = 8
-_MAX_WAITING = 64
+_MAX_LOOKUPS = 32
+"""At once, in this process. A name server that is dead keeps a thread until the resolver gives up."""
 
 
 class LookupFailed(OSError):
@@ -36,8 +38,7 @@ class Dialer:
 
     def __init__(self, table: Mapping[str, tuple[Address, ...]] | None = None) -> None:
         self._table = dict(table or {})
-        self._threads: ThreadPoolExecutor | None = None
-        self._waiting = 0
+        self._lookups = 0
 
     async def resolve(self, host: str) -> tuple[Address, ...]:
         """Every address of both families, in the resolver's order. Raises LookupFailed."""
@@ -46,26 +47,35 @@ class Dialer:
             return (literal,)
         if host in self._table:
             return self._table[host]
-        if self._waiting >= _MAX_WAITING:
-            raise LookupFailed("too many names are being looked up")
-        self._waiting += 1
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 return await self._look_up(host)
         except TimeoutError:
             raise LookupFailed("the name server did not answer in time") from None
-        finally:
-            self._waiting -= 1
 
     async def _look_up(self, host: str) -> tuple[Address, ...]:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="palyra-lookup")
+        if self._lookups >= _MAX_LOOKUPS:
+            raise LookupFailed("too many names are being looked up")
         loop = asyncio.get_running_loop()
-        try:
-            found = await loop.run_in_executor(self._threads, _getaddrinfo, host)
-        except (socket.gaierror, UnicodeError) as error:
-            raise LookupFailed("the name could not be looked up") from error
-        addresses = [address for text in found if (address := read_address(text)) is not None]
+        found: asyncio.Future[list[str]] = loop.create_future()
+
+        def settle(result: list[str] | OSError) -> None:
+            self._lookups -= 1
+            if found.done():
+                return
+            if isinstance(result, OSError):
+                found.set_exception(LookupFailed("the name could not be looked up"))
+            else:
+                found.set_result(result)
+
+        def work() -> None:
+            result = _getaddrinfo(host)
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile, and with it whoever asked
+                loop.call_soon_threadsafe(settle, result)
+
+        self._lookups += 1
+        threading.Thread(target=work, name="palyra-lookup", daemon=True).start()
+        addresses = [address for text in await found if (address := read_address(text)) is not None]
         return tuple(dict.fromkeys(addresses))[:MAX_ADDRESSES]
 
     async def connect(self, address: Address, port: int) -> socket.socket:
@@ -85,13 +95,12 @@ class Dialer:
             raise
         return made
 
-    def close(self) -> None:
-        """Lookups under way end by themselves; nobody waits for them."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
 
-
-def _getaddrinfo(host: str) -> list[str]:
+def _getaddrinfo(host: str) -> list[str] | OSError:
     """As every other program of this host would: /etc/hosts, then its name servers."""
-    return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    except OSError as error:
+        return error
+    except UnicodeError:
+        return OSError(0, "this is no name")

@@ -15,6 +15,8 @@ import fcntl
 import json
 import os
 import socket
+from collections.abc import Callable
+from typing import TextIO
 
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs
@@ -87,3 +89,33 @@ async def _receive(channel: socket.socket, opened: list[Listener]) -> None:
         opened += [Listener(kind=k, address=a, port=p, fd=fd) for (k, a, p), fd in zip(names, fds, strict=False)]
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC) or len(names) != len(fds):
             raise LaunchFailed(f"{_FAILED}: this process has no room for more open files.")
+
+
+class Unreachable:
+    """How often something inside tried an address that is not there, by any protocol: the namespace's own counters.
+
+    Opened while its first process lives, read when it is gone: an open counter keeps its namespace.
+    """
+
+    def __init__(self, init: int) -> None:
+        self._files: list[tuple[TextIO, Callable[[str], int]]] = []
+        for name, read in (("snmp", _no_routes_v4), ("snmp6", _no_routes_v6)):
+            with contextlib.suppress(OSError):
+                self._files.append((open(f"/proc/{init}/net/{name}", encoding="ascii"), read))  # noqa: SIM115
+
+    def close(self) -> int:
+        total = 0
+        for file, read in self._files:
+            with file, contextlib.suppress(OSError, ValueError):
+                total += read(file.read())
+        self._files = []
+        return total
+
+
+def _no_routes_v4(text: str) -> int:
+    names, values = (line.split() for line in text.splitlines() if line.startswith("Ip:"))
+    return int(values[names.index("OutNoRoutes")])
+
+
+def _no_routes_v6(text: str) -> int:
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Ip6OutNoRoutes"))

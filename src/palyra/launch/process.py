@@ -26,10 +26,11 @@ from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, temp
 from palyra.launch.jobs import Jobs
 from palyra.launch.limits import limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
+from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
 from palyra.launch.waiting import unbroken
 from palyra.model.host import HostFacts
-from palyra.model.outcome import Execution, Status
+from palyra.model.outcome import Connection, Execution, Status
 from palyra.model.plan import ProcessPlan
 
 FDS_PER_CALL = 24
@@ -110,10 +111,11 @@ class ProcessExecutor:
             raise
         if serving is None:
             return await follow(_HeldProgram(held, plan, self._host), plan, sink, source)
+        unreachable = Unreachable(held.init)
         try:
             execution = await follow(_HeldProgram(held, plan, self._host), plan, sink, source)
         finally:
-            connections = serving.finish()
+            connections = (*serving.finish(), *_unreachable(unreachable.close()))
             sink.reached(connections)
         return replace(execution, connections=connections)
 
@@ -131,6 +133,14 @@ class ProcessExecutor:
 @lru_cache(maxsize=8)
 def _is_busybox(shell: str) -> bool:
     return os.path.basename(os.path.realpath(shell)).startswith("busybox")
+
+
+def _unreachable(count: int) -> tuple[Connection, ...]:
+    """The kernel refused these itself, so nobody knows which address it was."""
+    if not count:
+        return ()
+    why = f"{count} tries at addresses that are not granted"
+    return (Connection(host="*", port=0, verdict="unreachable", why=why),)
 
 
 class _HeldProgram:

@@ -24,10 +24,11 @@ from palyra.egress.hosts import Address
 
 log = logging.getLogger("palyra.egress")
 
-HIGH_WATER = 1 << 20
-"""Bytes that wait for a slow side before the other one is no longer read."""
+HIGH_WATER = 64 * 1024
+"""Bytes that wait for a slow side before the other one is no longer read. With the largest read on top this bounds what
+a program and a host that both do not read can make us hold."""
 READ_BYTES = {Side.CLIENT: 64 * 1024, Side.UPSTREAM: 256 * 1024}
-RELAY_BYTES = 1 << 20
+RELAY_BYTES = 256 * 1024
 LINGER_S = 2.0
 """How long a closed line may still take to hand over its last bytes."""
 TIMERS_S = {Timer.HEAD: 15.0, Timer.SNIFF: 0.25}
