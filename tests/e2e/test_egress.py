@@ -153,6 +153,8 @@ def test_a_background_process_is_served_by_its_keeper(developer: Cli, server: Se
     assert started["success"], started
     logs = developer("logs", started["output"]["process_id"], "--follow")
     assert b"hello from the granted host" in logs.stdout, logs
+    entries = developer("journal", "tail", "--json").stdout
+    assert b'"allowed":1' in entries.replace(b" ", b""), entries
 
 
 # ── the story of a package install ──

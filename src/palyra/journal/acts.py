@@ -123,7 +123,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.PROCESS_ENDED: _shape(
         "process",
         "process_id call_id principal lifetime status exit_code signal reason stopped_by started_unix_ms usage output "
-        "redactions protected_created spent",
+        "redactions protected_created spent egress",
         "A background process ended.",
     ),
 }

@@ -17,7 +17,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -32,7 +32,7 @@ from palyra.launch.ringlog import RingLog, prune_logs
 from palyra.launch.survivors import command_line, open_exactly, start_ticks
 from palyra.launch.waiting import readable, unbroken
 from palyra.model.host import HostFacts
-from palyra.model.outcome import Execution, Status
+from palyra.model.outcome import Connection, Execution, Status
 from palyra.model.plan import ProcessPlan, plan_digest
 from palyra.model.process import (
     BackgroundProcess,
@@ -59,7 +59,9 @@ class Records(Protocol):
     """Where starts and ends are kept; each returns when it is durable, or raises StateError."""
 
     async def started(self, process: BackgroundProcess) -> None: ...
-    async def ended(self, process: BackgroundProcess, redactions: Mapping[str, int]) -> None: ...
+    async def ended(
+        self, process: BackgroundProcess, redactions: Mapping[str, int], connections: Sequence[Connection] = ()
+    ) -> None: ...
 
 
 class HeldExecutor(Protocol):
@@ -211,7 +213,7 @@ class Supervisor:
         ended = ended_process(kept.process, execution, stopped_by=kept.stopped_by, at=self._now_unix_ms())
         kept.process = replace(ended, protected_created=self._appeared(kept.order))
         try:
-            await self._records.ended(kept.process, redactions)
+            await self._records.ended(kept.process, redactions, execution.connections)
         except StateError as error:
             log.critical("the end of process %s could not be recorded: %s", kept.order.process_id, error.detail)
             self._closed = True  # whoever comes next finds the row, and that its keeper is gone

@@ -23,7 +23,7 @@ from palyra.launch.ringlog import read_log
 from palyra.launch.survivors import kill_survivor
 from palyra.model.budget import NOTHING, Spending
 from palyra.model.call import is_ulid
-from palyra.model.outcome import StreamName
+from palyra.model.outcome import Connection, StreamName
 from palyra.model.process import (
     BackgroundProcess,
     Lifetime,
@@ -66,18 +66,41 @@ class ProcessRecords:
     async def started(self, process: BackgroundProcess) -> None:
         await self._writer.commit(lambda tx: store.insert_process(tx, process))
 
-    async def ended(self, process: BackgroundProcess, redactions: Mapping[str, int]) -> None:
-        await self._writer.commit_closing(lambda tx: _end(tx, process, redactions))
+    async def ended(
+        self, process: BackgroundProcess, redactions: Mapping[str, int], connections: Sequence[Connection] = ()
+    ) -> None:
+        await self._writer.commit_closing(lambda tx: _end(tx, process, redactions, connections))
 
 
-def _end(tx: Transaction, process: BackgroundProcess, redactions: Mapping[str, int]) -> None:
+def _end(
+    tx: Transaction,
+    process: BackgroundProcess,
+    redactions: Mapping[str, int],
+    connections: Sequence[Connection] = (),
+) -> None:
     if store.end_process(tx, process):
         assert process.ended_unix_ms is not None
         spent = BudgetStore().settle_process(tx, process.owner.run_id, process.call_id, process.usage)
-        tx.append(ended_draft(process, redactions, spent), at_unix_ms=process.ended_unix_ms)
+        tx.append(ended_draft(process, redactions, connections, spent), at_unix_ms=process.ended_unix_ms)
 
 
-def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int], spent: Spending = NOTHING) -> EntryDraft:
+def _egress(connections: Sequence[Connection]) -> dict[str, int]:
+    """What it reached and tried, in numbers; as in a call's own entry, no host is named."""
+    allowed = sum(one.verdict == "allowed" for one in connections)
+    return {
+        "allowed": allowed,
+        "denied": len(connections) - allowed,
+        "bytes_up": sum(one.bytes_up for one in connections),
+        "bytes_down": sum(one.bytes_down for one in connections),
+    }
+
+
+def ended_draft(
+    process: BackgroundProcess,
+    redactions: Mapping[str, int],
+    connections: Sequence[Connection] = (),
+    spent: Spending = NOTHING,
+) -> EntryDraft:
     """The journal's entry: how it ended and what it used; nothing it was given and nothing it said."""
     return Act(
         kind=ActKind.PROCESS_ENDED,
@@ -100,6 +123,7 @@ def ended_draft(process: BackgroundProcess, redactions: Mapping[str, int], spent
             "redactions": dict(redactions),
             "protected_created": len(process.protected_created),
             "spent": spent.as_json(),
+            **({"egress": _egress(connections)} if connections else {}),
         },
     ).draft()
 

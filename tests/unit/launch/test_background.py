@@ -42,7 +42,7 @@ class Records:
             raise StateError("The disk is full.")
         self.kept.append(process)
 
-    async def ended(self, process: BackgroundProcess, redactions: Mapping[str, int]) -> None:
+    async def ended(self, process: BackgroundProcess, redactions: Mapping[str, int], connections: object = ()) -> None:
         if "end" in self.down:
             raise StateError("The disk is full.")
         self.kept.append(process)
