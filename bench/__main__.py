@@ -30,6 +30,7 @@ ROWS = (
     "journal_single",
     "journal_verify",
     "journal_page",
+    "egress",
 )
 GROWTH = "growth"
 PROJECT = Path(__file__).parents[1]
