@@ -31,6 +31,16 @@ class Seen:
 @contextmanager
 def web(folder: Path | None = None, *, address: str = "127.0.0.1") -> Iterator[Seen]:
     """/ says hello, /big is 8 MiB, /to?URL redirects; everything else is a file of `folder`."""
+    server, seen = make_web_server(folder, address)
+    with server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield seen
+        server.shutdown()
+        thread.join()
+
+
+def make_web_server(folder: Path | None, address: str = "127.0.0.1") -> tuple[http.server.HTTPServer, Seen]:
     seen = Seen(0)
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -80,13 +90,9 @@ def web(folder: Path | None = None, *, address: str = "127.0.0.1") -> Iterator[S
         def handle_error(self, *args: Any) -> None:
             """A program that is killed leaves in the middle of a sentence."""
 
-    with Server((address, 0), Handler) as server:
-        seen.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield seen
-        server.shutdown()
-        thread.join()
+    server = Server((address, 0), Handler)
+    seen.port = server.server_address[1]
+    return server, seen
 
 
 @contextmanager

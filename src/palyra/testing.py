@@ -155,7 +155,7 @@ class FakeExecutor:
     """Called, and awaited, while the program "runs"."""
     plans: list[ProcessPlan] = field(default_factory=list)
 
-    async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
+    async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None, **_: object) -> Execution:
         self.plans.append(plan)
         for stream, data in ((StreamName.STDOUT, self.stdout), (StreamName.STDERR, self.stderr)):
             for at in range(0, len(data), 4096):

@@ -20,6 +20,9 @@ class EgressConfig:
     resolve: tuple[str, ...] = ()
     """Names the operator answers for, before the system's resolver: ["registry.internal=10.0.0.5"]. The name must be
     granted, and a private address by itself too."""
+    intercept: tuple[str, ...] = ()
+    """Hosts, as in allowed_egress_hosts, whose TLS is ended outside the sandbox, so that credentials bound to them can
+    be added. Programs inside trust an authority of this process alone for them. Who pins certificates fails."""
     max_connections: int = 10_000
     """Connections of one call in all; then its listeners are closed."""
     max_connections_at_once: int = 256

@@ -26,7 +26,7 @@ from palyra.engine.network import granted_network
 from palyra.engine.ports import Ports
 from palyra.engine.shadow import compare_candidate
 from palyra.engine.trip import Trip
-from palyra.errors import Reason, Rejected
+from palyra.errors import Reason, Rejected, Unenforceable
 from palyra.guard.command import classify
 from palyra.guard.environ import build_environment
 from palyra.guard.facts import guard_process
@@ -35,7 +35,7 @@ from palyra.guard.paths import candidates
 from palyra.guard.programs import normalise
 from palyra.model.call import CallId, RunId, Tier, ToolCall
 from palyra.model.grant import Deny
-from palyra.model.host import HostFacts
+from palyra.model.host import Guarantee, HostFacts
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
 from palyra.model.outcome import BudgetView
@@ -265,10 +265,13 @@ def _check_lists(config: Config, trip: Trip) -> None:
         )
 
 
-def _with_face(job: Job) -> Job:
+def _with_face(job: Job, ports: Ports) -> Job:
     if job.tier is not Tier.C:
         return job
-    return replace(job, face=face_of(job.net) or watching_face(job.net, job.argv[0], job.argv[1:]))
+    face = face_of(job.net)
+    if face is None:
+        return replace(job, face=watching_face(job.net, job.argv[0], job.argv[1:]))
+    return replace(job, face=face, trust=ports.intercepts.trust_for(job.net) if ports.intercepts else None)
 
 
 def make_plan(trip: Trip, ports: Ports) -> None:
@@ -280,7 +283,7 @@ def make_plan(trip: Trip, ports: Ports) -> None:
     else:
         lifetime = trip.process.lifetime if trip.process is not None else None
         plan = _plan.__wrapped__ if trip.job.stdin else _plan  # what may be large is not kept
-        trip.plan, trip.plan_bytes = plan(_with_face(trip.job), ports.host, lifetime)
+        trip.plan, trip.plan_bytes = plan(_with_face(trip.job, ports), ports.host, lifetime)
         if trip.fetch is not None:
             trip.plan = FetchPlan(order=trip.fetch, parser=trip.plan)
             trip.plan_bytes = canonical(trip.plan.as_json())
@@ -291,6 +294,12 @@ def _plan(job: Job, host: HostFacts, lifetime: Lifetime | None) -> tuple[Process
     """The plan and its canonical bytes. Remembered: a plan follows from these values and nothing else, and agents run
     the same few commands over and over."""
     plan = plan_job(job, host)
+    if lifetime is not None and plan.intercepted:
+        raise Unenforceable(
+            (Guarantee.HOST_ALLOWLIST.value,),
+            f"TLS of {plan.intercepted[0]} is ended by this process, which a background process outlives.",
+            "Run it in the foreground, or leave the host out of intercept in [egress].",
+        )
     if lifetime is not None:  # where its keeper crashes, a group is what can still be found and ended
         group = plan.cgroup_parent or ("" if plan.pid_namespace else host.cgroup_kill)
         plan = replace(plan, lifetime=lifetime.value, cgroup_parent=group)

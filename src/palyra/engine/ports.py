@@ -12,10 +12,13 @@ from typing import Protocol
 
 from palyra.budget.ledger import Ledger, Share
 from palyra.config.schema import Config
+from palyra.egress.credentials import Credential as HeaderCredential
 from palyra.model.approval import Approval, Question
 from palyra.model.credential import Credential
+from palyra.model.face import Trust
 from palyra.model.fetch import Fetched, FetchOrder, FetchUrl
 from palyra.model.host import HostFacts
+from palyra.model.net import NetGrant
 from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
 from palyra.model.plan import LookRequest, ProcessPlan, Sights, WorkspaceSight
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
@@ -60,7 +63,15 @@ class Source(Protocol):
 class Executor(Protocol):
     """Runs a native plan and reports how it ended. Cancelling the task kills the whole tree before it returns."""
 
-    async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution: ...
+    async def run(
+        self,
+        plan: ProcessPlan,
+        sink: Sink,
+        source: Source | None = None,
+        *,
+        credentials: Sequence[HeaderCredential] = (),
+    ) -> Execution:
+        """`credentials` are added to the program's requests outside the sandbox; they are no part of the plan."""
 
 
 class Background(Protocol):
@@ -173,6 +184,19 @@ class Secrets(Protocol):
         """Of those, the ones for this host. StateError: none can be had."""
 
 
+class HostCredentials(Protocol):
+    """Secrets bound to hosts, for whoever may use them."""
+
+    def for_call(self, *, principal: str, tool: str) -> Sequence[HeaderCredential]: ...
+
+
+class Intercepts(Protocol):
+    """Hosts whose TLS is ended outside the sandbox."""
+
+    def trust_for(self, net: NetGrant) -> Trust | None:
+        """What programs inside must trust; None where no such host is granted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """The fuse box's board: one of each."""
@@ -197,5 +221,7 @@ class Ports:
     """(path inside a sandbox, content) of Palyra's own programs that run there: see inside/."""
     candidate: Policies | None = None
     """In shadow mode: policies that are asked beside the ones that decide. Differences are recorded."""
+    host_credentials: HostCredentials | None = None
+    intercepts: Intercepts | None = None
     proof_id: str | None = None
     """The proof that this host's tier C profile holds (palyra doctor --prove), if there is one."""

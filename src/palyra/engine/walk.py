@@ -18,6 +18,7 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from palyra.canon import digest
+from palyra.egress.credentials import Credential
 from palyra.engine import assessment
 from palyra.engine.approval import approve
 from palyra.engine.background import start_background, take_back
@@ -218,7 +219,8 @@ class Engine:
         collector = Collector(self.ports.secrets.known_values(trip.run.run_id), trip.request.on_output)
         cancelled = False
         try:
-            execution = await self.ports.executor.run(plan, collector, trip.request.source)  # 9
+            bound = self._credentials(trip, plan)
+            execution = await self.ports.executor.run(plan, collector, trip.request.source, credentials=bound)  # 9
         except asyncio.CancelledError:
             cancelled = True
             execution = Execution(
@@ -245,6 +247,12 @@ class Engine:
             execution=execution,
             output=output,
         )
+
+    def _credentials(self, trip: Trip, plan: ProcessPlan) -> Sequence[Credential]:
+        """Bound to hosts, for this caller; only where there is a network to send them over."""
+        if plan.face is None or self.ports.host_credentials is None:
+            return ()
+        return self.ports.host_credentials.for_call(principal=str(trip.run.context.principal), tool=trip.request.tool)
 
     async def _start_background(self, trip: Trip, plan: ProcessPlan) -> Ending:
         if plan.lifetime == Lifetime.RUN_OWNED and trip.run.scope is RunScope.SESSION:

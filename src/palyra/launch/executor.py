@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from palyra.model.face import Listener, NetFace
-from palyra.model.net import NetGrant
+from palyra.egress.credentials import Credential
+from palyra.model.face import Listener
 from palyra.model.outcome import Connection, Execution, StreamName
 from palyra.model.plan import ProcessPlan
 
@@ -45,13 +45,18 @@ class Serving(Protocol):
 class Egress(Protocol):
     """Answers on the listeners of a sandbox's network (egress/server)."""
 
-    def serve(self, net: NetGrant, face: NetFace, listeners: Sequence[Listener]) -> Serving:
+    def serve(
+        self, plan: ProcessPlan, listeners: Sequence[Listener], credentials: Sequence[Credential] = ()
+    ) -> Serving:
         """Takes the listeners over, whatever comes of it."""
 
 
 class Executor(Protocol):
-    async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
-        """Run the plan to its end. Cancelling kills the whole tree before this returns."""
+    async def run(
+        self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
+    ) -> Execution:
+        """Run the plan to its end. Cancelling kills the whole tree before this returns. `credentials` never come near
+        the program: they are added to its requests outside the sandbox."""
 
 
 class LaunchFailed(Exception):

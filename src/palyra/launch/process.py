@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from palyra.egress.credentials import Credential
 from palyra.errors import Reason
 from palyra.launch import _os
 from palyra.launch.container import ContainerRoad
@@ -58,20 +60,24 @@ class ProcessExecutor:
         if host.subreaper:
             _os.become_subreaper()
 
-    async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
+    async def run(
+        self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
+    ) -> Execution:
         if plan.road == "container":
             return await self._containers.run(plan, sink, source)
         async with self._room:
-            return await self._run_native(plan, sink, source)
+            return await self._run_native(plan, sink, source, credentials)
 
-    async def _run_native(self, plan: ProcessPlan, sink: Sink, source: Source | None) -> Execution:
+    async def _run_native(
+        self, plan: ProcessPlan, sink: Sink, source: Source | None, credentials: Sequence[Credential]
+    ) -> Execution:
         try:
             template = template_of(plan)
         except LaunchFailed as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
         try:
             held = (self.pool and self.pool.take(template)) or await self._start(template)
-            return await self.run_held(held, plan, sink, source)
+            return await self.run_held(held, plan, sink, source, credentials)
         except LaunchFailed as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
         finally:
@@ -102,10 +108,17 @@ class ProcessExecutor:
             template, shell=self._host.shell, name=os.urandom(16).hex(), jobs=self._jobs, abandon=self._abandon
         )
 
-    async def run_held(self, held: Held, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
+    async def run_held(
+        self,
+        held: Held,
+        plan: ProcessPlan,
+        sink: Sink,
+        source: Source | None = None,
+        credentials: Sequence[Credential] = (),
+    ) -> Execution:
         """Run a plan in a sandbox made from its template. The sandbox is used up, however this ends."""
         try:
-            serving = self._serve(held, plan)
+            serving = self._serve(held, plan, credentials)
         except BaseException:
             await self._abandon(held)
             raise
@@ -119,12 +132,12 @@ class ProcessExecutor:
             sink.reached(connections)
         return replace(execution, connections=connections)
 
-    def _serve(self, held: Held, plan: ProcessPlan) -> Serving | None:
+    def _serve(self, held: Held, plan: ProcessPlan, credentials: Sequence[Credential]) -> Serving | None:
         if plan.face is None:
             return None
         if self._egress is None:
             raise LaunchFailed("Nothing in this process can serve the hosts that were granted.")
-        return self._egress.serve(plan.net, plan.face, held.take_listeners())
+        return self._egress.serve(plan, held.take_listeners(), credentials)
 
     async def _abandon(self, held: Held) -> None:
         await unbroken(end(held, subreaper=self._host.subreaper, program_ended=False))

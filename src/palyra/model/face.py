@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from palyra.canon import Json
+from palyra.model.net import HostPattern
 
 DNS_ADDRESS = PROXY_ADDRESS = "127.0.0.1"
 DNS_PORT = 53
@@ -48,3 +49,14 @@ class Listener:
     address: str
     port: int
     fd: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What programs in a sandbox trust where TLS of some hosts is ended outside of it."""
+
+    hosts: tuple[HostPattern, ...]
+    bundle: bytes
+    """Certificates in PEM: the machine's own, and the authority of this process."""
+    system_path: str = ""
+    """Where the machine's programs look for theirs; empty where that is not one file."""

@@ -14,11 +14,11 @@ from typing import Literal, TypeAlias
 
 from palyra.canon import Json, digest, sha256_hex
 from palyra.model.call import Tier
-from palyra.model.face import NetFace
+from palyra.model.face import NetFace, Trust
 from palyra.model.fetch import FetchOrder
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
-from palyra.model.net import NamedHost, NetGrant
+from palyra.model.net import HostPattern, NamedHost, NetGrant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +150,8 @@ class Job:
     hosts_named: tuple[NamedHost, ...] = ()
     face: NetFace | None = None
     """What would be listened on inside for the granted hosts of `net`."""
+    trust: Trust | None = None
+    """For hosts whose TLS is ended outside: what is trusted inside."""
     program_file: str = ""
     """Where `program` really is, when it is a link: both must be visible inside."""
     own_files: tuple[tuple[str, bytes], ...] = ()
@@ -248,6 +250,8 @@ class ProcessPlan:
     """What is listened on inside for the granted hosts; None where there are none, or nothing enforces them."""
     closed: tuple[tuple[str, str], ...] = ()
     """(kind, path) inside the workspace, closed by descriptor once every other mount is made: see inside/closing."""
+    intercepted: tuple[HostPattern, ...] = ()
+    """Hosts whose TLS is ended outside the sandbox; their authority is in the sandbox's own bundle."""
     caches: tuple[str, ...] = ()
     """Folders of this workspace alone, below Palyra's own state, made before the start where they are missing."""
     run_as: tuple[int, int] | None = None
@@ -292,6 +296,7 @@ class ProcessPlan:
             "limits": self.limits.as_json(),
             "net": self.net.as_json(),
             **({"face": self.face.as_json()} if self.face else {}),
+            **({"intercepted": [str(one) for one in self.intercepted]} if self.intercepted else {}),
             "run_as": list(self.run_as) if self.run_as else None,
             "no_new_privileges": self.no_new_privileges,
             "pid_namespace": self.pid_namespace,

@@ -27,7 +27,7 @@ from functools import lru_cache
 
 from palyra.canon import sha256_hex
 from palyra.model.call import Tier
-from palyra.model.face import PROXY_ADDRESS, PROXY_PORT
+from palyra.model.face import PROXY_ADDRESS, PROXY_PORT, NetFace, Trust
 from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, Job, ProcessPlan, Word, WorkspaceSight
@@ -67,6 +67,10 @@ PROXY_ENV = tuple(
 """Both spellings: curl reads only the lower-case `http_proxy`. ALL_PROXY speaks HTTP too: clients without a SOCKS
 library refuse to start when they see a SOCKS address."""
 _EVERYWHERE = tuple(f"{folder}/" for folder in SYSTEM)
+BUNDLE = "/etc/palyra-ca.pem"
+TRUST_ENV = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS",
+             "CARGO_HTTP_CAINFO")  # fmt: skip
+"""Where programs look for certificates, besides the machine's own bundle."""
 _ALWAYS = frozenset({Guarantee.FS_ISOLATED, Guarantee.CPU_LIMIT, Guarantee.MEMORY_LIMIT, Guarantee.TREE_KILL})
 
 
@@ -103,11 +107,12 @@ class BubblewrapBackend:
             program=job.program,
             program_sha256=job.program_sha256,
             argv=job.argv,
-            env=job.env if face is None else tuple(sorted({**dict(PROXY_ENV), **dict(job.env)}.items())),
+            env=_environment(job, face),
             cwd=job.cwd,
             limits=job.limits,
             net=job.net,
             face=face,
+            intercepted=job.trust.hosts if job.trust is not None and face is not None else (),
             run_as=run_as,
             closed=closed,  # 13
             caches=tuple(folder for folder, _ in _caches(job, host)),
@@ -128,6 +133,14 @@ class BubblewrapBackend:
         if keeps_root(job, host) and not _bounded_by_pid_max(job, host):
             given -= {Guarantee.PROCESS_LIMIT}
         return given
+
+
+def _environment(job: Job, face: NetFace | None) -> tuple[tuple[str, str], ...]:
+    """What names our own listeners and our own authority; neither a call nor the operator can set these keys."""
+    if face is None:
+        return job.env
+    ours = dict(PROXY_ENV) | (dict.fromkeys(TRUST_ENV, BUNDLE) if job.trust is not None else {})
+    return tuple(sorted({**dict(job.env), **ours}.items()))
 
 
 def _caches(job: Job, host: HostFacts) -> tuple[tuple[str, str], ...]:
@@ -180,6 +193,7 @@ class _Shape:
     own_files: tuple[tuple[str, bytes], ...]
     workspace_writable: bool
     caches: tuple[tuple[str, str], ...]
+    trust: Trust | None
 
 
 def _shape_of(job: Job, host: HostFacts) -> _Shape:
@@ -194,6 +208,7 @@ def _shape_of(job: Job, host: HostFacts) -> _Shape:
         own_files=job.own_files,
         workspace_writable=job.workspace_writable,
         caches=_caches(job, host),
+        trust=job.trust,
     )
 
 
@@ -267,6 +282,10 @@ def _etc(job: _Shape, data: list[bytes]) -> list[Word]:
         words += ["--perms", "0444", "--file", _hole(data, content), path]
     for path in (*_ETC_READ_ONLY, *(_ETC_SHARED if job.shares_network else ())):
         words += ["--ro-bind-try", path, path]
+    if job.trust is not None:
+        words += ["--perms", "0444", "--file", _hole(data, job.trust.bundle), BUNDLE]
+        if job.trust.system_path:
+            words += ["--ro-bind-data", _hole(data, job.trust.bundle), job.trust.system_path]
     return words
 
 

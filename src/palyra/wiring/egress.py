@@ -1,15 +1,33 @@
-"""Joins the egress server to a configuration: the same for the engine's process and for a keeper's."""
+"""Joins the egress server to a configuration: the same for the engine's process and for a keeper's.
+
+Where hosts are marked for interception, one authority of this process signs for them, and the bundle that sandboxes get
+is the machine's own with that authority behind it. Secrets bound to hosts come from whoever keeps them, by shape.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
 from palyra.config.egress import parse_resolve
 from palyra.config.schema import Config
+from palyra.egress.credentials import Credential
 from palyra.egress.dial import Dialer
+from palyra.egress.hosts import parse_pattern
 from palyra.egress.limits import EgressLimits
-from palyra.egress.server.serving import EgressServer
+from palyra.egress.rules import DEFAULT_PORTS, judge_host
+from palyra.egress.server.authority import Authority, upstream_context
+from palyra.egress.server.serving import EgressServer, Interception
+from palyra.errors import ConfigError, Rejected
+from palyra.model.face import Trust
+from palyra.model.net import HostKind, HostPattern, NetGrant
+
+BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
+"""Where distributions keep what their programs trust, in one file."""
 
 
-def egress_of(config: Config) -> EgressServer:
+def egress_of(config: Config, interceptor: Interceptor | None = None) -> EgressServer:
     given = config.egress
     limits = EgressLimits(
         connections=given.max_connections,
@@ -18,8 +36,86 @@ def egress_of(config: Config) -> EgressServer:
         idle_s=given.idle_timeout_s,
         total_s=given.connection_timeout_s,
     )
-    return EgressServer(dialer_of(config), limits)
+    interception = interceptor.interception if interceptor is not None else None
+    return EgressServer(dialer_of(config), limits, interception=interception)
 
 
 def dialer_of(config: Config) -> Dialer:
     return Dialer(parse_resolve(config.egress.resolve))
+
+
+def interceptor_of(config: Config, now_unix_ms: Callable[[], int]) -> Interceptor | None:
+    """None where no host is marked; nothing is made before the first call that needs it."""
+    try:
+        hosts = tuple(parse_pattern(text) for text in config.egress.intercept)
+    except Rejected as error:
+        raise ConfigError(f"intercept in [egress]: {error.detail}", error.hint) from error
+    return Interceptor(hosts, now_unix_ms) if hosts else None
+
+
+class Interceptor:
+    """Fits the engine's `Intercepts`."""
+
+    def __init__(self, hosts: Sequence[HostPattern], now_unix_ms: Callable[[], int]) -> None:
+        self._hosts = tuple(hosts)
+        self._authority = Authority(hosts, now_unix_ms=now_unix_ms)
+        self._bundle: tuple[bytes, str] | None = None
+        self._interception: Interception | None = None
+
+    def trust_for(self, net: NetGrant) -> Trust | None:
+        marked = tuple(pattern for pattern in self._hosts if _may_be_reached(net, pattern))
+        if not marked:
+            return None
+        if self._bundle is None:
+            system, path = _system_bundle()
+            self._bundle = system + self._authority.pem, path
+        bundle, path = self._bundle
+        return Trust(hosts=marked, bundle=bundle, system_path=path)
+
+    def interception(self) -> Interception:
+        if self._interception is None:
+            self._interception = Interception(certificates=self._authority, upstream=upstream_context())
+        return self._interception
+
+
+def _may_be_reached(net: NetGrant, pattern: HostPattern) -> bool:
+    if pattern.kind is not HostKind.EXACT:
+        return True  # some host of it may be; which one is seen when it is named
+    ports = DEFAULT_PORTS if pattern.port is None else (pattern.port,)
+    return any(judge_host(net, pattern.value, port).allowed for port in ports)
+
+
+def _system_bundle() -> tuple[bytes, str]:
+    for path in BUNDLES:
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                return file.read().rstrip(b"\n") + b"\n", os.path.realpath(path)
+    return b"", ""
+
+
+class BoundSecret(Protocol):
+    """A secret as a header of requests to one host."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def header(self) -> str: ...
+    @property
+    def value(self) -> bytes: ...
+
+
+class BoundSecrets(Protocol):
+    def bound(self, *, principal: str, tool: str) -> Sequence[BoundSecret]: ...
+
+
+class HostSecrets:
+    """The engine's `HostCredentials`, over whatever keeps secrets."""
+
+    def __init__(self, secrets: BoundSecrets) -> None:
+        self._secrets = secrets
+
+    def for_call(self, *, principal: str, tool: str) -> Sequence[Credential]:
+        return tuple(
+            Credential(pattern=parse_pattern(one.host), header=one.header, value=one.value.decode("ascii"))
+            for one in self._secrets.bound(principal=principal, tool=tool)
+        )

@@ -33,7 +33,7 @@ from palyra.version import __version__
 from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.clock import SystemClock, SystemIds
-from palyra.wiring.egress import dialer_of, egress_of
+from palyra.wiring.egress import HostSecrets, Interceptor, dialer_of, egress_of, interceptor_of
 from palyra.wiring.host import look_at_host
 from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
@@ -139,6 +139,7 @@ class _Hands:
     versions: PolicyVersions
     policies: PolicyStore
     executor: ProcessExecutor
+    interceptor: Interceptor | None
 
 
 def _gather(
@@ -159,6 +160,7 @@ def _gather(
     webhook = Webhook(config.approvals, vault.known_values, clock.now_unix_ms)
     approvals = make_approvals(writer, config.approvals, clock=clock, ids=ids, webhook=webhook)
     versions = PolicyVersions(writer, clock)
+    interceptor = interceptor_of(config, clock.now_unix_ms)
     return _Hands(
         config=config,
         host=host,
@@ -172,7 +174,8 @@ def _gather(
         journal=JournalStore(writer, BudgetStore(), approvals),
         versions=versions,
         policies=PolicyStore(config.posture, home.policies, versions=versions),
-        executor=_executor(config, host, one_call=one_call),
+        executor=_executor(config, host, interceptor, one_call=one_call),
+        interceptor=interceptor,
     )
 
 
@@ -215,13 +218,15 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=hands.vault,
         fetcher=HttpFetcher(dialer_of(hands.config)),
+        host_credentials=HostSecrets(hands.vault),
+        intercepts=hands.interceptor,
         key=writer.home.key,
         own_files=read_own_files(),
         proof_id=current_proof_id(home.root, writer.home.key.public, hands.host, version=__version__),
     )
 
 
-def _executor(config: Config, host: HostFacts, *, one_call: bool) -> ProcessExecutor:
+def _executor(config: Config, host: HostFacts, interceptor: Interceptor | None, *, one_call: bool) -> ProcessExecutor:
     warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
     size = PoolSize(per_template=warm, total=4 * warm) if warm else None
-    return ProcessExecutor(host, warm=size, egress=egress_of(config))
+    return ProcessExecutor(host, warm=size, egress=egress_of(config, interceptor))

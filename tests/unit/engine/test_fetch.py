@@ -41,9 +41,9 @@ class Reader(FakeExecutor):
 
     said: list[bytes]
 
-    async def run(self, plan: Any, sink: Any, source: Any = None) -> Execution:
+    async def run(self, plan: Any, sink: Any, source: Any = None, *, credentials: Any = ()) -> Execution:
         self.said = [await source.read()]
-        return await super().run(plan, sink, source)
+        return await super().run(plan, sink, source, credentials=credentials)
 
 
 def reads(answer: Any = None, **execution: Any) -> Reader:

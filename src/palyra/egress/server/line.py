@@ -14,13 +14,14 @@ import contextlib
 import logging
 import socket
 import struct
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from palyra.egress import events as ev
 from palyra.egress.events import Side, Timer
 from palyra.egress.hosts import Address
+from palyra.egress.server.flow import Flow
+from palyra.egress.server.tls import Tls
 
 log = logging.getLogger("palyra.egress")
 
@@ -57,48 +58,8 @@ class House(Protocol):
         """False when the call has used up its bytes."""
 
     def closed(self, line: Line) -> None: ...
-
-
-class Flow:
-    """One socket of a line and what waits to be sent on it."""
-
-    __slots__ = ("eof", "must_take", "out", "reading", "shut", "shut_wanted", "sock", "waiting", "writing")
-
-    def __init__(self, sock: socket.socket, *, must_take: bool = False) -> None:
-        self.sock = sock
-        self.must_take = must_take
-        """Without whom there is nobody to talk to: the client."""
-        self.out: deque[memoryview] = deque()
-        self.waiting = 0
-        """Bytes in `out`."""
-        self.eof = self.reading = self.writing = self.shut_wanted = self.shut = False
-
-    def push(self, data: bytes | memoryview) -> None:
-        self.out.append(memoryview(data))
-        self.waiting += len(data)
-
-    def flush(self) -> None:
-        """Send what the socket takes now; then the half-close, if one is wanted."""
-        while self.out:
-            try:
-                sent = self.sock.send(self.out[0])
-            except BlockingIOError:
-                return
-            except ConnectionError:
-                if self.must_take:
-                    raise
-                self.out.clear()  # a host that wants no more may still have an answer on its way
-                self.waiting, self.shut = 0, True
-                return
-            self.waiting -= sent
-            if sent == len(self.out[0]):
-                self.out.popleft()
-            else:
-                self.out[0] = self.out[0][sent:]
-        if self.shut_wanted and not self.shut:
-            self.shut = True
-            with contextlib.suppress(OSError):  # not connected any more
-                self.sock.shutdown(socket.SHUT_WR)
+    def tls(self, side: Side, host: str, received: bytes) -> Tls:
+        """Of an intercepted host. Raises OSError where none can be made."""
 
 
 class Line:
@@ -172,8 +133,8 @@ class Line:
                 self._stop_all()
             case ev.CloseAll(reset):
                 self._close(reset=reset)
-            case ev.StartTls(side=side):
-                self._tell(ev.TlsFailed(side, "TLS interception is not set up"))
+            case ev.StartTls(side=side, host=host, received=received):
+                self._start_tls(side, host, received)
 
     # ── sockets ──
 
@@ -200,6 +161,8 @@ class Line:
     def _may_read(self, side: Side, flow: Flow) -> bool:
         if flow.eof:
             return False
+        if flow.is_shaking_hands:
+            return True
         if self._closing:
             return side is Side.CLIENT  # read and thrown away: unread bytes would turn the close into a reset
         other = self._flows.get(_other(side))
@@ -235,12 +198,47 @@ class Line:
                 raise
             count = 0  # a host that resets has said all it will say
         self.active_s = self._loop.time()
-        if self._closing:
-            flow.eof = flow.eof or not count
-        elif self._relaying:
-            self._pass_on(side, _shared[:count])
+        if flow.tls is None:
+            self._take(side, _shared[:count])
         else:
-            self._heard(side, bytes(_shared[:count]))
+            self._decrypt(side, flow.tls, _shared[:count])
+
+    def _take(self, side: Side, view: memoryview) -> None:
+        """Plain text of one side; empty at its end."""
+        if self._closing:
+            self._flows[side].eof |= not view
+        elif self._relaying:
+            self._pass_on(side, view)
+        else:
+            self._heard(side, bytes(view))
+
+    def _start_tls(self, side: Side, host: str, received: bytes) -> None:
+        try:
+            tls = self._flows[side].tls = self._house.tls(side, host, received)
+            self._decrypt(side, tls, None)
+        except OSError as error:
+            self._tell(ev.TlsFailed(side, _words(error)))
+
+    def _decrypt(self, side: Side, tls: Tls, wire: memoryview | None) -> None:
+        """`wire` empty: its end; None: nothing new, go on with what is there."""
+        if wire is not None:
+            tls.feed(wire)
+        try:
+            started = tls.shake()
+        except OSError as error:
+            self._flows[side].push_wire()  # the alert that says why
+            self._tell(ev.TlsFailed(side, _words(error)))
+            return
+        self._flows[side].push_wire()
+        if started:
+            self._tell(ev.TlsStarted(side))
+        if not tls.is_ready or self._flows.get(side) is None:
+            return
+        pieces, ended = tls.read()
+        for piece in pieces:
+            self._take(side, memoryview(piece))
+        if ended and not self._flows[side].eof:
+            self._take(side, memoryview(b""))
 
     def _heard(self, side: Side, data: bytes) -> None:
         if not data:
@@ -263,9 +261,7 @@ class Line:
             self._count(up=len(view))
         else:
             self._count(down=len(view))
-        if not target.out:
-            with contextlib.suppress(BlockingIOError):
-                view = view[target.sock.send(view) :]  # a host that is gone ends a relay whole
+        view = target.send_now(view)  # a host that is gone ends a relay whole
         if view:
             target.push(bytes(view))
 

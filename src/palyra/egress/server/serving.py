@@ -14,22 +14,26 @@ import errno
 import logging
 import resource
 import socket
+import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
 from palyra.egress import events as ev
 from palyra.egress.conversation import Conversation
+from palyra.egress.credentials import Credential
 from palyra.egress.hosts import Address, embedded
 from palyra.egress.limits import EgressLimits
 from palyra.egress.names import NameTable
 from palyra.egress.records import Records
 from palyra.egress.server.line import Line
 from palyra.egress.server.names import NameServer
+from palyra.egress.server.tls import Tls
 from palyra.egress.terms import Terms
-from palyra.model.face import Listener, NetFace
-from palyra.model.net import NetGrant
+from palyra.model.face import Listener
 from palyra.model.outcome import Connection
+from palyra.model.plan import ProcessPlan
 
 log = logging.getLogger("palyra.egress")
 
@@ -67,37 +71,73 @@ class Room:
         self._free += 1
 
 
+class Certificates(Protocol):
+    """authority.Authority, by shape."""
+
+    def context_for(self, host: str) -> ssl.SSLContext: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interception:
+    """How TLS of marked hosts is ended: our certificates inside, verified connections outside."""
+
+    certificates: Certificates
+    upstream: ssl.SSLContext
+
+
 class EgressServer:
     """One a process; `serve` for each call."""
 
-    def __init__(self, dials: Dials, limits: EgressLimits | None = None) -> None:
+    def __init__(
+        self,
+        dials: Dials,
+        limits: EgressLimits | None = None,
+        *,
+        interception: Callable[[], Interception] | None = None,
+    ) -> None:
         self._dials = dials
         self._limits = limits or EgressLimits()
+        self._interception = interception
         self._room = Room()
 
-    def serve(self, net: NetGrant, face: NetFace, listeners: Sequence[Listener]) -> Serving:
-        """Takes the listeners over. Answers until `finish`."""
-        return Serving(net, face, listeners, dials=self._dials, limits=self._limits, room=self._room)
+    def serve(
+        self, plan: ProcessPlan, listeners: Sequence[Listener], credentials: Sequence[Credential] = ()
+    ) -> Serving:
+        """Takes the listeners over. Answers until `finish`. `credentials` are added outside, each on its host alone."""
+        return Serving(
+            plan,
+            listeners,
+            credentials,
+            dials=self._dials,
+            limits=self._limits,
+            room=self._room,
+            interception=self._interception() if plan.intercepted and self._interception else None,
+        )
 
 
 class Serving:
     def __init__(
         self,
-        net: NetGrant,
-        face: NetFace,
+        plan: ProcessPlan,
         listeners: Sequence[Listener],
+        credentials: Sequence[Credential],
         *,
         dials: Dials,
         limits: EgressLimits,
         room: Room,
+        interception: Interception | None,
     ) -> None:
+        assert plan.face is not None
         self._loop = asyncio.get_running_loop()
         self._dials = dials
         self._limits = limits
         self._room = room
+        self._interception = interception
         self._records = Records()
-        self._names = NameTable(net, face)
-        self._terms = Terms(grant=net, names=self._names)
+        self._names = NameTable(plan.net, plan.face)
+        self._terms = Terms(
+            grant=plan.net, names=self._names, credentials=tuple(credentials), intercepted=plan.intercepted
+        )
         self._lines: set[Line] = set()
         self._accepted = self._bytes = 0
         self._over = False
@@ -126,6 +166,13 @@ class Serving:
 
     async def connect(self, address: Address, port: int) -> socket.socket:
         return await self._dials.connect(address, port)
+
+    def tls(self, side: ev.Side, host: str, received: bytes) -> Tls:
+        if self._interception is None:
+            raise OSError(0, "this process cannot end TLS")
+        if side is ev.Side.UPSTREAM:
+            return Tls(self._interception.upstream, host=host)
+        return Tls(self._interception.certificates.context_for(host), host=None, received=received)
 
     def rule(self, ruled: ev.Ruled) -> int:
         return self._records.open(ruled)
