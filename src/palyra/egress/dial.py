@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Mapping
@@ -90,6 +91,11 @@ class Dialer:
         except TimeoutError as error:
             made.close()
             raise OSError(0, "the host did not answer in time") from error
+        except (
+            OSError
+        ) as error:  # in the kernel's own words: asyncio's name the address, which is no program's business
+            made.close()
+            raise OSError(error.errno, os.strerror(error.errno or 0)) from error
         except BaseException:
             made.close()
             raise

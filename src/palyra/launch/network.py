@@ -46,7 +46,7 @@ async def open_listeners(init: int, face: NetFace, jobs: Jobs) -> tuple[Listener
     planned += [("proxy", PROXY_ADDRESS, PROXY_PORT), *(("tcp", *pair) for pair in face.tcp)]
     if not went_well or [(one.kind, one.address, one.port) for one in opened] != planned:
         close_listeners(opened)
-        raise LaunchFailed(f"{_FAILED}: its listeners could not be opened.")
+        raise
     return tuple(opened)
 
 

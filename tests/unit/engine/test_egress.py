@@ -1,4 +1,4 @@
-"""What the engine makes of granted hosts: hints, credentials that pass it by, what a background process cannot have."""
+"""What the engine makes of granted hosts: hints, credentials, and what a background process cannot have."""
 
 from __future__ import annotations
 

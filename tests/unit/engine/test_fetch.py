@@ -41,9 +41,9 @@ class Reader(FakeExecutor):
 
     said: list[bytes]
 
-    async def run(self, plan: Any, sink: Any, source: Any = None, *, credentials: Any = ()) -> Execution:
+    async def run(self, plan: Any, sink: Any, source: Any = None, **given: object) -> Execution:
         self.said = [await source.read()]
-        return await super().run(plan, sink, source, credentials=credentials)
+        return await super().run(plan, sink, source, **given)
 
 
 def reads(answer: Any = None, **execution: Any) -> Reader:

@@ -104,7 +104,8 @@ class Line:
         if self._closing or self._relaying or self._over:
             return
         for command in self._talk.receive(event):
-            self._do(command)
+            if not self._over:  # a command before it may have used up the call's bytes
+                self._do(command)
 
     def _do(self, command: ev.Command) -> None:
         match command:

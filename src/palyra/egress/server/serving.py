@@ -211,14 +211,14 @@ class Serving:
                 continue  # the client gave up before it was accepted
             client.setblocking(False)
             opened(client)
-            if self._over:
+            if listener.fileno() < 0:
                 return
 
     def _pause(self, listener: socket.socket, opened: Callable[[socket.socket], None]) -> None:
         self._loop.remove_reader(listener)
 
         def again() -> None:
-            if not self._over:
+            if listener.fileno() >= 0:
                 self._loop.add_reader(listener, self._accept, listener, opened)
 
         self._loop.call_later(_OUT_OF_FILES_S, again)
