@@ -129,10 +129,12 @@ class Chunked:
                 raise Malformed("the trailers are too long", status=431)
             return
         fields = parse_fields([one.decode("latin-1") for one in self._trailers])
-        if any("\r" in value for _, value in fields) or any(
-            name.lower().replace("_", "-") in _NO_TRAILERS or name.lower().startswith("proxy-") for name, _ in fields
-        ):
+        if any(_is_no_trailer(name.lower().replace("_", "-")) for name, _ in fields):
             raise Malformed("a trailer says what only a header may say")
         lines = [f"{name}: {value}\r\n".encode("latin-1") for name, value in fields]
         out.append(b"0\r\n" + b"".join(lines) + b"\r\n")
         self.done = True
+
+
+def _is_no_trailer(name: str) -> bool:
+    return name in _NO_TRAILERS or name.startswith("proxy-")

@@ -96,6 +96,14 @@ def test_a_request_hidden_in_a_slow_first_line_is_refused():
     assert play.commands[-1] == RESET
 
 
+@pytest.mark.parametrize("header", [b"PROXY TCP4 1.1.1.1 1.0.0.1 1 2\r\n", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"])
+def test_a_proxy_header_is_not_passed_on(header):
+    play = Play("b.test:9000").transparent("b.test", 9000)
+    play.reach()
+    why = "a PROXY protocol header is not passed on"
+    assert play.say(header) == [Ruled(host="b.test", port=9000, ruling=Ruling.REFUSED, why=why), RESET]
+
+
 def test_a_granted_address_is_dialled_as_it_is_and_needs_no_sni():
     hello = client_hello(None)
     play = Play("10.1.2.3:443").transparent("10.1.2.3", 443)

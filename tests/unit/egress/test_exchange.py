@@ -87,6 +87,11 @@ def test_a_request_target_that_is_not_this_hosts_is_refused(start):
     assert play.rulings[0][2] is Ruling.REFUSED
 
 
+def test_a_connection_to_one_granted_host_does_not_lead_to_another():
+    play = opened(b"GET http://b.test/ HTTP/1.1\r\nHost: b.test\r\n\r\n")
+    assert (play.was_dialled, play.rulings) == (False, [("b.test", 80, Ruling.REFUSED)])
+
+
 def test_an_absolute_target_that_agrees_is_sent_as_a_path():
     assert opened(b"GET http://A.test./x HTTP/1.1\r\nHost: a.test:80\r\n\r\n").upstream == (
         b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n"
