@@ -91,9 +91,7 @@ class Dialer:
         except TimeoutError as error:
             made.close()
             raise OSError(0, "the host did not answer in time") from error
-        except (
-            OSError
-        ) as error:  # in the kernel's own words: asyncio's name the address, which is no program's business
+        except OSError as error:  # in the kernel's words: asyncio's name the address, which is no program's business
             made.close()
             raise OSError(error.errno, os.strerror(error.errno or 0)) from error
         except BaseException:

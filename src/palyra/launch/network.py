@@ -20,7 +20,7 @@ from typing import TextIO
 
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs
-from palyra.launch.waiting import readable
+from palyra.launch.waiting import readable, unbroken
 from palyra.model.face import DNS_ADDRESS, DNS_PORT, PROXY_ADDRESS, PROXY_PORT, Listener, NetFace
 
 _NS_GET_USERNS = 0xB701
@@ -39,15 +39,21 @@ async def open_listeners(init: int, face: NetFace, jobs: Jobs) -> tuple[Listener
             await _receive(ours, opened)
             went_well = await opening
         except BaseException:
-            await asyncio.wait([opening])
-            close_listeners(opened)
+            try:
+                await unbroken(_settled(opening))
+            finally:
+                close_listeners(opened)
             raise
     planned = [("dns_udp", DNS_ADDRESS, DNS_PORT), ("dns_tcp", DNS_ADDRESS, DNS_PORT)]
     planned += [("proxy", PROXY_ADDRESS, PROXY_PORT), *(("tcp", *pair) for pair in face.tcp)]
     if not went_well or [(one.kind, one.address, one.port) for one in opened] != planned:
         close_listeners(opened)
-        raise
+        raise LaunchFailed(f"{_FAILED}: its listeners could not be opened.")
     return tuple(opened)
+
+
+async def _settled(work: asyncio.Task[bool]) -> None:
+    await asyncio.wait([work])
 
 
 def close_listeners(listeners: list[Listener] | tuple[Listener, ...]) -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
+from palyra.config.schema import Config, parse_config
 from palyra.egress.credentials import Credential
 from palyra.egress.hosts import parse_pattern
 from palyra.engine.output import refused_hosts_hint
-from palyra.model.outcome import Connection
+from palyra.engine.trip import CallRequest
+from palyra.engine.walk import Engine
+from palyra.errors import Reason
+from palyra.model.face import Trust
+from palyra.model.host import BubblewrapFacts
+from palyra.model.outcome import Connection, Execution, Status
+from palyra.protocol.catalog import BUILTIN_TOOLS
+from palyra.protocol.registry import make_registry
+from palyra.testing import LINUX, FakeExecutor, fake_ports, fake_run
 
 
 def refused(host: str, port: int, why: str = "", verdict: str = "denied") -> Connection:
@@ -47,3 +58,89 @@ def test_the_hint_says_why_and_how_many_more() -> None:
 def test_a_credential_shows_its_value_in_no_repr() -> None:
     one = Credential(pattern=parse_pattern("a.test"), header="Authorization", value="secret")
     assert "secret" not in repr(one) + repr(replace(one, header="X-Key"))
+
+
+# ── in the walk ──
+
+HOSTS = {"tool_call": {"process_runner": {"allowed_egress_hosts": ["api.test"]}}}
+LISTENING = replace(
+    LINUX, bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="0.9", disable_userns=True, listeners=True)
+)
+
+
+@dataclass
+class Executor(FakeExecutor):
+    credentials: list[Any] = field(default_factory=list)
+
+    async def run(self, plan: Any, sink: Any, source: Any = None, **given: Any) -> Execution:
+        self.credentials.append(given["credentials"])
+        return await super().run(plan, sink, source)
+
+
+@dataclass
+class Bound:
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def for_call(self, *, principal: str, tool: str) -> list[str]:
+        self.asked.append((principal, tool))
+        return ["the credential"]
+
+
+class Intercepts:
+    def trust_for(self, net: Any) -> Trust:
+        return Trust(hosts=net.hosts, bundle=b"certificates\n", system_path="/etc/ssl/certs/ca-certificates.crt")
+
+
+def call(arguments: dict[str, Any], **ports: Any) -> tuple[Any, Any]:
+    config = ports.pop("config", parse_config(HOSTS))
+    board = fake_ports(config=config, host=ports.pop("host", LISTENING), **ports)
+    engine = Engine(board, make_registry(BUILTIN_TOOLS))
+    request = CallRequest(tool="palyra.process.run", input=arguments, run=fake_run(config))
+    return asyncio.run(engine.call(request)), board
+
+
+def test_granted_hosts_are_in_the_plan_and_credentials_are_not() -> None:
+    executor, bound = Executor(), Bound()
+    outcome, _ = call({"command": "git", "args": ["status"]}, executor=executor, host_credentials=bound)
+    assert outcome.success
+    [plan] = executor.plans
+    assert plan.face.names == (("api.test", "198.18.0.16"),)
+    assert executor.credentials == [["the credential"]]
+    assert bound.asked == [("agent:demo", "palyra.process.run")]
+    assert "the credential" not in str(plan.as_json())
+
+
+def test_without_a_network_nobody_asks_for_credentials() -> None:
+    executor, bound = Executor(), Bound()
+    call({"command": "git", "args": ["status"]}, executor=executor, host_credentials=bound, config=Config())
+    assert (bound.asked, executor.credentials) == ([], [()])
+
+
+def test_marked_hosts_have_their_bundle_inside() -> None:
+    executor = Executor()
+    call({"command": "git", "args": ["status"]}, executor=executor, intercepts=Intercepts())
+    [plan] = executor.plans
+    assert [str(one) for one in plan.intercepted] == ["api.test"]
+    assert dict(plan.env)["SSL_CERT_FILE"] == "/etc/palyra-ca.pem"
+    assert b"certificates\n" in plan.data
+
+
+def test_a_background_process_cannot_outlive_the_authority_it_trusts() -> None:
+    outcome, board = call({"command": "sleep", "args": ["9"], "background": True}, intercepts=Intercepts())
+    assert (outcome.status, outcome.reason) == (Status.REFUSED, Reason.UNENFORCEABLE)
+    assert "intercept" in str(outcome.hint)
+    assert board.background.orders == []
+
+
+def test_a_host_that_was_not_seen_to_open_listeners_refuses_granted_hosts() -> None:
+    outcome, _ = call({"command": "git", "args": ["status"]}, host=LINUX)
+    assert outcome.reason is Reason.UNENFORCEABLE
+    assert "HOST_ALLOWLIST" in str(outcome.message)
+
+
+def test_a_program_that_fails_after_a_refusal_gets_the_hint_and_one_that_succeeds_does_not() -> None:
+    denied = (refused("hidden.test", 443),)
+    for code, hinted in ((1, True), (0, False)):
+        ended = Execution(status=Status.COMPLETED, exit_code=code, connections=denied)
+        outcome, _ = call({"command": "git", "args": ["status"]}, executor=Executor(execution=ended))
+        assert ("--allow-host hidden.test" in str(outcome.hint)) is hinted
