@@ -63,7 +63,7 @@ class Conversation:
                 pass
         except Refused as refused:
             self._out.rule(refused.target, Ruling.REFUSED, refused.why)
-            self._say(say_refused(self._voice, refused.why, status=403, hint=refused.hint))
+            self._say(say_refused(self._voice, refused.told, status=403))
         except Malformed as bad:
             self._out.rule(self._target, Ruling.REFUSED, bad.why)
             self._say(bad.words or say_refused(self._voice, bad.why, status=bad.status))

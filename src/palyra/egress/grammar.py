@@ -15,7 +15,7 @@ from palyra.egress.hosts import is_address, parse_host
 from palyra.errors import Rejected
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([1-9][0-9]{0,4}))?", re.ASCII)
-SHOWN = 120
+SHOWN = 240
 
 
 class Malformed(Exception):

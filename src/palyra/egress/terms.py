@@ -40,11 +40,13 @@ class Terms:
 class Refused(Exception):
     """A host that may not be reached, or not so: one record, one answer, the end."""
 
-    def __init__(self, target: Target | None, why: str, *, hint: str = "") -> None:
+    def __init__(self, target: Target | None, why: str, *, told: str = "") -> None:
         super().__init__(why)
         self.target = target
         self.why = why
-        self.hint = hint
+        """For the record."""
+        self.told = told or why
+        """For the program, which need not learn what only the host's resolver knows."""
 
 
 class Broken(Exception):

@@ -35,11 +35,11 @@ class Voice(StrEnum):
     TLS = "tls"
 
 
-def say_refused(voice: Voice, why: str, *, status: int, hint: str = "") -> bytes:
+def say_refused(voice: Voice, why: str, *, status: int) -> bytes:
     """Empty where nothing can be said."""
     match voice:
         case Voice.HTTP:
-            return write_page(status, _PHRASES[status], f"{show(why)}. {show(hint)}".rstrip())
+            return write_page(status, _PHRASES[status], f"{show(why)}.")
         case Voice.SOCKS:
             return socks.write_reply(socks.NOT_ALLOWED)
         case Voice.TLS:

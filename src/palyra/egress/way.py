@@ -34,7 +34,8 @@ class Way:
         """Why it is granted. Raises `Refused`."""
         verdict = judge_host(terms.grant, target.host, target.port)
         if not verdict.allowed:
-            raise Refused(target, verdict.why, hint=f"Allow it with --allow-host {target} or allowed_egress_hosts.")
+            told = f"{verdict.why}: allow it with --allow-host {target} or allowed_egress_hosts"
+            raise Refused(target, verdict.why, told=told)
         return verdict.why
 
     def begin(self) -> Resolve | Dial:
@@ -48,7 +49,7 @@ class Way:
             raise Broken(f"{target.host} has no address")
         verdict = judge_answer(self._terms.grant, addresses, target.port, name=target.host)
         if not verdict.allowed:
-            raise Refused(target, verdict.why)
+            raise Refused(target, verdict.why, told=f"{target.host} leads to an address that is not granted")
         self._left = list(dict.fromkeys(embedded(one) for one in addresses))[:MAX_TRIES]
         return self._dial(self._left.pop(0))
 

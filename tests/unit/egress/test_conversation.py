@@ -223,6 +223,14 @@ def test_one_private_address_in_the_answer_spoils_it():
     assert play.client.startswith(b"HTTP/1.1 403 ")
 
 
+def test_the_record_names_the_private_address_and_the_program_does_not_learn_it():
+    play = Play("a.test").transparent("a.test", 80)
+    play.say(GET)
+    play.hear(ev.Resolved((ip_address("10.11.12.13"),)))
+    assert "10.11.12.13" in next(one.why for one in play.commands if isinstance(one, Ruled))
+    assert play.client.endswith(b"palyra: a.test leads to an address that is not granted.\n")
+
+
 @pytest.mark.parametrize(
     "address",
     """127.0.0.1 10.0.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 ::1 fe80::1 fd00::1 ::ffff:127.0.0.1
