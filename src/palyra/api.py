@@ -15,7 +15,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -226,6 +226,8 @@ class AsyncPalyra:
             calls_max=calls_max,
             most=budget,
         )
+        if egress == "block_all":  # not only strict: no host at all, whatever is configured
+            run = replace(run, grant=replace(run.grant, block_all=True))
         return AsyncRun(run, self.installation)
 
     def tools(self, principal: str | None = None) -> list[dict[str, Json]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from palyra import Palyra
 from tests.e2e.conftest import Cli
 from tests.registries import NAME, make_npm, make_pypi
 from tests.servers import Seen, tcp, web
@@ -229,3 +230,14 @@ def test_ssh_like_hosts_that_speak_first_are_reached_by_a_raw_client(developer: 
     with tcp(greeting=b"SSH-2.0-test\r\n") as seen:
         outcome = run(developer, seen, "python3", "-c", code, str(seen.port))
     assert outcome["output"]["stdout"].strip() == "SSH-2.0-test", outcome
+
+
+def test_block_all_means_no_host_at_all_from_python_too(developer: Cli) -> None:
+    with (developer.home / "palyra.toml").open("a") as file:
+        file.write('[tool_call.process_runner]\nallowed_egress_hosts = ["granted.test"]\n')
+    with Palyra.open(home=str(developer.home)) as palyra:
+        hosts = {}
+        for mode in ("strict", "block_all"):
+            run = palyra.run(principal="user:test", workspace=developer.workspace, egress=mode)
+            hosts[mode] = run.call("palyra.process.run", {"command": "true"}).output["egress"]["allowed_hosts"]
+    assert hosts == {"strict": ["granted.test"], "block_all": []}
