@@ -10,6 +10,7 @@ JSON: {"dns": [address, port], "proxy": [address, port], "local": [network …],
 Answers: messages of JSON [[kind, address, port] …], one descriptor for each; kinds dns_udp, dns_tcp, proxy and tcp.
 """
 
+import array  # noqa: F401  # what `send_fds` imports itself, too late in a fork
 import ctypes
 import errno
 import fcntl

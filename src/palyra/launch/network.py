@@ -9,51 +9,46 @@ Not here: which listeners (egress/face), who answers on them (egress/server).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import json
 import os
 import socket
-from collections.abc import Callable
-from typing import TextIO
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TextIO, TypeAlias
 
 from palyra.launch.executor import LaunchFailed
-from palyra.launch.jobs import Jobs
-from palyra.launch.waiting import readable, unbroken
 from palyra.model.face import DNS_ADDRESS, DNS_PORT, PROXY_ADDRESS, PROXY_PORT, Listener, NetFace
 
 _NS_GET_USERNS = 0xB701
 _MESSAGE_BYTES = 64 * 1024
 _FDS_AT_ONCE = 253
+RunJob: TypeAlias = Callable[[str, Sequence[str | int]], Awaitable[bool]]
 _FAILED = "The sandbox's network could not be made ready"
 
 
-async def open_listeners(init: int, face: NetFace, jobs: Jobs) -> tuple[Listener, ...]:
-    """`init`: the first process inside, which waits. The caller bounds the time."""
+async def open_listeners(init: int, face: NetFace, run: RunJob) -> tuple[Listener, ...]:
+    """`init`: the first process inside, which waits; `run`: how a program of inside/ is run. The caller bounds the
+    time."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     opened: list[Listener] = []
-    with ours:
-        opening = asyncio.create_task(_open(init, face, theirs, jobs))
-        try:
-            await _receive(ours, opened)
-            went_well = await opening
-        except BaseException:
-            try:
-                await unbroken(_settled(opening))
-            finally:
-                close_listeners(opened)
-            raise
-    planned = [("dns_udp", DNS_ADDRESS, DNS_PORT), ("dns_tcp", DNS_ADDRESS, DNS_PORT)]
-    planned += [("proxy", PROXY_ADDRESS, PROXY_PORT), *(("tcp", *pair) for pair in face.tcp)]
-    if not went_well or [(one.kind, one.address, one.port) for one in opened] != planned:
+    try:
+        with ours, theirs:
+            went_well = await _run_inside(init, face, theirs.fileno(), run)
+            theirs.close()
+            ours.setblocking(False)
+            _receive(ours, opened)
+        if not went_well or [(one.kind, one.address, one.port) for one in opened] != _planned(face):
+            raise LaunchFailed(f"{_FAILED}: its listeners could not be opened.")
+    except BaseException:
         close_listeners(opened)
-        raise LaunchFailed(f"{_FAILED}: its listeners could not be opened.")
+        raise
     return tuple(opened)
 
 
-async def _settled(work: asyncio.Task[bool]) -> None:
-    await asyncio.wait([work])
+def _planned(face: NetFace) -> list[tuple[str, str, int]]:
+    own = [("dns_udp", DNS_ADDRESS, DNS_PORT), ("dns_tcp", DNS_ADDRESS, DNS_PORT), ("proxy", PROXY_ADDRESS, PROXY_PORT)]
+    return [*own, *(("tcp", *pair) for pair in face.tcp)]
 
 
 def close_listeners(listeners: list[Listener] | tuple[Listener, ...]) -> None:
@@ -62,32 +57,27 @@ def close_listeners(listeners: list[Listener] | tuple[Listener, ...]) -> None:
             os.close(one.fd)
 
 
-async def _open(init: int, face: NetFace, reply: socket.socket, jobs: Jobs) -> bool:
-    """Runs inside/listeners; our own end for its answers is closed when it is gone, which ends `_receive`."""
-    owner = network = -1
+async def _run_inside(init: int, face: NetFace, reply: int, run: RunJob) -> bool:
+    given = {
+        "dns": [DNS_ADDRESS, DNS_PORT],
+        "proxy": [PROXY_ADDRESS, PROXY_PORT],
+        "local": list(face.local),
+        "tcp": [list(pair) for pair in face.tcp],
+    }
+    network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    owner = -1
     try:
-        network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         owner = fcntl.ioctl(network, _NS_GET_USERNS)
-        given = {
-            "dns": [DNS_ADDRESS, DNS_PORT],
-            "proxy": [PROXY_ADDRESS, PROXY_PORT],
-            "local": list(face.local),
-            "tcp": [list(pair) for pair in face.tcp],
-        }
-        return await jobs.run("listeners", [owner, network, reply.fileno(), json.dumps(given)])
-    except OSError:
-        return False
+        return await run("listeners", (owner, network, reply, json.dumps(given)))
     finally:
-        reply.close()
         for fd in (network, owner):
             if fd >= 0:
                 os.close(fd)
 
 
-async def _receive(channel: socket.socket, opened: list[Listener]) -> None:
-    """Until the child has closed its end: it has sent all, or it has failed and its exit code says so."""
+def _receive(channel: socket.socket, opened: list[Listener]) -> None:
+    """Everything the child sent: it is gone, so all of it is here."""
     while True:
-        await readable(channel.fileno())
         data, fds, flags, _ = socket.recv_fds(channel, _MESSAGE_BYTES, _FDS_AT_ONCE, socket.MSG_CMSG_CLOEXEC)
         if not data:
             return
