@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from palyra.budget.ledger import Ledger, Share
 from palyra.config.schema import Config
-from palyra.egress.credentials import Credential as HeaderCredential
 from palyra.model.approval import Approval, Question
 from palyra.model.credential import Credential
 from palyra.model.face import Trust
@@ -26,6 +25,9 @@ from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, RunSp
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.policy.bundle import PolicyBundle
 from palyra.signing import SigningKey
+
+if TYPE_CHECKING:
+    from palyra.egress.credentials import Credential as HeaderCredential
 
 
 class Clock(Protocol):

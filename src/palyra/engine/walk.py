@@ -15,10 +15,9 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from palyra.canon import digest
-from palyra.egress.credentials import Credential
 from palyra.engine import assessment
 from palyra.engine.approval import approve
 from palyra.engine.background import start_background, take_back
@@ -45,6 +44,9 @@ from palyra.protocol.projection import attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
 from palyra.redact.stream import redact_json
+
+if TYPE_CHECKING:
+    from palyra.egress.credentials import Credential
 
 T = TypeVar("T")
 log = logging.getLogger("palyra.engine")

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from palyra.egress.credentials import Credential
 from palyra.model.face import Listener
 from palyra.model.outcome import Connection, Execution, StreamName
 from palyra.model.plan import ProcessPlan
+
+if TYPE_CHECKING:
+    from palyra.egress.credentials import Credential
 
 CHUNK = 4096
 """The most bytes a sink is given at once."""

@@ -247,7 +247,7 @@ async def _enter(held: Held, template: Template, jobs: Jobs, *, ready: int, info
                 bounding = asyncio.create_task(_bound_pids(held, template, jobs))
             await _check_mounts(held, template, jobs)
             if template.face is not None:
-                held.listeners = await open_listeners(held.init, template.face, jobs)
+                held.listeners = await open_listeners(held.init, template.face, jobs.run)
             os.write(block, b"x")
         if not (await _read(ready)).startswith(b"r"):
             raise LaunchFailed(_ENDED)

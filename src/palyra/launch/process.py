@@ -15,8 +15,8 @@ import resource
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from palyra.egress.credentials import Credential
 from palyra.errors import Reason
 from palyra.launch import _os
 from palyra.launch.container import ContainerRoad
@@ -34,6 +34,9 @@ from palyra.launch.waiting import unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution, Status
 from palyra.model.plan import ProcessPlan
+
+if TYPE_CHECKING:
+    from palyra.egress.credentials import Credential
 
 FDS_PER_CALL = 24
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""

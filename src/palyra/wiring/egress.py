@@ -8,36 +8,63 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from palyra.config.egress import parse_resolve
 from palyra.config.schema import Config
-from palyra.egress.credentials import Credential
 from palyra.egress.dial import Dialer
 from palyra.egress.hosts import parse_pattern
-from palyra.egress.limits import EgressLimits
 from palyra.egress.rules import DEFAULT_PORTS, judge_host
-from palyra.egress.server.authority import Authority, upstream_context
-from palyra.egress.server.serving import EgressServer, Interception
 from palyra.errors import ConfigError, Rejected
-from palyra.model.face import Trust
+from palyra.model.face import Listener, Trust
 from palyra.model.net import HostKind, HostPattern, NetGrant
+from palyra.model.plan import ProcessPlan
+
+if TYPE_CHECKING:
+    from palyra.egress.credentials import Credential
+    from palyra.egress.server.authority import Authority
+    from palyra.egress.server.serving import EgressServer, Interception, Serving
 
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 """Where distributions keep what their programs trust, in one file."""
 
 
-def egress_of(config: Config, interceptor: Interceptor | None = None) -> EgressServer:
-    given = config.egress
-    limits = EgressLimits(
-        connections=given.max_connections,
-        connections_at_once=given.max_connections_at_once,
-        total_bytes=given.max_bytes,
-        idle_s=given.idle_timeout_s,
-        total_s=given.connection_timeout_s,
-    )
-    interception = interceptor.interception if interceptor is not None else None
-    return EgressServer(dialer_of(config), limits, interception=interception)
+class Egress:
+    """The server for sandboxes with a network, made when the first of them begins: most calls have none, and a command
+    line that reads and compiles all of it would pay for nothing."""
+
+    def __init__(self, config: Config, interceptor: Interceptor | None = None) -> None:
+        self._config = config.egress
+        self._dialer = dialer_of(config)
+        self._interceptor = interceptor
+        self._server: EgressServer | None = None
+
+    def serve(
+        self, plan: ProcessPlan, listeners: Sequence[Listener], credentials: Sequence[Credential] = ()
+    ) -> Serving:
+        try:
+            if self._server is None:
+                self._server = self._make()
+        except BaseException:
+            for one in listeners:
+                os.close(one.fd)
+            raise
+        return self._server.serve(plan, listeners, credentials)
+
+    def _make(self) -> EgressServer:
+        from palyra.egress.limits import EgressLimits
+        from palyra.egress.server.serving import EgressServer
+
+        given = self._config
+        limits = EgressLimits(
+            connections=given.max_connections,
+            connections_at_once=given.max_connections_at_once,
+            total_bytes=given.max_bytes,
+            idle_s=given.idle_timeout_s,
+            total_s=given.connection_timeout_s,
+        )
+        interception = self._interceptor.interception if self._interceptor is not None else None
+        return EgressServer(self._dialer, limits, interception=interception)
 
 
 def dialer_of(config: Config) -> Dialer:
@@ -58,9 +85,18 @@ class Interceptor:
 
     def __init__(self, hosts: Sequence[HostPattern], now_unix_ms: Callable[[], int]) -> None:
         self._hosts = tuple(hosts)
-        self._authority = Authority(hosts, now_unix_ms=now_unix_ms)
+        self._now_unix_ms = now_unix_ms
+        self._own: Authority | None = None
         self._bundle: tuple[bytes, str] | None = None
         self._interception: Interception | None = None
+
+    @property
+    def _authority(self) -> Authority:
+        if self._own is None:
+            from palyra.egress.server.authority import Authority
+
+            self._own = Authority(self._hosts, now_unix_ms=self._now_unix_ms)
+        return self._own
 
     def trust_for(self, net: NetGrant) -> Trust | None:
         marked = tuple(pattern for pattern in self._hosts if _may_be_reached(net, pattern))
@@ -74,6 +110,9 @@ class Interceptor:
 
     def interception(self) -> Interception:
         if self._interception is None:
+            from palyra.egress.server.authority import upstream_context
+            from palyra.egress.server.serving import Interception
+
             self._interception = Interception(certificates=self._authority, upstream=upstream_context())
         return self._interception
 
@@ -115,6 +154,8 @@ class HostSecrets:
         self._secrets = secrets
 
     def for_call(self, *, principal: str, tool: str) -> Sequence[Credential]:
+        from palyra.egress.credentials import Credential
+
         return tuple(
             Credential(pattern=parse_pattern(one.host), header=one.header, value=one.value.decode("ascii"))
             for one in self._secrets.bound(principal=principal, tool=tool)

@@ -33,7 +33,7 @@ from palyra.version import __version__
 from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.clock import SystemClock, SystemIds
-from palyra.wiring.egress import HostSecrets, Interceptor, dialer_of, egress_of, interceptor_of
+from palyra.wiring.egress import Egress, HostSecrets, Interceptor, dialer_of, interceptor_of
 from palyra.wiring.host import look_at_host
 from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
@@ -229,4 +229,4 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
 def _executor(config: Config, host: HostFacts, interceptor: Interceptor | None, *, one_call: bool) -> ProcessExecutor:
     warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
     size = PoolSize(per_template=warm, total=4 * warm) if warm else None
-    return ProcessExecutor(host, warm=size, egress=egress_of(config, interceptor))
+    return ProcessExecutor(host, warm=size, egress=Egress(config, interceptor))

@@ -30,7 +30,7 @@ from palyra.model.process import StartOrder
 from palyra.state.lock import FileLock
 from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock
-from palyra.wiring.egress import egress_of
+from palyra.wiring.egress import Egress
 from palyra.wiring.host import look_at_host
 from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, ProcessRecords
@@ -67,7 +67,7 @@ async def _keep(home: Home, config_file: str | None) -> None:
         host = look_at_host(home, config, owns_process=True)
         looker = Looker(home=user_home(), state_home=str(home.root))
         supervisor = Supervisor(
-            executor=ProcessExecutor(host, egress=egress_of(config)),
+            executor=ProcessExecutor(host, egress=Egress(config)),
             host=host,
             records=ProcessRecords(writer),
             logs=home.root / "logs",

@@ -45,7 +45,8 @@ class NameServer:
             except OSError:
                 return
             if not self._may_ask():
-                continue
+                self._loop.remove_reader(sock)  # what it still asks is dropped by the kernel, at no cost to us
+                return
             said = answer(query, self._names)
             self._note(said)
             if said.reply:
