@@ -310,6 +310,13 @@ def test_more_than_the_answer_is_never_taken_for_the_next_one():
     assert play.rulings[-1] == ("a.test", 80, Ruling.FAILED)
 
 
+def test_more_than_an_early_answer_ends_the_connection():
+    play = opened(b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nab")
+    play.answer(OK)
+    assert play.answer(b"HTTP/1.1 200 OK\r\n\r\n")[-1] == RESET
+    assert play.client == OK
+
+
 def test_a_host_that_closes_as_the_next_request_comes_lets_the_client_try_again():
     play = opened()
     play.answer(OK)
