@@ -190,28 +190,29 @@ class Line:
 
     def _read(self, side: Side) -> None:
         flow = self._flows[side]
+        is_judged = not (self._relaying or self._closing)
         try:
-            count = flow.sock.recv_into(_shared if self._relaying else _shared[: READ_BYTES[side]])
+            data = flow.sock.recv(READ_BYTES[side]) if is_judged else _shared[: flow.sock.recv_into(_shared)]
         except BlockingIOError:
             return
         except ConnectionError:
             if side is Side.CLIENT:
                 raise
-            count = 0  # a host that resets has said all it will say
+            data = b""  # a host that resets has said all it will say
         self.active_s = self._loop.time()
         if flow.tls is None:
-            self._take(side, _shared[:count])
+            self._take(side, data)
         else:
-            self._decrypt(side, flow.tls, _shared[:count])
+            self._decrypt(side, flow.tls, data)
 
-    def _take(self, side: Side, view: memoryview) -> None:
+    def _take(self, side: Side, data: bytes | memoryview) -> None:
         """Plain text of one side; empty at its end."""
         if self._closing:
-            self._flows[side].eof |= not view
+            self._flows[side].eof |= not data
         elif self._relaying:
-            self._pass_on(side, view)
+            self._pass_on(side, memoryview(data))
         else:
-            self._heard(side, bytes(view))
+            self._heard(side, data if isinstance(data, bytes) else bytes(data))
 
     def _start_tls(self, side: Side, host: str, received: bytes) -> None:
         try:
@@ -220,7 +221,7 @@ class Line:
         except OSError as error:
             self._tell(ev.TlsFailed(side, _words(error)))
 
-    def _decrypt(self, side: Side, tls: Tls, wire: memoryview | None) -> None:
+    def _decrypt(self, side: Side, tls: Tls, wire: bytes | memoryview | None) -> None:
         """`wire` empty: its end; None: nothing new, go on with what is there."""
         if wire is not None:
             tls.feed(wire)
@@ -237,9 +238,9 @@ class Line:
             return
         pieces, ended = tls.read()
         for piece in pieces:
-            self._take(side, memoryview(piece))
+            self._take(side, piece)
         if ended and not self._flows[side].eof:
-            self._take(side, memoryview(b""))
+            self._take(side, b"")
 
     def _heard(self, side: Side, data: bytes) -> None:
         if not data:
