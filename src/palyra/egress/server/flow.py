@@ -9,6 +9,18 @@ from collections import deque
 from palyra.egress.server.tls import Tls
 
 
+class Held:
+    """Bytes that wait in all flows of this process. While they are few, reads are large and both sides of a line run
+    ahead of each other, which is what makes a transfer quick; programs and hosts that do not read end that."""
+
+    total = 0
+    PLENTY = 32 << 20
+
+    @classmethod
+    def is_little(cls) -> bool:
+        return cls.total < cls.PLENTY
+
+
 class Flow:
     __slots__ = ("eof", "must_take", "out", "reading", "shut", "shut_wanted", "sock", "tls", "waiting", "writing")
 
@@ -60,10 +72,11 @@ class Flow:
             except ConnectionError:
                 if self.must_take:
                     raise
-                self.out.clear()  # a host that wants no more may still have an answer on its way
-                self.waiting, self.shut = 0, True
+                self.forget()  # a host that wants no more may still have an answer on its way
+                self.shut = True
                 return
             self.waiting -= sent
+            Held.total -= sent
             if sent == len(self.out[0]):
                 self.out.popleft()
             else:
@@ -82,3 +95,10 @@ class Flow:
     def _queue(self, data: bytes | memoryview) -> None:
         self.out.append(memoryview(data))
         self.waiting += len(data)
+        Held.total += len(data)
+
+    def forget(self) -> None:
+        """What waits is not sent any more."""
+        self.out.clear()
+        Held.total -= self.waiting
+        self.waiting = 0

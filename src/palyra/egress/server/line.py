@@ -20,21 +20,20 @@ from typing import Protocol
 from palyra.egress import events as ev
 from palyra.egress.events import Side, Timer
 from palyra.egress.hosts import Address
-from palyra.egress.server.flow import Flow
+from palyra.egress.server.flow import Flow, Held
 from palyra.egress.server.tls import Tls
 
 log = logging.getLogger("palyra.egress")
 
 HIGH_WATER = 64 * 1024
-"""Bytes that wait for a slow side before the other one is no longer read. With the largest read on top this bounds what
-a program and a host that both do not read can make us hold."""
-READ_BYTES = {Side.CLIENT: 64 * 1024, Side.UPSTREAM: 256 * 1024}
-RELAY_BYTES = 256 * 1024
+"""Bytes that wait for a slow side before the other one is no longer read; many times that while little waits in all."""
+READ_BYTES = 64 * 1024
+LARGE_BYTES = 1 << 20
 LINGER_S = 2.0
 """How long a closed line may still take to hand over its last bytes."""
 TIMERS_S = {Timer.HEAD: 15.0, Timer.SNIFF: 0.25}
 _RESET = struct.pack("ii", 1, 0)
-_shared = memoryview(bytearray(RELAY_BYTES))
+_shared = memoryview(bytearray(LARGE_BYTES))
 
 
 class Talk(Protocol):
@@ -167,7 +166,7 @@ class Line:
         if self._closing:
             return side is Side.CLIENT  # read and thrown away: unread bytes would turn the close into a reset
         other = self._flows.get(_other(side))
-        if other is not None and other.waiting >= HIGH_WATER:
+        if other is not None and other.waiting >= (LARGE_BYTES // 2 if Held.is_little() else HIGH_WATER):
             return False
         return self._relaying or self._talk.wants(side)
 
@@ -191,8 +190,9 @@ class Line:
     def _read(self, side: Side) -> None:
         flow = self._flows[side]
         is_judged = not (self._relaying or self._closing)
+        size = READ_BYTES if (is_judged and side is Side.CLIENT) or not Held.is_little() else LARGE_BYTES
         try:
-            data = flow.sock.recv(READ_BYTES[side]) if is_judged else _shared[: flow.sock.recv_into(_shared)]
+            data = flow.sock.recv(size) if is_judged else _shared[: flow.sock.recv_into(_shared, size)]
         except BlockingIOError:
             return
         except ConnectionError:
@@ -325,6 +325,7 @@ class Line:
         if flow is not None:
             with contextlib.suppress(OSError):
                 flow.flush()
+            flow.forget()
             self._watch(flow, read=False, write=False, side=side)
             flow.sock.close()
 
