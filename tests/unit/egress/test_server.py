@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TypeVar
@@ -17,14 +17,21 @@ from palyra.egress.dial import Dialer, LookupFailed
 from palyra.egress.face import face_of
 from palyra.egress.hosts import Address, parse_pattern
 from palyra.egress.limits import EgressLimits
+from palyra.egress.server.flow import Held
 from palyra.egress.server.serving import EgressServer, Serving
 from palyra.model.face import Listener
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.plan import ProcessPlan
-from tests.servers import tcp, web
+from tests.servers import BIG_BYTES, tcp, web
 from tests.unit.sandbox.jobs import make_host, make_job
 
 T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_waits_for_ever() -> Iterator[None]:
+    yield
+    assert Held.total == 0, "bytes of closed connections are counted as waiting"
 
 
 @dataclass
@@ -174,6 +181,25 @@ def test_the_end_closes_every_socket_and_is_the_same_twice() -> None:
         granted = (f"granted.test:{seen.port}", f"127.0.0.1:{seen.port}")
         assert served(Dials([("127.0.0.1",)]), granted, talk) == 9
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+@pytest.mark.parametrize("plenty", [0, Held.PLENTY])
+def test_every_byte_arrives_whether_little_or_much_waits(monkeypatch: pytest.MonkeyPatch, plenty: int) -> None:
+    monkeypatch.setattr(Held, "PLENTY", plenty)
+    with web() as seen:
+
+        async def big(port: int, serving: Serving) -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            target = f"granted.test:{seen.port}"
+            writer.write(f"GET http://{target}/big HTTP/1.1\r\nHost: {target}\r\nConnection: close\r\n\r\n".encode())
+            await asyncio.sleep(0.1)  # until nothing more can be held on the way
+            assert Held.total <= 4 << 20
+            got = await reader.read()
+            writer.close()
+            return len(got.partition(b"\r\n\r\n")[2])
+
+        granted = (f"granted.test:{seen.port}", f"127.0.0.1:{seen.port}")
+        assert served(Dials([("127.0.0.1",)]), granted, big) == BIG_BYTES
 
 
 def test_the_operators_table_stands_before_the_resolver_and_literals_are_themselves() -> None:
