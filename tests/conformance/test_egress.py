@@ -259,6 +259,21 @@ def test_every_other_way_out_fails_fast_and_names_are_recorded(tier_c: Arena, se
     }
 
 
+def test_on_the_usual_ports_every_other_address_is_refused_and_recorded(tier_c: Arena) -> None:
+    """One listener serves a low port on all addresses; which one was dialled still decides."""
+    program = """
+    places = [("127.0.0.1", 80), ("127.8.8.8", 443), ("198.18.99.99", 80), ("198.18.0.16", 8080)]
+    report([tried(fetch, host, port, "granted.test") for host, port in places])
+    """
+    result = attack(tier_c, program, granted=("granted.test",))
+    assert result.json == ["ECONNRESET", "ECONNRESET", "ECONNRESET", "ECONNREFUSED"]
+    assert verdicts(result) == [
+        ("127.0.0.1", 80, "denied"),
+        ("127.8.8.8", 443, "denied"),
+        ("198.18.99.99", 80, "denied"),
+    ]
+
+
 def test_a_host_header_or_sni_of_another_name_is_refused(tier_c: Arena, server: Seen) -> None:
     program = """
     import ssl
