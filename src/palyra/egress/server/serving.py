@@ -209,8 +209,11 @@ class Serving:
                     self._pause(listener, opened)
                     return
                 continue  # the client gave up before it was accepted
-            client.setblocking(False)
-            opened(client)
+            try:
+                client.setblocking(False)
+                opened(client)
+            except OSError:  # it went away again before anything was said
+                client.close()
             if listener.fileno() < 0:
                 return
 
