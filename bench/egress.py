@@ -1,8 +1,8 @@
 """100 MiB from a granted host into a sandbox, beside the same download on the host's own loopback.
 
 Both sides are the same `curl` of the same server; what is compared is the time curl itself says the transfer took, so
-neither the start of a sandbox nor the journal is in it. Ours goes through the name server inside, a judged HTTP exchange
-and one copy in the engine's process.
+neither the start of a sandbox nor the journal is in it. Ours goes through the name server inside, a judged HTTP
+exchange and one copy in the engine's process.
 """
 
 from __future__ import annotations
