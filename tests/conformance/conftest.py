@@ -7,7 +7,7 @@ import pytest
 from palyra.model.call import Tier
 from tests.conformance.arena import OWNERS, Arena, arena, require
 
-COLD_AND_WARM = [*((uid, False) for uid in OWNERS), (OWNERS[-1], True)]
+COLD_AND_WARM = [(uid, warm) for uid in OWNERS for warm in (False, True)]
 
 
 def named(owner: int, *, warm: bool) -> str:

@@ -22,8 +22,8 @@ def connect(family, address):
         s.settimeout(2)
         s.connect(address)
         return "connected"
-def send(address):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+def send(address, family=socket.AF_INET):
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
         s.sendto(b"hello", address)
         return "sent"
 report({
@@ -33,6 +33,10 @@ report({
     "path": tried(connect, socket.AF_UNIX, path),
     "metadata": tried(connect, socket.AF_INET, ("169.254.169.254", 80)),
     "raw address": tried(connect, socket.AF_INET, ("192.0.2.1", 443)),
+    "raw address 6": tried(connect, socket.AF_INET6, ("2001:db8::1", 443)),
+    "udp outside 6": tried(send, ("2001:db8::1", 53), socket.AF_INET6),
+    "multicast": tried(send, ("224.0.0.251", 5353)),
+    "broadcast": tried(send, ("255.255.255.255", 9)),
     "udp outside": tried(send, ("192.0.2.1", 53)),
     "udp loopback": tried(send, ("127.0.0.1", udp)),
     "name": tried(socket.getaddrinfo, "example.com", 80),

@@ -30,11 +30,11 @@ pytestmark = pytest.mark.slow
 REFUSED = {"EACCES", "EPERM", "ENOENT", "EXDEV"}
 
 
-@pytest.fixture
-def tier_b() -> Iterator[Arena]:
+@pytest.fixture(params=[False, True], ids=["cold", "warm"])
+def tier_b(request: pytest.FixtureRequest) -> Iterator[Arena]:
     """Not as uid 0, which owns the system's files: that is not claimed, and said."""
     require(Tier.B, Guarantee.FS_ISOLATED)
-    with arena(Tier.B, OWNERS[-1]) as place:
+    with arena(Tier.B, OWNERS[-1], warm=request.param) as place:
         claimed(place.run("/bin/true"), Guarantee.FS_ISOLATED)
         yield place
 

@@ -1,0 +1,126 @@
+"""FS_ISOLATED under a moving target: links swapped while the program runs, and FIFOs on either side of the wall."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from palyra.model.host import Guarantee
+from palyra.model.limits import Limits
+from tests.conformance.arena import Arena
+from tests.conformance.test_limits import claimed
+
+pytestmark = pytest.mark.slow
+SECONDS = 1.5
+
+
+@contextmanager
+def swapping(place: Path, target: Path) -> Iterator[None]:
+    """Somebody on the host (another call in the same workspace) who makes `place` a folder, a link, a folder …"""
+    over = threading.Event()
+    real, link = place.with_name("real"), place.with_name("link")
+
+    def work() -> None:
+        while not over.is_set():
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+            place.rename(real)
+            link.rename(place)
+            place.unlink()
+            real.rename(place)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_link_swapped_while_the_program_runs_leads_nowhere(any_tier: Arena) -> None:
+    """Each open may meet the folder or the link to the outside: a check would lose this race sooner or later."""
+    place = any_tier.workspace / "moving"
+    place.mkdir()
+    place.chmod(0o777)
+    any_tier.give(place)
+    program = """
+        until, count, seen = time.monotonic() + float(sys.argv[1]), 0, set()
+        while time.monotonic() < until:
+            count += tried(write, "moving/file") == "written"
+            seen.add(str(tried(read, "moving/secret")))
+            tried(os.unlink, "moving/secret")
+            tried(os.rename, "moving/file", "moving/secret2")
+        report([count, sorted(seen)])
+    """
+    with swapping(place, any_tier.outside):
+        result = any_tier.attack(program, str(SECONDS), limits=Limits(wall_ms=60_000))
+    claimed(result, Guarantee.FS_ISOLATED)
+    count, seen = result.json
+    assert count, "the folder itself was never met"
+    assert "the secret" not in seen
+    assert any_tier.secret.read_text() == "the secret"
+    assert [path.name for path in any_tier.outside.iterdir()] == ["secret"]
+
+
+def test_the_program_swapping_its_own_links_gets_nowhere_either(any_tier: Arena) -> None:
+    program = """
+        import threading
+        outside = os.path.dirname(sys.argv[2])
+        os.mkdir("real")
+        until, over = time.monotonic() + float(sys.argv[1]), []
+        def swap():
+            while not over:
+                for target in ("real", outside):
+                    tried(os.symlink, target, "next")
+                    tried(os.replace, "next", "moving")
+        threading.Thread(target=swap, daemon=True).start()
+        count, seen = 0, set()
+        while time.monotonic() < until:
+            count += tried(write, "moving/file") == "written"
+            seen.add(str(tried(read, "moving/secret")))
+        over.append(True)
+        report([count, sorted(seen)])
+    """
+    result = any_tier.attack(program, str(SECONDS), str(any_tier.secret), limits=Limits(wall_ms=60_000))
+    claimed(result, Guarantee.FS_ISOLATED)
+    count, seen = result.json
+    assert count
+    assert "the secret" not in seen
+    assert [path.name for path in any_tier.outside.iterdir()] == ["secret"]
+
+
+def test_a_fifo_of_the_hosts_beside_the_workspace_cannot_be_opened(any_tier: Arena) -> None:
+    """One that somebody reads commands from would be as good as a shell."""
+    fifo = any_tier.outside / "fifo"
+    os.mkfifo(fifo, 0o666)
+    fifo.chmod(0o666)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    (any_tier.workspace / "link").symlink_to(fifo)
+    try:
+        program = """
+            def put(path):
+                return os.write(os.open(path, os.O_WRONLY | os.O_NONBLOCK), b"do it")
+            path = sys.argv[1]
+            report([tried(put, each) for each in (path, "link", "../outside/fifo", "/proc/self/root" + path)])
+        """
+        result = any_tier.attack(program, str(fifo))
+        claimed(result, Guarantee.FS_ISOLATED)
+        assert set(result.json) <= {"ENOENT", "EACCES"}, result.json
+        assert os.read(reader, 10) == b""
+    finally:
+        os.close(reader)
+
+
+def test_a_fifo_left_in_the_workspace_holds_nobody_up(any_tier: Arena) -> None:
+    made = any_tier.attack('[os.mkfifo(name) for name in (".env", "Jenkinsfile", "pipe")]; report("made")').json
+    assert made == "made"
+    began = time.monotonic()
+    assert any_tier.run("/bin/ls").execution.exit_code == 0
+    assert time.monotonic() - began < 20

@@ -1,0 +1,152 @@
+"""Attacks through the real engine, on a real child of each tier: guards, environment and redaction together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from palyra import Palyra
+from palyra.api import Outcome, SyncRun, grant
+from palyra.errors import Reason
+
+pytestmark = pytest.mark.slow
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture(params=["c", "b"])
+def tier(request):
+    return request.param
+
+
+@pytest.fixture
+def run(home: Path, workspace: Path, tier: str):
+    with Palyra.open(str(home)) as palyra:
+        yield palyra.run("agent:attacker", workspace, grant=grant(tier=tier))
+
+
+@pytest.fixture
+def shell(home: Path, workspace: Path, tier: str):
+    """The same where the operator allows interpreters: the walls alone are left."""
+    with Palyra.open(str(home)) as palyra:
+        yield palyra.run("agent:attacker", workspace, grant=grant(tier=tier, interpreters=True))
+
+
+def call(run: SyncRun, command: str, *args: str, **more: object) -> Outcome:
+    outcome = run.call("palyra.process.run", {"command": command, "args": list(args), **more})
+    if outcome.reason is Reason.UNENFORCEABLE:
+        pytest.skip(f"this tier is not to be had here: {outcome.message}")
+    return outcome
+
+
+def plant(place: Path, text: str) -> None:
+    place.write_text(f"#!/bin/sh\n{text}\n")
+    place.chmod(0o755)
+
+
+def test_a_program_planted_under_an_allowed_name_is_not_what_runs(run: SyncRun, workspace: Path) -> None:
+    (workspace / "mine").write_text("x")
+    for name in ("ls", "git", "cat"):
+        plant(workspace / name, f"touch {workspace}/ran")
+    assert "mine" in call(run, "ls").output["stdout"]
+    assert call(run, "./ls").reason is Reason.BAD_ARGUMENTS
+    assert not (workspace / "ran").exists()
+
+
+def test_a_search_path_that_leads_into_the_workspace_runs_nothing(home: Path, workspace: Path, tier: str) -> None:
+    home.mkdir(mode=0o700)
+    (home / "palyra.toml").write_text(f'[tool_call.process_runner]\npath = ["{workspace}", "/usr/bin", "/bin"]\n')
+    shutil.copy("/bin/touch", workspace / "ls")
+    with Palyra.open(str(home)) as palyra:
+        outcome = call(palyra.run("agent:attacker", workspace, grant=grant(tier=tier)), "ls", "ran")
+    assert (outcome.reason, (workspace / "ran").exists()) == (Reason.EXECUTABLE_DENIED, False)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "PATH", "http_proxy"],
+)
+def test_variables_that_make_programs_run_something_are_refused(run: SyncRun, key: str) -> None:
+    outcome = call(run, "ls", env={key: "/tmp/x"})
+    assert (outcome.reason, outcome.output) == (Reason.BAD_ARGUMENTS, {})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("env", "sh", "-c", "touch ran"),
+        ("env", "-S", "sh -c 'touch ran'"),
+        ("nice", "timeout", "5", "env", "A=1", "sh", "-c", "touch ran"),
+        ("xargs", "sh", "-c", "touch ran"),
+        ("find", ".", "-exec", "sh", "-c", "touch ran", ";"),
+        ("git", "-c", "alias.x=!touch ran", "x"),
+        ("tar", "cf", "/dev/null", "--checkpoint=1", "--checkpoint-action=exec=touch ran", "."),
+        ("tar", "--to-command=touch ran", "-xf", "a.tar"),
+        ("sort", "--compress-program=sh", "a"),
+        ("sed", "-n", "1e touch ran", "a"),
+        ("split", "--filter=touch ran", "a"),
+        ("awk", 'BEGIN{system("touch ran")}'),
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_chains_of_wrappers_reach_no_interpreter(run: SyncRun, workspace: Path, words: tuple[str, ...]) -> None:
+    (workspace / "a").write_text("a\n")
+    outcome = call(run, *words)
+    assert outcome.reason in (Reason.INTERPRETER_DENIED, Reason.EXECUTABLE_DENIED), outcome.message
+    assert not (workspace / "ran").exists()
+
+
+def test_a_secret_written_in_two_halves_is_redacted(shell: SyncRun) -> None:
+    half = len(TOKEN) // 2
+    for name in ("stdout", "stderr"):
+        to = "" if name == "stdout" else ">&2"
+        script = f"printf %s {TOKEN[:half]} {to}; sleep 0.2; printf '%s\\n' {TOKEN[half:]} {to}"
+        outcome = call(shell, "sh", "-c", script)
+        assert outcome.output[name] == "[redacted:github:1]\n"
+        assert outcome.attestation["redactions"] == {"github": 1}
+        assert TOKEN not in str(outcome)
+
+
+def test_a_secret_painted_by_the_program_is_redacted(shell: SyncRun) -> None:
+    half = len(TOKEN) // 2
+    script = f"printf '\\033[31m{TOKEN[:half]}\\033[1m{TOKEN[half:]}\\033[0m\\n'"
+    assert call(shell, "sh", "-c", script).output["stdout"] == "\x1b[31m[redacted:github:1]\x1b[1m\x1b[0m\n"
+
+
+def test_guarded_names_that_were_not_there_are_reported(shell: SyncRun, workspace: Path) -> None:
+    script = "mkdir -p .git/hooks .github; : > .git/hooks/pre-commit; : > .env; : > Jenkinsfile; : > plain"
+    outcome = call(shell, "sh", "-c", script)
+    assert outcome.output["protected_created"] == [".env", ".git/hooks", ".github", "Jenkinsfile"]
+
+
+def test_the_engines_home_key_and_environment_are_out_of_reach(shell: SyncRun, home: Path, workspace: Path) -> None:
+    os.environ["PALYRA_TEST_MARK"] = "the-engines-own"
+    try:
+        script = f"""
+            cat {home}/* {home}/state/* {home}/*/* 2>/dev/null
+            for p in /proc/[0-9]*; do cat $p/environ $p/cmdline 2>/dev/null; done
+            cat /proc/{os.getpid()}/environ /proc/self/environ 2>/dev/null
+            true
+        """
+        outcome = call(shell, "sh", "-c", script)
+    finally:
+        del os.environ["PALYRA_TEST_MARK"]
+    if "FS_ISOLATED" not in outcome.attestation["sandbox_enforcement"]["guarantees"]:
+        pytest.skip("FS_ISOLATED is not claimed for this workspace")
+    assert "the-engines-own" not in outcome.output["stdout"]
+    assert "PRIVATE" not in outcome.output["stdout"]
+    assert "SQLite format" not in outcome.output["stdout"]
+
+
+@pytest.mark.parametrize("word", ["a\0b", "x" * 4097], ids=["NUL", "too long"])
+def test_arguments_that_cannot_be_are_refused(run: SyncRun, word: str) -> None:
+    assert call(run, "echo", word).reason is Reason.BAD_ARGUMENTS
+
+
+def test_the_largest_arguments_and_every_odd_byte_arrive(run: SyncRun) -> None:
+    """But separators and dots: such words are looked at as paths, and the disk has none so long."""
+    word = ("".join(chr(sign) for sign in range(1, 128) if chr(sign) not in "./~:@=,-") * 40)[:4096]
+    outcome = call(run, "printf", "%s", *[word] * 12)
+    assert outcome.output["stdout"] == word * 12, outcome.message
