@@ -124,3 +124,38 @@ def test_a_fifo_left_in_the_workspace_holds_nobody_up(any_tier: Arena) -> None:
     began = time.monotonic()
     assert any_tier.run("/bin/ls").execution.exit_code == 0
     assert time.monotonic() - began < 20
+
+
+def test_no_file_is_left_that_runs_as_its_owner(any_tier: Arena) -> None:
+    """In a workspace of root's or of an operator's it would make every local user that owner."""
+    program = """
+        import ctypes, shutil
+        libc = ctypes.CDLL(None, use_errno=True)
+        shutil.copy("/bin/true", "mine")
+        def raw(number, *arguments):
+            if libc.syscall(number, *arguments) < 0:
+                raise OSError(ctypes.get_errno(), "refused")
+            return "made"
+        fd = os.open("mine", os.O_RDWR)
+        how = (ctypes.c_uint64 * 3)(0o102, 0o4755, 0)
+        report({
+            "chmod": tried(os.chmod, "mine", 0o4755),
+            "both bits": tried(os.chmod, "mine", 0o6755),
+            "fchmod": tried(os.fchmod, fd, 0o4755),
+            "at": tried(lambda: os.chmod("mine", 0o4755, dir_fd=os.open(".", os.O_RDONLY))),
+            "create": tried(os.open, "new", os.O_CREAT | os.O_WRONLY, 0o4755),
+            "nameless": tried(os.open, ".", os.O_TMPFILE | os.O_WRONLY, 0o4755),
+            "node": tried(os.mknod, "node", 0o104755),
+            "openat2": tried(raw, 437, -100, b"newer", how, 24),
+            "fchmodat2": tried(raw, 452, -100, b"mine", 0o4755, 0),
+            "plain": tried(os.chmod, "mine", 0o755),
+        })
+    """
+    result = any_tier.attack(program)
+    if Guarantee.SYSCALL_FILTER not in result.plan.guarantees:
+        pytest.skip("no filter is claimed here")
+    found = result.json
+    assert (found.pop("plain"), found.pop("openat2")) == (None, "ENOSYS")
+    assert set(found.values()) == {"EPERM"}, found
+    modes = {path.name: path.stat().st_mode & 0o6000 for path in any_tier.workspace.iterdir()}
+    assert modes == {"mine": 0}

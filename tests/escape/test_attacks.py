@@ -140,6 +140,23 @@ def test_the_engines_home_key_and_environment_are_out_of_reach(shell: SyncRun, h
     assert "SQLite format" not in outcome.output["stdout"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a\nb", "a\rb", "a\fb", "a b", "-x", "a\\040b", "$(id)", "a'\"b", "a,b:c", "\u2028", "\u3000", "#", "x" * 200],
+)
+def test_an_odd_folder_name_fails_no_call_and_opens_nothing(
+    run: SyncRun, workspace: Path, tier: str, name: str
+) -> None:
+    """Mount tables are text: a name that reads as the end of a line or a field once failed every call here."""
+    hooks = workspace / name / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (workspace / name).chmod(0o755)
+    assert call(run, "ls").success
+    planted = call(run, "cp", "/etc/passwd", f"{name}/.git/hooks/pre-commit" if name != "-x" else "./-x/.git/hooks/x")
+    if tier == "c":
+        assert (planted.success, list(hooks.iterdir())) == (False, [])
+
+
 @pytest.mark.parametrize("word", ["a\0b", "x" * 4097], ids=["NUL", "too long"])
 def test_arguments_that_cannot_be_are_refused(run: SyncRun, word: str) -> None:
     assert call(run, "echo", word).reason is Reason.BAD_ARGUMENTS

@@ -64,7 +64,8 @@ def in_new_root(held: Held, template: Template) -> bool:
 
 
 def mountinfo(pid: int) -> str:
-    with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+    # newline: a carriage return in a folder's name is no end of a line.
+    with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         return file.read()
 
 

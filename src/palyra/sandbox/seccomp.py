@@ -2,10 +2,10 @@
 
 `assemble(machine)` returns the bytes of the kernel's `struct sock_filter[]` for bubblewrap's `--seccomp`; tier B's
 filter (seccomp_b) is the same with more refusals, made of the same pieces.
-Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers and `clone3` do not
-exist (ENOSYS, so libraries fall back to `clone`, whose flags can be read), 3 flat refusals (EPERM),
-4 rules over arguments (namespaces, socket families, terminal injection, memory that grows down), 5 everything else is
-allowed.
+Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers, `clone3` and `openat2` do not
+exist (ENOSYS, so libraries fall back to calls whose arguments can be read), 3 flat refusals (EPERM),
+4 rules over arguments (namespaces, socket families, terminal injection, memory that grows down, files that run as
+their owner), 5 everything else is allowed.
 
 Not here: anything that runs the filter; the tests hold a simulator, so both machines are checked anywhere.
 """
@@ -94,14 +94,29 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
     "_sysctl": (156, None),
     "create_module": (174, None),
 }
-ABSENT: dict[str, tuple[int, int]] = {"clone3": (435, 435)}
-JUDGED: dict[str, tuple[int, int]] = {
+MODES: dict[str, tuple[tuple[int | None, int | None], int]] = {
+    "chmod": ((90, None), 1),
+    "fchmod": ((91, 52), 1),
+    "fchmodat": ((268, 53), 2),
+    "fchmodat2": ((452, 452), 2),
+    "creat": ((85, None), 1),
+    "mknod": ((133, None), 1),
+    "mknodat": ((259, 33), 2),
+}
+"""Calls that give a file its mode, and which argument that is."""
+CREATIONS: dict[str, tuple[tuple[int | None, int | None], int]] = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
+"""Calls that do so when their flags say that they create; the flags' argument, the mode is the next."""
+ABSENT: dict[str, tuple[int, int]] = {"clone3": (435, 435), "openat2": (437, 437)}
+"""Their arguments stand in memory, where no filter can read them; libraries fall back to `clone` and `openat`."""
+JUDGED: dict[str, tuple[int | None, int | None]] = {
     "clone": (56, 220),
     "unshare": (272, 97),
     "socket": (41, 198),
     "socketpair": (53, 199),
     "ioctl": (16, 29),
     "mmap": (9, 222),
+    **{name: numbers for name, (numbers, _) in MODES.items()},
+    **{name: numbers for name, (numbers, _) in CREATIONS.items()},
 }
 RULE_OF = {
     "clone": "namespaces",
@@ -110,6 +125,8 @@ RULE_OF = {
     "socketpair": "family",
     "ioctl": "terminal",
     "mmap": "mapping",
+    **{name: f"mode in {position}" for name, (_, position) in MODES.items()},
+    **{name: f"created with {position}" for name, (_, position) in CREATIONS.items()},
 }
 
 NAMESPACE_FLAGS = 0x7E020080
@@ -120,6 +137,10 @@ TERMINAL_INJECTION = (0x5412, 0x541C)
 """TIOCSTI types into the operator's terminal; TIOCLINUX pastes into a console."""
 GROWS_DOWN = 0x100
 """MAP_GROWSDOWN: the kernel counts such memory as stack, which no limit on data bounds. No library asks for it."""
+SET_USER_ID = 0o4000
+"""A file that runs as its owner, left in the workspace of root or of an operator, makes every local user that owner."""
+CREATING = 0x400040
+"""O_CREAT | O_TMPFILE's own bit: without one of them the mode is not looked at, and may hold anything."""
 X32_BIT = 0x40000000
 
 # BPF: 32-bit load at an absolute offset, bitwise and, three jumps, return
@@ -148,12 +169,10 @@ def assemble(machine: str) -> bytes:
     return build(machine, REFUSED, JUDGED, RULE_OF, [family])
 
 
-def build(
-    machine: str, refused: Numbers, judged: Mapping[str, tuple[int, int]], rule_of: Mapping[str, str], own: list[Block]
-) -> bytes:
+def build(machine: str, refused: Numbers, judged: Numbers, rule_of: Mapping[str, str], own: list[Block]) -> bytes:
     """A filter: what the number decides, the rules every filter has, those of its own, and the verdicts."""
     named = {numbers: rule_of[name] for name, numbers in judged.items()}
-    shared = [_namespaces_rule(), _terminal_rule(), _mapping_rule()]
+    shared = [_namespaces_rule(), _terminal_rule(), _mapping_rule(), *_mode_rules()]
     return link([("", flat(machine, refused, named)), *shared, *own, *_verdicts()])
 
 
@@ -166,7 +185,7 @@ def link(blocks: Sequence[Block]) -> bytes:
     return b"".join(_encode(at, step, labels) for at, step in enumerate(steps))
 
 
-def flat(machine: str, refused: Numbers, judged: Mapping[tuple[int, int], str]) -> list[Step]:
+def flat(machine: str, refused: Numbers, judged: Mapping[tuple[int | None, int | None], str]) -> list[Step]:
     """What the number alone decides; `judged` names the block that reads a call's arguments."""
     arch, column = MACHINES[machine], list(MACHINES).index(machine)
     steps = [Step(LOAD, _ARCH_AT), Step(IF_EQUAL, arch, no="kill"), Step(LOAD, _NUMBER_AT)]
@@ -175,7 +194,9 @@ def flat(machine: str, refused: Numbers, judged: Mapping[tuple[int, int], str]) 
     steps += [Step(IF_EQUAL, numbers[column], yes="enosys") for numbers in ABSENT.values()]
     known = (numbers[column] for numbers in refused.values())
     steps += [Step(IF_EQUAL, number, yes="eperm") for number in known if number is not None]
-    steps += [Step(IF_EQUAL, numbers[column], yes=rule) for numbers, rule in judged.items()]
+    steps += [
+        Step(IF_EQUAL, number, yes=rule) for numbers, rule in judged.items() if (number := numbers[column]) is not None
+    ]
     steps.append(Step(RETURN, ALLOW))
     return steps
 
@@ -191,6 +212,14 @@ def _terminal_rule() -> Block:
 
 def _mapping_rule() -> Block:
     return "mapping", [argument(3), Step(IF_ANY_BIT, GROWS_DOWN, yes="eperm", no="allow")]
+
+
+def _mode_rules() -> list[Block]:
+    """Set-user-id is refused wherever a mode is given."""
+    judge = Step(IF_ANY_BIT, SET_USER_ID, yes="eperm", no="allow")
+    modes = [(f"mode in {at}", [argument(at), judge]) for at in (1, 2)]
+    creating = Step(IF_ANY_BIT, CREATING, no="allow")
+    return modes + [(f"created with {at}", [argument(at), creating, argument(at + 1), judge]) for at in (1, 2)]
 
 
 def _verdicts() -> list[Block]:

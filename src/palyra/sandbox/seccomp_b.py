@@ -47,7 +47,7 @@ REFUSED_B: dict[str, tuple[int | None, int | None]] = {
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
 }
-JUDGED_B: dict[str, tuple[int, int]] = {
+JUDGED_B: dict[str, tuple[int | None, int | None]] = {
     **JUDGED,
     "prlimit64": (302, 261),
     "setpriority": (141, 140),

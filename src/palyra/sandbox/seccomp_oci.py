@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
+from typing import TypeAlias
 
 from palyra.sandbox.seccomp import (
     ABSENT,
+    CREATING,
+    CREATIONS,
     EAFNOSUPPORT,
     ENOSYS,
     EPERM,
     FAMILIES,
     GROWS_DOWN,
+    MODES,
     NAMESPACE_FLAGS,
     REFUSED,
+    SET_USER_ID,
     TERMINAL_INJECTION,
 )
 
@@ -39,15 +44,30 @@ def profile() -> bytes:
         *(_rule(["socket", "socketpair"], EAFNOSUPPORT, argument=(0, _LOW_HALF, family)) for family in families),
         *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in TERMINAL_INJECTION),
         _rule(["mmap"], EPERM, argument=(3, GROWS_DOWN, GROWS_DOWN)),
+        *(_rule([name], EPERM, argument=(at, SET_USER_ID, SET_USER_ID)) for name, (_, at) in MODES.items()),
+        *(
+            _rule([name], EPERM, argument=(at, bit, bit), also=(at + 1, SET_USER_ID, SET_USER_ID))
+            for name, (_, at) in CREATIONS.items()
+            for bit in (1 << n for n in range(32) if CREATING >> n & 1)
+        ),
     ]
     document = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
     return json.dumps(document, sort_keys=True).encode()
 
 
-def _rule(names: list[str], error: int, *, argument: tuple[int, int, int] | None = None) -> dict[str, object]:
-    """`argument` is (position, mask, value): refused where the masked argument is the value."""
+Compared: TypeAlias = tuple[int, int, int]
+"""(position, mask, value): so where the masked argument is the value."""
+
+
+def _rule(
+    names: list[str], error: int, *, argument: Compared | None = None, also: Compared | None = None
+) -> dict[str, object]:
+    """Refused where both comparisons hold that are given."""
     rule: dict[str, object] = {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": error}
-    if argument is not None:
-        position, mask, value = argument
-        rule["args"] = [{"index": position, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}]
+    compared = [each for each in (argument, also) if each is not None]
+    if compared:
+        rule["args"] = [
+            {"index": position, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+            for position, mask, value in compared
+        ]
     return rule

@@ -118,6 +118,38 @@ def test_memory_that_grows_down_cannot_be_had(machine: str) -> None:
     assert ask(machine, mmap, down, down, 3, private) == s.ALLOW
 
 
+@pytest.mark.parametrize(
+    ("call", "args"),
+    [
+        ("chmod", (0, 0o4755)),
+        ("fchmod", (3, 0o6755)),
+        ("fchmodat", (0, 0, 0o4711)),
+        ("fchmodat2", (0, 0, 0o4711, 0)),
+        ("creat", (0, 0o4755)),
+        ("mknod", (0, 0o104755)),
+        ("mknodat", (0, 0, 0o104755)),
+        ("open", (0, 0o101, 0o4755)),
+        ("open", (0, 0o20200001, 0o4755)),
+        ("openat", (0, 0, 0o101, 0o4755)),
+        ("openat", (0, 0, 0o20200001, 0xDEAD_0000_0000_09ED)),
+    ],
+)
+def test_no_file_that_runs_as_its_owner_can_be_made(machine: str, call: str, args: tuple[int, ...]) -> None:
+    nr = number(machine, call)
+    if nr is None:
+        return  # this machine has no such call
+    assert ask(machine, nr, *args) == REFUSE
+    harmless = tuple(value & ~0o4000 if value & 0o4000 else value for value in args)
+    assert ask(machine, nr, *harmless) == s.ALLOW
+
+
+def test_a_mode_counts_only_where_something_is_created(machine: str) -> None:
+    openat = number(machine, "openat")
+    assert openat is not None
+    assert ask(machine, openat, 0, 0, 0, 0o4755) == s.ALLOW
+    assert ask(machine, 437) == ABSENT  # openat2 keeps its mode in memory
+
+
 def test_another_architecture_is_killed(machine: str) -> None:
     program = s.assemble(machine)
     other = next(arch for name, arch in s.MACHINES.items() if name != machine)
