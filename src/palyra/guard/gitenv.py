@@ -5,8 +5,10 @@ in a folder. Settings given by the environment stand above every file; they reac
 So a hook does not run for `git commit` where the call may not run interpreters; where it may, nothing here is set.
 
 What cannot be set this way, because any name will do: filters, text conversions, external diffs and merge drivers of a
-repository whose config the agent wrote itself (guard/protected closes the one that was there). Arguments are never
-rewritten. Not here: which git commands count as code (gitline).
+repository whose config the agent wrote itself: where there was none to close (guard/protected), and nested ones that
+`git add` or `.gitmodules` leads git into. Arguments are never rewritten.
+
+Not here: which git commands count as code (gitline).
 """
 
 from __future__ import annotations
