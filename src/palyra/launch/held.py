@@ -93,8 +93,8 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("control", "cut_off", "domain", "group", "init", "init_fd", "listeners", "namespaced", "pid",
-                 "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "table",
+    __slots__ = ("control", "cut_off", "domain", "group", "init", "init_fd", "listeners", "mounts_fd", "namespaced",
+                 "pid", "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "table",
                  "workspace")  # fmt: skip
 
     def __init__(self) -> None:
@@ -103,6 +103,8 @@ class Held:
         self.pid = self.init = self.program = 0
         """Our child; the first process inside (0 without a namespace); what becomes the program."""
         self.pid_fd = self.init_fd = self.program_fd = -1
+        self.mounts_fd = -1
+        """Its mount namespace; whoever holds it last takes its mounts apart (leftovers)."""
         self.control = self.stdin = self.stdout = self.stderr = -1
         self.domain: Domain | None = None
         self.workspace: tuple[int, int] | None = None
@@ -133,7 +135,7 @@ class Held:
         if self.domain is not None:
             self.domain.close()
             self.domain = None
-        for name in ("pid_fd", "init_fd", "program_fd", "control", "stdin", "stdout", "stderr"):
+        for name in ("pid_fd", "init_fd", "program_fd", "mounts_fd", "control", "stdin", "stdout", "stderr"):
             fd = self.take(name)
             if fd >= 0:
                 with contextlib.suppress(OSError):
@@ -262,6 +264,7 @@ async def _enter(held: Held, template: Template, jobs: Jobs, *, ready: int, info
             raise LaunchFailed("The sandbox does not hold exactly one process.")
         held.program = inside[0]
         held.setup_cpu_us = _os.cpu_us(held.init)
+        held.mounts_fd = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     held.program_fd = os.pidfd_open(held.program)
     if template.pid_namespace and _os.parent(held.program) != held.init:
         raise LaunchFailed(_ENDED)

@@ -26,6 +26,7 @@ from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
+from palyra.launch.leftovers import Leftovers
 from palyra.launch.limits import limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.network import Unreachable
@@ -38,7 +39,7 @@ from palyra.model.plan import ProcessPlan
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
 
-FDS_PER_CALL = 24
+FDS_PER_CALL = 25
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""
 
 
@@ -57,6 +58,7 @@ class ProcessExecutor:
         self._egress = egress
         self._containers = ContainerRoad()
         self._jobs = Jobs()
+        self._leftovers = Leftovers()
         self._starts = 0
         self._room = asyncio.Semaphore(_calls_at_once())
         self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
@@ -89,7 +91,7 @@ class ProcessExecutor:
 
     async def begin(self, plan: ProcessPlan) -> Running:
         """Start a program that its caller speaks with over its pipes; the caller takes all three and ends it."""
-        program = _HeldProgram(await self._start(template_of(plan)), plan, self._host)
+        program = _HeldProgram(await self._start(template_of(plan)), plan, self._host, self._leftovers)
         try:
             await program.begin(nonce_from(os.urandom(16)))
         except BaseException:
@@ -102,6 +104,7 @@ class ProcessExecutor:
         if self.pool is not None:
             await self.pool.close()
         self._jobs.close()
+        self._leftovers.close()
 
     async def _start(self, template: Template) -> Held:
         if self._starts and template.pid_max:  # whoever starts a second one starts more
@@ -126,10 +129,10 @@ class ProcessExecutor:
             await self._abandon(held)
             raise
         if serving is None:
-            return await follow(_HeldProgram(held, plan, self._host), plan, sink, source)
+            return await follow(_HeldProgram(held, plan, self._host, self._leftovers), plan, sink, source)
         unreachable = Unreachable(held.init)
         try:
-            execution = await follow(_HeldProgram(held, plan, self._host), plan, sink, source)
+            execution = await follow(_HeldProgram(held, plan, self._host, self._leftovers), plan, sink, source)
         finally:
             connections = (*serving.finish(), *_unreachable(unreachable.close()))
             sink.reached(connections)
@@ -162,8 +165,9 @@ def _unreachable(count: int) -> tuple[Connection, ...]:
 class _HeldProgram:
     """A held shell and what it is to become."""
 
-    def __init__(self, held: Held, plan: ProcessPlan, host: HostFacts) -> None:
+    def __init__(self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers) -> None:
         self._held = held
+        self._leftovers = leftovers
         self._plan = plan
         self._host = host
 
@@ -181,7 +185,12 @@ class _HeldProgram:
         cut_off(self._held, subreaper=self._host.subreaper)
 
     async def end(self, *, program_ended: bool) -> Ended:
-        return await end(self._held, subreaper=self._host.subreaper, program_ended=program_ended)
+        mounts = self._held.take("mounts_fd") if self._held.cut_off else -1
+        try:
+            return await end(self._held, subreaper=self._host.subreaper, program_ended=program_ended)
+        finally:
+            if mounts >= 0:
+                self._leftovers.keep(mounts)
 
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan

@@ -1,0 +1,68 @@
+"""What is left of an ended sandbox is let go: soon, at the latest with its executor, and never by blocking the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+
+import pytest
+
+from palyra.launch import leftovers as module
+from palyra.launch.leftovers import Leftovers
+
+
+def open_null() -> int:
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def is_open(fd: int) -> bool:
+    return os.path.exists(f"/proc/self/fd/{fd}")
+
+
+def test_they_are_let_go_a_moment_later_on_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    real = module._close_all
+    monkeypatch.setattr(module, "_close_all", lambda fds: (threads.append(threading.current_thread()), real(fds)))
+
+    async def story() -> list[bool]:
+        kept, fds = Leftovers(), [open_null(), open_null()]
+        for fd in fds:
+            kept.keep(fd)
+        before = [is_open(fd) for fd in fds]
+        await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        return before + [is_open(fd) for fd in fds]
+
+    assert asyncio.run(story()) == [True, True, False, False]
+    assert threads[0] is not threading.main_thread()
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_a_loop_that_ends_first_loses_none(how: str) -> None:
+    async def story(kept: Leftovers, fd: int) -> None:
+        kept.keep(fd)
+
+    kept, fd = Leftovers(), open_null()
+    asyncio.run(story(kept, fd))
+    assert is_open(fd)
+    if how == "closed":
+        kept.close()
+    else:
+        del kept
+        gc.collect()
+    assert not is_open(fd)
+
+
+def test_the_next_loop_lets_go_what_the_last_one_left() -> None:
+    kept, fds = Leftovers(), [open_null(), open_null()]
+
+    async def story(fd: int, *, patience_s: float) -> None:
+        kept.keep(fd)
+        await asyncio.sleep(patience_s)
+
+    asyncio.run(story(fds[0], patience_s=0))
+    asyncio.run(asyncio.sleep(module.LET_GO_AFTER_S * 2))
+    asyncio.run(story(fds[1], patience_s=module.LET_GO_AFTER_S * 4))
+    assert [is_open(fd) for fd in fds] == [False, False]
