@@ -88,6 +88,7 @@ def cut_off(held: Held, *, subreaper: bool) -> None:
 
 async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     """Kill what is left, wait until it is gone, reap, close. Must not be cancelled: see `unbroken`."""
+    held.let_go_of_mounts()
     status = None
     if program_ended and held.init_fd >= 0 and not held.cut_off:
         status = await _program_status(held)

@@ -130,6 +130,11 @@ class Held:
         taken, self.listeners = self.listeners, ()
         return taken
 
+    def let_go_of_mounts(self) -> None:
+        """From now on they end with the sandbox's first process."""
+        if self.mounts_fd >= 0:
+            os.close(self.take("mounts_fd"))
+
     def close(self) -> None:
         close_listeners(self.take_listeners())
         if self.domain is not None:

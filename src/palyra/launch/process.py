@@ -58,7 +58,8 @@ class ProcessExecutor:
         self._egress = egress
         self._containers = ContainerRoad()
         self._jobs = Jobs()
-        self._leftovers = Leftovers()
+        # Only where it is certain that somebody closes this executor: without a pool a call leaves nothing at all.
+        self._leftovers = Leftovers() if warm is not None else None
         self._starts = 0
         self._room = asyncio.Semaphore(_calls_at_once())
         self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
@@ -104,7 +105,8 @@ class ProcessExecutor:
         if self.pool is not None:
             await self.pool.close()
         self._jobs.close()
-        self._leftovers.close()
+        if self._leftovers is not None:
+            self._leftovers.close()
 
     async def _start(self, template: Template) -> Held:
         if self._starts and template.pid_max:  # whoever starts a second one starts more
@@ -165,7 +167,7 @@ def _unreachable(count: int) -> tuple[Connection, ...]:
 class _HeldProgram:
     """A held shell and what it is to become."""
 
-    def __init__(self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers) -> None:
+    def __init__(self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers | None) -> None:
         self._held = held
         self._leftovers = leftovers
         self._plan = plan
@@ -185,15 +187,17 @@ class _HeldProgram:
         cut_off(self._held, subreaper=self._host.subreaper)
 
     async def end(self, *, program_ended: bool) -> Ended:
-        mounts = self._held.take("mounts_fd") if self._held.cut_off else -1
+        kept = self._held.take("mounts_fd") if self._held.cut_off and self._leftovers is not None else -1
         try:
             return await end(self._held, subreaper=self._host.subreaper, program_ended=program_ended)
         finally:
-            if mounts >= 0:
-                self._leftovers.keep(mounts)
+            if kept >= 0 and self._leftovers is not None:
+                self._leftovers.keep(kept)
 
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan
+        if self._leftovers is None:
+            held.let_go_of_mounts()
         uid = plan.run_as[0] if plan.run_as else self._host.uid
         limits = limit_steps(plan.limits, uid=uid, own_user_namespace=plan.pid_namespace)
         try:
