@@ -74,7 +74,8 @@ def open_ours(ground: Ground, name: str, *, tier: str, egress: str) -> Iterator[
                 yield Contender(name=name, run=None, why_missing=f"{first.reason}: {first.message}")
                 return
             check(first)
-            call = timed(lambda: runner.run(run.call("palyra.process.run", {"command": "true"})), check)
+            until_done = runner.get_loop().run_until_complete  # Runner.run sets a signal handler each time
+            call = timed(lambda: until_done(run.call("palyra.process.run", {"command": "true"})), check)
             yield Contender(name=name, run=call)
         finally:
             runner.run(palyra.close())
@@ -101,11 +102,11 @@ def open_cold(ground: Ground, name: str) -> Iterator[Contender]:
             run = palyra.run(principal="user:bench", workspace=ground.workspace, tier="c", egress="strict").run
             request = CallRequest(tool="palyra.process.run", input={"command": "true"}, run=run)
             trip, refusal = runner.run(palyra.installation.engine.assess(request))
-            plan = trip.plan
+            plan, until_done = trip.plan, runner.get_loop().run_until_complete
             if refusal is not None or not isinstance(plan, ProcessPlan):
                 yield Contender(name=name, run=None, why_missing=str(refusal))
                 return
-            yield Contender(name=name, run=timed(lambda: runner.run(executor.run(plan, Nothing())), check_execution))
+            yield Contender(name=name, run=timed(lambda: until_done(executor.run(plan, Nothing())), check_execution))
         finally:
             runner.run(executor.close())
             runner.run(palyra.close())

@@ -35,10 +35,10 @@ T = TypeVar("T")
 Work = Callable[[Transaction], T]
 
 ENTRIES_PER_COPY_BACK = 128
-"""Whoever commits the entry that crosses a multiple of this copies the log back; about 4 MiB of log."""
+"""Whoever commits the entry that crosses a multiple of this copies the log back; about 6 MiB of log."""
 BYTES_PER_COPY_BACK = 4 << 20
 COPY_BACK_PATIENCE_S = 2.0
-LOG_BYTES = 6 << 20
+LOG_BYTES = 8 << 20
 """What the log needs between two copies, with room for a few large calls."""
 COMMITS_BEFORE_GROWTH = 4
 """A process that commits more than one call's entries will go on; one that ends would grow the log for nothing."""
