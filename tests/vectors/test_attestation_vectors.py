@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,13 @@ from palyra import canon
 from palyra.attest import DecisionFacts, Enforcement, Statement, attest, check_outcome
 from palyra.journal import chain
 from palyra.journal.checkpoint import sign_checkpoint
+from palyra.journal.export import Shown, export_lines, selection_lines
+from palyra.journal.keys import Keys
 from palyra.journal.merkle import Frontier, leaf_hash
+from palyra.journal.proof import make_proof
+from palyra.journal.tree import Tree
 from palyra.model.limits import Limits
-from palyra.model.record import Commitment, EntryDraft, Owner
+from palyra.model.record import Commitment, Entry, EntryDraft, Owner
 from palyra.signing import NoteSigner, SigningKey, parse_vkey
 
 FOLDER = Path(__file__).parent
@@ -173,6 +178,7 @@ def make_vectors() -> dict[str, dict[str, Any]]:
     }  # fmt: skip
     head = {"size": frontier.size, "frontier": frontier.pack().hex()}
     return {
+        "evidence.json": {"vkey": signer.vkey, **make_evidence(entries, checkpoints, signer)},
         "attestation.json": {"seed": SEED.hex(), "vkey": signer.vkey, "outcome": outcome},
         "journal.json": {
             "vkey": signer.vkey, "entries": entries, "checkpoints": checkpoints, "head": head, "openings": openings,
@@ -180,10 +186,34 @@ def make_vectors() -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
+def make_evidence(entries: list[Any], checkpoints: list[Any], signer: NoteSigner) -> dict[str, Any]:
+    """The same journal as somebody else gets it: an export, a selection and a proof of the one call."""
+    rows = sqlite3.connect(":memory:")
+    rows.execute("CREATE TABLE entries (idx INTEGER PRIMARY KEY, leaf_hash BLOB, body BLOB)")
+    rows.execute("CREATE TABLE checkpoints (size INTEGER PRIMARY KEY, note TEXT)")
+    for one in entries:
+        given = (one["idx"], bytes.fromhex(one["leaf_hash"]), one["body"].encode())
+        rows.execute("INSERT INTO entries VALUES (?, ?, ?)", given)
+    rows.executemany("INSERT INTO checkpoints VALUES (:size, :note)", checkpoints)
+    tree, keys = Tree(lambda sql, given: rows.execute(sql, given).fetchall()), Keys(signer.verifier)
+    head = keys.open(checkpoints[-1]["note"])
+    stored = [Entry(one["idx"], bytes.fromhex(one["leaf_hash"]), one["body"].encode()) for one in entries]
+    shown = [Shown(entry.index, entry.body, tree.inclusion(entry.index, head)) for entry in stored[:2]]
+    made = {
+        "export": export_lines([entry.body for entry in stored], head, begin=Frontier(), links=()),
+        "export_from_1": export_lines([e.body for e in stored[1:]], head, begin=tree.frontier(1), links=()),
+        "selection": selection_lines(shown, head, links=()),
+        "proof": [json.dumps(make_proof(CALL, stored[:2], head, tree=tree, keys=keys)).encode()],
+    }
+    texts = {name: b"".join(lines).decode() for name, lines in made.items()}
+    rows.close()
+    return texts
+
+
 # ── the code against the bytes ───────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", ["attestation.json", "journal.json"])
+@pytest.mark.parametrize("name", ["attestation.json", "evidence.json", "journal.json"])
 def test_the_code_still_writes_these_bytes(name: str) -> None:
     assert make_vectors()[name] == read(name)
 
