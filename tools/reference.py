@@ -5,8 +5,8 @@
 
 The pages: reference/acts.md from the table of acts, reference/cli.md from the commands, reference/config.md from the
 configuration's dataclasses, reference/policy.md from the policies' schema and bundles, reference/reasons.md from the
-table of reasons, reference/tools.md from the catalogue of built-in tools, guarantees.md from the enum of guarantees, the
-plans of the backends and the tests that attack them. house.svg is drawn by the house tool; it follows every line of
+table of reasons, reference/tools.md from the catalogue of built-in tools, guarantees.md from the enum of guarantees,
+the plans of the backends and the tests that attack them. house.svg is drawn by the house tool; it follows every line of
 code, so it is written and not checked.
 
 Not here: what each page says of its subject (the reference_… files beside this one), pages written by hand

@@ -1,0 +1,128 @@
+"""Keys, witnesses, retention and questions, by command: what each leaves in the journal, and that it verifies after."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def call(cli, **value) -> dict:
+    return cli.outcome("call", "palyra.echo", json.dumps(value), "--json")
+
+
+def verify(cli, *words: str) -> dict:
+    done = cli("journal", "verify", "--every-signature", "--json", *words)
+    said: dict = json.loads(done.stdout)
+    assert done.returncode == (0 if said["ok"] else 1)
+    return said
+
+
+def acts(cli) -> list[str]:
+    items = json.loads(cli("journal", "tail", "--kind", "act", "--json").stdout)["items"]
+    return [item["entry"]["predicate"]["act"] for item in items]
+
+
+def test_a_rotated_key_signs_on_and_what_the_old_one_signed_holds(cli, tmp_path):
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(call(cli, n=1)))
+    rotated = json.loads(cli("journal", "rotate-key", "--json").stdout)
+    after = tmp_path / "after.json"
+    after.write_text(json.dumps(call(cli, n=2)))
+    assert verify(cli, "--known", str(before), "--known", str(after))["ok"]
+    assert b"a retired key" in cli("verify", str(before)).stdout
+    assert cli("verify", str(after)).returncode == 0
+    assert cli("verify", str(after), "--key", rotated["new"]).returncode == 0
+    assert cli("verify", str(after), "--key", rotated["old"]).returncode == 1
+    exported = tmp_path / "journal.jsonl"
+    cli("journal", "export", "--output", str(exported))
+    for vkey in (rotated["old"], rotated["new"]):
+        assert cli("verify", str(exported), "--key", vkey).returncode == 0
+    assert acts(cli) == ["key.rotated"]
+
+
+def test_a_locked_key_is_opened_by_the_configured_file(cli, tmp_path):
+    call(cli, n=1)
+    secret = tmp_path / "passphrase"
+    secret.write_text("correct horse\n")
+    secret.chmod(0o600)
+    (cli.home / "palyra.toml").write_text(f'[journal]\npassphrase_file = "{secret}"\n')
+    assert cli("journal", "rotate-key", "--lock").returncode == 0
+    assert b"ENCRYPTED" in (cli.home / "state" / "installation.key").read_bytes()
+    assert call(cli, n=2)["success"]
+    assert verify(cli)["ok"]
+    secret.chmod(0o644)
+    assert cli("call", "palyra.echo", "{}").returncode == 125
+    (cli.home / "palyra.toml").unlink()
+    done = cli("call", "palyra.echo", "{}")
+    assert (done.returncode, b"passphrase" in done.stderr) == (125, True)
+    assert verify(cli)["ok"]
+
+
+def test_a_witness_anchors_the_journal_and_an_old_copy_does_not_start(cli, tmp_path):
+    call(cli, n=1)
+    shutil.copytree(cli.home, tmp_path / "old")
+    heads = tmp_path / "heads.jsonl"
+    assert cli("journal", "witness", "add", "vault", str(heads)).returncode == 0
+    call(cli, n=2)
+    said = verify(cli)
+    assert (said["ok"], said["anchored"], said["unanchored"]) == (True, 3, 2)
+    assert cli("journal", "checkpoint").returncode == 0
+    assert verify(cli)["unanchored"] == 0
+    (item,) = json.loads(cli("journal", "witness", "list", "--json").stdout)["items"]
+    assert (item["name"], item["kind"], item["size"], item["problem"]) == ("vault", "file", 5, None)
+    newest = tmp_path / "newest"
+    shutil.copytree(cli.home, newest)
+    for _ in range(2):  # grow, be witnessed, then put the copy back
+        call(cli, n=3)
+    assert cli("journal", "checkpoint").returncode == 0
+    shutil.rmtree(cli.home)
+    shutil.move(newest, cli.home)
+    done = cli("call", "palyra.echo", "{}")
+    assert (done.returncode, b"it was set back" in done.stderr) == (125, True)
+    assert [finding["code"] for finding in verify(cli)["findings"]] == ["TRUNCATED"]
+
+
+def test_redaction_and_retention_leave_a_journal_that_verifies(cli):
+    first, second = call(cli, pin="4711"), call(cli, pin="4712")
+    assert cli("journal", "redact", first["call_id"], "--reason", "asked for").returncode == 0
+    shown = json.loads(cli("journal", "show", first["call_id"], "--json").stdout)
+    assert (shown["outcome"], shown["details"], len(shown["entries"])) == (None, None, 2)
+    assert verify(cli)["ok"]
+    said = json.loads(cli("journal", "retain", "--records-days", "0", "--entries-days", "0", "--json").stdout)
+    assert (said["calls"], said["sealed"]) == (1, 1)
+    assert verify(cli)["ok"]
+    proof = cli("journal", "prove", second["call_id"])
+    assert (proof.returncode, b"urn:palyra:proof:v1" in proof.stdout) == (0, True)
+    said = json.loads(cli("journal", "retain", "--entries-days", "0", "--json").stdout)
+    assert said["dropped"] == 1
+    assert verify(cli)["ok"]
+    assert acts(cli) == ["opening.deleted", "records.deleted", "segment.sealed", "entries.pruned"]
+    data = b"".join(path.read_bytes() for path in (cli.home / "state").rglob("*") if path.is_file())
+    assert b'"pin":"471' not in data
+    assert call(cli, n=1)["success"]
+    assert cli("journal", "export", "--output", str(Path(cli.home) / "rest.jsonl")).returncode == 0
+    assert cli("verify", str(Path(cli.home) / "rest.jsonl")).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (("--status", "refused"), 1),
+        (("--reason", "UNKNOWN_TOOL"), 1),
+        (("--tool", "palyra.echo", "--kind", "result"), 2),
+        (("--text", "echo completed"), 2),
+        (("--principal", "agent:nobody"), 0),
+        (("--since", "2100-01-01"), 0),
+    ],
+)
+def test_the_journal_is_asked_by_filters(cli, words, count):
+    call(cli, n=1)
+    call(cli, n=2)
+    cli("call", "palyra.nothing", "{}")
+    page = json.loads(cli("journal", "tail", *words, "--json").stdout)
+    assert (len(page["items"]), page["next"]) == (count, None)
+    first = json.loads(cli("journal", "tail", "-n", "1", *words, "--json").stdout)
+    assert len(first["items"]) == min(count, 1)
