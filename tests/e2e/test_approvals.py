@@ -258,8 +258,13 @@ class Terminal:
         assert wanted in self.text, self.text
         return self.text
 
-    def end(self) -> int:
+    def end(self, seconds: float = 60) -> int:
+        end = time.monotonic() + seconds
         while True:
+            if not select.select([self._ours], [], [], 0.2)[0]:
+                if time.monotonic() > end:
+                    self._process.kill()
+                continue
             try:
                 chunk = os.read(self._ours, 4096)
             except OSError:

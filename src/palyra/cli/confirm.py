@@ -38,9 +38,9 @@ async def ask(approval: Approval, shown: Mapping[str, Json]) -> bool | None:
     say("palyra asks before this runs:", err=True)
     for line in lines(approval, shown):
         say(f"  {line}", err=True)
+    _forget_typed_ahead()  # before the question is seen, so that no answer to it is thrown away
     sys.stderr.write("Run it, once? Type yes or no: ")
     sys.stderr.flush()
-    _forget_typed_ahead()
     word = (await _line()).strip().lower()
     if not word:
         say("", err=True)

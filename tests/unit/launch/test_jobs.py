@@ -155,7 +155,7 @@ def test_closing_or_dropping_it_ends_the_zygote_and_leaves_no_descriptor(folder:
     before = sorted(os.listdir("/proc/self/fd"))
     for pid in asyncio.run(story()):
         assert gone(pid)
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= set(before)  # what others left open may have gone meanwhile
 
 
 def test_a_killed_engine_takes_its_zygote_along() -> None:
