@@ -126,3 +126,12 @@ def test_the_journal_is_asked_by_filters(cli, words, count):
     assert (len(page["items"]), page["next"]) == (count, None)
     first = json.loads(cli("journal", "tail", "-n", "1", *words, "--json").stdout)
     assert len(first["items"]) == min(count, 1)
+
+
+def test_a_changed_configuration_is_an_entry(cli):
+    call(cli, n=1)
+    (cli.home / "palyra.toml").write_text('posture = "developer"\n')
+    call(cli, n=2)
+    call(cli, n=3)
+    assert acts(cli) == ["config.changed"]
+    assert verify(cli)["ok"]

@@ -32,6 +32,7 @@ from palyra.vault.store import Vault
 from palyra.version import __version__
 from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
+from palyra.wiring.changes import note_config
 from palyra.wiring.clock import SystemClock, SystemIds
 from palyra.wiring.egress import Egress, HostSecrets, Interceptor, dialer_of, interceptor_of
 from palyra.wiring.host import look_at_host
@@ -105,6 +106,7 @@ async def open_installation(
         )
         installation = _join(home, source, writer, hands, approver)
         anchor(writer, thorough=not one_call)
+        note_config(writer, config.digest, now_unix_ms=installation.ports.clock.now_unix_ms())
         if not one_call:  # a command that decides nothing (stop, journal) must work beside a broken policy; run does it
             installation.policies.current()
             installation.vault.load()
