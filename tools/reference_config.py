@@ -22,6 +22,9 @@ MEANINGS = {
     "tool_call.allowed_capabilities": "A tool that needs another capability is refused with `CAPABILITY_DENIED`.",
     "tool_call.max_calls_per_run": "How many calls of one run may start.",
     "tool_call.execution_timeout_ms": "Wall-clock limit of one call. `timeout_ms` of a call may ask for less.",
+    "tool_call.wasm_runtime.enabled": "`false` refuses every `palyra.plugin.run`.",
+    "tool_call.wasm_runtime.component_fuel_budget": "The same of a component.",
+    "tool_call.wasm_runtime.max_table_elements": "Of one guest's tables.",
     "tool_call.process_runner.enabled": "`false` refuses every `palyra.process.run`.",
     "tool_call.process_runner.tier": "`auto` is tier C. Tier B is taken only when it is written here or asked for by a "
     "flag.",

@@ -26,11 +26,13 @@ from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetG
 from palyra.model.plan import Job, WorkspaceSight
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.planner import BACKENDS, needs_for
+from palyra.sandbox.wasm import GUARANTEES
 from reference_config import read_notes
 
 PROJECT = Path(__file__).parents[1]
 ATTACKS = (PROJECT / "tests" / "conformance", PROJECT / "tests" / "podman")
 
+WASM = "wasm"
 _RLIMIT_CPU = "`RLIMIT_CPU`, set before the program's first instruction; SIGXCPU, one second later SIGKILL"
 _RLIMIT_DATA = "`RLIMIT_DATA` and the hard `RLIMIT_STACK`, set before the program's first instruction"
 _CONTAINER_LIMIT = "the container's cgroup, where its limit was read back inside"
@@ -93,10 +95,23 @@ HOW: dict[tuple[Guarantee, str], str] = {
     (Guarantee.SYSCALL_FILTER, "podman"): "the same filter as a profile of the engine's",
     (Guarantee.SYSCALL_FILTER, "rlimit"): "the same filter and more: no Unix sockets, no System V IPC, no limits or "
     "priorities of other processes",
+    (Guarantee.FS_ISOLATED, WASM): "a guest has no file and no system call; its storage is a key-value space of its "
+    "skill. Around it the worker's own tier C sandbox",
+    (Guarantee.NET_ISOLATED, WASM): "a guest has no socket; the worker's sandbox has no network",
+    (Guarantee.HOST_ALLOWLIST, WASM): "a request names a handle and a path, never a host; the host is looked up once, "
+    "judged and pinned outside, and so is every redirect",
+    (Guarantee.CPU_LIMIT, WASM): "fuel, counted by the compiled code itself; a deadline by a timer that needs no "
+    "Python; the worker is killed from outside soon after it",
+    (Guarantee.MEMORY_LIMIT, WASM): "the store's limits on memories and tables; the compiler's own are set before",
+    (Guarantee.MEMORY_LIMIT_TREE, WASM): "the same: a guest has one store, and nothing beside it",
+    (Guarantee.PROCESS_LIMIT, WASM): "a guest cannot start anything",
+    (Guarantee.TREE_KILL, WASM): "the worker's PID namespace, as in tier C; not claimed in process",
+    (Guarantee.SYSCALL_FILTER, WASM): "the worker's, as in tier C; not claimed in process",
 }
 SHARED = {"docker": "podman"}
 """Backends that keep everything in the same way as another."""
 COLUMNS = {
+    WASM: "tier A, wasm",
     "bubblewrap": "tier C, bubblewrap",
     "podman": "tier C, podman or docker",
     "seatbelt": "tier C, seatbelt (macOS)",
@@ -250,6 +265,7 @@ def _claimed(backend: Backend, at: int) -> frozenset[Guarantee]:
 
 def _check_how(claims: dict[tuple[str, int], frozenset[Guarantee]]) -> None:
     claimed = {(guarantee, SHARED.get(name, name)) for (name, _), given in claims.items() for guarantee in given}
+    claimed |= {(guarantee, WASM) for guarantee in GUARANTEES}
     odd = sorted(f"{guarantee} of {name}" for guarantee, name in claimed ^ HOW.keys())
     if odd:
         raise LookupError(f"tools/reference_guarantees.py: HOW and the backends' claims differ: {odd[0]}")

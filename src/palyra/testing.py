@@ -32,6 +32,7 @@ from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey
 from palyra.testing_approvals import FakeApprover
 from palyra.testing_background import FakeBackground
+from palyra.testing_guests import FakeGuests, FakeGuestStorage, FakeSkills
 from palyra.testing_network import FakeFetcher as FakeFetcher
 from palyra.testing_network import FakeSecrets as FakeSecrets
 from palyra.testing_runs import FakeRunFacts
@@ -308,6 +309,9 @@ def fake_ports(**given: Any) -> Ports:
         "artifacts": FakeArtifacts(),
         "secrets": FakeSecrets(),
         "fetcher": FakeFetcher(),
+        "guests": FakeGuests(),
+        "skills": FakeSkills(),
+        "guest_storage": FakeGuestStorage(),
         "run_facts": FakeRunFacts(),
         "key": SigningKey.from_seed(bytes(32)),
     }

@@ -18,6 +18,9 @@ class FakeSecrets:
     def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]:
         return self.values
 
+    def value(self, name: str, *, principal: str, tool: str) -> bytes | None:
+        return dict(self.values).get(name)
+
     def bound(self, *, principal: str, tool: str) -> Sequence[Credential]:
         return self.held
 

@@ -18,12 +18,12 @@ from palyra.inside.wasm import abi
 from palyra.inside.wasm.guest import EndKind
 from palyra.launch.artefacts import ArtefactCache
 from palyra.launch.compiler import Compiler
-from palyra.launch.guest_worker import REASONS, Answer
+from palyra.launch.guest_worker import REASONS
 from palyra.launch.guests import Guests
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.outcome import Execution, Status
-from palyra.model.wasm import CapabilityGrants, GuestKind, StorageGrant, WasmLimits, WasmPlan
+from palyra.model.wasm import CapabilityGrants, GuestKind, HostAnswer, StorageGrant, WasmLimits, WasmPlan
 from palyra.wiring.guests import artefact_meaning, compiler_plan, worker_plan
 from tests.conformance.arena import host, require
 from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, module
@@ -36,7 +36,6 @@ class Jail:
     """Guests with everything real but the host calls, which are kept and answered from a table."""
 
     folder: Path
-    modules: dict[str, bytes] = field(default_factory=dict)
     answers: dict[str, bytes] = field(default_factory=dict)
     asked: list[tuple[str, str, bytes]] = field(default_factory=list)
 
@@ -44,13 +43,9 @@ class Jail:
         async def all_of_it() -> T:
             executor = ProcessExecutor(host())
             cache = ArtefactCache(self.folder / "cache", meaning=artefact_meaning(host()))
-            compiler = Compiler(executor, compiler_plan(host(), self.folder / "empty"), cache)
-            plan = worker_plan(host(), self.folder / "empty")
-
-            async def artefact(wanted: WasmPlan) -> bytes:
-                return await compiler.artefact(wanted.module_sha256, self.modules[wanted.module_sha256])
-
-            self.guests = Guests(lambda: executor.begin(plan), artefact, at_once=at_once)
+            compiler = Compiler(executor, compiler_plan(host()), cache)
+            plan = worker_plan(host())
+            self.guests = Guests(lambda: executor.begin(plan), compiler.artefact, at_once=at_once)
             try:
                 return await work(self)
             finally:
@@ -67,10 +62,8 @@ class Jail:
         limits: WasmLimits | None = None,
         grants: CapabilityGrants | None = None,
     ) -> tuple[Execution, bytes | None]:
-        name = sha256_hex(wasm)
-        self.modules[name] = wasm
         plan = WasmPlan(
-            module_sha256=name,
+            module_sha256=sha256_hex(wasm),
             guest=GuestKind.CORE,
             skill_id="acme.test",
             tool_id="test",
@@ -78,12 +71,12 @@ class Jail:
             wasm=limits or LIMITS,
             grants=grants or CapabilityGrants(),
         )
-        return await self.guests.run(plan, self._answer)
+        return await self.guests.run(plan, wasm, self._answer)
 
-    async def _answer(self, operation: str, name: str, payload: bytes, left_s: float) -> Answer:
+    async def _answer(self, operation: str, name: str, payload: bytes, left_s: float) -> HostAnswer:
         self.asked.append((operation, name, payload))
         body = self.answers.get(operation)
-        return Answer(abi.ABSENT) if body is None else Answer(0, body)
+        return HostAnswer(number=abi.ABSENT) if body is None else HostAnswer(body=body)
 
 
 LIMITS = WasmLimits(memory_bytes=1 << 20, table_elements=1000, log_lines=100, output_bytes=4096, wall_ms=20_000)
@@ -157,13 +150,13 @@ def test_killing_workers_under_64_calls_fails_only_the_calls_they_held(jail: Jai
     async def storm(jail: Jail) -> list[Execution]:
         held: list[int] = []
 
-        async def answer(operation: str, name: str, payload: bytes, left_s: float) -> Answer:
+        async def answer(operation: str, name: str, payload: bytes, left_s: float) -> HostAnswer:
             if len(held) < 2:  # the first two calls lose their workers while they wait for this answer
                 held.append(1)
                 busy = [pid for pid in children() if _is_worker(pid)]
                 os.kill(int(busy[0]), signal.SIGKILL)
                 await asyncio.sleep(0.2)
-            return Answer()
+            return HostAnswer()
 
         jail._answer = answer  # type: ignore[method-assign]
         ended = await asyncio.gather(*(jail.run(waiting, grants=grants) for _ in range(64)))

@@ -132,6 +132,11 @@ def narrow(account: Ledger | Share, limits: Limits) -> Limits:
     return Limits(**given)
 
 
+def narrow_fuel(account: Ledger | Share, fuel: int) -> int:
+    left = _left(account, "fuel")
+    return fuel if left is None else min(fuel, max(1, left))
+
+
 def _left(account: Ledger | Share, name: str) -> int | None:
     most: int | None = getattr(account.most, name)
     if most is None:

@@ -98,6 +98,26 @@ class ProcessRunnerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WasmRuntimeConfig:
+    """`[tool_call.wasm_runtime]`: `WasmPluginRunnerPolicy`."""
+
+    enabled: bool = True
+    allow_inline_modules: bool = False
+    """Whether palyra.plugin.run takes a module in its input; policy has to permit it as well."""
+    fuel_budget: int = 10_000_000
+    """Of one call of a core module: about that many instructions."""
+    component_fuel_budget: int = 1_000_000_000
+    max_memory_bytes: int = 64 << 20
+    """Of one guest in all."""
+    max_table_elements: int = 100_000
+    max_instances: int = 16
+    """Guests that run at once; more wait."""
+    in_process_publishers: tuple[str, ...] = ()
+    """Publishers whose skills run in Palyra's own process, with wasmtime as the only wall. Faster, and only for your
+    own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallConfig:
     """`[tool_call]`."""
 
@@ -108,6 +128,7 @@ class ToolCallConfig:
     """Refused and malformed calls, counted apart, so that a model cannot loop for ever."""
     execution_timeout_ms: int = 120_000
     process_runner: ProcessRunnerConfig = field(default_factory=ProcessRunnerConfig)
+    wasm_runtime: WasmRuntimeConfig = field(default_factory=WasmRuntimeConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

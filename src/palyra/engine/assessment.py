@@ -23,6 +23,7 @@ from palyra.engine.background import background_limits, check_background
 from palyra.engine.fetch import HTTP_FETCH, prepare_fetch
 from palyra.engine.inside import prepare_inside
 from palyra.engine.network import granted_network
+from palyra.engine.plugin import make_guest_plan, prepare_plugin
 from palyra.engine.ports import Ports
 from palyra.engine.shadow import compare_candidate
 from palyra.engine.trip import Trip
@@ -102,6 +103,9 @@ def prepare(trip: Trip, ports: Ports) -> None:
         return
     if trip.tool.spec.kind is ToolKind.INSIDE:
         (prepare_fetch if trip.tool.spec.name == HTTP_FETCH else prepare_inside)(trip, ports)
+        return
+    if trip.tool.spec.kind is ToolKind.PLUGIN:
+        prepare_plugin(trip, ports)
         return
     runner = ports.config.tool_call.process_runner
     if not runner.enabled:
@@ -277,7 +281,10 @@ def _with_face(job: Job, ports: Ports) -> Job:
 def make_plan(trip: Trip, ports: Ports) -> None:
     """6 — the first backend that guarantees enough on this host; none, and it is refused."""
     assert trip.tool is not None
-    if trip.job is None:
+    if trip.guest is not None:
+        trip.plan = make_guest_plan(trip, ports)
+        trip.plan_bytes = canonical(trip.plan.as_json())
+    elif trip.job is None:
         trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
         trip.plan_bytes = canonical(trip.plan.as_json())
     else:

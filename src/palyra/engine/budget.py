@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from palyra.budget.ledger import Ledger, check_reserve, check_share_calls, narrow, spend_call
+from palyra.budget.ledger import Ledger, check_reserve, check_share_calls, narrow, narrow_fuel, spend_call
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.errors import Unenforceable
 from palyra.model.budget import NOTHING, Spending
 from palyra.model.net import EgressMode
-from palyra.model.outcome import Execution
+from palyra.model.outcome import Execution, Status
 from palyra.model.plan import Plan, ProcessPlan
+from palyra.model.wasm import WasmPlan
+
+_FUEL_UNKNOWN = frozenset({Status.TIMEOUT, Status.TRAPPED, Status.CANCELLED})
 
 
 async def check_budget(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
@@ -40,6 +43,9 @@ async def check_budget(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
                 _check_metered(trip)
             if trip.job is not None:
                 trip.job = replace(trip.job, limits=narrow(account, trip.job.limits))
+            if trip.guest is not None:
+                fuel = narrow_fuel(account, trip.guest.fuel)
+                trip.guest = replace(trip.guest, limits=narrow(account, trip.guest.limits), fuel=fuel)
 
 
 def _check_metered(trip: Trip) -> None:
@@ -54,6 +60,9 @@ def _check_metered(trip: Trip) -> None:
 
 def reservation_of(plan: Plan) -> Spending:
     """The most a call can use. Tools of our own are answered at once and count as calls alone."""
+    if isinstance(plan, WasmPlan):
+        wasm = plan.wasm
+        return Spending(wall_us=wasm.wall_ms * 1000, output_bytes=wasm.output_bytes, fuel=wasm.fuel)
     if not isinstance(plan, ProcessPlan):
         return NOTHING
     limits = plan.limits
@@ -64,6 +73,8 @@ def spending_of(trip: Trip, execution: Execution) -> Spending:
     """What it used, as the launcher saw it. Processor time that this host cannot tell counts as all that was allowed,
     where there is a budget for it."""
     plan, run = trip.plan, trip.run
+    if isinstance(plan, WasmPlan) and trip.opened is not None:
+        return _spent_by_guest(plan, execution)
     if not isinstance(plan, ProcessPlan) or plan.lifetime or trip.opened is None:
         return NOTHING
     usage, budgeted = execution.usage, run.most.cpu_us is not None or run.quota.most.cpu_us is not None
@@ -74,4 +85,17 @@ def spending_of(trip: Trip, execution: Execution) -> Spending:
         output_bytes=usage.output_bytes,
         egress_bytes=sum(c.bytes_up + c.bytes_down for c in execution.connections),
         fuel=usage.fuel or 0,
+    )
+
+
+def _spent_by_guest(plan: WasmPlan, execution: Execution) -> Spending:
+    """A guest that its deadline interrupted, or whose worker was lost, keeps its count of fuel to itself: then all it
+    was given is spent."""
+    usage = execution.usage
+    unknown = plan.wasm.fuel if execution.status in _FUEL_UNKNOWN else 0
+    return Spending(
+        wall_us=usage.wall_us,
+        output_bytes=usage.output_bytes,
+        egress_bytes=sum(c.bytes_up + c.bytes_down for c in execution.connections),
+        fuel=unknown if usage.fuel is None else usage.fuel,
     )

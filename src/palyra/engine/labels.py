@@ -19,7 +19,8 @@ def labels_of(trip: Trip) -> frozenset[RunLabel]:
     assert trip.facts is not None
     capabilities = trip.tool.spec.capabilities
     labels = set()
-    if Capability.SECRETS_READ in capabilities:
+    secrets = trip.guest is not None and trip.guest.skill is not None and trip.guest.skill.grants.secrets
+    if Capability.SECRETS_READ in capabilities or secrets:
         labels.add(RunLabel.HAS_USED_SECRET)
     if Capability.NETWORK in capabilities or trip.facts.network:
         labels.add(RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT)

@@ -26,5 +26,7 @@ def _is_listed(spec: ToolSpec, config: Config) -> bool:
     lists = config.tool_call
     if spec.kind is ToolKind.PROCESS and not lists.process_runner.enabled:
         return False
+    if spec.kind is ToolKind.PLUGIN and not lists.wasm_runtime.enabled:
+        return False
     named = any(fnmatchcase(spec.name, pattern) for pattern in lists.allowed_tools)
     return named and all(capability.value in lists.allowed_capabilities for capability in spec.capabilities)

@@ -6,7 +6,7 @@ raises (`StateError` for the journal, so that nothing runs), it never returns ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,11 +23,16 @@ from palyra.model.plan import LookRequest, ProcessPlan, Sights, WorkspaceSight
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
 from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, RunSpec, StoredCall
 from palyra.model.run_facts import RunFacts, RunLabel
+from palyra.model.skill import SkillTool
+from palyra.model.wasm import HostAnswer, WasmPlan
 from palyra.policy.bundle import PolicyBundle
 from palyra.signing import SigningKey
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential as HeaderCredential
+
+HostCall = Callable[[str, str, bytes, float], Awaitable[HostAnswer]]
+"""A guest asks: operation, name of what was granted, payload, seconds left."""
 
 
 class Clock(Protocol):
@@ -107,6 +112,33 @@ class Fetcher(Protocol):
     async def fetch(self, order: FetchOrder, credentials: Callable[[FetchUrl], Sequence[Credential]]) -> Fetched: ...
 
 
+class Guests(Protocol):
+    """Runs WebAssembly guests. Raises `Rejected(BAD_ARGUMENTS)` for a module that cannot be compiled; cancelling kills
+    the guest before it returns."""
+
+    async def run(self, plan: WasmPlan, module: bytes, answer: HostCall) -> tuple[Execution, bytes | None]:
+        """(how it ended, what the guest gave as output)."""
+
+
+class Skills(Protocol):
+    """Installed skills, as they are enabled now. `find` raises `Rejected(SKILL_NOT_ACTIVE | SKILL_TAMPERED)`."""
+
+    def find(self, skill_id: str, *, version: str, tool_id: str) -> SkillTool:
+        """An empty version: the active one; an empty tool id: the skill's only tool."""
+
+    def module(self, tool: SkillTool) -> bytes:
+        """The module's bytes, checked against the digest that was approved."""
+
+
+class GuestStorage(Protocol):
+    """A durable key-value space of each skill. `put` raises `Rejected(QUOTA_EXCEEDED)`."""
+
+    async def get(self, skill_id: str, key: str) -> bytes | None: ...
+    async def put(self, skill_id: str, key: str, value: bytes) -> None: ...
+    async def delete(self, skill_id: str, key: str) -> None: ...
+    async def list(self, skill_id: str, prefix: str) -> Sequence[str]: ...
+
+
 class Journal(Protocol):
     """The call's rows and the tamper-evident log, one transaction each.
 
@@ -179,6 +211,9 @@ class Secrets(Protocol):
     """Values that must never leave in output, each under the name its placeholder shows."""
 
     def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]: ...
+    def value(self, name: str, *, principal: str, tool: str) -> bytes | None:
+        """The raw value, where its scope covers this principal and tool. StateError: none can be had."""
+
     def bound(self, *, principal: str, tool: str) -> Sequence[Credential]:
         """Every header that may be added to this principal's requests, outside the sandbox, each for its host alone."""
 
@@ -218,6 +253,9 @@ class Ports:
     artifacts: Artifacts
     secrets: Secrets
     fetcher: Fetcher
+    guests: Guests
+    skills: Skills
+    guest_storage: GuestStorage
     key: SigningKey
     own_files: tuple[tuple[str, bytes], ...] = ()
     """(path inside a sandbox, content) of Palyra's own programs that run there: see inside/."""

@@ -30,9 +30,11 @@ from palyra.journal.chain import (
 )
 from palyra.model.budget import Spending
 from palyra.model.grant import decision_json
+from palyra.model.net import EgressMode
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Facts, FetchPlan, Plan, ProcessPlan
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
+from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.stream import is_clear, redact_json, redact_text
@@ -130,10 +132,16 @@ def _closing(trip: Trip, ports: Ports, execution: Execution, outcome: Outcome, o
         input_bytes=None if opened else trip.input_bytes,
         # One that waits for a person claims no id: the caller repeats it under the same one.
         keep_call=trip.parsed and outcome.status is not Status.PENDING_APPROVAL,
-        egress_mode=trip.plan.net.mode.value if isinstance(trip.plan, ProcessPlan | FetchPlan) else "",
+        egress_mode=_egress_mode(trip.plan),
         spent=spending_of(trip, execution),
         holds=_goes_on(trip.plan, outcome.status),
     )
+
+
+def _egress_mode(plan: Plan | None) -> str:
+    if isinstance(plan, WasmPlan):
+        return EgressMode.STRICT.value  # a guest has no socket: what it reaches is granted by name
+    return plan.net.mode.value if isinstance(plan, ProcessPlan | FetchPlan) else ""
 
 
 def _goes_on(plan: Plan | None, status: Status) -> bool:
@@ -235,9 +243,17 @@ def _statement(trip: Trip, ports: Ports, ending: Ending, execution: Execution, o
         nonce=ports.ids.random_bytes(32),
         plan_sha256=sha256_hex(trip.plan_bytes) if plan is not None else None,
         approval_id=trip.approval_id,
+        skill_sha256=_payload_of(trip),
         egress_sha256=digest(ending.output["egress"]) if "egress" in ending.output else None,
         redactions=trip.redactions,
     )
+
+
+def _payload_of(trip: Trip) -> str | None:
+    """What of foreign code a guest's call was about: the skill's payload, or the inline module itself."""
+    if trip.guest is None:
+        return None
+    return trip.guest.skill.payload_sha256 if trip.guest.skill is not None else trip.guest.module_sha256
 
 
 def _enforcement(plan: Plan | None, execution: Execution | None, proof_id: str | None) -> dict[str, Json]:
@@ -246,7 +262,7 @@ def _enforcement(plan: Plan | None, execution: Execution | None, proof_id: str |
     late = execution.degraded if execution is not None else ()
     return {
         "backend": plan.backend,
-        "egress_mode": plan.net.mode.value if isinstance(plan, ProcessPlan | FetchPlan) else "",
+        "egress_mode": _egress_mode(plan),
         "guarantees": sorted(g.value for g in plan.guarantees),
         "degraded": [*plan.degraded, *late],
         "proof_id": proof_id if plan.backend == PROVEN_BACKEND else None,

@@ -18,11 +18,14 @@ from palyra.model.approval import Approval, Permission
 from palyra.model.call import ToolCall
 from palyra.model.fetch import FetchOrder
 from palyra.model.grant import Decision
+from palyra.model.limits import Limits
 from palyra.model.outcome import ArtifactRef, Execution, Status
 from palyra.model.plan import Facts, Job, Plan, Sights
 from palyra.model.record import Recorded
 from palyra.model.run_facts import NO_FACTS, RunFacts
+from palyra.model.skill import SkillTool
 from palyra.model.tool import Parallelism
+from palyra.model.wasm import GuestKind
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
@@ -67,6 +70,21 @@ class Ending:
     """Which approval it waits for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestOrder:
+    """A module to be run, resolved once: what is gated, granted, run and attested is this one."""
+
+    module: bytes
+    module_sha256: str
+    guest: GuestKind
+    memories: int
+    input: bytes
+    limits: Limits
+    fuel: int
+    skill: SkillTool | None = None
+    """None for an inline module."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Trip:
     request: CallRequest
@@ -85,6 +103,7 @@ class Trip:
     tool: RegisteredTool | None = None
     call: ToolCall | None = None
     process: ProcessInput | None = None
+    guest: GuestOrder | None = None
     sights: Sights | None = None
     fetch: FetchOrder | None = None
     facts: Facts | None = None

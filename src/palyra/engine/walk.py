@@ -28,6 +28,7 @@ from palyra.engine.inside import run_inside
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
+from palyra.engine.plugin import run_plugin
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
@@ -40,6 +41,7 @@ from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
 from palyra.model.plan import BuiltinPlan, FetchPlan, ProcessPlan
 from palyra.model.process import Lifetime, ProcessOwner
 from palyra.model.tool import ToolKind
+from palyra.model.wasm import WasmPlan
 from palyra.protocol.projection import attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
@@ -200,6 +202,8 @@ class Engine:
                     return await self._start_background(trip, plan)  # 9
                 case FetchPlan() as plan:
                     return await run_fetch(trip, plan, self.ports)  # 9, 10
+                case WasmPlan() as plan:
+                    return await run_plugin(trip, plan, self.ports)  # 9, 10
                 case BuiltinPlan():
                     return await self._run_builtin(trip)
 

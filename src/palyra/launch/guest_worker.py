@@ -24,7 +24,7 @@ from palyra.launch.course import Running
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.feed import write_all
 from palyra.launch.waiting import readable, unbroken
-from palyra.model.wasm import CapabilityGrants, WasmPlan
+from palyra.model.wasm import CapabilityGrants, HostAnswer, WasmPlan
 
 START_TIMEOUT_S = 20.0
 LATE_S = 1.0
@@ -40,15 +40,8 @@ class Begin(Protocol):
     async def __call__(self) -> Running: ...
 
 
-HostCall = Callable[[str, str, bytes, float], Awaitable["Answer"]]
+HostCall = Callable[[str, str, bytes, float], Awaitable[HostAnswer]]
 """operation, name of what was granted, payload, seconds left → answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    number: int = 0
-    """Negative: the guest gets this number as its answer."""
-    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +123,7 @@ class Worker:
 
     async def _answer(self, frame: Frame, grants: CapabilityGrants, host_call: HostCall, left_s: float) -> Frame:
         operation, name = frame.head.get("operation"), frame.head.get("name")
-        if not isinstance(operation, str) or not isinstance(name, str) or not _is_granted(operation, name, grants):
+        if not isinstance(operation, str) or not isinstance(name, str) or not is_granted(operation, name, grants):
             return Frame(frames.ANSWER, {"number": abi.NOT_GRANTED})
         answer = await host_call(operation, name, frame.body, max(0.0, left_s))
         return Frame(frames.ANSWER, {"number": min(answer.number, 0)}, answer.body)
@@ -182,7 +175,7 @@ def _bounds(plan: WasmPlan) -> dict[str, int]:
     return dict(plan.wasm.as_json())
 
 
-def _is_granted(operation: str, name: str, grants: CapabilityGrants) -> bool:
+def is_granted(operation: str, name: str, grants: CapabilityGrants) -> bool:
     if operation == "log":
         return name in ("0", "1", "2", "3", "4")
     if operation == "secret-get":

@@ -20,8 +20,8 @@ from palyra.launch.waiting import unbroken
 from palyra.model.outcome import Execution, Status, Usage
 from palyra.model.wasm import WasmPlan
 
-Artefact = Callable[[WasmPlan], Awaitable[bytes]]
-"""A plan's module as this installation compiled it."""
+Artefact = Callable[[str, bytes], Awaitable[bytes]]
+"""A module, by its digest and bytes, as this installation compiled it."""
 
 _STATUSES = {
     EndKind.RETURNED: Status.COMPLETED,
@@ -29,6 +29,7 @@ _STATUSES = {
     EndKind.TIMEOUT: Status.TIMEOUT,
     EndKind.QUOTA: Status.QUOTA_EXCEEDED,
     EndKind.TRAPPED: Status.TRAPPED,
+    EndKind.INVALID: Status.REFUSED,
 }
 
 
@@ -45,13 +46,13 @@ class Guests:
         self._filling: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def run(self, plan: WasmPlan, host_call: HostCall) -> tuple[Execution, bytes | None]:
+    async def run(self, plan: WasmPlan, module: bytes, host_call: HostCall) -> tuple[Execution, bytes | None]:
         """(how it ended, what the guest gave as its output). Cancelling kills the worker before it is raised."""
         clock = asyncio.get_running_loop().time
         async with self._room:
             began = clock()
             try:
-                worker = await self._worker_for(plan)
+                worker = await self._worker_for(plan, module)
                 end = await self._use(worker, plan, host_call)
             except LaunchFailed as error:
                 end = GuestEnd(kind=EndKind.BROKEN, detail=str(error))
@@ -82,11 +83,11 @@ class Guests:
                 await unbroken(worker.end())
             self._refill()
 
-    async def _worker_for(self, plan: WasmPlan) -> Worker:
+    async def _worker_for(self, plan: WasmPlan, module: bytes) -> Worker:
         for index in range(len(self._idle) - 1, -1, -1):
             if self._idle[index].module_sha256 == plan.module_sha256:
                 return self._idle.pop(index)
-        artefact = await self._artefact(plan)
+        artefact = await self._artefact(plan.module_sha256, module)
         worker = self._spare.pop() if self._spare else await Worker.start(self._begin)
         try:
             await worker.load(plan, artefact)

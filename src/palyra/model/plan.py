@@ -19,6 +19,7 @@ from palyra.model.fetch import FetchOrder
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.net import HostPattern, NamedHost, NetGrant
+from palyra.model.wasm import WasmPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +369,7 @@ class FetchPlan:
         return {"kind": self.kind, "order": self.order.as_json(), "parser": self.parser.as_json()}
 
 
-Plan: TypeAlias = ProcessPlan | BuiltinPlan | FetchPlan
+Plan: TypeAlias = ProcessPlan | BuiltinPlan | FetchPlan | WasmPlan
 
 
 def _shown(path: str) -> str:

@@ -46,6 +46,8 @@ class ToolKind(StrEnum):
     """Answered by the engine itself; touches no foreign code or data."""
     PROCESS = "process"
     """A native program in tier B or C."""
+    PLUGIN = "plugin"
+    """A WebAssembly guest in tier A."""
     INSIDE = "inside"
     """A program of Palyra's own in tier C: it touches foreign data, so it runs behind the same walls."""
 

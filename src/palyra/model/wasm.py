@@ -104,6 +104,14 @@ class CapabilityGrants:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostAnswer:
+    """What a host call comes to: bytes that the guest may take, or a negative number that is its answer."""
+
+    number: int = 0
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WasmPlan:
     """Everything needed to run one guest once. The module itself is named by its digest."""
 
@@ -120,6 +128,7 @@ class WasmPlan:
     in_process: bool = False
     """Only for publishers the operator named: then there is no jail around wasmtime's own."""
     limits: Limits = field(default_factory=Limits)
+    """What the records of every call tell; the guest's own are in `wasm`."""
     guarantees: frozenset[Guarantee] = frozenset()
     degraded: tuple[str, ...] = ()
     executor: str = "sandbox_tier_a"

@@ -28,6 +28,7 @@ from palyra.policy.scan import PolicyError
 from palyra.policy.verdict import Verdict
 
 MAX_EXAMPLES = 1000
+_PLUGIN = "palyra.plugin.run"
 _KEYS = frozenset("name expect code policy principal roles tool groups action facts input".split())
 _PROCESS_CAPABILITIES = frozenset({Capability.PROCESS_EXEC, Capability.FILESYSTEM_READ, Capability.FILESYSTEM_WRITE})
 
@@ -66,7 +67,7 @@ def ordinary_context(*, process: bool) -> dict[str, Scalar]:
 def ordinary_request(principal: str = "agent:demo", tool: str = "palyra.process.run", **facts: Scalar) -> Request:
     who = parse_principal(principal)
     process, inside = tool == "palyra.process.run", tool.startswith(("palyra.fs.", "palyra.http."))
-    group = "process" if process else "inside" if inside else "builtin"
+    group = "process" if process else "inside" if inside else "plugin" if tool == _PLUGIN else "builtin"
     groups = ("palyra", group) if tool.startswith("palyra.") else ("skill",)
     context = ordinary_context(process=process) | ({"tier": "C", "egress": "strict"} if inside else {}) | facts
     if "program" in facts and "effective_program" not in facts:

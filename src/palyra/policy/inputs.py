@@ -20,7 +20,7 @@ Input: TypeAlias = tuple[tuple[str, Scalar], ...]
 
 INPUT = "input"
 """The name of the record in the context."""
-_TEXTS = "command cwd lifetime process_id artifact_id path url method".split()
+_TEXTS = "command cwd lifetime process_id artifact_id path url method skill_id tool_id".split()
 _NUMBERS = "timeout_ms offset_bytes max_bytes".split()
 INPUTS: Mapping[str, type] = MappingProxyType(
     dict.fromkeys(_TEXTS, str) | dict.fromkeys(_NUMBERS, int) | {"background": bool}

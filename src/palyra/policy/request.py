@@ -27,10 +27,12 @@ from palyra.policy.inputs import INPUT, Input, Scalar, read_input
 EXECUTE = "tool::execute"
 EXECUTE_UNSANDBOXED = "tool::execute-unsandboxed"
 """An action of its own, so that no policy about ordinary calls can ever permit running without a sandbox."""
+INLINE = "plugin::inline"
+"""A module in a call's input: foreign code that nobody signed or audited."""
 LIST = "tool::list"
 CONFIRM = "approval::confirm"
 """A person at the terminal of their own call says yes to what policy asks about."""
-ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, LIST, CONFIRM)
+ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, INLINE, LIST, CONFIRM)
 
 _FACTS = tuple(
     "tier egress program effective_program interpreter runs_code inline_code listed found agent_writable "
@@ -187,12 +189,18 @@ def build_request(
     return Request(
         principal=context.principal,
         roles=roles_of(context.principal) if roles is None else roles,
-        action=EXECUTE_UNSANDBOXED if facts.tier == Tier.UNSANDBOXED else EXECUTE,
+        action=_action(facts),
         tool=spec.name,
         groups=groups_of(spec),
         context=values,
         input=read_input(call.input),
     )
+
+
+def _action(facts: Facts) -> str:
+    if facts.tier == Tier.UNSANDBOXED:
+        return EXECUTE_UNSANDBOXED
+    return INLINE if facts.tier == Tier.A and facts.inline_code else EXECUTE
 
 
 def parse_request(value: Json) -> Request:

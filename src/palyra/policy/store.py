@@ -39,7 +39,13 @@ POSTURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "locked": ("shared/walls.cedar", "locked/guards.cedar"),
         "standard": ("shared/walls.cedar", "standard/guards.cedar", "working/asks.cedar", "working/permits.cedar"),
-        "developer": ("shared/walls.cedar", "developer/guards.cedar", "working/asks.cedar", "working/permits.cedar"),
+        "developer": (
+            "shared/walls.cedar",
+            "developer/guards.cedar",
+            "developer/permits.cedar",
+            "working/asks.cedar",
+            "working/permits.cedar",
+        ),
     }
 )
 """Which files make up each posture."""

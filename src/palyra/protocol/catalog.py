@@ -14,6 +14,7 @@ from palyra.protocol.background_schema import (
 )
 from palyra.protocol.fetch_catalog import FETCH_TOOL
 from palyra.protocol.files_catalog import FILE_TOOLS
+from palyra.protocol.plugin_schema import PLUGIN_INPUT, PLUGIN_OUTPUT
 from palyra.protocol.process_schema import PROCESS_INPUT, PROCESS_OUTPUT
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -131,6 +132,22 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
         input=HANDLE_INPUT,
         output=PROCESS_STATUS,
         parallelism=Parallelism.IDEMPOTENT,
+    ),
+    ToolSpec(
+        name="palyra.plugin.run",
+        version="1.0.0",
+        description=(
+            "Runs a tool of an installed skill in a WebAssembly sandbox: `skill_id`, `tool_id` where the skill has "
+            "several, and its `input`. Where inline modules are allowed, `module_base64` instead of a skill. The "
+            "guest reaches nothing but what was granted to it."
+        ),
+        kind=ToolKind.PLUGIN,
+        input_schema=PLUGIN_INPUT,
+        output_schema=PLUGIN_OUTPUT,
+        capabilities=frozenset(),
+        parallelism=Parallelism.READ_ONLY,
+        projection=Projection.INLINE_UNLESS_LARGE,
+        max_input_bytes=448 * KIB,
     ),
     ToolSpec(
         name="palyra.artifact.read",

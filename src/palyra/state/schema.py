@@ -157,4 +157,10 @@ MIGRATIONS: tuple[Migration, ...] = (
                fts5(words, content='', detail=none, tokenize="ascii tokenchars '._-:/@'")""",
     ),
     ("ALTER TABLE processes ADD COLUMN protected_created TEXT NOT NULL DEFAULT '[]'",),
+    (
+        # What skills keep for themselves.
+        """CREATE TABLE guest_values (
+               skill_id TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (skill_id, key)
+           ) STRICT, WITHOUT ROWID""",
+    ),
 )

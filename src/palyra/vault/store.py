@@ -4,7 +4,8 @@ A change is 1 staged beside the file, durable; 2 committed: its act in the journ
 the database, in one transaction; 3 renamed into place. Whoever opens it next finishes 3. So a file that was changed,
 deleted or put back from an older copy does not fit the database and is refused, and no change is without its entry.
 
-Values leave in two ways only: to redaction, and as a header for a host they are bound to. What was read stays known
+Values leave in three ways only: to redaction, as a header for a host they are bound to, and to a skill that was granted
+to read that very one. What was read stays known
 until this process ends, so that output is redacted even if the vault breaks meanwhile; then nothing is handed out.
 
 Not here: the envelope (box), the master key (keys), where a secret may go (bindings), who asks (wiring, egress).
@@ -105,6 +106,12 @@ class Vault:
         except StateError as error:
             log.error("the vault cannot be read any more: %s", error.detail)
         return tuple(self._known)
+
+    def value(self, name: str, *, principal: str, tool: str) -> bytes | None:
+        """A secret's own bytes, for a guest that was granted to read them. StateError as below."""
+        self.load()
+        facts, value = self._open.entries.get(name, (None, b""))
+        return value if facts is not None and facts.scope.covers(principal, tool) else None
 
     def bound(self, *, principal: str, tool: str) -> tuple[Credential, ...]:
         """Every header this principal's calls of this tool may carry, each for its host alone. StateError when the

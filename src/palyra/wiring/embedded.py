@@ -35,6 +35,8 @@ from palyra.wiring.approvals import make_approvals
 from palyra.wiring.changes import note_config
 from palyra.wiring.clock import SystemClock, SystemIds
 from palyra.wiring.egress import Egress, HostSecrets, Interceptor, dialer_of, interceptor_of
+from palyra.wiring.guest_door import GuestDoor
+from palyra.wiring.guest_storage import GuestStore
 from palyra.wiring.host import look_at_host
 from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
@@ -42,6 +44,7 @@ from palyra.wiring.processes import KeptProcesses, keeper_of
 from palyra.wiring.proofs import current_proof_id
 from palyra.wiring.run_facts import RunFactsStore
 from palyra.wiring.runs import RunDesk
+from palyra.wiring.skills import NoSkills
 from palyra.wiring.versions import PolicyVersions, candidate_policies
 from palyra.wiring.webhook import Webhook
 
@@ -62,6 +65,7 @@ class Installation:
     webhook: Webhook
     writer: Writer
     executor: ProcessExecutor
+    guests: GuestDoor
     vault: Vault
 
     @property
@@ -72,6 +76,7 @@ class Installation:
         try:
             await self.engine.close()
         finally:
+            await self.guests.close()
             await self.executor.close()
             self.background.close()
             await self.webhook.close()
@@ -142,6 +147,7 @@ class _Hands:
     policies: PolicyStore
     executor: ProcessExecutor
     interceptor: Interceptor | None
+    guests: GuestDoor
 
 
 def _gather(
@@ -163,6 +169,7 @@ def _gather(
     approvals = make_approvals(writer, config.approvals, clock=clock, ids=ids, webhook=webhook)
     versions = PolicyVersions(writer, clock)
     interceptor = interceptor_of(config, clock.now_unix_ms)
+    executor = _executor(config, host, interceptor, one_call=one_call)
     return _Hands(
         config=config,
         host=host,
@@ -176,8 +183,11 @@ def _gather(
         journal=JournalStore(writer, BudgetStore(), approvals),
         versions=versions,
         policies=PolicyStore(config.posture, home.policies, versions=versions),
-        executor=_executor(config, host, interceptor, one_call=one_call),
+        executor=executor,
         interceptor=interceptor,
+        guests=GuestDoor(
+            executor, host, config.tool_call.wasm_runtime, home.root / "compiled", spare=0 if one_call else 1
+        ),
     )
 
 
@@ -197,6 +207,7 @@ def _join(home: Home, source: Path | None, writer: Writer, hands: _Hands, approv
         webhook=hands.webhook,
         writer=writer,
         executor=hands.executor,
+        guests=hands.guests,
         vault=hands.vault,
     )
 
@@ -222,6 +233,9 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         fetcher=HttpFetcher(dialer_of(hands.config)),
         host_credentials=HostSecrets(hands.vault),
         intercepts=hands.interceptor,
+        guests=hands.guests,
+        skills=NoSkills(),
+        guest_storage=GuestStore(writer),
         key=writer.home.key,
         own_files=read_own_files(),
         proof_id=current_proof_id(home.root, writer.home.key.public, hands.host, version=__version__),

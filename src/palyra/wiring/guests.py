@@ -1,23 +1,33 @@
-"""Where the guests' jail comes from: plans for the worker and for the compiler's child, made like any tier C plan.
+"""The guests' house: plans for the worker and for the compiler's child, made like any tier C plan, and who owns both.
 
-The jail sees system folders, wasmtime's folder and the folder of our own programs, read-only, and an empty folder as
-its workspace; no network, no secrets.
+The jail sees system folders, wasmtime's folder and the folder of our own programs, all read-only; it can write nowhere
+but a scratch of its own, and has no network and no secrets. Nothing of it is made before the first guest.
 """
 
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 
 from palyra import inside
 from palyra.canon import sha256_hex
+from palyra.config.schema import WasmRuntimeConfig
 from palyra.errors import Unenforceable
 from palyra.inside.wasm import engine as wasm_engine
+from palyra.launch.artefacts import ArtefactCache
+from palyra.launch.compiler import Compiler
+from palyra.launch.guest_threads import GuestThreads
+from palyra.launch.guest_worker import HostCall
+from palyra.launch.guests import Artefact, Guests
+from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
 from palyra.model.limits import GIB, MIB, Limits
 from palyra.model.net import EgressMode, NetGrant
+from palyra.model.outcome import Execution
 from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.model.wasm import WasmPlan
 from palyra.sandbox.planner import needs_for, plan_job
 
 PYTHON = "/usr/bin/python3"
@@ -42,14 +52,14 @@ _COMPILER = Limits(
 )
 
 
-def worker_plan(host: HostFacts, empty: Path, *, layer: str = "direct") -> ProcessPlan:
+def worker_plan(host: HostFacts, *, layer: str = "direct") -> ProcessPlan:
     """`layer`: what runs core modules in it, `direct` or `wrapper`."""
     wasm_engine.check_version()
-    return _plan(host, empty, program="worker.py", arguments=(layer,), limits=_WORKER)
+    return _plan(host, program="worker.py", arguments=(layer,), limits=_WORKER)
 
 
-def compiler_plan(host: HostFacts, empty: Path) -> ProcessPlan:
-    return _plan(host, empty, program="compiling.py", limits=_COMPILER, streamed=True)
+def compiler_plan(host: HostFacts) -> ProcessPlan:
+    return _plan(host, program="compiling.py", limits=_COMPILER, streamed=True)
 
 
 def artefact_meaning(host: HostFacts) -> str:
@@ -70,18 +80,16 @@ def _processor() -> str:
 
 def _plan(
     host: HostFacts,
-    empty: Path,
     *,
     program: str,
     arguments: tuple[str, ...] = (),
     limits: Limits,
     streamed: bool = False,
 ) -> ProcessPlan:
-    empty.mkdir(mode=0o755, parents=True, exist_ok=True)
-    found = empty.stat()
     net = NetGrant(EgressMode.STRICT, ())
     needs, wants = needs_for(Tier.C, net)
-    own = Path(inside.__file__).resolve().parent
+    own = Path(str(inside.__file__)).resolve().parent
+    found = own.stat()
     wasmtime = _folder_of("wasmtime")
     file = own / "wasm" / program
     job = Job(
@@ -89,15 +97,16 @@ def _plan(
         program_sha256=sha256_hex(file.read_bytes()),
         argv=("python3", "-I", "-S", str(file), str(wasmtime.parent), *arguments),
         env=(("PATH", "/usr/bin:/bin"), ("LANG", "C.UTF-8")),
-        cwd=str(empty),
-        workspace=WorkspaceSight(path=str(empty), owner_uid=found.st_uid, owner_gid=found.st_gid),
-        read_roots=(str(own), str(wasmtime)),
+        cwd=str(own),
+        workspace=WorkspaceSight(path=str(own), owner_uid=found.st_uid, owner_gid=found.st_gid),
+        read_roots=(str(wasmtime),),
         limits=limits,
         net=net,
         tier=Tier.C,
         needs=needs,
         wants=wants,
         stdin_streamed=streamed,
+        workspace_writable=False,
     )
     return plan_job(job, host)
 
@@ -107,3 +116,39 @@ def _folder_of(package: str) -> Path:
     if found is None or found.origin is None:
         raise Unenforceable((), f"{package} is not installed.", "Install palyra again: pip install palyra.")
     return Path(found.origin).resolve().parent
+
+
+class GuestHouse:
+    """Runs guests: jailed ones by workers of their own, those of trusted publishers on a thread of this process."""
+
+    def __init__(
+        self, executor: ProcessExecutor, host: HostFacts, config: WasmRuntimeConfig, folder: Path, *, spare: int = 1
+    ) -> None:
+        """`spare`: workers that are kept ready for a module that is not loaded yet."""
+        self._executor, self._host, self._config, self._folder = executor, host, config, folder
+        self._spare = spare
+        self._compiler: Compiler | None = None
+        self._jailed: Guests | None = None
+        self._here: GuestThreads | None = None
+
+    async def run(self, plan: WasmPlan, module: bytes, answer: HostCall) -> tuple[Execution, bytes | None]:
+        if plan.in_process:
+            if self._here is None:
+                self._here = GuestThreads(self._compiled(), at_once=self._config.max_instances)
+            return await self._here.run(plan, module, answer)
+        if self._jailed is None:
+            worker = worker_plan(self._host)
+            begin = partial(self._executor.begin, worker)
+            self._jailed = Guests(begin, self._compiled(), at_once=self._config.max_instances, spare=self._spare)
+        return await self._jailed.run(plan, module, answer)
+
+    async def close(self) -> None:
+        for guests in (self._jailed, self._here):
+            if guests is not None:
+                await guests.close()
+
+    def _compiled(self) -> Artefact:
+        if self._compiler is None:
+            cache = ArtefactCache(self._folder, meaning=artefact_meaning(self._host))
+            self._compiler = Compiler(self._executor, compiler_plan(self._host), cache)
+        return self._compiler.artefact
