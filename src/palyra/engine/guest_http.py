@@ -41,21 +41,30 @@ def read_request(host: str, payload: bytes, *, left_s: float) -> FetchOrder:
         raise _bad("its method or path cannot be sent")
     if body is not None and (not isinstance(body, str) or method != "POST"):
         raise _bad("only a POST has a body, which is text")
-    name = host.removeprefix(PLAIN)
-    url = parse_url(f"{'http' if host.startswith(PLAIN) else 'https'}://{name}{path}")
+    url = _url(host, path)
     return FetchOrder(
         method=method,
         url=url,
         headers=(*_headers(given.get("headers", [])), ("accept-encoding", "identity")),
         body=(body or "").encode("utf-8", "replace"),
-        net=NetGrant(EgressMode.STRICT, (parse_pattern(_with_port(name, url)),)),
+        net=NetGrant(EgressMode.STRICT, (parse_pattern(_with_port(url)),)),
         max_bytes=MAX_BYTES,
         timeout_ms=max(1, min(DEFAULT_TIMEOUT_MS, int(left_s * 1000))),
         max_redirects=MAX_REDIRECTS,
     )
 
 
-def _with_port(name: str, url: FetchUrl) -> str:
+def host_of(granted: str) -> tuple[str, int]:
+    """What a granted host's requests are sent to. Raises Rejected(BAD_ARGUMENTS)."""
+    url = _url(granted, "/")
+    return url.host, url.port
+
+
+def _url(granted: str, path: str) -> FetchUrl:
+    return parse_url(f"{'http' if granted.startswith(PLAIN) else 'https'}://{granted.removeprefix(PLAIN)}{path}")
+
+
+def _with_port(url: FetchUrl) -> str:
     """With its port, so that a redirect to another port of the host is judged as another place."""
     return f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"
 

@@ -18,6 +18,8 @@ from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected, StateError
 from palyra.inside.wasm import abi
+from palyra.inside.wasm.guest import Refused
+from palyra.inside.wasm.surface import check_key
 from palyra.model.credential import Credential
 from palyra.model.fetch import FetchFailed, FetchUrl
 from palyra.model.outcome import Connection
@@ -43,14 +45,19 @@ class HostCalls:
         self._trip, self._plan, self._ports = trip, plan, ports
         self._noted: list[list[Json]] = []
         self._counts: Counter[str] = Counter()
+        self._calls = self._bytes = 0
         self._sent: dict[str, bytearray] = {}
         self._connections: list[Connection] = []
 
     async def answer(self, operation: str, name: str, payload: bytes, left_s: float) -> HostAnswer:
         self._note(operation, name, len(payload))
+        if self._calls > self._plan.wasm.host_calls or self._bytes > self._plan.wasm.host_bytes:
+            return HostAnswer(number=abi.TOO_LARGE)  # the worker counts too, and is not trusted to
         try:
             async with asyncio.timeout(left_s):
                 return await self._answer(operation, name, payload, left_s)
+        except Refused as refusal:
+            return HostAnswer(number=refusal.number)
         except (Rejected, StateError, FetchFailed) as error:
             log.info("call %s: %s of %s: %s", self._trip.call_id, operation, name, error)
             return HostAnswer(number=_NUMBERS.get(getattr(error, "reason", None), abi.FAILED))
@@ -85,12 +92,13 @@ class HostCalls:
 
     def _note(self, operation: str, name: str, count: int) -> None:
         self._counts[operation] += 1
+        self._calls, self._bytes = self._calls + 1, self._bytes + count
         if len(self._noted) < MAX_NOTED:
             self._noted.append([operation, name, count])
 
     def _log(self, level: str, payload: bytes) -> None:
         text = _redacted(payload, self._ports.secrets.known_values(self._trip.run.run_id))
-        said = text.decode("utf-8", "replace").encode("ascii", "backslashreplace").decode("ascii")
+        said = text.decode("utf-8", "replace").encode("unicode_escape").decode("ascii")  # no line or colour of its own
         log.log(LEVELS[int(level)], "%s %s: %s", self._plan.skill_id or "inline", self._trip.call_id, said)
 
     def _send(self, name: str, payload: bytes) -> HostAnswer:
@@ -126,7 +134,10 @@ class HostCalls:
         """A space of the skill's own: its id and the granted prefix stand before every key."""
         storage, skill = self._ports.guest_storage, self._plan.skill_id
         key, _, value = payload.partition(b"\0")
-        name = f"{prefix}/{key.decode('ascii')}" if key else f"{prefix}/"
+        text = key.decode("ascii", "replace")
+        if key or operation != "storage-list":
+            check_key(text)
+        name = f"{prefix}/{text}"
         match operation:
             case "storage-get":
                 found = await storage.get(skill, name)

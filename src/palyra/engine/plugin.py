@@ -18,15 +18,19 @@ import orjson
 
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.config.schema import WasmRuntimeConfig
+from palyra.egress.rules import judge_host
+from palyra.engine.guest_http import host_of
 from palyra.engine.hostcalls import HostCalls
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, GuestOrder, Trip
 from palyra.errors import Reason, Rejected, StateError
 from palyra.model.call import Tier
+from palyra.model.net import EgressMode, NetGrant
 from palyra.model.outcome import Execution, Status, Usage
 from palyra.model.plan import Facts
 from palyra.model.skill import SkillTool
 from palyra.model.wasm import CapabilityGrants, GuestKind, WasmLimits, WasmPlan
+from palyra.protocol.parse import parse_value
 from palyra.protocol.plugin_schema import PluginInput, check_plugin_input
 from palyra.protocol.registry import RegisteredTool
 from palyra.protocol.schema import CompiledSchema, check_arguments, compile_schema
@@ -65,8 +69,15 @@ def prepare_plugin(trip: Trip, ports: Ports) -> None:
     trip.facts = Facts(
         tier=Tier.A.value,
         inline_code=skill is None,
-        network=bool(skill is not None and skill.grants.http),
+        network=skill is not None and bool(skill.grants.http),
+        granted_egress=skill is not None and _hosts_granted(trip, skill),
     )
+
+
+def _hosts_granted(trip: Trip, tool: SkillTool) -> bool:
+    """Whether the operator's own flags for this call name every host the skill reaches."""
+    flags = NetGrant(EgressMode.STRICT, trip.run.grant.hosts)
+    return bool(tool.grants.http) and all(judge_host(flags, *host_of(host)).allowed for host in tool.grants.http)
 
 
 def _take_on(trip: Trip, tool: SkillTool) -> None:
@@ -203,9 +214,9 @@ def _ending(trip: Trip, execution: Execution, output: bytes | None) -> Ending:
 def _result(output: bytes | None, skill: SkillTool | None) -> Json:
     """Raises Rejected for output that is no JSON or not what the tool's schema says. No output at all is null."""
     try:
-        result: Json = None if output is None else orjson.loads(output)
-    except orjson.JSONDecodeError:
-        raise Rejected(Reason.TRAPPED, "The guest's output is no JSON.") from None
+        result: Json = None if output is None else parse_value(output)
+    except Rejected:
+        raise Rejected(Reason.TRAPPED, "The guest's output is no JSON that could be handed on.") from None
     if skill is not None and output is not None:
         try:
             check_arguments(_schema(canonical(skill.output_schema)), result)

@@ -3,7 +3,8 @@
 A file is named by everything its meaning hangs on (the module's digest, wasmtime's version, our settings, the
 processor's features) and begins with a MAC over that name and its bytes, under a key that only the owner can read.
 Bytes are read once, and it is those bytes that are verified and handed on: a file swapped in between changes nothing. A
-file that does not verify is removed and built again. Never accepted from a package.
+file that does not verify is removed and built again. Never accepted from a package. What is kept is bounded: the
+longest unused goes first, or whoever may send modules could fill the disk.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import hmac
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +22,15 @@ from palyra.errors import StateError
 MAC_BYTES: Final = 32
 KEY_BYTES: Final = 32
 MAX_ARTEFACT_BYTES: Final = 256 << 20
+MOST_BYTES: Final = 1 << 30
 _PRIVATE = 0o600
 
 
 class ArtefactCache:
-    def __init__(self, folder: Path, *, meaning: str) -> None:
+    def __init__(self, folder: Path, *, meaning: str, most_bytes: int = MOST_BYTES) -> None:
         """`meaning`: wasmtime's version, our engine settings, the machine and its processor's features, as one text."""
         self._folder = folder
+        self._most_bytes = most_bytes
         self._meaning = hashlib.sha256(meaning.encode()).hexdigest()
         self._key = b""
 
@@ -43,6 +47,8 @@ class ArtefactCache:
         if not hmac.compare_digest(found, self._mac(path.name, artefact)):
             _remove(path)
             return None
+        with suppress(OSError):
+            os.utime(path)
         return artefact
 
     def write(self, module_sha256: str, artefact: bytes) -> None:
@@ -51,6 +57,14 @@ class ArtefactCache:
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}")
         self._write(temporary, self._mac(path.name, artefact) + artefact)
         os.replace(temporary, path)
+        self._trim()
+
+    def _trim(self) -> None:
+        left = self._most_bytes
+        for size, path in _newest_first(self._folder):
+            left -= size
+            if left < 0:
+                _remove(path)
 
     def _mac(self, name: str, artefact: bytes) -> bytes:
         return hmac.digest(self._secret(), name.encode() + b"\0" + artefact, "sha256")
@@ -102,6 +116,15 @@ def _read_private(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise OSError("not a private file of this user")
         return file.read(MAX_ARTEFACT_BYTES + MAC_BYTES)
+
+
+def _newest_first(folder: Path) -> list[tuple[int, Path]]:
+    found = []
+    for path in folder.glob("*.cwasm"):
+        with suppress(OSError):  # another process may have taken it away
+            about = path.stat()
+            found.append((about.st_mtime_ns, about.st_size, path))
+    return [(size, path) for _, size, path in sorted(found, reverse=True)]
 
 
 def _remove(path: Path) -> None:

@@ -30,6 +30,14 @@ _OPENING = frozenset(b"[{")
 
 def parse_input(data: bytes, *, max_bytes: int) -> dict[str, Json]:
     _check_size(len(data), max_bytes)  # 1
+    value = parse_value(data)
+    if not isinstance(value, dict):  # 5
+        raise _malformed("The input must be one JSON object.")
+    return value
+
+
+def parse_value(data: bytes) -> Json:
+    """Any one JSON value, by the same rules: what a guest says is not trusted either."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise _malformed("The input begins with a byte order mark.")
     try:
@@ -41,8 +49,6 @@ def parse_input(data: bytes, *, max_bytes: int) -> dict[str, Json]:
         value = _DECODER.decode(text)  # 4
     except json.JSONDecodeError as error:
         raise _malformed(f"The input is not JSON: {error.msg.lower()} at character {error.pos}.") from None
-    if not isinstance(value, dict):  # 5
-        raise _malformed("The input must be one JSON object.")
     _check_surrogates(value, data)
     return value
 

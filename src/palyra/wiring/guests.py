@@ -54,7 +54,6 @@ _COMPILER = Limits(
 
 def worker_plan(host: HostFacts, *, layer: str = "direct") -> ProcessPlan:
     """`layer`: what runs core modules in it, `direct` or `wrapper`."""
-    wasm_engine.check_version()
     return _plan(host, program="worker.py", arguments=(layer,), limits=_WORKER)
 
 
@@ -64,7 +63,6 @@ def compiler_plan(host: HostFacts) -> ProcessPlan:
 
 def artefact_meaning(host: HostFacts) -> str:
     """What a compiled module's bytes hang on, beside the module."""
-    wasm_engine.check_version()
     settings = sha256_hex(Path(wasm_engine.__file__).read_bytes())
     return f"wasmtime {wasm_engine.WASMTIME} {settings} {host.machine} {_processor()}"
 
@@ -125,6 +123,10 @@ class GuestHouse:
         self, executor: ProcessExecutor, host: HostFacts, config: WasmRuntimeConfig, folder: Path, *, spare: int = 1
     ) -> None:
         """`spare`: workers that are kept ready for a module that is not loaded yet."""
+        try:
+            wasm_engine.check_version()
+        except wasm_engine.WrongRuntime as error:
+            raise Unenforceable((), f"{error}.", f"pip install wasmtime=={wasm_engine.WASMTIME}") from None
         self._executor, self._host, self._config, self._folder = executor, host, config, folder
         self._spare = spare
         self._compiler: Compiler | None = None
