@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user test-podman test-windows-layout test-crash test-standards soak fuzz lint fmt \
-	house escape bench docs lock clean
+.PHONY: help dev system demo test test-user test-podman test-toolchains test-windows-layout test-crash test-standards soak \
+	fuzz lint fmt house escape bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
 PYTHON = /usr/bin/python3
@@ -52,6 +52,9 @@ test: lint ## everything: style, types, house, all tests; as root also the plain
 
 test-user: dev ## unit, conformance and escape tests as a plain user
 	@tools/plain_user.sh $(PY) -m pytest -p no:cacheprovider $(PYTEST_FLAGS) tests/unit tests/conformance tests/escape
+
+test-toolchains: dev ## guests built from C, AssemblyScript, Python and JavaScript; what builds them is installed below .make
+	@PALYRA_TOOLCHAINS=1 $(PY) -m pytest $(PYTEST_FLAGS) -rs tests/toolchains
 
 test-podman: dev ## the container backend with a real engine; as root on Debian podman is installed
 	@image=$$(tools/podman.sh) && PALYRA_TEST_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/podman
@@ -103,6 +106,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
 	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt
+	@$(COMPILE) requirements/toolchains.in --output-file requirements/toolchains.txt
 
 clean: ## remove what set-up and tests made
 	@rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build .demo

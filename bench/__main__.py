@@ -31,6 +31,8 @@ ROWS = (
     "journal_verify",
     "journal_page",
     "egress",
+    "wasm",
+    "wasm_jailed",
 )
 GROWTH = "growth"
 PROJECT = Path(__file__).parents[1]

@@ -53,7 +53,8 @@ class Compiler:
 
 
 def _refusal(execution: Execution, words: bytes) -> Rejected:
-    said = words.decode("utf-8", "replace").strip().split("\n")[-1][:500]
+    lines = [line for line in words.decode("utf-8", "replace").splitlines() if line.strip() and "BACKTRACE" not in line]
+    said = lines[-1][:500] if lines else ""
     if execution.exit_code == REFUSED:
         return Rejected(Reason.BAD_ARGUMENTS, said, "docs/spec/wasm.md has the two surfaces a guest may be built to.")
     if execution.status is Status.FAILED:

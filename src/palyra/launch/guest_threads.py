@@ -33,12 +33,11 @@ class GuestThreads:
         check_version()
         self._artefact = artefact
         engine = make_engine()
-        self._timer = EpochTimer(engine)
-        core = DirectRuntime(engine, self._timer) if usable() else CoreRuntime(engine, self._timer)
-        self._runtimes: dict[GuestKind, Any] = {
-            GuestKind.CORE: core,
-            GuestKind.COMPONENT: ComponentRuntime(engine, self._timer),
-        }
+        components = make_engine(components=True)
+        self._timers = EpochTimer(engine), EpochTimer(components)
+        core = (DirectRuntime if usable() else CoreRuntime)(engine, self._timers[0])
+        component = ComponentRuntime(components, self._timers[1])
+        self._runtimes: dict[GuestKind, Any] = {GuestKind.CORE: core, GuestKind.COMPONENT: component}
         self._loaded: OrderedDict[str, Any] = OrderedDict()
         self._threads = concurrent.futures.ThreadPoolExecutor(at_once, thread_name_prefix="palyra-guest")
 
@@ -64,7 +63,8 @@ class GuestThreads:
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
         self._loaded.clear()
-        self._timer.close()
+        for timer in self._timers:
+            timer.close()
 
     async def _load(self, plan: WasmPlan, module: bytes) -> Any:
         found = self._loaded.get(plan.module_sha256)

@@ -21,9 +21,10 @@ def main() -> int:
     from palyra.inside.wasm.core import CoreRuntime, InvalidModule
     from palyra.inside.wasm.engine import EpochTimer, make_engine
 
-    engine = make_engine()
     wasm = sys.stdin.buffer.read()
-    runtime = (ComponentRuntime if wasm.startswith(MAGIC) else CoreRuntime)(engine, EpochTimer(engine))
+    components = wasm.startswith(MAGIC)
+    engine = make_engine(components=components)
+    runtime = (ComponentRuntime if components else CoreRuntime)(engine, EpochTimer(engine))
     try:
         artefact = runtime.compile(wasm)
     except InvalidModule as error:

@@ -31,7 +31,7 @@ class WrongRuntime(RuntimeError):
     """wasmtime is not what this layer was written and tested for."""
 
 
-def make_config() -> Config:
+def make_config(*, components: bool = False) -> Config:
     config = Config()
     config.consume_fuel = True
     config.epoch_interruption = True
@@ -40,11 +40,13 @@ def make_config() -> Config:
     config.parallel_compilation = False
     for feature in ("threads", "memory64", "multi_memory", "gc", "function_references", "exceptions"):
         setattr(config, f"wasm_{feature}", False)
+    if components:  # wasmtime's own glue between two components of one touches the memories of both
+        config.wasm_multi_memory = True
     return config
 
 
-def make_engine() -> Engine:
-    return Engine(make_config())
+def make_engine(*, components: bool = False) -> Engine:
+    return Engine(make_config(components=components))
 
 
 class _SigEvent(ctypes.Structure):

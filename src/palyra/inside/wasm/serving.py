@@ -63,14 +63,14 @@ def serve(reading: int, writing: int, *, layer: str) -> None:
     engine = make_engine()
     timer = EpochTimer(engine)
     core = DirectRuntime(engine, timer) if layer == "direct" and usable() else CoreRuntime(engine, timer)
-    runtimes: dict[str, Any] = {"core": core, "component": ComponentRuntime(engine, timer)}
-    runtime, loaded = runtimes["core"], None
+    runtime: Any = core
+    loaded = None
     pipe.send(Frame(frames.READY))
     while True:
         frame = pipe.receive()
         assert frame is not None  # without a time limit there is a frame or the end
         if frame.kind == frames.LOAD:
-            runtime = runtimes[frame.head["guest"]]
+            runtime = core if frame.head["guest"] == "core" else component_runtime()
             try:
                 loaded = runtime.load(frame.body, memories=frame.head["memories"])
             except InvalidModule as error:
@@ -79,6 +79,12 @@ def serve(reading: int, writing: int, *, layer: str) -> None:
                 pipe.send(Frame(frames.LOADED))
         elif frame.kind == frames.RUN:
             pipe.send(_run(runtime, loaded, frame, pipe))
+
+
+def component_runtime() -> ComponentRuntime:
+    """With an engine and a timer of its own: components are compiled with other features."""
+    engine = make_engine(components=True)
+    return ComponentRuntime(engine, EpochTimer(engine))
 
 
 def _run(runtime: Any, loaded: Any, frame: Frame, pipe: Pipe) -> Frame:

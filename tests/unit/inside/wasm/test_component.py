@@ -17,7 +17,7 @@ from tests.unit.inside.wasm.guests import Asked, bounds, call
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[ComponentRuntime]:
-    engine = make_engine()
+    engine = make_engine(components=True)
     timer = EpochTimer(engine)
     yield ComponentRuntime(engine, timer)
     timer.close()
