@@ -203,7 +203,7 @@ def test_an_install_without_the_grant_fails_fast_and_the_hint_names_the_registry
         (developer.workspace / ".npmrc").write_text("registry=http://packages.test/\n")
         words = tuple(f"npm install --no-audit --no-fund --fetch-retries 0 {NAME}".split())
     else:
-        (developer.workspace / "wanted.txt").write_text(f"--index-url http://packages.test/simple/\n{NAME}\n")
+        (developer.workspace / "wanted.txt").write_text(f"--index-url https://packages.test/simple/\n{NAME}\n")
         words = tuple("pip3 install --disable-pip-version-check --retries 0 --target packages -r wanted.txt".split())
     outcome = developer.outcome("run", "--json", "--allow", program, "--", *words, timeout=120)
     assert outcome["success"] is False

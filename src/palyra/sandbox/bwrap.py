@@ -244,7 +244,7 @@ def _words(
     words += ["--remount-ro", "/"]  # 10
     words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
     if host.machine in MACHINES:  # 12
-        words += ["--seccomp", _hole(data, assemble(host.machine))]
+        words += ["--seccomp", _hole(data, assemble(host.machine, own_program=bool(job.own_files)))]
     words += ["--info-fd", INFO, "--block-fd", BLOCK, "--"]
     return tuple(words), tuple(data)
 

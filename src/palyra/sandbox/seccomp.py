@@ -108,6 +108,8 @@ CREATIONS: dict[str, tuple[tuple[int | None, int | None], int]] = {"open": ((2, 
 """Calls that do so when their flags say that they create; the flags' argument, the mode is the next."""
 ABSENT: dict[str, tuple[int, int]] = {"clone3": (435, 435), "openat2": (437, 437)}
 """Their arguments stand in memory, where no filter can read them; libraries fall back to `clone` and `openat`."""
+OWN_ABSENT: dict[str, tuple[int, int]] = {name: numbers for name, numbers in ABSENT.items() if name != "openat2"}
+"""For programs of Palyra's own: openat2 is what keeps them beneath the workspace, and they make no odd modes."""
 JUDGED: dict[str, tuple[int | None, int | None]] = {
     "clone": (56, 220),
     "unshare": (272, 97),
@@ -162,18 +164,26 @@ Block: TypeAlias = tuple[str, list[Step]]
 
 
 @lru_cache(maxsize=4)
-def assemble(machine: str) -> bytes:
+def assemble(machine: str, *, own_program: bool = False) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
     families = [Step(IF_EQUAL, family, yes="allow") for family in FAMILIES]
     family = ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)])
-    return build(machine, REFUSED, JUDGED, RULE_OF, [family])
+    return build(machine, REFUSED, JUDGED, RULE_OF, [family], absent=OWN_ABSENT if own_program else ABSENT)
 
 
-def build(machine: str, refused: Numbers, judged: Numbers, rule_of: Mapping[str, str], own: list[Block]) -> bytes:
+def build(
+    machine: str,
+    refused: Numbers,
+    judged: Numbers,
+    rule_of: Mapping[str, str],
+    own: list[Block],
+    *,
+    absent: Mapping[str, tuple[int, int]] = ABSENT,
+) -> bytes:
     """A filter: what the number decides, the rules every filter has, those of its own, and the verdicts."""
     named = {numbers: rule_of[name] for name, numbers in judged.items()}
     shared = [_namespaces_rule(), _terminal_rule(), _mapping_rule(), *_mode_rules()]
-    return link([("", flat(machine, refused, named)), *shared, *own, *_verdicts()])
+    return link([("", flat(machine, refused, named, absent)), *shared, *own, *_verdicts()])
 
 
 def link(blocks: Sequence[Block]) -> bytes:
@@ -185,13 +195,18 @@ def link(blocks: Sequence[Block]) -> bytes:
     return b"".join(_encode(at, step, labels) for at, step in enumerate(steps))
 
 
-def flat(machine: str, refused: Numbers, judged: Mapping[tuple[int | None, int | None], str]) -> list[Step]:
+def flat(
+    machine: str,
+    refused: Numbers,
+    judged: Mapping[tuple[int | None, int | None], str],
+    absent: Mapping[str, tuple[int, int]] = ABSENT,
+) -> list[Step]:
     """What the number alone decides; `judged` names the block that reads a call's arguments."""
     arch, column = MACHINES[machine], list(MACHINES).index(machine)
     steps = [Step(LOAD, _ARCH_AT), Step(IF_EQUAL, arch, no="kill"), Step(LOAD, _NUMBER_AT)]
     if machine == "x86_64":
         steps.append(Step(IF_AT_LEAST, X32_BIT, yes="enosys"))
-    steps += [Step(IF_EQUAL, numbers[column], yes="enosys") for numbers in ABSENT.values()]
+    steps += [Step(IF_EQUAL, numbers[column], yes="enosys") for numbers in absent.values()]
     known = (numbers[column] for numbers in refused.values())
     steps += [Step(IF_EQUAL, number, yes="eperm") for number in known if number is not None]
     steps += [

@@ -149,6 +149,7 @@ def shown(job: Job, host: HostFacts) -> dict[str, object]:
     """The plan with the text of its small files, so that the file can be read without running anything."""
     plan = plan_job(job, host, tuple(backend for backend in BACKENDS if backend.guarantees(host)))
     filters = {assemble(machine): f"seccomp filter for {machine}" for machine in MACHINES}
+    filters |= {assemble(m, own_program=True): f"seccomp filter for {m}, of a program of ours" for m in MACHINES}
     texts = [filters.get(data) or data.decode() for data in plan.data]
     assert all(not isinstance(w, Hole) or w.index < len(texts) for w in plan.launcher)
     return {"plan": plan.as_json(), "data": texts}
