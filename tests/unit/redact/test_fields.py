@@ -83,5 +83,6 @@ WORDS = (
 
 @given(st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from([" ", "_", "-", ".", ", ", "\n", " = ", "(", ")"]))))
 def test_words_that_merely_sound_like_secrets_stay(parts):
-    text = "".join(word + sign for word, sign in parts)
+    # `authorization = x` is a header in one of its spellings
+    text = "".join(word + (" " if (word, sign) == ("authorization", " = ") else sign) for word, sign in parts)
     assert redact_text(text) == text
