@@ -60,7 +60,7 @@ class _NoGate:
 @contextmanager
 def direct() -> Iterator[Contender]:
     """The runtime as it stands in the worker and in process."""
-    engine = make_engine()
+    engine = make_engine(slots=1)
     timer = EpochTimer(engine)
     runtime = DirectRuntime(engine, timer)
     loaded = runtime.load(runtime.compile(ECHO))

@@ -32,7 +32,7 @@ class GuestThreads:
     def __init__(self, artefact: Artefact, *, at_once: int) -> None:
         check_version()
         self._artefact = artefact
-        engine = make_engine()
+        engine = make_engine(slots=at_once)
         components = make_engine(components=True)
         self._timers = EpochTimer(engine), EpochTimer(components)
         core = (DirectRuntime if usable() else CoreRuntime)(engine, self._timers[0])

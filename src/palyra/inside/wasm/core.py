@@ -32,12 +32,11 @@ from wasmtime import Memory as WasmMemory
 from wasmtime import _ffi as ffi
 
 from palyra.inside.wasm import abi
-from palyra.inside.wasm.engine import EpochTimer, ticks_for
+from palyra.inside.wasm.engine import TABLES_PER_MODULE, EpochTimer, ticks_for
 from palyra.inside.wasm.guest import End, EndKind, Exceeded, GuestCall, Refused
 from palyra.inside.wasm.surface import U32, Function, answer, functions
 
 MAGIC = b"\0asm\x01\0\0\0"
-TABLES_PER_MODULE = 4
 _PAGE = 65536
 
 
@@ -77,9 +76,9 @@ class CoreRuntime:
 
     def load(self, artefact: bytes, *, memories: int = 1) -> Loaded:
         """Only of bytes this installation compiled itself: an artefact is native code. A core module has one memory."""
-        module = Module.deserialize(self._engine, artefact)
-        check_module(module)
         try:
+            module = Module.deserialize(self._engine, artefact)
+            check_module(module)
             return Loaded(module, self._linker.instantiate_pre(module))
         except WasmtimeError as error:
             raise InvalidModule(last_line(error)) from None

@@ -34,7 +34,6 @@ from wasmtime import _ffi as ffi
 
 from palyra.inside.wasm import abi
 from palyra.inside.wasm.core import (
-    TABLES_PER_MODULE,
     CoreRuntime,
     InvalidModule,
     Loaded,
@@ -42,7 +41,7 @@ from palyra.inside.wasm.core import (
     classify,
     last_line,
 )
-from palyra.inside.wasm.engine import EpochTimer, make_engine, ticks_for
+from palyra.inside.wasm.engine import TABLES_PER_MODULE, EpochTimer, make_engine, ticks_for
 from palyra.inside.wasm.guest import Bounds, End, EndKind, Exceeded, Grants, GuestCall, Refused
 from palyra.inside.wasm.surface import U32, Function, answer, functions
 
@@ -109,9 +108,9 @@ class DirectRuntime:
         return self._wrapper.compile(wasm)
 
     def load(self, artefact: bytes, *, memories: int = 1) -> Loaded:
-        module = Module.deserialize(self._engine, artefact)
-        check_module(module)
         try:
+            module = Module.deserialize(self._engine, artefact)
+            check_module(module)
             return Loaded(module, self._linker.instantiate_pre(module))
         except WasmtimeError as error:
             raise InvalidModule(last_line(error)) from None

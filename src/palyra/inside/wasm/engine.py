@@ -23,6 +23,10 @@ from wasmtime import _ffi as ffi
 WASMTIME: Final = "50.0.1"
 TICK_MS: Final = 10
 MAX_WASM_STACK: Final = 512 * 1024
+TABLES_PER_MODULE: Final = 4
+MOST_TABLE_ELEMENTS: Final = 1_000_000
+KEPT_BYTES: Final = 65536
+"""Of a place's memory that is cleared by writing rather than by giving it back."""
 _SIGEV_THREAD: Final = 2
 _CLOCK_MONOTONIC: Final = 1
 
@@ -45,8 +49,32 @@ def make_config(*, components: bool = False) -> Config:
     return config
 
 
-def make_engine(*, components: bool = False) -> Engine:
-    return Engine(make_config(components=components))
+def make_engine(*, components: bool = False, slots: int = 0) -> Engine:
+    """`slots`: core guests that run at once in places made ahead, which halves a call; 0: without places."""
+    config = make_config(components=components)
+    if slots:
+        _make_places(config, slots)
+    return Engine(config)
+
+
+def _make_places(config: Config, slots: int) -> None:
+    """Bound, but not on the wrapper's Config. Address space alone: it is no memory before a guest touches it."""
+    places = ffi.wasmtime_pooling_allocation_config_new()
+    for name, value in (
+        ("total_core_instances", slots),
+        ("total_component_instances", 1),
+        ("total_stacks", 1),
+        ("total_gc_heaps", 1),
+        ("total_memories", slots),
+        ("total_tables", slots * TABLES_PER_MODULE),
+        ("max_memories_per_module", 1),
+        ("max_tables_per_module", TABLES_PER_MODULE),
+        ("table_elements", MOST_TABLE_ELEMENTS),
+        ("linear_memory_keep_resident", KEPT_BYTES),
+    ):
+        getattr(ffi, f"wasmtime_pooling_allocation_config_{name}_set")(places, value)
+    ffi.wasmtime_pooling_allocation_strategy_set(config.ptr(), places)
+    ffi.wasmtime_pooling_allocation_config_delete(places)
 
 
 class _SigEvent(ctypes.Structure):

@@ -60,7 +60,7 @@ class Pipe:
 
 def serve(reading: int, writing: int, *, layer: str) -> None:
     pipe = Pipe(reading, writing)
-    engine = make_engine()
+    engine = make_engine(slots=1)
     timer = EpochTimer(engine)
     core = DirectRuntime(engine, timer) if layer == "direct" and usable() else CoreRuntime(engine, timer)
     runtime: Any = core

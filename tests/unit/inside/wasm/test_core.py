@@ -21,12 +21,17 @@ TAKE_ALL = "(call $output (i32.const 64) (call $take (i32.const 64) (i32.const 4
 Runtime = CoreRuntime | DirectRuntime
 
 
-@pytest.fixture(scope="module", params=[CoreRuntime, DirectRuntime], ids=["wrapper", "direct"])
+@pytest.fixture(
+    scope="module",
+    params=[(CoreRuntime, 0), (DirectRuntime, 0), (DirectRuntime, 4)],
+    ids=["wrapper", "direct", "places"],
+)
 def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
-    """Both layers keep the same promises."""
-    engine = make_engine()
+    """Both layers keep the same promises, and so does the one with places made ahead."""
+    layer, slots = request.param
+    engine = make_engine(slots=slots)
     timer = EpochTimer(engine)
-    yield request.param(engine, timer)
+    yield layer(engine, timer)
     timer.close()
 
 
@@ -297,3 +302,28 @@ def test_both_layers_end_every_guest_alike() -> None:
         ends = [run(layer, guest, call(gate=Asked({("log", "0"): b""}))) for layer in layers]
         assert ends[0] == ends[1]
     timer.close()
+
+
+def test_a_place_shows_nothing_of_the_guest_before() -> None:
+    engine = make_engine(slots=1)
+    timer = EpochTimer(engine)
+    runtime = DirectRuntime(engine, timer)
+    memory = '(memory (export "memory") 8)'
+    marking = module(
+        "output", memory=memory, body="(memory.fill (i32.const 0) (i32.const 7) (i32.const 524288)) i32.const 0"
+    )
+    reading = module("output", memory=memory, body="(call $output (i32.const 0) (i32.const 524288))")
+    assert run(runtime, marking).kind is EndKind.RETURNED
+    end = run(runtime, reading, call(within=bounds(output_bytes=1 << 20)))
+    assert end.output == bytes(524_288)
+    timer.close()
+
+
+def test_an_artefact_of_an_engine_without_places_is_loaded_by_one_with() -> None:
+    plain, placed = make_engine(), make_engine(slots=1)
+    timers = EpochTimer(plain), EpochTimer(placed)
+    artefact = CoreRuntime(plain, timers[0]).compile(ECHO)
+    runtime = DirectRuntime(placed, timers[1])
+    assert runtime.run(runtime.load(artefact), call(b"[]")).output == b"[]"
+    for timer in timers:
+        timer.close()
