@@ -88,6 +88,7 @@ escape: dev ## the escape stories alone
 
 soak: dev ## 64 callers at once; then no process, mount, namespace, file or descriptor is left (MINUTES=1)
 	@$(PY) -m tests.soak --seconds $$(( $(MINUTES) * 60 ))
+	@PALYRA_GUEST_CALLS=100000 $(PY) -m pytest $(PYTEST_FLAGS) tests/unit/inside/wasm/test_flat.py
 
 fuzz: dev ## random bytes against the egress parsers (SECONDS_EACH=30 TARGETS="heads hello")
 	@$(PY) -m pip install -qq --require-hashes --only-binary :all: --requirement requirements/fuzz.txt \
