@@ -18,7 +18,11 @@ MINUTES = 1
 ROWS =
 SECONDS_EACH = 30
 TARGETS =
+# Each test makes its own folders, homes and servers, so they go side by side.
+SIDE_BY_SIDE = -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
 PYTEST_FLAGS =
+# What touches the system, for the plain user; values do not depend on who reads them.
+TOUCHES = $(addprefix tests/unit/,artifacts budget cli config guard inside launch sandbox state vault wiring)
 LOCK_FLAGS =
 COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-annotate --no-header $(LOCK_FLAGS)
@@ -47,11 +51,11 @@ demo: dev ## a guided first call, allowed and refused
 	@$(VENV)/bin/palyra demo
 
 test: lint ## everything: style, types, house, all tests; as root also the plain-user half
-	@$(PY) -m pytest $(PYTEST_FLAGS) tests
+	@$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) tests
 	@test "$$(id -u)" != 0 || $(MAKE) --no-print-directory test-user
 
-test-user: dev ## unit, conformance and escape tests as a plain user
-	@tools/plain_user.sh $(PY) -m pytest -p no:cacheprovider $(PYTEST_FLAGS) tests/unit tests/conformance tests/escape
+test-user: dev ## what touches the system, conformance and escape tests, as a plain user
+	@tools/plain_user.sh $(PY) -m pytest -p no:cacheprovider $(SIDE_BY_SIDE) $(PYTEST_FLAGS) $(TOUCHES) tests/conformance tests/escape
 
 test-toolchains: dev ## guests built from C, AssemblyScript, Python and JavaScript; what builds them is installed below .make
 	@PALYRA_TOOLCHAINS=1 $(PY) -m pytest $(PYTEST_FLAGS) -rs tests/toolchains
