@@ -135,3 +135,17 @@ def test_a_changed_configuration_is_an_entry(cli):
     call(cli, n=3)
     assert acts(cli) == ["config.changed"]
     assert verify(cli)["ok"]
+
+
+def test_a_call_whose_program_never_ran_does_not_contradict_its_intent(cli):
+    """A fetch that was refused, a module nobody could compile: the engine itself says how they ended."""
+    cli.home.mkdir(mode=0o700, exist_ok=True)
+    (cli.home / "palyra.toml").write_text(
+        'posture = "developer"\n[tool_call.process_runner]\nallowed_egress_hosts = ["127.0.0.1:9"]\n'
+        "[tool_call.wasm_runtime]\nallow_inline_modules = true\n"
+    )
+    cli("call", "palyra.http.fetch", '{"url": "http://127.0.0.1:9/"}')
+    cli("call", "palyra.plugin.run", '{"module_base64": "AGFzbQEAAAAAAAAAAAAAAAAA", "input": {}}')
+    assert verify(cli)["ok"]
+    assert cli("journal", "export", "--output", "all.jsonl").returncode == 0
+    assert cli("verify", "all.jsonl").returncode == 0

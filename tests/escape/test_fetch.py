@@ -113,7 +113,9 @@ def test_a_redirect_takes_no_credential_along_and_leads_nowhere_private(
 
 def test_a_bomb_is_unpacked_in_the_sandbox_and_cut(palyra: Palyra, workspace: Path, sites: tuple[Site, Site]) -> None:
     outcome = fetch(palyra, workspace, f"http://{sites[0].authority}/bomb", max_bytes=100_000)
-    assert (len(outcome.output["text"]), outcome.output["truncated"]) == (100_000, True)
+    assert outcome.output["truncated"] is True
+    # where we cut, a piece as long as any form of a known secret is left out
+    assert 99_000 < len(outcome.output["text"]) <= 100_000
 
 
 def test_the_page_that_is_read_is_text(palyra: Palyra, workspace: Path, sites: tuple[Site, Site]) -> None:

@@ -37,7 +37,9 @@ from palyra.protocol.fetch_catalog import (
     DEFAULT_TIMEOUT_MS,
     FETCH_TOOL,
 )
+from palyra.redact.stream import Redactor
 
+MAX_HEADER_CHARS = 4096
 HTTP_FETCH = FETCH_TOOL.name
 _HINTS = {
     "EGRESS_DENIED": "Grant it with allowed_egress_hosts, a private address by its range as well.",
@@ -148,13 +150,30 @@ async def _read(trip: Trip, plan: FetchPlan, ports: Ports, fetched: Fetched) -> 
         output = clean(trip, ports, {"error": dict(answer["error"])} | ways)
         message = str(answer["error"].get("message"))
         return Ending(status=Status.COMPLETED, message=message, execution=execution, output=output)
-    result = {"status": fetched.status, "url": fetched.url, "headers": _told(headers), **answer["result"], **ways}
+    tail = Redactor(ports.secrets.known_values(trip.run.run_id)).most_held_bytes
+    result = {"status": fetched.status, "url": fetched.url, "headers": _told(headers, tail), **answer["result"], **ways}
     result["truncated"] = bool(result.get("truncated")) or fetched.truncated
+    if result["truncated"] and tail:
+        result |= _short_of(result, tail)
     return Ending(status=Status.COMPLETED, success=True, execution=execution, output=clean(trip, ports, result))
 
 
-def _told(headers: Mapping[str, str]) -> dict[str, Json]:
-    return {name: value[:4096] for name, value in sorted(headers.items()) if name in ANSWER_HEADERS}
+def _short_of(result: Mapping[str, Json], tail: int) -> dict[str, Json]:
+    """Where we cut, all but the last letter of a secret could stand, which redaction does not know any more: a piece
+    as long as any of them goes, whatever it is, so that nobody learns from what is missing."""
+    short: dict[str, Json] = {}
+    if isinstance(text := result.get("text"), str):
+        short["text"] = text[: max(0, len(text) - tail)]
+    if isinstance(body := result.get("body_base64"), str):
+        data = base64.b64decode(body)
+        short["body_base64"] = base64.b64encode(data[: max(0, len(data) - tail)]).decode("ascii")
+    return short
+
+
+def _told(headers: Mapping[str, str], tail: int) -> dict[str, Json]:
+    told = {name: value for name, value in sorted(headers.items()) if name in ANSWER_HEADERS}
+    most = max(0, MAX_HEADER_CHARS - tail)
+    return {name: value if len(value) <= MAX_HEADER_CHARS else value[:most] for name, value in told.items()}
 
 
 def _ways(plan: FetchPlan, redirects: Sequence[Hop], connections: Sequence[Connection]) -> dict[str, Json]:

@@ -28,7 +28,7 @@ class LogSink:
 
     def __init__(self, ring: RingLog, secrets: tuple[tuple[str, bytes], ...]) -> None:
         self._ring = ring
-        self._redacting = BothStreams(secrets)
+        self._redacting = BothStreams(secrets, lagging=True)
         self.connections: tuple[Connection, ...] = ()
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:

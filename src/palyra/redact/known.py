@@ -105,6 +105,16 @@ class KnownValues:
     def held(self) -> bool:
         return bool(self._held)
 
+    @property
+    def held_bytes(self) -> int:
+        """That have not come out yet, in any form."""
+        return len(self._held) - self._covered
+
+    @property
+    def most_held_bytes(self) -> int:
+        """However a text is made up: of the longest form, with as many line ends inside as are put up with."""
+        return 2 * max(map(len, self._needles), default=0) + 64 if self._needles else 0
+
     def forget(self) -> None:
         self._held = b""
 

@@ -126,6 +126,10 @@ class _Shapes:
         """Something is held back that nobody has decided about yet."""
         return self._pos < len(self._data)
 
+    @property
+    def held_bytes(self) -> int:
+        return len(self._data) - self._pos
+
     def forget(self) -> None:
         self._data, self._pos, self._swallow = b"", 0, None
 
@@ -212,6 +216,19 @@ class Redactor:
         """Colour codes that wait with what the first filter holds back."""
         self._written = 0
         """Bytes of text that came out so far, colour codes not counted."""
+
+    @property
+    def held_bytes(self) -> int:
+        return self._known.held_bytes + self._shapes.held_bytes
+
+    @property
+    def most_held_bytes(self) -> int:
+        """For known values; 0 where there are none. What shapes hold tells nothing that the text itself does not."""
+        return self._known.most_held_bytes
+
+    def lost(self) -> bytes:
+        """What stands for an end that is not shown."""
+        return self._placeholders.cut()
 
     def feed(self, chunk: bytes) -> bytes:
         return self._pass(self._colours.take(chunk), self._known.feed, self._shapes.feed)

@@ -212,3 +212,16 @@ def test_a_reader_that_fails_or_refuses_is_told():
     assert outcome.output["egress"]["connections"][0]["host"] == "a.test", "it was reached all the same"
     burnt = reads({}, reason=Reason.CPU_LIMIT, exit_code=None, signal=24)
     assert call(ports_of(executor=burnt)).reason is Reason.CPU_LIMIT
+
+
+def test_where_an_answer_was_cut_no_beginning_of_a_secret_is_left():
+    """The caller chooses where: all but the last letter of a token that a host sends back could stand there."""
+    secret = b"Zq81mmWc0d4XyTr55Lpo"
+    told = {"X-Forge: " + secret.decode()[:size]: "" for size in (1, 10, 19)} | {"x" * 500: "", "": ""}
+    for text in told:
+        page = {"content_type": "text/plain", "truncated": True, "text": "a line of it\n" * 100 + text}
+        ports = ports_of(executor=reads({"result": page}), secrets=FakeSecrets(values=(("FORGE", secret),)))
+        shown = call(ports).output["text"]
+        assert "X-Forge" not in shown
+        told[text] = str(len(page["text"]) - len(shown))
+    assert len(set(told.values())) == 1, "what is missing says nothing about what it was"
