@@ -8,8 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+# What was green stays green: a run on a machine that lands changes tries the same cases each time. New cases are looked
+# for where a find is wanted: `make fuzz`, or `--hypothesis-profile=search`.
+hypothesis.settings.register_profile("promises", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=2000)
+hypothesis.settings.load_profile("promises")
 
 @pytest.fixture(scope="session", autouse=True)
 def no_real_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -77,6 +77,13 @@ class Text(HTMLParser):
         if not self._skipping:
             self.parts.append(data)
 
+    def parse_marked_section(self, i: int, report: int = 1) -> int:
+        """`<![` with no name after it ends older parsers by an assertion; a browser takes it for a comment."""
+        try:
+            return super().parse_marked_section(i, report)
+        except AssertionError:
+            return self.parse_bogus_comment(i)
+
     @property
     def text(self) -> str:
         whole = re.sub(r"[ \t\r\f\v]*\n[ \t\r\f\v]*", "\n", re.sub(r"[ \r\f\v]+", " ", "".join(self.parts)))

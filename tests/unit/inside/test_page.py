@@ -9,7 +9,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palyra.inside import page
@@ -88,6 +88,13 @@ def test_what_cannot_be_unpacked_is_named(encoding: str):
         read(b"not gzip", content_encoding="gzip")
 
 
+@pytest.mark.parametrize("opening", ["<![\0", "<![", "<![ x]>", "<![9]]>", "<![x", "<!\0", "<!", "<!x[", "<?", "</"])
+def test_a_declaration_nobody_can_read_hides_nothing_after_it(opening: str):
+    assert "after" in read(f"<p>before</p>{opening}><p>after</p>".encode(), "text/html")["text"]
+    read(opening.encode(), "text/html")
+
+
+@example(body=b"<![\0")
 @given(body=st.binary(max_size=300) | st.text("<>/&;!-=\"' abpscriptylm\n", max_size=300).map(str.encode))
 def test_any_bytes_of_any_page_are_read(body: bytes):
     for kind in ("text/html", "text/plain", "image/png", ""):
