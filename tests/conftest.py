@@ -17,6 +17,7 @@ hypothesis.settings.register_profile("promises", derandomize=True, deadline=None
 hypothesis.settings.register_profile("search", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("promises")
 
+
 @pytest.fixture(scope="session", autouse=True)
 def no_real_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A test that forgets `--home` lands in a throwaway folder, never in the state of whoever runs the tests."""

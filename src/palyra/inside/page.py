@@ -77,7 +77,7 @@ class Text(HTMLParser):
         if not self._skipping:
             self.parts.append(data)
 
-    def parse_marked_section(self, i: int, report: int = 1) -> int:
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
         """`<![` with no name after it ends older parsers by an assertion; a browser takes it for a comment."""
         try:
             return super().parse_marked_section(i, report)
