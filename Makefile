@@ -28,7 +28,7 @@ PLAIN = $(addprefix tests/unit/,artifacts budget cli config guard inside launch 
 AGAIN = echo "palyra: what failed beside others, once more alone …"
 ALONE = --last-failed --last-failed-no-failures none
 LOCK_FLAGS =
-COMPILE = $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+COMPILE = $(PY) -m uv pip compile --quiet --universal --no-emit-package palyra --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-annotate --no-header $(LOCK_FLAGS)
 
 # A .venv that was copied here together with its folder still names the old place: install again.
