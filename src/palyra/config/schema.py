@@ -17,6 +17,8 @@ from typing import Any, get_args, get_type_hints
 from palyra.canon import Json, digest
 from palyra.config.budget import BudgetConfig
 from palyra.config.credentials import KEY_SOURCES, CredentialConfig, VaultConfig, check_credential
+from palyra.config.daemon import RANGES as DAEMON_RANGES
+from palyra.config.daemon import DaemonConfig
 from palyra.config.egress import RANGES as EGRESS_RANGES
 from palyra.config.egress import EgressConfig, parse_resolve
 from palyra.config.principals import PrincipalsConfig
@@ -187,6 +189,7 @@ class Config:
     """Which secret belongs to which host: a header that Palyra adds outside the sandbox, on that host alone."""
     journal: JournalConfig = field(default_factory=JournalConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+    daemon: DaemonConfig = field(default_factory=DaemonConfig)
 
     @property
     def digest(self) -> str:
@@ -232,6 +235,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "max_background_per_run": (0, 64),
     "warm_sandboxes": (0, 64),
     **EGRESS_RANGES,
+    **DAEMON_RANGES,
     "request_ms": (1000, 30 * 24 * 3600 * 1000),
     "grant_ms": (1000, 30 * 24 * 3600 * 1000),
     "max_pending": (1, 100_000),
@@ -333,6 +337,6 @@ def _check_scalar(raw: object, path: tuple[str, ...]) -> None:
         )
     if path[-1] in _URLS and raw and not str(raw).startswith(("https://", "http://")):
         raise ConfigKeyError(path, f"{'.'.join(path)} = {raw!r} is not an http:// or https:// address.")
-    bounds = MOST if path[0] == "budget" else _RANGES.get(path[-1])
+    bounds = MOST if path[0] == "budget" else _RANGES.get(".".join(path[-2:])) or _RANGES.get(path[-1])
     if bounds is not None and isinstance(raw, int) and not bounds[0] <= raw <= bounds[1]:
         raise ConfigKeyError(path, f"{'.'.join(path)} = {raw} is outside {bounds[0]} to {bounds[1]}.")

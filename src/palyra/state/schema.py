@@ -163,4 +163,21 @@ MIGRATIONS: tuple[Migration, ...] = (
                skill_id TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (skill_id, key)
            ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        # The daemon's credentials: their digests alone.
+        """CREATE TABLE tokens (
+               token_id TEXT PRIMARY KEY, digest BLOB NOT NULL, principal TEXT NOT NULL, operator INTEGER NOT NULL,
+               workspace TEXT NOT NULL, created_unix_ms INTEGER NOT NULL, expires_unix_ms INTEGER NOT NULL,
+               revoked_unix_ms INTEGER
+           ) STRICT, WITHOUT ROWID""",
+        # Runs made over HTTP: what they narrow, for as long as their calls come.
+        """CREATE TABLE run_terms (
+               run_id TEXT PRIMARY KEY, principal TEXT NOT NULL, workspace TEXT NOT NULL, terms BLOB NOT NULL,
+               created_unix_ms INTEGER NOT NULL, ended_unix_ms INTEGER
+           ) STRICT, WITHOUT ROWID""",
+        # Calls that were taken on and have not begun: after a crash they still do.
+        """CREATE TABLE taken_calls (
+               call_id TEXT PRIMARY KEY, principal TEXT NOT NULL, request BLOB NOT NULL, taken_unix_ms INTEGER NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+    ),
 )

@@ -1,0 +1,83 @@
+"""`palyra serve`: the daemon. Joins the doors: the HTTP application, and what others mount beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
+
+if TYPE_CHECKING:
+    from palyra.config.daemon import DaemonConfig
+    from palyra.daemon.server import Server
+
+EPILOG = """\b
+Examples:
+  palyra serve
+  palyra serve --port 0 --json
+  palyra serve --socket /run/palyra/palyrad.sock
+
+SIGTERM ends it in order: calls under way finish or are ended, all is recorded, exit 0.
+"""
+
+
+@click.command("serve", epilog=EPILOG)
+@click.option("--host", metavar="ADDR", help="Listen here (default: 127.0.0.1). Another machine's reach needs TLS.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 7142; 0 takes any free one.")
+@click.option("--socket", metavar="PATH", help="The Unix socket (default: HOME/run/palyrad.sock).")
+@with_settings
+def command(settings: Settings, host: str | None, port: int | None, socket: str | None) -> int:
+    """Serve agents and operators over HTTP, on loopback and on a Unix socket."""
+    import asyncio
+
+    given = {"host": host, "port": port, "socket": socket}
+    return asyncio.run(serve(settings, {name: value for name, value in given.items() if value is not None}))
+
+
+async def serve(settings: Settings, given: dict[str, object]) -> int:
+    from palyra.config.load import find_home, load_config
+    from palyra.daemon.places import take_home
+    from palyra.wiring.embedded import open_installation
+
+    home = find_home(settings.home)
+    config, _ = load_config(home, settings.config)
+    lock = take_home(home.root)
+    try:
+        installation = await open_installation(home, config_file=settings.config, owns_process=True)
+        try:
+            await _until_signal(settings, installation, replace(config.daemon, **given))  # type: ignore[arg-type]
+        finally:
+            await installation.close()
+    finally:
+        lock.close()
+    return 0
+
+
+async def _until_signal(settings: Settings, installation: object, daemon: DaemonConfig) -> None:
+    import asyncio
+    import signal
+
+    from palyra.daemon.server import Server
+    from palyra.daemon.state import make_state
+    from palyra.daemon.table import ROUTES
+    from palyra.wiring.embedded import Installation
+
+    assert isinstance(installation, Installation)
+    server = Server(make_state(installation, daemon), ROUTES)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.end)
+    await server.serve(on_ready=lambda: _say_where(settings, server))
+
+
+def _say_where(settings: Settings, server: Server) -> None:
+    listening = server.state.listening
+    if settings.json:
+        click.echo(orjson.dumps({"listening": listening}))
+    elif not settings.quiet:
+        for place in listening:
+            say(f"palyra listens on {place}", err=True)

@@ -1,0 +1,191 @@
+"""The application, made from the table: routing, the door's keeper, bodies, errors and the headers of every answer.
+
+Order of a request: 1 Host, Origin, credential, access (daemon/auth) · 2 query, body (daemon/reading) · 3 a session's
+CSRF token, before the body where it comes in a header · 4 the handler. What goes wrong becomes the one error shape;
+nothing internal is told: it goes to the log.
+
+Not here: what routes do (one file a noun), sockets and time-outs of connections (daemon/server, daemon/wire_guard).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount
+from starlette.routing import Route as Path
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from palyra.daemon.auth import Caller, Proof, check_access, check_csrf
+from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
+from palyra.daemon.routes import FORM_TYPE, JSON_TYPE, Asked, Refused, Route, Who
+from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER
+from palyra.daemon.state import State
+from palyra.errors import Reason, Rejected, StateError
+
+log = logging.getLogger("palyra.daemon")
+
+STATUS_OF = {
+    Reason.MALFORMED: 400,
+    Reason.TOO_LARGE: 413,
+    Reason.BAD_ARGUMENTS: 422,
+    Reason.CAPABILITY_DENIED: 403,
+    Reason.BUSY: 429,
+    Reason.JOURNAL_DOWN: 503,
+}
+"""Of a refusal that is no outcome of a call; any other reason is 409."""
+LOGIN_PAGE = "/console/login"
+HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+)
+"""Of every answer that does not say otherwise."""
+
+
+class Endpoint:
+    """One route, checked and answered."""
+
+    def __init__(self, route: Route, state: State) -> None:
+        self.route = route
+        self._state = state
+        self._body = TypeAdapter(route.body) if route.body is not None else None
+        self._query = TypeAdapter(route.query) if route.query is not None else None
+        self._max_bytes = route.max_body_bytes or state.settings.max_body_bytes
+        self._timeout_s = state.settings.body_timeout_ms / 1000
+
+    async def answer(self, request: Request) -> Response:
+        route, state = self.route, self._state
+        caller = identify(request, state)  # 1
+        if route.page and route.who is not Who.ANYBODY and caller.proof is Proof.NONE and not route.mutates:
+            return RedirectResponse(LOGIN_PAGE, status_code=303)
+        check_access(caller, route.who)
+        in_header = request.headers.get(CSRF_HEADER)
+        waits_for_form = route.accepts == FORM_TYPE and in_header is None
+        if caller.session is not None and route.mutates and not waits_for_form:
+            check_csrf(caller.session, in_header or "")  # 3
+        query = checked_query(self._query, request) if self._query is not None else None  # 2
+        raw, body = await self._read(request, caller, waits_for_form=waits_for_form)
+        return await route.handler(Asked(state, caller, request, request.path_params, query, body, raw))  # 4
+
+    async def _read(self, request: Request, caller: Caller, *, waits_for_form: bool) -> tuple[bytes, Any]:
+        route = self.route
+        if self._body is None and route.accepts == JSON_TYPE:
+            return b"", None
+        raw = await read_body(request, max_bytes=self._max_bytes, timeout_s=self._timeout_s)
+        if route.accepts == FORM_TYPE:
+            fields = parse_form(raw)
+            given = fields.pop(CSRF_FIELD, "")
+            if caller.session is not None and waits_for_form:
+                check_csrf(caller.session, given)  # 3
+            return raw, checked(self._body, fields, words=True) if self._body is not None else fields
+        if self._body is None:
+            return raw, None
+        return raw, checked(self._body, parse_json(raw))
+
+
+def identify(request: Request, state: State) -> Caller:
+    """Also for what is mounted beside the table."""
+    peer_uid: int | None = request.scope.get("state", {}).get("peer_uid")
+    state.guard.check_place(request.headers, peer_uid=peer_uid)
+    try:
+        return state.guard.identify(request.headers, request.cookies, peer_uid=peer_uid)
+    except Refused as wrong:
+        raise slowed(wrong, request, state) from None
+
+
+def slowed(wrong: Refused, request: Request, state: State) -> Refused:
+    """A wrong credential counts; past the limit the answer is 429. A right one is never barred: who shares an address
+    with somebody guessing must not be locked out."""
+    place = place_of(request)
+    if state.failures.is_barred(place):
+        return Refused(
+            429,
+            "RATE_LIMITED",
+            "Too many wrong credentials from here.",
+            "Wait a minute.",
+            headers={"Retry-After": "60"},
+        )
+    state.failures.note(place)
+    return wrong
+
+
+def place_of(request: Request) -> str:
+    return request.client.host if request.client is not None else "socket"
+
+
+class Dispatch:
+    """One path: its methods, the error shape, and the headers of every answer."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        self._endpoints = dict(endpoints)
+        if "GET" in self._endpoints:
+            self._endpoints.setdefault("HEAD", self._endpoints["GET"])
+        self._allow = ", ".join(sorted(self._endpoints))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        endpoint = self._endpoints.get(scope["method"])
+        response = await guarded(endpoint.answer if endpoint else self._wrong_method, request)
+        await finished(response)(scope, receive, send)
+
+    async def _wrong_method(self, request: Request) -> Response:
+        message = f"{request.method} is not for this path."
+        raise Refused(405, "METHOD_NOT_ALLOWED", message, f"Use {self._allow}.", headers={"Allow": self._allow})
+
+
+async def guarded(answer: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    """Every way a request can go wrong, as one shape."""
+    try:
+        return await answer(request)
+    except Refused as refusal:
+        return refusal.response()
+    except Rejected as error:
+        status = STATUS_OF.get(error.reason, 409)
+        return Refused(status, error.reason, error.detail, error.hint, fields=error.fields).response()
+    except StateError as error:
+        return Refused(503, Reason.JOURNAL_DOWN, error.detail, error.hint).response()
+    except HTTPException as error:
+        return Refused(error.status_code, "MALFORMED", str(error.detail), None).response()
+    except Exception:
+        log.exception("%s %s failed", request.method, request.url.path)
+        return Refused(500, Reason.INTERNAL, "Palyra failed while handling this; its log says where.").response()
+
+
+def finished(response: Response) -> Response:
+    names = {name for name, _ in response.raw_headers}
+    response.raw_headers.extend(pair for pair in HEADERS if pair[0] not in names)
+    return response
+
+
+class NotFound:
+    """A path that no route has; nobody is told more."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            refusal = Refused(404, "NOT_FOUND", "There is no such path.", "GET /openapi.json lists them.")
+            await finished(refusal.response())(scope, receive, send)
+
+
+def make_app(state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp] | None = None) -> Starlette:
+    """`mounts`: applications of other doors (MCP at /mcp), given by whoever joins the doors."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for route in routes:
+        methods = by_path.setdefault(route.path, {})
+        if route.method in methods:
+            raise ValueError(f"two routes for {route.method} {route.path}")
+        methods[route.method] = Endpoint(route, state)
+    paths: list[BaseRoute] = [Path(path, Dispatch(methods)) for path, methods in by_path.items()]
+    paths += [Mount(path, app) for path, app in (mounts or {}).items()]
+    app = Starlette(routes=paths)
+    app.router.redirect_slashes = False
+    app.router.default = NotFound()
+    app.state.palyra = state
+    return app

@@ -1,0 +1,133 @@
+"""Touches: sockets and files. Where the daemon listens, and what must be so before it may.
+
+Rules: an address of this machine alone needs nothing; any other needs TLS and a token that holds, or the daemon does
+not start: what crosses a network would be read there, and nobody could prove who they are. One daemon serves a home.
+
+Not here: what is said over the sockets (daemon/server).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import stat
+from ipaddress import ip_address
+from pathlib import Path
+
+from palyra.config.daemon import DaemonConfig
+from palyra.errors import ConfigError
+from palyra.state.lock import FileLock
+
+SOCKET = "palyrad.sock"
+LOCK = "palyrad.lock"
+BACKLOG = 1024
+SOCKET_MODE = 0o660
+_LOCK_PATIENCE_S = 2.0
+
+
+def socket_path(home: Path, settings: DaemonConfig) -> Path:
+    return Path(settings.socket) if settings.socket else home / "run" / SOCKET
+
+
+def take_home(home: Path) -> FileLock:
+    """Held as long as the daemon lives."""
+    run = home / "run"
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(run / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    lock = FileLock(run / LOCK)
+    if not lock.acquire(_LOCK_PATIENCE_S):
+        raise ConfigError("A daemon serves this home already.", "End it first, or name another --home.")
+    return lock
+
+
+def is_local(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_reach(settings: DaemonConfig, *, has_tokens: bool) -> None:
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise ConfigError("TLS needs both files.", "Set daemon.tls_certificate and daemon.tls_key.")
+    if is_local(settings.host):
+        return
+    if not settings.tls_certificate:
+        raise ConfigError(
+            f"{settings.host} can be reached from other machines, and there is no TLS.",
+            "Set daemon.tls_certificate and daemon.tls_key, or listen on 127.0.0.1 behind a proxy.",
+        )
+    if not has_tokens:
+        raise ConfigError(
+            f"{settings.host} can be reached from other machines, and there is no token that holds.",
+            "Make one first: palyra token create --principal agent:NAME",
+        )
+
+
+def tls_context(settings: DaemonConfig) -> ssl.SSLContext | None:
+    if not settings.tls_certificate:
+        return None
+    key = Path(settings.tls_key)
+    try:
+        if stat.S_IMODE(key.stat().st_mode) & 0o077:
+            raise ConfigError(f"{key} is open to other users.", f"Run: chmod go-rwx '{key}'")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"The TLS files cannot be used: {error}.", "See daemon.tls_certificate, tls_key.") from error
+    return context
+
+
+def open_tcp(settings: DaemonConfig) -> socket.socket:
+    host = settings.host.strip("[]")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"{settings.host} is no address to listen on: {error}.", "See --host.") from error
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)  # the standard library's own
+    except OSError as error:
+        sock.close()
+        where = f"{settings.host}:{settings.port}"
+        raise ConfigError(f"{where} cannot be listened on: {error.strerror}.", "See --host and --port.") from error
+    return sock
+
+
+def open_unix(path: Path) -> socket.socket:
+    """Under another name first, then moved into place: one that a dead daemon left is replaced in one step."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError(f"{path} is there and is no socket.", "Name another with --socket.")
+        fresh.unlink(missing_ok=True)
+        sock.bind(str(fresh))
+        fresh.chmod(SOCKET_MODE)
+        sock.listen(BACKLOG)
+        fresh.rename(path)
+        sock.setblocking(False)  # the standard library's own
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"{path}: {error.strerror or error}.", "Name a shorter path with --socket.") from error
+    except ConfigError:
+        sock.close()
+        raise
+    return sock
+
+
+def url_of(sock: socket.socket, *, tls: bool) -> str:
+    host, port = sock.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{shown}:{port}"

@@ -1,0 +1,100 @@
+"""A request's body and query: bounded, timed, strict, then checked by a model.
+
+Rules: a declared length that is too large is refused before a byte is read; what is not declared is counted; a sender
+that takes too long is refused. JSON is read by the one strict parser (no duplicate keys: two readers, two meanings).
+
+Not here: who may send it (daemon/auth comes first).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from palyra.daemon.routes import Refused
+from palyra.errors import Rejected
+from palyra.protocol.parse import parse_value
+
+MAX_FIELDS = 20
+MAX_QUERY_FIELDS = 64
+
+
+async def read_body(request: Request, *, max_bytes: int, timeout_s: float) -> bytes:
+    declared = request.headers.get("content-length")
+    if declared is not None and (not declared.isascii() or not declared.isdigit() or int(declared) > max_bytes):
+        raise _too_large(max_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > max_bytes:
+                    raise _too_large(max_bytes)
+                chunks.append(chunk)
+    except TimeoutError:
+        raise Refused(
+            408, "SLOW", "The body took too long to come.", "Send it faster.", headers={"Connection": "close"}
+        ) from None
+    except ClientDisconnect:
+        raise Refused(400, "MALFORMED", "The body ended early.", None) from None
+    return b"".join(chunks)
+
+
+def parse_json(data: bytes) -> Any:
+    try:
+        return parse_value(data)
+    except Rejected as error:
+        raise Refused(400, "MALFORMED", error.detail.replace("The input", "The body"), error.hint) from None
+
+
+def parse_form(data: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            data.decode("utf-8"), keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS, errors="strict"
+        )
+    except (UnicodeDecodeError, ValueError):
+        raise Refused(400, "MALFORMED", "The form cannot be read.", "Send UTF-8 fields.") from None
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Refused(400, "MALFORMED", "A field stands twice in the form.", "Send each once.")
+    return found
+
+
+def checked(kind: TypeAdapter[Any], value: Any, *, words: bool = False) -> Any:
+    """`words`: the values came as text, so a number may be read out of one."""
+    try:
+        return kind.validate_python(value, strict=not words)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_FIELDS]
+        fields = tuple((_path(one["loc"]), f"{one['msg']}.") for one in found)
+        raise Refused(
+            422, "BAD_ARGUMENTS", "The request is not of the documented shape.", "See /openapi.json.", fields=fields
+        ) from None
+
+
+def checked_query(kind: TypeAdapter[Any], request: Request) -> Any:
+    pairs = request.query_params.multi_items()
+    found: Mapping[str, str] = dict(pairs)
+    if len(found) != len(pairs):
+        raise Refused(422, "BAD_ARGUMENTS", "A parameter stands twice in the query.", "Send each once.")
+    return checked(kind, found, words=True)
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in place)
+
+
+def _too_large(max_bytes: int) -> Refused:
+    return Refused(
+        413,
+        "TOO_LARGE",
+        f"The body has more than {max_bytes} bytes.",
+        "Send less, or raise daemon.max_body_bytes.",
+        headers={"Connection": "close"},
+    )

@@ -1,0 +1,148 @@
+"""The words of the HTTP door: a route, who may use it, what a handler is asked and how it refuses.
+
+Everything about a route stands in one frozen value: the application, the OpenAPI document, the reference page and the
+test of every route with every kind of credential are made from the same table (daemon/table.py).
+
+Rules: a credential is checked before a byte of the body is read; a handler gets values that are valid already; it
+raises `Refused` (or the engine's `Rejected`) and never makes an error answer by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from palyra.daemon.auth import Caller
+    from palyra.daemon.state import State
+
+JSON_TYPE = "application/json"
+FORM_TYPE = "application/x-www-form-urlencoded"
+MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class Who(StrEnum):
+    """What a route demands of whoever asks."""
+
+    ANYBODY = "anybody"
+    """No credential; nothing is told that is worth one."""
+    AGENT = "agent"
+    """An agent's token, or an operator."""
+    OPERATOR = "operator"
+    """An operator's token, the socket's owner, or a session of the console; a session needs its CSRF token to change
+    anything."""
+
+
+class Model(BaseModel):
+    """A body or a query: strict types, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class AnswerModel(BaseModel):
+    """What is answered; a schema alone: answers are written by protocol/wire, not checked again on their way out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One documented answer. `model`: a pydantic model, any type pydantic can describe, or None without a body."""
+
+    meaning: str
+    model: Any = None
+    media_type: str = JSON_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a handler gets: valid values, and who asks."""
+
+    state: State
+    caller: Caller
+    request: Request
+    path: Mapping[str, str]
+    query: Any
+    body: Any
+    raw: bytes = b""
+    """The body as it came."""
+
+
+Handler = Callable[[Asked], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    method: str
+    path: str
+    """With `{name}` for one segment."""
+    name: str
+    who: Who
+    handler: Handler
+    summary: str
+    answers: Mapping[int, Answer]
+    """By status; what every route may answer (401, 403, 413 …) is added by daemon/openapi."""
+    body: Any = None
+    """What pydantic checks the body against: a model or any type it can describe. None: no body is read, except where
+    `accepts` says that it comes as it is."""
+    query: type[Model] | None = None
+    max_body_bytes: int | None = None
+    """None: the configuration's."""
+    page: bool = False
+    """HTML for people: not in the OpenAPI document, and who has not logged in is led to the login page."""
+    accepts: str = JSON_TYPE
+    """The body's media type. A form's fields are checked against `body` as words; anything that is neither JSON nor a
+    form is handed over as it came (`Asked.raw`)."""
+    tags: tuple[str, ...] = ()
+    examples: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def mutates(self) -> bool:
+        return self.method in MUTATING
+
+
+class Refused(Exception):
+    """An answer with the error shape: `{"error": {"code", "message", "hint", "fields"}}`."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        hint: str | None = None,
+        *,
+        fields: tuple[tuple[str, str], ...] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(f"{status} {code}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.fields = fields
+        self.headers = dict(headers or {})
+
+    def response(self) -> Response:
+        error = {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "fields": [{"path": path, "message": text} for path, text in self.fields],
+        }
+        return json_response({"error": error}, status=self.status, headers=self.headers)
+
+
+def not_found(what: str) -> Refused:
+    """One answer for what is not there and for what is somebody else's."""
+    return Refused(404, "NOT_FOUND", f"There is no such {what}.", "Check the id; others' are not shown.")
+
+
+def json_response(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(value), status_code=status, headers=headers, media_type=JSON_TYPE)

@@ -1,0 +1,132 @@
+"""The daemon's life: sockets, the application on them, and an end in order.
+
+Order of the end: 1 no new connections and no new calls · 2 calls under way may finish, for a while · 3 the rest are
+ended and recorded as cancelled · 4 answers are sent, connections closed · 5 the home is closed.
+
+Not here: the application (daemon/app), one connection (daemon/wire_guard), signals (cli/serve).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from starlette.types import ASGIApp
+from uvicorn.config import Config as UvicornConfig
+from uvicorn.server import ServerState
+
+from palyra.daemon.app import make_app
+from palyra.daemon.places import check_reach, open_tcp, open_unix, socket_path, tls_context, url_of
+from palyra.daemon.routes import Route
+from palyra.daemon.state import State
+from palyra.daemon.wire_guard import make_protocol
+from palyra.journal.acts import PALYRA, Act, ActKind, record_act
+from palyra.version import __version__
+
+log = logging.getLogger("palyra.daemon")
+SPARE_FILES = 256
+LAST_ANSWERS_S = 5.0
+
+
+class Server:
+    def __init__(self, state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp] | None = None) -> None:
+        self.state = state
+        self._app = make_app(state, routes, mounts)
+        self._wire = ServerState()
+        self._servers: list[asyncio.Server] = []
+        self._end = asyncio.Event()
+
+    def end(self) -> None:
+        """Begin to end; for a signal handler."""
+        self._end.set()
+
+    async def serve(self, *, on_ready: Callable[[], object] = lambda: None) -> None:
+        """Until `end`. `on_ready` is called when every socket answers."""
+        await self._open()
+        await self._note(ActKind.INSTALLATION_STARTED, listen=list(self.state.listening))
+        on_ready()
+        try:
+            await self._end.wait()
+        finally:
+            await self._close()
+
+    async def _open(self) -> None:
+        state, settings = self.state, self.state.settings
+        now = state.clock.now_unix_ms()
+        check_reach(settings, has_tokens=any(token.holds(now) for token in state.tokens.list(count=10_000)))
+        allow_open_files(settings.max_connections)
+        context = tls_context(settings)
+        loop, factory = asyncio.get_running_loop(), self._factory()
+        tcp = open_tcp(settings)
+        self._servers.append(await loop.create_server(factory, sock=tcp, ssl=context))
+        state.listening.append(url_of(tcp, tls=context is not None))
+        if hasattr(socket, "AF_UNIX"):
+            path = socket_path(state.installation.home.root, settings)
+            self._servers.append(await loop.create_unix_server(factory, sock=open_unix(path)))
+            state.listening.append(f"unix:{path}")
+
+    def _factory(self) -> Callable[[], asyncio.Protocol]:
+        settings = self.state.settings
+        config = UvicornConfig(
+            self._app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            ws="none",
+            h11_max_incomplete_event_size=settings.max_header_bytes,
+            timeout_keep_alive=max(1, settings.idle_timeout_ms // 1000),
+        )
+        config.load()
+        made = make_protocol(
+            header_timeout_s=settings.header_timeout_ms / 1000, max_connections=settings.max_connections
+        )
+        return lambda: made(config=config, server_state=self._wire, app_state={})
+
+    async def _close(self) -> None:
+        self.state.stopping = True  # 1
+        for server in self._servers:
+            server.close()
+        await self._finish_calls()  # 2, 3
+        await self._close_connections()  # 4
+        with suppress(OSError):
+            socket_path(self.state.installation.home.root, self.state.settings).unlink()
+        await self._note(ActKind.INSTALLATION_STOPPED, reason="asked to end")
+
+    async def _finish_calls(self) -> None:
+        await self.state.installation.engine.close()
+
+    async def _close_connections(self) -> None:
+        for connection in list(self._wire.connections):
+            connection.shutdown()
+        if self._wire.tasks:
+            await asyncio.wait(self._wire.tasks, timeout=LAST_ANSWERS_S)
+        for task in list(self._wire.tasks):
+            task.cancel()
+        if self._wire.tasks:
+            await asyncio.wait(self._wire.tasks, timeout=LAST_ANSWERS_S)
+        for connection in list(self._wire.connections):
+            connection.transport.abort()
+
+    async def _note(self, kind: ActKind, **details: object) -> None:
+        told = {"version": __version__, "pid": os.getpid(), **details}
+        act = Act(kind=kind, actor=PALYRA, subject="home", details=told)
+        now = self.state.clock.now_unix_ms()
+        await self.state.installation.writer.commit_closing(lambda tx: record_act(tx, act, at_unix_ms=now))
+
+
+def allow_open_files(connections: int) -> None:
+    """Each connection is a descriptor; the soft limit of most systems is below what many idle ones need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

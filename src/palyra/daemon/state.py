@@ -1,0 +1,63 @@
+"""What handlers get: the wired engine with its stores, who keeps the door, and what the daemon itself keeps.
+
+One for each daemon, made at its start (daemon/server). Handlers read from it and call its parts; only `stopping`
+changes. Not here: anything about one request (daemon/routes.Asked).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from palyra.config.daemon import DaemonConfig
+from palyra.daemon.auth import Guard
+from palyra.daemon.sessions import Failures, Sessions
+from palyra.engine.ports import Clock, Ids
+from palyra.tokens.store import TokenStore
+from palyra.wiring.approvals import owner_principal
+from palyra.wiring.embedded import Installation
+
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    installation: Installation
+    settings: DaemonConfig
+    tokens: TokenStore
+    sessions: Sessions
+    failures: Failures
+    guard: Guard
+    listening: list[str] = field(default_factory=list)
+    """Where, as URLs; the Unix socket as unix:PATH."""
+    stopping: bool = False
+    """No new calls: the daemon is about to end."""
+
+    @property
+    def clock(self) -> Clock:
+        return self.installation.ports.clock
+
+    @property
+    def ids(self) -> Ids:
+        return self.installation.ports.ids
+
+
+def make_state(installation: Installation, settings: DaemonConfig) -> State:
+    ports = installation.ports
+    now, ids = ports.clock.now_unix_ms, ports.ids
+    tokens = TokenStore(installation.writer, new_id=ids.ulid, random_bytes=ids.random_bytes, now_unix_ms=now)
+    sessions = Sessions(now_unix_ms=now, random_bytes=ids.random_bytes, session_ms=settings.session_ms)
+    guard = Guard(
+        tokens=tokens,
+        sessions=sessions,
+        owner=owner_principal(),
+        owner_uid=installation.home.root.stat().st_uid,
+        names=LOCAL_NAMES | {settings.host.lower().strip("[]")} | {name.lower() for name in settings.names},
+    )
+    return State(
+        installation=installation,
+        settings=settings,
+        tokens=tokens,
+        sessions=sessions,
+        failures=Failures(now_unix_ms=now),
+        guard=guard,
+    )

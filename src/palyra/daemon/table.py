@@ -1,0 +1,17 @@
+"""The one table of routes: what is served, described, documented and tested. One tuple a noun, joined here."""
+
+from __future__ import annotations
+
+from palyra.daemon import health
+from palyra.daemon.document import document_route
+from palyra.daemon.routes import Route
+
+AGENT_ROUTES: tuple[Route, ...] = ()
+"""`/v1/…`: agents and operators."""
+OPERATOR_ROUTES: tuple[Route, ...] = ()
+"""`/console/v1/…`: operators alone."""
+PAGES: tuple[Route, ...] = ()
+"""`/console/…`: the console's pages."""
+
+_DESCRIBED: tuple[Route, ...] = (*AGENT_ROUTES, *health.ROUTES, *OPERATOR_ROUTES)
+ROUTES: tuple[Route, ...] = (*_DESCRIBED, document_route(_DESCRIBED), *PAGES)

@@ -1,0 +1,94 @@
+"""One connection: uvicorn's HTTP/1.1 protocol with what it lacks. Who is at the other end of a Unix socket, how long
+headers may take, how many connections there are, and our own shape for what is not HTTP.
+
+Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
+connection past the limit is closed before anything is read. Not here: bodies (daemon/reading), TLS (daemon/server).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from palyra.daemon.routes import Refused
+
+_UCRED = struct.Struct("3i")
+
+
+def peer_uid(transport: asyncio.BaseTransport) -> int | None:
+    """Of a Unix socket's other end, as the kernel says; None for any other connection."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family != socket.AF_UNIX:
+        return None
+    if hasattr(socket, "SO_PEERCRED"):
+        _, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        return int(uid)
+    return None
+
+
+class GuardedProtocol(H11Protocol):
+    header_timeout_s = 10.0
+    max_connections = 4096
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.abort()
+            return
+        uid = peer_uid(transport)
+        if uid is not None:
+            self.app_state = {**self.app_state, "peer_uid": uid}
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Between requests uvicorn's own timer runs; while headers are awaited, ours."""
+        if self.conn.their_state is not h11.IDLE or self.timeout_keep_alive_task is not None:
+            self._unwatch()
+        elif self._deadline is None and not self.transport.is_closing():
+            self._deadline = self.loop.call_later(self.header_timeout_s, self._too_slow)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self._refuse(Refused(408, "SLOW", "The headers took too long to come.", "Send them faster."))
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Refused(400, "MALFORMED", "This is not an HTTP request, or its headers are too large."))
+
+    def _refuse(self, refusal: Refused) -> None:
+        body = bytes(refusal.response().body)
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        try:
+            for event in (h11.Response(status_code=refusal.status, headers=headers), h11.Data(data=body)):
+                self.transport.write(self.conn.send(event) or b"")
+        except h11.LocalProtocolError:  # an answer was under way
+            pass
+        self.transport.close()
+
+
+def make_protocol(*, header_timeout_s: float, max_connections: int) -> type[GuardedProtocol]:
+    """A protocol class with these bounds: uvicorn makes its instances."""
+    bounds = {"header_timeout_s": header_timeout_s, "max_connections": max_connections}
+    return type("BoundedProtocol", (GuardedProtocol,), bounds)
