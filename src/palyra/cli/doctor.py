@@ -5,7 +5,6 @@ Exit 0 when a tier C backend works (advice alone is 0), 1 when none does or the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -15,17 +14,7 @@ from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
-    from palyra.model.host import HostFacts
-
-OK, ADVICE, BROKEN = "ok", "advice", "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    status: str
-    detail: str
-    fix: str | None = None
+    from palyra.wiring.checkup import Check
 
 
 @click.command("doctor", epilog="\b\nExamples:\n  palyra doctor\n  palyra doctor --prove\n  palyra doctor --json")
@@ -34,15 +23,15 @@ class Check:
 def command(settings: Settings, prove: bool) -> int:
     """Check this machine: what works, what is missing and how to fix it. A real sandbox is started to know."""
     from palyra.cli.host import probe_host
+    from palyra.wiring.checkup import BROKEN, host_checks, tier_checks
 
     host = probe_host(settings, fresh=True)
-    checks = [*_host_checks(host), *_tier_checks(host), *_state_checks(settings)]
+    checks = [*host_checks(host), *tier_checks(host), *_state_checks(settings)]
     if prove and all(check.status != BROKEN for check in checks):
         checks += _proof_checks(settings)
     healthy = all(check.status != BROKEN for check in checks)
     if settings.json:
-        items = [{"check": c.name, "status": c.status, "detail": c.detail, "fix": c.fix} for c in checks]
-        click.echo(orjson.dumps({"ok": healthy, "items": items, "next": None}))
+        click.echo(orjson.dumps({"ok": healthy, "items": [check.as_json() for check in checks], "next": None}))
     else:
         for check in checks:
             say(f"{check.status:>6}  {check.name}: {check.detail}")
@@ -51,47 +40,12 @@ def command(settings: Settings, prove: bool) -> int:
     return 0 if healthy else 1
 
 
-def _host_checks(host: HostFacts) -> list[Check]:
-    checks = [Check("host", OK, f"{host.platform.value} {host.kernel}, {host.machine}, uid {host.uid}")]
-    if host.uid == 0:
-        checks.append(
-            Check(
-                "user",
-                ADVICE,
-                "Palyra runs as root: workspaces that belong to root are run with uid 0 outside.",
-                "Run it as a plain user, or give the workspace to one: sandboxes then start as that user.",
-            )
-        )
-    return checks
-
-
-def _tier_checks(host: HostFacts) -> list[Check]:
-    """Tier C must work somehow; a backend that cannot be used is only advice where another can."""
-    from palyra.model.call import Tier
-    from palyra.model.net import NO_NETWORK
-    from palyra.sandbox.planner import BACKENDS, needs_for
-
-    checks: list[Check] = []
-    needs, _ = needs_for(Tier.C, NO_NETWORK)
-    works = any(b.tier is Tier.C and needs <= b.guarantees(host) for b in BACKENDS)
-    for backend in BACKENDS:
-        given = backend.guarantees(host)
-        if given:
-            checks.append(Check(f"tier {backend.tier.value} {backend.name}", OK, ", ".join(sorted(given))))
-        for blocker in host.blockers:
-            if blocker.backend == backend.name:
-                worst = ADVICE if works or backend.tier is not Tier.C else BROKEN
-                checks.append(Check(f"tier {backend.tier.value} {backend.name}", worst, blocker.detail, blocker.fix))
-    if not works and all(c.status != BROKEN for c in checks):
-        checks.append(Check("tier C", BROKEN, "No tier C backend works on this host.", "Install bubblewrap."))
-    return checks
-
-
 def _proof_checks(settings: Settings) -> list[Check]:
     """One row an attempt; attestations then carry the proof's id."""
     from palyra.cli.prove import prove
     from palyra.cli.session import with_installation
     from palyra.sandbox.proof import HELD, guarantee_of
+    from palyra.wiring.checkup import BROKEN, OK, Check
     from palyra.wiring.embedded import Installation
 
     found: list[Check] = []
@@ -111,18 +65,13 @@ def _proof_checks(settings: Settings) -> list[Check]:
 
 def _state_checks(settings: Settings) -> list[Check]:
     from palyra.errors import PalyraError
+    from palyra.wiring.checkup import BROKEN, Check, state_checks
     from palyra.wiring.embedded import Installation
 
     found: list[Check] = []
 
     async def work(installation: Installation) -> int:
-        source = installation.config_file or "the built-in default"
-        found.append(Check("config", OK, f"{source}, posture {installation.config.posture}"))
-        bundle = installation.policies.current()
-        found.append(Check("policy", OK, f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"))
-        head = installation.journal.checkpoint()
-        found.append(Check("journal", OK, f"{installation.home.root}, {head.size if head else 0} entries"))
-        found.append(Check("key", OK, installation.writer.home.verifier.vkey))
+        found.extend(state_checks(installation))
         return 0
 
     from palyra.cli.session import with_installation

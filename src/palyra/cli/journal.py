@@ -68,7 +68,9 @@ def tail(settings: Settings, count: int, before: int | None, **filters: str | No
     with reading(settings) as journal:
         entries, following = find_page(journal, question, count=count, before=before)
     if settings.json:
-        click.echo(orjson.dumps({"items": [_entry_json(e) for e in entries], "next": following}))
+        from palyra.wiring.journal_desk import entry_json
+
+        click.echo(orjson.dumps({"items": [entry_json(e) for e in entries], "next": following}))
     else:
         for entry in entries:
             click.echo(_line(entry))
@@ -96,24 +98,16 @@ def show(settings: Settings, id: str) -> int:
 
 def _found(journal: Reading, id: str) -> dict[str, Json] | None:
     from palyra.journal.store import checked_call
+    from palyra.wiring.journal_desk import call_json, entry_json
 
     lookup = journal.lookup
     if id.isascii() and id.isdigit() and len(id) < 16:
         entry = lookup.entry(int(id))
-        return None if entry is None else {"entries": [_entry_json(entry)]}
+        return None if entry is None else {"entries": [entry_json(entry)]}
     stored = checked_call(lookup, id, journal.home.keys)
     if stored is None:
         return None
-    return {
-        "call_id": stored.call_id,
-        "run_id": stored.run_id,
-        "principal": stored.principal,
-        "status": stored.status,
-        "entries": [_entry_json(entry) for entry in lookup.by_call(id)],
-        "outcome": orjson.loads(stored.outcome) if stored.outcome else None,
-        "details": orjson.loads(stored.details) if stored.details else None,
-        "receipt": stored.recorded.receipt.as_json() if stored.recorded else None,
-    }
+    return call_json(stored, lookup.by_call(id))
 
 
 @command.command(
@@ -170,15 +164,9 @@ def _close_left_open(settings: Settings) -> None:
 def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor]) -> int:
     code = 0 if report.sound else 1
     if settings.json:
-        findings = [{"code": f.code, "index": f.index, "detail": f.detail} for f in report.findings]
-        counts = {name: getattr(report, name) for name in ("entries", "checkpoints", "open_calls", "anchored")}
-        witnesses = [
-            {"name": one.name, "size": None if one.head is None else one.head.size, "problem": one.problem}
-            for one in anchors
-        ]
-        tail = report.entries - report.anchored
-        said = {"ok": report.sound, **counts, "unanchored": tail, "witnesses": witnesses, "findings": findings}
-        click.echo(orjson.dumps(said))
+        from palyra.wiring.journal_desk import report_json
+
+        click.echo(orjson.dumps(report_json(report, anchors)))
         return code
     from palyra.cli.render import visible_line
     from palyra.cli.say import say
@@ -246,14 +234,6 @@ def _checkpoint_of(path: Path) -> str:
     if not isinstance(found, str):
         raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt")
     return found
-
-
-def _entry_json(entry: Entry) -> dict[str, Json]:
-    try:
-        body = orjson.loads(entry.body)
-    except orjson.JSONDecodeError:
-        body = None
-    return {"index": entry.index, "leaf_hash": entry.leaf_hash.hex(), "entry": body}
 
 
 def _line(entry: Entry) -> str:

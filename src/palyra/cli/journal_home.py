@@ -35,15 +35,12 @@ class Reading:
 
     def head(self) -> Checkpoint:
         """The newest head, its signature checked: nothing is shown or proven under another one."""
-        from palyra.errors import TrustError
+        from palyra.wiring.journal_desk import checked_head
 
         newest = self.lookup.checkpoint()
         if newest is None:
             raise StateError("The journal is empty.")
-        try:
-            return self.home.keys.open(newest.note)
-        except TrustError as error:
-            raise StateError(f"The newest checkpoint does not hold: {error}", "Run: palyra journal verify") from error
+        return checked_head(newest, self.home.keys.open)
 
 
 @contextmanager

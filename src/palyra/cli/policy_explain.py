@@ -6,7 +6,6 @@ and flags and settings are tried on it. Nothing runs. Exit 0 when policy had its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -16,11 +15,10 @@ from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
-    from palyra.canon import Json
-    from palyra.engine.replay import RecordedDecision
     from palyra.errors import Rejected
-    from palyra.policy.explain import Change, Explanation
+    from palyra.policy.explain import Explanation
     from palyra.wiring.embedded import Installation
+    from palyra.wiring.explaining import Told
 
 EXPLAIN_EPILOG = """\b
 Examples:
@@ -50,8 +48,10 @@ def explain(
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
+        from palyra.wiring.explaining import explain_recorded
+
         if call_id is not None:
-            told = await _recorded(installation, call_id)
+            told = await explain_recorded(installation, call_id)
         else:
             assert tool is not None
             told = await _imagined(installation, tool, input, principal, workspace)
@@ -60,72 +60,22 @@ def explain(
     return with_installation(settings, work)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """Everything there is to say."""
-
-    explained: Explanation | None = None
-    """None when the call never came before policy."""
-    refusal: Rejected | None = None
-    """What stops the call outside policy: its shape, its budget, or a host that cannot enforce it."""
-    tried: tuple[Change, ...] = ()
-    """Settings that would bring it before policy."""
-    then: RecordedDecision | None = None
-    """Of a journaled call: what was decided then."""
-
-
-async def _recorded(installation: Installation, call_id: str) -> _Told:
-    """A journaled call, decided again from its recorded facts by the policies of now."""
-    from palyra.engine.replay import read_decision
-    from palyra.errors import Reason, Rejected
-    from palyra.wiring.policy_acts import explain_request
-
-    stored = await installation.ports.journal.find_call(call_id)
-    if stored is None:
-        return _Told(refusal=Rejected(Reason.BAD_ARGUMENTS, f"The journal has no call {call_id[:40]!r}."))
-    try:
-        then = read_decision(stored.details)
-    except ValueError as error:
-        return _Told(refusal=Rejected(Reason.INTERNAL, f"{error}.", "Run: palyra journal verify"))
-    if then is None:
-        outcome = orjson.loads(stored.outcome) if stored.outcome else {}
-        reason = Reason(stored.reason) if stored.reason else Reason.INTERNAL
-        return _Told(
-            refusal=Rejected(reason, outcome.get("message") or "It never reached policy.", outcome.get("hint"))
-        )
-    return _Told(explained=explain_request(installation, then.request, then.details), then=then)
-
-
 async def _imagined(
     installation: Installation, tool: str, input: str | None, principal: str | None, workspace: str | None
-) -> _Told:
+) -> Told:
     from palyra.cli.call import read_input
     from palyra.cli.session import make_run
-    from palyra.engine.advice import advise
     from palyra.engine.trip import CallRequest
-    from palyra.wiring.policy_acts import explain_request
+    from palyra.wiring.explaining import explain_imagined
 
     run = make_run(installation, workspace=workspace, principal=principal)
-    request = CallRequest(tool=tool, input=read_input(input), run=run)
-    trip, refusal = await installation.engine.assess(request)
-    tried = await advise(installation.engine, request, trip, refusal)
-    if trip.cedar is None or trip.facts is None:
-        return _Told(refusal=refusal, tried=tried)
-    explained = explain_request(installation, trip.cedar, trip.facts.details, tried)
-    return _Told(explained=explained, refusal=refusal if explained.kind in ("allowed", "ask") else None)
+    return await explain_imagined(installation, CallRequest(tool=tool, input=read_input(input), run=run))
 
 
-def _print(settings: Settings, told: _Told) -> int:
-    from palyra.policy.explain import change_json, explanation_json
-
-    refusal, explained, then = told.refusal, told.explained, told.then
+def _print(settings: Settings, told: Told) -> int:
+    refusal, explained = told.refusal, told.explained
     if settings.json:
-        value: dict[str, Json] = (
-            explanation_json(explained) if explained else {"changes": [*map(change_json, told.tried)]}
-        )
-        refused = refusal and {"reason": refusal.reason.value, "message": refusal.detail, "hint": refusal.hint}
-        recorded = then and {"effect": then.effect, "policies": list(then.policies), "exact": then.exact}
-        click.echo(orjson.dumps(value | {"refused": refused, "recorded": recorded}))
+        click.echo(orjson.dumps(told.as_json()))
     else:
         for line in [*(_lines(explained) if explained else ()), *_then_lines(told), *_refusal_lines(refusal)]:
             say(line)
@@ -134,7 +84,7 @@ def _print(settings: Settings, told: _Told) -> int:
     return 0 if explained is not None else 1
 
 
-def _then_lines(told: _Told) -> list[str]:
+def _then_lines(told: Told) -> list[str]:
     then, explained = told.then, told.explained
     if then is None or explained is None:
         return []

@@ -6,34 +6,14 @@ escape sequence, bidi override or control character of a tool reaches the operat
 
 from __future__ import annotations
 
-import unicodedata
-
 from palyra.errors import Reason
 from palyra.model.outcome import Outcome, Status
+from palyra.model.visible import visible, visible_line
 from palyra.policy.decide import MISSING_EXECUTABLE
 
+__all__ = ["call_exit_code", "refusal_lines", "run_exit_code", "visible", "visible_line"]
 REFUSED, NOT_FOUND, OWN_ERROR, TIMED_OUT, PENDING, INTERRUPTED_BY_USER = 126, 127, 125, 124, 75, 130
 OVER_QUOTA = 137
-_KEEP = frozenset("\n\t")
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-
-
-def visible(text: str) -> str:
-    """Control, format (bidi, zero-width) and private characters spelled out; everything else as it is."""
-    return "".join(c if c in _KEEP or unicodedata.category(c) not in _HIDDEN_CATEGORIES else _spell(c) for c in text)
-
-
-def visible_line(text: str) -> str:
-    """As `visible`, for what must stay on its one line: a newline in a name would forge the next line."""
-    return visible(text).replace("\n", "\\x0a").replace("\t", "\\x09")
-
-
-def _spell(char: str) -> str:
-    """Of one length for each kind, so that what follows can never be read as part of it."""
-    code = ord(char)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def refusal_lines(outcome: Outcome) -> tuple[str, ...]:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
-
-if TYPE_CHECKING:
-    from palyra.canon import Json
-    from palyra.model.host import HostFacts
-    from palyra.sandbox.backend import Backend
 
 
 @click.group("sandbox")
@@ -27,10 +20,11 @@ def list_backends(settings: Settings) -> int:
     """Each backend: its tier, whether it works here, what it guarantees, or what is in the way."""
     from palyra.cli.host import probe_host
     from palyra.sandbox.planner import BACKENDS
+    from palyra.wiring.checkup import backends_json
 
     host = probe_host(settings)
     if settings.json:
-        click.echo(orjson.dumps({"items": [_backend_json(backend, host) for backend in BACKENDS], "next": None}))
+        click.echo(orjson.dumps({"items": backends_json(host), "next": None}))
         return 0
     for backend in BACKENDS:
         say(f"tier {backend.tier.value}  {backend.name}  ({backend.executor})")
@@ -39,17 +33,6 @@ def list_backends(settings: Settings) -> int:
             if blocker.backend == backend.name:
                 say(f"    {blocker.code}: {blocker.detail}\n    fix: {blocker.fix}")
     return 0
-
-
-def _backend_json(backend: Backend, host: HostFacts) -> dict[str, Json]:
-    blockers = [b for b in host.blockers if b.backend == backend.name]
-    return {
-        "backend": backend.name,
-        "tier": backend.tier.value,
-        "executor": backend.executor,
-        "guarantees": sorted(g.value for g in backend.guarantees(host)),
-        "blockers": [{"code": b.code, "detail": b.detail, "fix": b.fix} for b in blockers],
-    }
 
 
 @command.command(

@@ -1,0 +1,93 @@
+"""Is this machine fit: what works, what is in the way, and the exact fix. For every door that shows it.
+
+Rules: the host is judged from what the probe saw; a backend that cannot be used is only advice where another of its
+tier can. Nothing is changed. Not here: looking (sandbox/probe), attacking the sandbox (cli/prove).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from palyra.canon import Json
+from palyra.model.call import Tier
+from palyra.model.host import HostFacts
+from palyra.model.net import NO_NETWORK
+from palyra.sandbox.backend import Backend
+from palyra.sandbox.planner import BACKENDS, needs_for
+
+if TYPE_CHECKING:
+    from palyra.wiring.embedded import Installation
+
+OK, ADVICE, BROKEN = "ok", "advice", "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    status: str
+    detail: str
+    fix: str | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"check": self.name, "status": self.status, "detail": self.detail, "fix": self.fix}
+
+
+def host_checks(host: HostFacts) -> list[Check]:
+    checks = [Check("host", OK, f"{host.platform.value} {host.kernel}, {host.machine}, uid {host.uid}")]
+    if host.uid == 0:
+        checks.append(
+            Check(
+                "user",
+                ADVICE,
+                "Palyra runs as root: workspaces that belong to root are run with uid 0 outside.",
+                "Run it as a plain user, or give the workspace to one: sandboxes then start as that user.",
+            )
+        )
+    return checks
+
+
+def tier_checks(host: HostFacts) -> list[Check]:
+    """Tier C must work somehow; a backend that cannot be used is only advice where another can."""
+    checks: list[Check] = []
+    needs, _ = needs_for(Tier.C, NO_NETWORK)
+    works = any(b.tier is Tier.C and needs <= b.guarantees(host) for b in BACKENDS)
+    for backend in BACKENDS:
+        given = backend.guarantees(host)
+        if given:
+            checks.append(Check(f"tier {backend.tier.value} {backend.name}", OK, ", ".join(sorted(given))))
+        for blocker in host.blockers:
+            if blocker.backend == backend.name:
+                worst = ADVICE if works or backend.tier is not Tier.C else BROKEN
+                checks.append(Check(f"tier {backend.tier.value} {backend.name}", worst, blocker.detail, blocker.fix))
+    if not works and all(c.status != BROKEN for c in checks):
+        checks.append(Check("tier C", BROKEN, "No tier C backend works on this host.", "Install bubblewrap."))
+    return checks
+
+
+def state_checks(installation: Installation) -> list[Check]:
+    """`PalyraError` for what cannot be used at all."""
+    source = installation.config_file or "the built-in default"
+    bundle = installation.policies.current()
+    head = installation.journal.checkpoint()
+    return [
+        Check("config", OK, f"{source}, posture {installation.config.posture}"),
+        Check("policy", OK, f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"),
+        Check("journal", OK, f"{installation.home.root}, {head.size if head else 0} entries"),
+        Check("key", OK, installation.writer.home.verifier.vkey),
+    ]
+
+
+def backend_json(backend: Backend, host: HostFacts) -> dict[str, Json]:
+    blockers = [b for b in host.blockers if b.backend == backend.name]
+    return {
+        "backend": backend.name,
+        "tier": backend.tier.value,
+        "executor": backend.executor,
+        "guarantees": sorted(g.value for g in backend.guarantees(host)),
+        "blockers": [{"code": b.code, "detail": b.detail, "fix": b.fix} for b in blockers],
+    }
+
+
+def backends_json(host: HostFacts) -> list[dict[str, Json]]:
+    return [backend_json(backend, host) for backend in BACKENDS]
