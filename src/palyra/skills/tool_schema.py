@@ -1,0 +1,66 @@
+"""The JSON Schemas a skill's tools bring along: valid, small, and resolved within themselves.
+
+A reference out of the schema would make whoever compiles it open an address or a file that the skill's author chose, so
+`$ref` may point only into the schema itself, and `$schema` may name no other dialect than 2020-12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema_rs
+
+from palyra.canon import Json, canonical
+from palyra.skills.fields import bad
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+MAX_BYTES = 64 << 10
+MAX_DEPTH = 24
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_NAMING = frozenset({"$id", "$anchor", "$dynamicAnchor", "$vocabulary"})
+
+
+def check_schema(value: object, path: str, *, of_object: bool) -> dict[str, Json]:
+    """`of_object`: a call's input is always an object, and the schema must say so."""
+    if not isinstance(value, dict):
+        raise bad(path, "is not a table that holds a JSON Schema")
+    _check_values(value, path, depth=0)
+    try:
+        size = len(canonical(value))
+    except ValueError as error:
+        raise bad(path, f"cannot be written as JSON: {str(error)[:120]}") from None
+    if size > MAX_BYTES:
+        raise bad(path, f"is larger than {MAX_BYTES} bytes")
+    if of_object and value.get("type") != "object":
+        raise bad(path, 'does not say type = "object"')
+    try:
+        jsonschema_rs.Draft202012Validator(value)
+    except (ValueError, jsonschema_rs.ValidationError) as error:
+        raise bad(path, f"is not a JSON Schema: {str(error).splitlines()[0][:120]}") from None
+    return value
+
+
+def _check_values(value: Any, path: str, *, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise bad(path, f"is nested deeper than {MAX_DEPTH}")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_key(key, item, path)
+            _check_values(item, path, depth=depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _check_values(item, path, depth=depth + 1)
+    elif not isinstance(value, (str, int, float, bool)):
+        raise bad(path, "holds a date or a time, which JSON does not have")
+
+
+def _check_key(key: str, item: Any, path: str) -> None:
+    if key in _REFERENCES and not (isinstance(item, str) and item.startswith("#")):
+        raise bad(path, f"has a {key} that leads out of the schema")
+    if key in _NAMING and isinstance(item, str):
+        raise bad(path, f"has a {key}: references are written as #/$defs/NAME")
+    if key == "$schema" and item != DIALECT:
+        raise bad(path, f"names another dialect than {DIALECT}")
+    if key == "x-maxBytes" and (type(item) is not int or item < 0):
+        raise bad(path, "has an x-maxBytes that is no whole number")
