@@ -12,7 +12,7 @@ from bench.installation import Ground
 from bench.journal_ground import ENTRIES, fill
 from palyra.journal.audit import Report
 from palyra.state.db import read_home
-from palyra.state.rows import verify_journal
+from palyra.state.verifying import verify_journal
 
 
 @contextmanager

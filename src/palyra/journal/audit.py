@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from operator import itemgetter
 
 from palyra.errors import TrustError
-from palyra.journal.audit_calls import ENTRIES_PRUNED, CallsAudit, Deletion, Finding, Kept, RunRow
+from palyra.journal.audit_calls import ENTRIES_PRUNED, CallsAudit, RunRow
+from palyra.journal.audit_kept import MAX_FINDINGS, Deletion, Finding, Kept, KeptCheck, Located
 from palyra.journal.chain import ACT, parse_entry
 from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.keys import Handover, Keys, handover_of
@@ -27,7 +29,6 @@ from palyra.signing import NoteVerifier
 
 __all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_audit", "run_rows"]
 
-MAX_FINDINGS = 1000
 _NEVER = 1 << 62
 
 
@@ -67,12 +68,11 @@ class Audit:
     handovers: Sequence[Handover] | None = ()
     """As the store tells of them; each must be an entry, and each such entry must be told of. None for an export:
     its checkpoint alone is opened, and what its entries say of earlier keys is only read."""
-    kept: Callable[[str], Kept | None] | None = None
-    salts: Callable[[int], dict[str, bytes]] | None = None
+    kept: KeptCheck | None = None
     deletions: Sequence[Deletion] = ()
     begin: Frontier = field(default_factory=Frontier)
 
-    _findings: list[Finding] = field(init=False, default_factory=list)
+    _findings: list[Located] = field(init=False, default_factory=list)
     _calls: CallsAudit = field(init=False)
     _standing: Standing = field(init=False, default_factory=Standing)
     _keys: Keys = field(init=False)
@@ -103,7 +103,6 @@ class Audit:
             find=self._find,
             is_alive=self.is_alive,
             kept=self.kept,
-            salts=self.salts,
             deletions=self.deletions,
             begins_at=max(self._pruned_until, self.begin.size),
         )
@@ -116,10 +115,8 @@ class Audit:
                 self._wanted.setdefault(checkpoint.size, []).append(checkpoint.root)
 
     def _find(self, code: str, index: int | None, detail: str) -> None:
-        if len(self._findings) < MAX_FINDINGS:
-            self._findings.append(Finding(code, index, detail))
-        elif len(self._findings) == MAX_FINDINGS:
-            self._findings.append(Finding("MORE", None, f"There is more; only {MAX_FINDINGS} findings are listed."))
+        if len(self._findings) <= MAX_FINDINGS:
+            self._findings.append((self._next, Finding(code, index, detail)))
 
     # ── entries and the tree ──
 
@@ -253,13 +250,21 @@ class Audit:
 
     def _report(self) -> Report:
         return Report(
-            findings=tuple(self._findings),
+            findings=self._told(),
             entries=self._next,
             checkpoints=self._checkpoints,
             open_calls=self._calls.open_calls,
             anchored=self._anchored,
             pruned=self._pruned,
         )
+
+    def _told(self) -> tuple[Finding, ...]:
+        """All of them in the order of the entries they were made at, whoever made them, and not too many."""
+        located = sorted([*self._findings, *(self.kept.findings() if self.kept is not None else ())], key=itemgetter(0))
+        told = [finding for _, finding in located[:MAX_FINDINGS]]
+        if len(located) > MAX_FINDINGS:
+            told.append(Finding("MORE", None, f"There is more; only {MAX_FINDINGS} findings are listed."))
+        return tuple(told)
 
     def _check_end(self, head: Head | None) -> None:
         if self._newest is not None and not self.every_signature:

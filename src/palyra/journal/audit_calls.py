@@ -1,8 +1,8 @@
 """What entries say of calls, held against each other and against what is kept beside them.
 
 Found: gaps in a run; a result without its intent or one that contradicts it; an intent without a result whose owner is
-gone; a call id used twice; rows, budgets and kept records that are not what the entries say, and records that are gone
-though no entry tells who removed them.
+gone; a call id used twice; budgets that are not what the entries count. What is kept of each call is claimed here and
+checked elsewhere (journal/audit_kept).
 
 Where retention removed old entries, what can no longer be compared is passed over: a run's first number, an intent
 whose body is gone. Not here: the tree and its signatures (journal/audit).
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from palyra.canon import Json
 from palyra.journal.acts import ActKind
-from palyra.journal.chain import ACT, INTENT, RESULT, SALT_BYTES, EntryView, mac_of
+from palyra.journal.audit_kept import Deletion, KeptCheck, claim_of
+from palyra.journal.chain import ACT, INTENT, RESULT, EntryView
 from palyra.model.record import Owner
 
 SAME = ("run_id", "tool", "principal", "decision", "executor")
@@ -29,41 +30,8 @@ SPENT_NAMES = tuple(f"{name}_used" for name in SPENT)
 EXTENDED = ActKind.RUN_EXTENDED.value
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    code: str
-    index: int | None
-    """The entry it is about, where it is about one."""
-    detail: str
-
-
 class Find(Protocol):
     def __call__(self, code: str, index: int | None, detail: str) -> None: ...
-
-
-ROW = (
-    "run_id",
-    "tool",
-    "principal",
-    "intent_index",
-    "boot_id",
-    "pid",
-    "start_ticks",
-    "status",
-    "reason",
-    "result_index",
-)
-_FIRST = 7
-"""So many of a row's fields are told by the call's first entry, the others by its result."""
-
-
-class Kept(NamedTuple):
-    """A call's row and the values kept beside it; `None` for one that is not there."""
-
-    row: tuple[Json, ...]
-    """As `ROW` names its fields."""
-    details: bytes | None = None
-    outcome: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +46,6 @@ class RunRow:
     spent: tuple[int, ...] | None = (0,) * len(SPENT)
     """In the order of SPENT; None where an entry does not say."""
     limits: Mapping[str, Json] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
-    """Something that was removed on purpose, as the store tells of it; the entry must say the same."""
-
-    entry: int
-    act: str
-    call_id: str | None = None
-    principal: str | None = None
-    before_unix_ms: int | None = None
-    first: int = 0
-    count: int = 0
-
-    def covers(self, view: EntryView) -> bool:
-        """Whether what was kept of this call, which ended with this entry, was removed by it."""
-        if self.call_id is not None:
-            return view.call_id == self.call_id
-        before = self.before_unix_ms
-        return (
-            before is not None
-            and view.at_unix_ms < before
-            and self.principal in (None, view.predicate.get("principal"))
-        )
 
 
 def deletion_of(view: EntryView) -> Deletion | None:
@@ -139,15 +83,13 @@ class _Counted:
 class _Opened:
     view: EntryView
     edited: bool
-    salts: Mapping[str, bytes]
 
 
 @dataclass(slots=True, kw_only=True)
 class CallsAudit:
     find: Find
     is_alive: Callable[[Owner], bool]
-    kept: Callable[[str], Kept | None] | None = None
-    salts: Callable[[int], dict[str, bytes]] | None = None
+    kept: KeptCheck | None = None
     deletions: Sequence[Deletion] = ()
     begins_at: int = 0
     """Entries of calls below this place may be gone."""
@@ -160,6 +102,7 @@ class CallsAudit:
     _partly: set[str] = field(init=False, default_factory=set)
     """Runs of which entries are gone."""
     _rows: int = field(init=False, default=0)
+    _read: int = field(init=False, default=0)
     _deleted: list[Deletion] = field(init=False, default_factory=list)
 
     @property
@@ -169,7 +112,7 @@ class CallsAudit:
     def read(self, index: int, view: EntryView, *, edited: bool) -> None:
         if view.index != index:
             self.find("MOVED", index, f"Entry {index} says it is entry {view.index}: it was moved or copied.")
-        salts = self.salts(index) if self.salts is not None else {}
+        self._read = index + 1
         run_id = view.predicate.get("run_id")
         if isinstance(run_id, str):
             self._number(index, view, run_id)
@@ -180,13 +123,12 @@ class CallsAudit:
         call_id = str(view.call_id)
         if view.kind == INTENT:
             self._claim(index, call_id)
-            self._open[call_id] = _Opened(view, edited, salts)
+            self._open[call_id] = _Opened(view, edited)
         elif view.predicate.get("opened") is True:
-            self._close(index, view, call_id, edited=edited, salts=salts)
+            self._close(index, view, call_id, edited=edited)
         elif has_row(view):  # bytes that never became a call hold no id
             self._claim(index, call_id)
-            self._check_kept(view, None, salts, {})
-            self._rows += 1
+            self._claim_kept(view, None)
 
     # ── runs ──
 
@@ -239,7 +181,7 @@ class CallsAudit:
             self.find("REPLAYED", index, f"Entry {index} uses the id of call {call_id} a second time.")
         self._ids.add(call_id)
 
-    def _close(self, index: int, view: EntryView, call_id: str, *, edited: bool, salts: Mapping[str, bytes]) -> None:
+    def _close(self, index: int, view: EntryView, call_id: str, *, edited: bool) -> None:
         opened = self._open.pop(call_id, None)
         if opened is None:
             self.find("UNASKED", index, f"Entry {index} is the result of call {call_id}, which has no open intent.")
@@ -249,59 +191,19 @@ class CallsAudit:
         if wrong and not (edited or opened.edited):  # an edit is named already
             names = ", ".join(wrong)
             self.find("CONTRADICTS", index, f"Entry {index} contradicts its intent, entry {intent.index}: {names}.")
-        self._check_kept(view, intent, salts, opened.salts)
-        self._rows += 1
+        self._claim_kept(view, intent)
 
-    def _check_kept(
-        self, view: EntryView, intent: EntryView | None, salts: Mapping[str, bytes], intent_salts: Mapping[str, bytes]
-    ) -> None:
+    def _claim_kept(self, view: EntryView, intent: EntryView | None) -> None:
         """`view` is the result, or the intent of a call that is still open (then there is no other)."""
-        if self.kept is None:
-            return
-        first = intent or view
-        kept = self.kept(str(view.call_id))
-        if kept is None:
-            self.find("KEPT", view.index, f"The row of call {view.call_id}, entry {view.index}, is missing.")
-            return
-        expected = _expected(view, intent)
-        if kept.row != expected:
-            self._differs(kept.row, expected, view, first)
-        self._check_value("details", kept.details, first, intent_salts if intent is not None else salts, view)
-        if view.kind == RESULT:
-            self._check_value("outcome", kept.outcome, view, salts, view)
-
-    def _differs(self, row: tuple[Json, ...], expected: tuple[Json, ...], view: EntryView, first: EntryView) -> None:
-        wrong = [name for name, had, wanted in zip(ROW, row, expected, strict=True) if had != wanted]
-        for place, names in ((first.index, ROW[:_FIRST]), (view.index, ROW[_FIRST:])):
-            if listed := ", ".join(name for name in wrong if name in names):
-                self.find("KEPT", place, f"The row of call {view.call_id} differs from entry {place}: {listed}.")
-
-    def _check_value(
-        self, name: str, value: bytes | None, entry: EntryView, salts: Mapping[str, bytes], last: EntryView
-    ) -> None:
-        macs = entry.predicate.get("commitments")
-        mac = macs.get(name) if isinstance(macs, Mapping) else None
-        salt = salts.get(name, b"")
-        if value is None:
-            if mac is not None and not any(deletion.covers(last) for deletion in self.deletions):
-                self.find(
-                    "KEPT", entry.index, f"The kept {name} of entry {entry.index} is gone, and no entry says why."
-                )
-        elif mac is None and not salt:
-            return
-        elif not salt:
-            at = entry.index
-            self.find("KEPT", at, f"The kept {name} of entry {at} cannot be proven: its opening is gone.")
-        elif len(salt) != SALT_BYTES or mac_of(name, value, salt) != mac:
-            at = entry.index
-            self.find("KEPT", at, f"The kept {name} of entry {at} is not what the entry commits to.")
+        self._rows += 1
+        if self.kept is not None:
+            self.kept.check(claim_of(self._read, view, intent))
 
     # ── the end ──
 
     def finish(self, *, rows: int | None, runs: Iterable[RunRow] | None) -> None:
         for call_id, opened in self._open.items():
-            self._check_kept(opened.view, None, opened.salts, {})
-            self._rows += 1
+            self._claim_kept(opened.view, None)
             if not self._lives(opened.view.predicate.get("owner")):
                 at = opened.view.index
                 self.find("DANGLING", at, f"Entry {at}: call {call_id} was opened and never closed.")
@@ -363,21 +265,6 @@ def _mapping(value: Json) -> Mapping[str, Json]:
 def has_row(view: EntryView) -> bool:
     """An intent and its result have a row in `calls`; so has a refusal, unless its bytes never became a call."""
     return view.kind == INTENT or (view.kind == RESULT and view.predicate.get("kept") is not False)
-
-
-def _expected(view: EntryView, intent: EntryView | None) -> tuple[Json, ...]:
-    """What the entries say the call's row holds."""
-    first = intent or view
-    said, ended = first.predicate, view.predicate
-    run_id, tool, principal = said.get("run_id"), said.get("tool"), said.get("principal")
-    begun: tuple[Json, ...] = (None, None, None, None)
-    if first.kind == INTENT:
-        owner = said.get("owner")
-        named = owner if isinstance(owner, Mapping) else {}
-        begun = (first.index, named.get("boot_id"), named.get("pid"), named.get("start_ticks"))
-    if view.kind == INTENT:
-        return (run_id, tool, principal, *begun, "open", None, None)
-    return (run_id, tool, principal, *begun, ended.get("status"), ended.get("reason"), view.index)
 
 
 def _agree(name: str, intent: Json, result: Json) -> bool:

@@ -39,9 +39,10 @@ from palyra.model.record import (
     RunSpec,
     StoredCall,
 )
-from palyra.state.rows import JournalRows, verify_journal
+from palyra.state.rows import JournalRows
 from palyra.state.sealed import SealedBodies
 from palyra.state.transaction import Transaction
+from palyra.state.verifying import verify_journal
 from palyra.state.writer import Writer
 
 __all__ = ["Budget", "JournalRows", "JournalStore", "checked_call", "verify_journal"]

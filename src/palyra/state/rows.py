@@ -1,40 +1,38 @@
-"""The rows an audit reads, from one snapshot, and the audit of a home while others go on writing.
+"""The rows an audit reads, from one snapshot.
 
 Rules: entries, checkpoints and openings are three streams in the order of the tree, so that a million entries need
 one pass and a little memory; whatever stands in a column may have been put there by somebody else. Bodies that were
 sealed into segment files are read from there, as long as the files are kept.
 
-Not here: what is found (journal/audit), single entries (journal/lookup).
+Not here: the audit itself (state/verifying), what is found (journal/audit), single entries (journal/lookup).
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from palyra.journal.audit import Audit, Head, Report, RunRow, run_rows
-from palyra.journal.audit_calls import SPENT_NAMES, Deletion, Kept
+from palyra.journal.audit import Head
+from palyra.journal.audit_calls import SPENT_NAMES, RunRow
+from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
 from palyra.journal.chain import open_salt
 from palyra.journal.lookup import as_bytes
 from palyra.journal.standing import ApprovalRow
 from palyra.model.approval import COLUMNS, parse_row
 from palyra.model.outcome import LIMIT_NAMES
-from palyra.model.record import Entry, Owner
-from palyra.state.db import Home, ReadHome, snapshot, strangers
+from palyra.model.record import Entry
 from palyra.state.sealed import SealedBodies
 
-Progress = Callable[[int], None]
-"""Told how many entries were read, now and then."""
-STEP = 4096
+MAX_WAITING = 1 << 15
+"""Entries whose openings are remembered until their call is claimed; beyond it they are looked up singly."""
 
 _KEPT = """SELECT c.run_id, c.tool, c.principal, c.intent_index, c.owner_boot_id, c.owner_pid, c.owner_start_ticks,
                   c.status, c.reason, c.result_index, d.data, o.data
            FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
            WHERE c.call_id = ?"""
+_OPENINGS = "SELECT entry, field, run_id, salt FROM openings WHERE field IN ('details', 'outcome')"
 
 
 class JournalRows:
@@ -46,6 +44,9 @@ class JournalRows:
         self._sealed = SealedBodies(lambda sql, given: connection.execute(sql, given).fetchall(), segments)
         self._openings: Iterator[tuple[Any, ...]] | None = None
         self._ahead: tuple[Any, ...] | None = None
+        self._waiting: dict[int, list[tuple[Any, ...]]] = {}
+        self._passed = -1
+        self._forgot = False
         self._run_keys: dict[str, bytes | None] = {}
 
     def entries(self) -> Iterator[Entry]:
@@ -127,19 +128,33 @@ class JournalRows:
             return None
         return Kept(found[:-2], found[-2], found[-1])
 
-    def salts(self, index: int) -> dict[str, bytes]:
-        """What opens the commitments to kept values of an entry; asked for in the order of the tree."""
+    def kept_audit(self) -> KeptAudit:
+        return KeptAudit(kept=self.kept, salts=self.salts, deletions=self.deletions())
+
+    def salts(self, index: int) -> Mapping[str, bytes]:
+        """What opens the commitments to kept values of an entry; quick when asked for nearly in order."""
+        if index > self._passed:
+            self._pass(index)
+        rows = self._waiting.pop(index, [])
+        if not rows and self._forgot:
+            rows = self._connection.execute(f"{_OPENINGS} AND entry = ?", (index,)).fetchall()
+        return {
+            name: open_salt(as_bytes(stored), self._run_key(run_id), entry, name)
+            for entry, name, run_id, stored in rows
+        }
+
+    def _pass(self, index: int) -> None:
+        """Take in the openings up to this entry: those of calls that are still open wait until they are asked for."""
         if self._openings is None:
-            sql = "SELECT entry, field, run_id, salt FROM openings WHERE field IN ('details', 'outcome') ORDER BY entry"
-            self._openings = iter(self._connection.execute(sql))
+            self._openings = iter(self._connection.execute(f"{_OPENINGS} ORDER BY entry"))
             self._ahead = next(self._openings, None)
-        found: dict[str, bytes] = {}
         while self._ahead is not None and self._ahead[0] <= index:
-            entry, name, run_id, stored = self._ahead
-            if entry == index:
-                found[name] = open_salt(as_bytes(stored), self._run_key(run_id), entry, name)
+            self._waiting.setdefault(self._ahead[0], []).append(self._ahead)
             self._ahead = next(self._openings, None)
-        return found
+        self._passed = index
+        if len(self._waiting) > MAX_WAITING:
+            self._waiting.clear()
+            self._forgot = True
 
     def _run_key(self, run_id: str | None) -> bytes | None:
         if run_id is None:
@@ -150,70 +165,3 @@ class JournalRows:
             row = self._connection.execute("SELECT key FROM run_keys WHERE run_id = ?", (run_id,)).fetchone()
             self._run_keys[run_id] = None if row is None else as_bytes(row[0])
         return self._run_keys[run_id]
-
-
-def verify_journal(
-    home: Home | ReadHome,
-    *,
-    is_alive: Callable[[Owner], bool],
-    known: Sequence[str] = (),
-    every_signature: bool = False,
-    progress: Progress | None = None,
-) -> Report:
-    """The whole audit of a home's journal, from one snapshot, while others go on writing."""
-    with snapshot(home.database) as connection:
-        rows = JournalRows(connection, home.segments)
-        audit = Audit(verifier=home.verifier, is_alive=is_alive)
-        try:
-            audit = Audit(
-                verifier=home.verifier,
-                is_alive=is_alive,
-                known=known,
-                every_signature=every_signature,
-                handovers=home.keys.handovers,
-                kept=rows.kept,
-                salts=rows.salts,
-                deletions=rows.deletions(),
-            )
-            audit.schema(strangers(connection))
-            entries, checkpoints = _watched(rows.plain(), progress), rows.checkpoints()
-            with _no_cycles():
-                return run_rows(
-                    audit,
-                    entries,
-                    checkpoints,
-                    head=rows.head(),
-                    rows=rows.count_calls(),
-                    runs=rows.runs(),
-                    approvals=rows.approvals(),
-                )
-        except sqlite3.Error as error:
-            return audit.break_off(f"The database cannot be read any further: {error}.")
-
-
-@contextlib.contextmanager
-def _no_cycles() -> Iterator[None]:
-    """An audit makes millions of values and no cycle among them: looking for some would take a third of its time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-Row = tuple[int, bytes, bytes]
-
-
-def _watched(entries: Iterator[Row], progress: Progress | None) -> Iterator[Row]:
-    if progress is None:
-        return entries
-
-    def counted() -> Iterator[Row]:
-        for number, entry in enumerate(entries):
-            if number % STEP == 0:
-                progress(number)
-            yield entry
-
-    return counted()

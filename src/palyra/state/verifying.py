@@ -1,0 +1,118 @@
+"""The audit of a home's journal, from one snapshot, while others go on writing; where it pays, by two processes.
+
+A large journal is read by this process (entries, tree, checkpoints, calls), and what is kept beside the entries is
+checked by a second one from the same snapshot (state/beside). Findings and their order are the same either way. If the
+second one is lost on the way, or cannot be had, this process does all of it. Not here: what is found (journal/audit).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from palyra.journal.audit import Audit, Report, run_rows
+from palyra.journal.audit_kept import KeptCheck
+from palyra.model.record import Owner
+from palyra.state.beside import BesideLost, begin_beside
+from palyra.state.db import Home, ReadHome, snapshot, strangers
+from palyra.state.rows import JournalRows
+
+Progress = Callable[[int], None]
+"""Told how many entries were read, now and then."""
+Row = tuple[int, bytes, bytes]
+STEP = 4096
+WORTH_A_PROCESS = 20_000
+"""Below so many entries starting another one takes longer than it saves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    home: Home | ReadHome
+    is_alive: Callable[[Owner], bool]
+    known: Sequence[str]
+    every_signature: bool
+    progress: Progress | None
+
+
+def verify_journal(
+    home: Home | ReadHome,
+    *,
+    is_alive: Callable[[Owner], bool],
+    known: Sequence[str] = (),
+    every_signature: bool = False,
+    progress: Progress | None = None,
+    beside: bool | None = None,
+) -> Report:
+    """The whole audit. `beside` None: a second process where the journal is large and there is a core for it."""
+    question = _Question(home=home, is_alive=is_alive, known=known, every_signature=every_signature, progress=progress)
+    if _is_worth_it(home) if beside is None else beside:
+        with contextlib.suppress(BesideLost), begin_beside(home.database) as (connection, kept):
+            return _audit(question, connection, kept)
+    with snapshot(home.database) as connection:
+        return _audit(question, connection, None)
+
+
+def _is_worth_it(home: Home | ReadHome) -> bool:
+    if len(os.sched_getaffinity(0)) < 2:
+        return False
+    with contextlib.suppress(sqlite3.Error), snapshot(home.database) as connection:
+        return JournalRows(connection).head().size >= WORTH_A_PROCESS
+    return False
+
+
+def _audit(question: _Question, connection: sqlite3.Connection, kept: KeptCheck | None) -> Report:
+    verifier, is_alive = question.home.verifier, question.is_alive
+    rows = JournalRows(connection, question.home.segments)
+    audit = Audit(verifier=verifier, is_alive=is_alive)
+    try:
+        audit = Audit(
+            verifier=verifier,
+            is_alive=is_alive,
+            known=question.known,
+            every_signature=question.every_signature,
+            handovers=question.home.keys.handovers,
+            kept=kept or rows.kept_audit(),
+            deletions=rows.deletions(),
+        )
+        audit.schema(strangers(connection))
+        with _no_cycles():
+            return run_rows(
+                audit,
+                _watched(rows.plain(), question.progress),
+                rows.checkpoints(),
+                head=rows.head(),
+                rows=rows.count_calls(),
+                runs=rows.runs(),
+                approvals=rows.approvals(),
+            )
+    except sqlite3.Error as error:
+        return audit.break_off(f"The database cannot be read any further: {error}.")
+
+
+@contextlib.contextmanager
+def _no_cycles() -> Iterator[None]:
+    """An audit makes millions of values and no cycle among them: looking for some would take a third of its time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _watched(entries: Iterator[Row], progress: Progress | None) -> Iterator[Row]:
+    if progress is None:
+        return entries
+
+    def counted() -> Iterator[Row]:
+        for number, entry in enumerate(entries):
+            if number % STEP == 0:
+                progress(number)
+            yield entry
+
+    return counted()
