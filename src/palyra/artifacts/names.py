@@ -12,9 +12,13 @@ MAX_PAGE_BYTES = 16 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+def is_sha256(text: str) -> bool:
+    return _SHA256.fullmatch(text) is not None
+
+
 def check_sha256(text: str) -> str:
     """Only a digest may become a path: nothing with dots or separators gets this far."""
-    if not _SHA256.fullmatch(text):
+    if not is_sha256(text):
         raise ValueError("not a lower-case hex SHA-256")
     return text
 

@@ -10,12 +10,13 @@ Not here: names and pages (artifacts/names), what becomes an artifact (protocol/
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from palyra.artifacts.names import artifact_path_parts
+from palyra.artifacts.names import artifact_path_parts, is_sha256
 from palyra.canon import sha256_hex
 from palyra.errors import Reason, Rejected, StateError
 from palyra.model.outcome import ArtifactRef
@@ -25,6 +26,13 @@ from palyra.state.writer import Writer
 
 RUN_QUOTA_BYTES = 256 << 20
 MAX_NAME_CHARS = 256
+
+
+class _Vanished(StateError):
+    """The file was written, and removed again before its row was: somebody is collecting what no row names."""
+
+    def __init__(self) -> None:
+        super().__init__("An artifact vanished while it was being kept.", "Try again.")
 
 
 class ArtifactStore:
@@ -48,9 +56,15 @@ class ArtifactStore:
         ref = ArtifactRef(
             artifact_id=self._new_id(), sha256=sha256_hex(data), size_bytes=len(data), name=name[:MAX_NAME_CHARS]
         )
+        try:
+            await self._keep(run_id, ref, data)
+        except _Vanished:
+            await self._keep(run_id, ref, data)
+        return ref
+
+    async def _keep(self, run_id: str, ref: ArtifactRef, data: bytes) -> None:
         await asyncio.to_thread(self._write, ref.sha256, data)
         await self._writer.commit(lambda tx: self._insert(tx, run_id, ref))
-        return ref
 
     async def read(self, run_id: str, artifact_id: str) -> tuple[ArtifactRef, bytes]:
         """Of this run only; another run's artifact is as unknown as one that never was."""
@@ -68,9 +82,50 @@ class ArtifactStore:
             raise StateError(f"Artifact {artifact_id} is missing or is not what was stored.")
         return ArtifactRef(artifact_id=artifact_id, sha256=sha256, size_bytes=size_bytes, name=name), data
 
+    # ── removal: rows first, then whatever file no row names ──
+
+    def past(self, before_unix_ms: int) -> tuple[int, int]:
+        """How many artifacts were made before then, and their bytes."""
+        sql = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE created_unix_ms < ?"
+        count, size = self._writer.rows(sql, (before_unix_ms,))[0]
+        return count, size
+
+    @staticmethod
+    def forget(tx: Transaction, before_unix_ms: int) -> int:
+        """Rows alone: their runs can read these no more. The files go with `remove_unnamed`."""
+        return tx.execute("DELETE FROM artifacts WHERE created_unix_ms < ?", (before_unix_ms,)).rowcount
+
+    def unnamed(self, before_unix_ms: int | None = None) -> dict[str, int]:
+        """Files that no artifact names (any more, once those made before then are forgotten), and their bytes."""
+        sql = "SELECT DISTINCT sha256 FROM artifacts WHERE created_unix_ms >= ?"
+        named = {sha256 for (sha256,) in self._writer.rows(sql, (before_unix_ms or 0,))}
+        files = (path for path in self._folder.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*") if is_sha256(path.name))
+        found = {}
+        for path in files:
+            if path.name not in named:
+                with contextlib.suppress(OSError):
+                    found[path.name] = path.lstat().st_size
+        return found
+
+    def remove_unnamed(self, sha256s: Iterable[str]) -> int:
+        """Under the writer's lock, where a row is added only after its file was seen: neither can miss the other."""
+
+        def work(tx: Transaction) -> int:
+            removed = 0
+            for sha256 in sha256s:
+                if not tx.rows("SELECT 1 FROM artifacts WHERE sha256 = ? LIMIT 1", (sha256,)):
+                    with contextlib.suppress(OSError):
+                        self._path(sha256).unlink()
+                        removed += 1
+            return removed
+
+        return self._writer.commit_now(work)[0]
+
     # ── rows ──
 
     def _insert(self, tx: Transaction, run_id: str, ref: ArtifactRef) -> None:
+        if not self._path(ref.sha256).exists():
+            raise _Vanished
         used = tx.execute("SELECT coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?", (run_id,)).fetchone()[
             0
         ]
@@ -95,8 +150,11 @@ class ArtifactStore:
 
     # ── files ──
 
+    def _path(self, sha256: str) -> Path:
+        return self._folder.joinpath(*artifact_path_parts(sha256))
+
     def _write(self, sha256: str, data: bytes) -> None:
-        path = self._folder.joinpath(*artifact_path_parts(sha256))
+        path = self._path(sha256)
         try:
             for folder in (self._folder, path.parent.parent, path.parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -109,7 +167,7 @@ class ArtifactStore:
             raise StateError(f"An artifact could not be written: {error.strerror}.", "Check the disk.") from error
 
     def _read(self, sha256: str) -> bytes | None:
-        path = self._folder.joinpath(*artifact_path_parts(sha256))
+        path = self._path(sha256)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:

@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("palyra.cli.doctor", "Check this machine; name what is missing and how to fix it."),
     "init": ("palyra.cli.init", "Write a commented palyra.toml and a policy folder into the home."),
     "explain": ("palyra.cli.explain", "What a reason code means and what to do about it."),
+    "gc": ("palyra.cli.gc", "Remove old artifacts and logs, and what dead processes left."),
     "demo": ("palyra.cli.demo", "See in half a minute what Palyra does."),
 }
 CALLS = ("run", "call")

@@ -21,6 +21,8 @@ from palyra.config.daemon import RANGES as DAEMON_RANGES
 from palyra.config.daemon import DaemonConfig
 from palyra.config.egress import RANGES as EGRESS_RANGES
 from palyra.config.egress import EgressConfig, parse_resolve
+from palyra.config.gc import RANGES as GC_RANGES
+from palyra.config.gc import GcConfig
 from palyra.config.principals import PrincipalsConfig
 from palyra.errors import ConfigError
 from palyra.model.call import TierChoice
@@ -190,6 +192,7 @@ class Config:
     journal: JournalConfig = field(default_factory=JournalConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    gc: GcConfig = field(default_factory=GcConfig)
 
     @property
     def digest(self) -> str:
@@ -236,6 +239,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "warm_sandboxes": (0, 64),
     **EGRESS_RANGES,
     **DAEMON_RANGES,
+    **GC_RANGES,
     "request_ms": (1000, 30 * 24 * 3600 * 1000),
     "grant_ms": (1000, 30 * 24 * 3600 * 1000),
     "max_pending": (1, 100_000),

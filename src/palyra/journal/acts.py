@@ -56,6 +56,7 @@ class ActKind(StrEnum):
     SANDBOX_PROVED = "sandbox.proved"
     SANDBOX_NOT_PROVED = "sandbox.not_proved"
     PROCESS_ENDED = "process.ended"
+    HOME_COLLECTED = "home.collected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,11 @@ SHAPES: Mapping[ActKind, Shape] = {
         "process_id call_id principal lifetime status exit_code signal reason stopped_by started_unix_ms usage output "
         "redactions protected_created spent egress",
         "A background process ended.",
+    ),
+    ActKind.HOME_COLLECTED: _shape(
+        "home",
+        "artifacts_before_unix_ms logs_before_unix_ms artifact blob log value file cgroup container probe",
+        "What was past its time, or left by processes that are gone, was removed; how many of each.",
     ),
 }
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from palyra.launch.executor import LaunchFailed
 from palyra.model.plan import ProcessPlan
 
 _STEP_S = 0.001
+_PREFIX = "palyra-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ def make_group(spec: GroupSpec, name: str) -> Group:
     made: dict[str, str] = {}
     try:
         for parent in dict.fromkeys(filter(None, (spec.kill, spec.memory, spec.pids))):
-            path = os.path.join(parent, f"palyra-{name}")
+            path = os.path.join(parent, f"{_PREFIX}{name}")
             os.mkdir(path, 0o755)
             made[parent] = path
         if spec.memory:
@@ -103,6 +105,35 @@ def make_group(spec: GroupSpec, name: str) -> Group:
             _removed(path)
         raise LaunchFailed(f"No cgroup could be made for the call: {error.strerror} ({error.filename}).") from error
     return Group(paths=tuple(made.values()), kill_path=made.get(spec.kill, ""), memory_path=made.get(spec.memory, ""))
+
+
+def empty_groups(parents: Iterable[str], *, before_unix_s: float) -> list[str]:
+    """Groups of ours that hold nobody and were made before then: whoever made them died before it could remove them.
+
+    A group is empty for a moment after it is made, so a young one is left alone. The kernel gives a group's folder a
+    new time when it has forgotten the old one: it may look too young, never too old.
+    """
+    found = []
+    for parent in dict.fromkeys(filter(None, parents)):
+        with contextlib.suppress(OSError):
+            found += [entry.path for entry in os.scandir(parent) if _is_left(entry, before_unix_s)]
+    return sorted(found)
+
+
+def _is_left(entry: os.DirEntry[str], before_unix_s: float) -> bool:
+    if not entry.name.startswith(_PREFIX) or not entry.is_dir(follow_symlinks=False):
+        return False
+    try:
+        seen = entry.stat(follow_symlinks=False)
+        with open(f"{entry.path}/cgroup.procs", encoding="ascii") as file:
+            return max(seen.st_ctime, seen.st_mtime) < before_unix_s and not file.read(1)
+    except OSError:
+        return False
+
+
+def remove_empty(path: str) -> bool:
+    """False when somebody is in it after all: the kernel refuses."""
+    return _removed(path)
 
 
 def _bound_memory(path: str, limit: int) -> None:

@@ -97,13 +97,18 @@ class ContainerRoad:
 
 async def sweep(engine: Engine) -> list[str]:
     """Remove what engines of Palyra's left that are no more; the names of what was removed."""
+    return [name for name in await abandoned(engine) if await engine.remove(name)]
+
+
+async def abandoned(engine: Engine) -> list[str]:
+    """Containers of ours, by name, whose engine process is gone."""
     _, listed = await engine.ask("ps", "--all", "--quiet", "--filter", f"label={LABEL}")
     names: list[str] = []
     if listed.split():
         _, told = await engine.ask("inspect", "--type", "container", "--format", _WHOSE, *listed.split())
         rows = [line.partition("|")[::2] for line in told.splitlines()]
         names = [name.lstrip("/") for name, owner in rows if not _os.is_alive(owner)]
-    return [name for name in names if await engine.remove(name)]
+    return names
 
 
 class _Container:

@@ -224,3 +224,18 @@ def prune_logs(logs: Path, *, keep: Collection[str], most: int = MAX_LOGS) -> No
         ended = sorted(name for name in os.listdir(logs) if is_ulid(name) and name not in keep)
         for name in ended[: max(0, len(ended) - most)]:
             shutil.rmtree(logs / name, ignore_errors=True)
+
+
+def kept_logs(logs: Path) -> dict[str, int]:
+    """Every log, by the id of its process, and the bytes it takes on disk."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for name in sorted(filter(is_ulid, os.listdir(logs))):
+            with contextlib.suppress(OSError):
+                found[name] = sum(entry.stat().st_size for entry in os.scandir(logs / name))
+    return found
+
+
+def remove_log(logs: Path, process_id: str) -> bool:
+    shutil.rmtree(logs / process_id, ignore_errors=True)
+    return not (logs / process_id).exists()

@@ -23,12 +23,18 @@ CallId = NewType("CallId", str)
 RunId = NewType("RunId", str)
 ApprovalId = NewType("ApprovalId", str)
 
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 
 
 def is_ulid(text: str) -> bool:
     return _ULID.fullmatch(text) is not None
+
+
+def ulid_unix_ms(text: str) -> int:
+    """When an id was made, by the clock of who made it."""
+    return sum(_DIGITS.index(digit) << 5 * place for place, digit in enumerate(reversed(text[:10])))
 
 
 def parse_ulid(text: object, *, what: str) -> str:

@@ -1,0 +1,21 @@
+"""`[gc]`: how long what calls leave behind is kept. Nothing is removed unless `palyra gc` is run.
+
+Not here: records and entries of the journal, which have settings of their own (`[journal]`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+RANGES: Final[dict[str, tuple[int, int]]] = {"keep_artifacts_days": (0, 36_500), "keep_logs_days": (0, 36_500)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcConfig:
+    """`[gc]`: what `palyra gc` removes."""
+
+    keep_artifacts_days: int = 30
+    """Artifacts (the whole of large outputs) older than this may be removed. 0 keeps them."""
+    keep_logs_days: int = 30
+    """Logs of background processes that ended longer ago may be removed. 0 keeps them."""
