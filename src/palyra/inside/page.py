@@ -77,10 +77,10 @@ class Text(HTMLParser):
         if not self._skipping:
             self.parts.append(data)
 
-    def parse_marked_section(self, i: int, report: bool = True) -> int:
+    def parse_html_declaration(self, i: int) -> int:
         """`<![` with no name after it ends older parsers by an assertion; a browser takes it for a comment."""
         try:
-            return super().parse_marked_section(i, report)
+            return super().parse_html_declaration(i)
         except AssertionError:
             return self.parse_bogus_comment(i)
 
