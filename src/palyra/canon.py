@@ -62,6 +62,16 @@ def _fast(value: Json) -> bytes | None:
     return data
 
 
+def canonical_plain(value: Json) -> bytes | None:
+    """The canonical bytes of a value made of nothing but dicts, lists, strings, whole numbers, booleans and null, of
+    exactly these types and in ASCII; None for any other. Equal bytes are then equal values."""
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+    except (orjson.JSONEncodeError, TypeError):
+        return None
+    return data if data.isascii() and _is_plain(value) else None
+
+
 def _is_plain(value: Json) -> bool:
     """Containers of strings, whole numbers, booleans and nothing else, exactly of these types, at most `MAX_DEPTH`
     deep. One question a container, not one a value: every record of a call passes here several times."""

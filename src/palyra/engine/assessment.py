@@ -8,12 +8,13 @@ Not here: the order itself (engine/walk), what each room thinks (its own module)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from palyra.budget.ledger import Ledger, check_attempts
-from palyra.canon import canonical, sha256_hex
+from palyra.canon import Json, canonical, sha256_hex
 from palyra.config.schema import Config, ProcessRunnerConfig
 from palyra.egress.asked import narrow
 from palyra.egress.face import face_of
@@ -26,6 +27,7 @@ from palyra.engine.network import granted_network
 from palyra.engine.plugin import make_guest_plan, prepare_plugin
 from palyra.engine.ports import Ports
 from palyra.engine.shadow import compare_candidate
+from palyra.engine.shapes import Asked, Shape
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected, Unenforceable
 from palyra.guard.command import classify
@@ -35,7 +37,7 @@ from palyra.guard.gitenv import git_environment
 from palyra.guard.paths import candidates
 from palyra.guard.programs import normalise
 from palyra.model.call import CallId, RunId, Tier, ToolCall
-from palyra.model.grant import Deny
+from palyra.model.grant import Decision, Deny
 from palyra.model.host import Guarantee, HostFacts
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
@@ -43,8 +45,9 @@ from palyra.model.outcome import BudgetView
 from palyra.model.plan import BuiltinPlan, Facts, FetchPlan, Job, LookRequest, ProcessPlan
 from palyra.model.process import Lifetime
 from palyra.model.tool import ToolKind
+from palyra.policy.bundle import PolicyBundle
 from palyra.policy.decide import decide
-from palyra.policy.request import build_request
+from palyra.policy.request import ask_again, build_request
 from palyra.protocol.parse import check_input, parse_input
 from palyra.protocol.process_input import ProcessInput, check_process_input
 from palyra.protocol.registry import Registry
@@ -80,18 +83,36 @@ def validate(trip: Trip, registry: Registry) -> None:
     trip.input_sha256 = sha256_hex(trip.input_bytes)
     trip.parsed = True
     check_arguments(tool.input_schema, value)
-    trip.call = ToolCall(
+    trip.call = _call(trip, tool.spec.name, value)
+
+
+def _call(trip: Trip, tool: str, value: Mapping[str, Json]) -> ToolCall:
+    run = trip.run
+    return ToolCall(
         call_id=CallId(trip.call_id),
-        run_id=RunId(trip.run.run_id),
-        tool=tool.spec.name,
+        run_id=RunId(run.run_id),
+        tool=tool,
         input=value,
         input_sha256=trip.input_sha256,
-        context=trip.run.context,
-        workspace=trip.run.workspace,
+        context=run.context,
+        workspace=run.workspace,
         received_unix_ms=trip.received_unix_ms,
-        limits=trip.run.limits,
-        grant=trip.run.grant,
+        limits=run.limits,
+        grant=run.grant,
     )
+
+
+def recall(trip: Trip, ports: Ports, shape: Shape) -> None:
+    """1 to 3 of a call that was asked before: the disk is looked at again, and judged if it changed."""
+    trip.tool, trip.input_bytes, trip.input_sha256 = shape.tool, shape.input_bytes, shape.input_sha256
+    trip.parsed = True
+    trip.call = _call(trip, shape.tool.spec.name, shape.input)
+    trip.process, trip.look = shape.process, shape.look
+    trip.sights = ports.look.look(shape.look)
+    if trip.sights == shape.sights:
+        trip.sights, trip.facts, trip.job, trip.shape = shape.sights, shape.facts, shape.job, shape
+    else:
+        _guard(trip, ports, shape.process, ports.config.tool_call.process_runner)
 
 
 def prepare(trip: Trip, ports: Ports) -> None:
@@ -117,16 +138,15 @@ def prepare(trip: Trip, ports: Ports) -> None:
     trip.process = process = check_process_input(trip.call.input)
     check_background(trip, process, runner)
     first = classify(process.command, process.args)
-    trip.sights = ports.look.look(
-        LookRequest(
-            workspace=trip.call.workspace,
-            cwd=process.cwd,
-            command=process.command,
-            also=first.also,
-            search_path=runner.path,
-            candidates=candidates(process.args, program=process.command),
-        )
+    trip.look = LookRequest(
+        workspace=trip.call.workspace,
+        cwd=process.cwd,
+        command=process.command,
+        also=first.also,
+        search_path=runner.path,
+        candidates=candidates(process.args, program=process.command),
     )
+    trip.sights = ports.look.look(trip.look)
     _guard(trip, ports, process, runner)
 
 
@@ -155,6 +175,31 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
     reaches_out = net.mode is not EgressMode.STRICT or bool(net.hosts)
     trip.facts = replace(facts, background=process.lifetime is not None, network=reaches_out)
     trip.job = make_job(trip, process, runner, net=net, named=named, tier=tier)
+    trip.shape = _shape(trip, process)
+
+
+def _shape(trip: Trip, process: ProcessInput) -> Shape | None:
+    """What is worked out for this call, for when it is asked again."""
+    assert trip.tool is not None
+    assert trip.call is not None
+    assert trip.look is not None
+    assert trip.sights is not None
+    assert trip.facts is not None
+    assert trip.job is not None
+    if process.lifetime is not None or process.stdin:
+        return None
+    return Shape(
+        run=trip.run,
+        tool=trip.tool,
+        input=trip.call.input,
+        input_bytes=trip.input_bytes,
+        input_sha256=trip.input_sha256,
+        process=process,
+        look=trip.look,
+        sights=trip.sights,
+        facts=trip.facts,
+        job=trip.job,
+    )
 
 
 def network_of(
@@ -231,26 +276,44 @@ def authorise(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
     assert trip.tool is not None
     assert trip.call is not None
     assert trip.facts is not None
-    _check_lists(ports.config, trip)
     bundle = ports.policies.current()
     trip.policy_sha256 = bundle.digest
     trip.run_facts = ports.run_facts.read(trip.run.owner)
     used, maximum = (budget.calls_used, budget.calls_max) if budget else (0, trip.run.calls_max)
-    trip.cedar = build_request(
-        trip.call,
-        trip.tool.spec,
-        trip.facts,
-        budget=BudgetView(calls_used=used, calls_max=maximum),
-        approved=False,
-        hour=trip.received_unix_ms // 3_600_000 % 24,
-        run=trip.run_facts,
-        roles=ports.config.principals.roles_of(str(trip.call.context.principal)),
-    )
-    trip.decision = decision = decide(bundle, trip.cedar, details=trip.facts.details)
+    before = trip.shape.asked if trip.shape is not None else None
+    if before is None:
+        _check_lists(ports.config, trip)
+        trip.cedar = build_request(
+            trip.call,
+            trip.tool.spec,
+            trip.facts,
+            budget=BudgetView(calls_used=used, calls_max=maximum),
+            approved=False,
+            hour=trip.received_unix_ms // 3_600_000 % 24,
+            run=trip.run_facts,
+            roles=ports.config.principals.roles_of(str(trip.call.context.principal)),
+        )
+    else:
+        hour = trip.received_unix_ms // 3_600_000 % 24
+        trip.cedar = ask_again(before.cedar, calls_used=used, calls_max=maximum, hour=hour, run=trip.run_facts)
+    trip.decision = decision = _decide(trip, bundle, before)
     if ports.candidate is not None:
         trip.shadow = compare_candidate(ports.candidate, trip.cedar, decision)
     if isinstance(decision, Deny):
         raise Rejected(decision.reason, decision.message, decision.hint)
+
+
+def _decide(trip: Trip, bundle: PolicyBundle, before: Asked | None) -> Decision:
+    """The same answer while no policy can see a difference."""
+    assert trip.cedar is not None
+    assert trip.facts is not None
+    seen = bundle.cedar.pick(trip.cedar.context)
+    if before is not None and before.bundle is bundle and before.seen == seen:
+        return before.decision
+    decision = decide(bundle, trip.cedar, details=trip.facts.details)
+    if trip.shape is not None:
+        trip.shape.asked = Asked(cedar=trip.cedar, bundle=bundle, seen=seen, decision=decision)
+    return decision
 
 
 def _check_lists(config: Config, trip: Trip) -> None:
@@ -287,10 +350,14 @@ def make_plan(trip: Trip, ports: Ports) -> None:
     elif trip.job is None:
         trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
         trip.plan_bytes = canonical(trip.plan.as_json())
+    elif trip.shape is not None and trip.shape.plan is not None and trip.job is trip.shape.job:
+        trip.plan, trip.plan_bytes = trip.shape.plan, trip.shape.plan_bytes
     else:
         lifetime = trip.process.lifetime if trip.process is not None else None
         plan = _plan.__wrapped__ if trip.job.stdin else _plan  # what may be large is not kept
         trip.plan, trip.plan_bytes = plan(_with_face(trip.job, ports), ports.host, lifetime)
+        if trip.shape is not None and trip.job is trip.shape.job:
+            trip.shape.plan, trip.shape.plan_bytes = trip.plan, trip.plan_bytes
         if trip.fetch is not None:
             trip.plan = FetchPlan(order=trip.fetch, parser=trip.plan)
             trip.plan_bytes = canonical(trip.plan.as_json())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from palyra.canon import Json
 from palyra.engine.output import OnOutput
@@ -20,7 +21,7 @@ from palyra.model.fetch import FetchOrder
 from palyra.model.grant import Decision
 from palyra.model.limits import Limits
 from palyra.model.outcome import ArtifactRef, Execution, Status
-from palyra.model.plan import Facts, Job, Plan, Sights
+from palyra.model.plan import Facts, Job, LookRequest, Plan, Sights
 from palyra.model.record import Recorded
 from palyra.model.run_facts import NO_FACTS, RunFacts
 from palyra.model.skill import SkillTool
@@ -29,6 +30,9 @@ from palyra.model.wasm import GuestKind
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
+
+if TYPE_CHECKING:
+    from palyra.engine.shapes import Shape
 
 Confirm = Callable[[Approval, Mapping[str, Json]], Awaitable[bool | None]]
 """Shows the person what was asked; yes, no, or no answer."""
@@ -104,6 +108,7 @@ class Trip:
     call: ToolCall | None = None
     process: ProcessInput | None = None
     guest: GuestOrder | None = None
+    look: LookRequest | None = None
     sights: Sights | None = None
     fetch: FetchOrder | None = None
     facts: Facts | None = None
@@ -117,6 +122,8 @@ class Trip:
     plan: Plan | None = None
     plan_bytes: bytes = b""
     """Canonical JSON of the plan, made once: its digest is attested, its commitment journaled."""
+    shape: Shape | None = None
+    """This call as it was asked before, or as it will be remembered."""
     approval_id: str | None = None
     permission: Permission | None = None
     opened: Recorded | None = None

@@ -33,6 +33,7 @@ from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
 from palyra.engine.runs import Run, RunScope
+from palyra.engine.shapes import Shapes
 from palyra.engine.trip import CallRequest, Ending, Trip
 from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
@@ -62,6 +63,7 @@ class Engine:
         self.ports = ports
         self.registry = registry
         self._turns = Turns()
+        self._shapes = Shapes()
         self._live: dict[str, asyncio.Task[Outcome]] = {}
         self._trips: dict[asyncio.Task[Outcome], Trip] = {}
         self._calls: dict[ProcessOwner, set[str]] = {}
@@ -214,12 +216,18 @@ class Engine:
             raise trip.request.refusal
         budget = await ports.journal.budget(trip.run.run_id)
         assessment.check_attempts_left(budget)
-        assessment.validate(trip, self.registry)  # 1
+        shape = self._shapes.find(trip)
+        if shape is None:
+            assessment.validate(trip, self.registry)  # 1
         refuse_reused(trip)
-        assessment.prepare(trip, ports)  # 2, 3
+        if shape is None:
+            assessment.prepare(trip, ports)  # 2, 3
+        else:
+            assessment.recall(trip, ports, shape)  # 1-3
         assessment.authorise(trip, ports, budget)  # 4
         await check_budget(trip, ports, budget)  # 5
         assessment.make_plan(trip, ports)  # 6
+        self._shapes.keep(trip)
 
     async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:
         collector = Collector(self.ports.secrets.known_values(trip.run.run_id), trip.request.on_output)

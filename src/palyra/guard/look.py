@@ -4,7 +4,8 @@ Touches the file system, reading only. Rules:
 1. What is missing, closed or too long is a fact, never an exception.
 2. Programs are found on the operator's fixed search path alone, never through cwd, the workspace or the call's env.
 3. Links are followed by look_links, one by one.
-4. Nothing is cached but digests of executables, by device, inode, size, mtime and ctime.
+4. Cached are digests of executables, by device, inode, size, mtime and ctime, and where a program was found, for as
+   long as nothing on the way to it has changed (look_trail).
 5. One look takes a bounded number of steps; beyond it the call is refused, because nothing further is known.
 
 Not here: what the sights mean (guard/facts), which pieces are looked at (guard/paths), what is closed (look_guarded).
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 from palyra.guard.command import shebang_program
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance, End, follow_links
+from palyra.guard.look_trail import Trail, has_changed, take_trail
 from palyra.guard.paths import inside, workspace_problem
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
 
@@ -48,13 +50,13 @@ class Looker:
         self._state_home = os.path.realpath(state_home) if state_home else ""
         self._child = child
         self._digests: dict[tuple[int, ...], tuple[str, str]] = {}
+        self._found: dict[tuple[str, tuple[str, ...], str], tuple[Trail, ExecutableSight]] = {}
 
     def look(self, request: LookRequest) -> Sights:
         workspace = self._look_at_workspace(request.workspace)
         base = workspace.path or "/"
         allowance = Allowance()
-        end = self._follow(request.cwd, base, allowance)
-        cwd = PathSight(argument=-1, text=request.cwd, resolved=end.path, exists=_is_folder(end.path))
+        cwd = self._look_at_cwd(request.cwd, workspace, allowance)
         paths = tuple(self._look_at_paths(request.candidates, cwd.resolved, base, allowance))
         new_problem = allowance.problem and not workspace.problem
         return Sights(
@@ -64,6 +66,12 @@ class Looker:
             also=tuple(self._look_at_program(n, request.search_path, workspace.path) for n in request.also),
             paths=paths,
         )
+
+    def _look_at_cwd(self, text: str, workspace: WorkspaceSight, allowance: Allowance) -> PathSight:
+        if not text and workspace.path:  # the workspace itself, which was looked at a moment ago
+            return PathSight(argument=-1, text="", resolved=workspace.path, exists=True)
+        end = self._follow(text, workspace.path or "/", allowance)
+        return PathSight(argument=-1, text=text, resolved=end.path, exists=_is_folder(end.path))
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
@@ -132,23 +140,37 @@ class Looker:
 
     # ── executables ──────────────────────────────────────────────────────────
 
-    def _look_at_program(self, name: str, search_path: Sequence[str], workspace: str) -> ExecutableSight:
+    def _look_at_program(self, name: str, search_path: tuple[str, ...], workspace: str) -> ExecutableSight:
+        known = self._found.get((name, search_path, workspace))
+        if known is not None and not has_changed(known[0]):
+            return known[1]
+        visited: list[str] = []
+        sight = self._find(name, search_path, workspace, visited)
+        if sight.sha256 and {sight.path, sight.found_at or sight.path} <= set(visited):
+            trail = take_trail(visited)
+            if self._find(name, search_path, workspace, visited) == sight:  # nothing moved while the trail was taken
+                self._found[name, search_path, workspace] = trail, sight
+                while len(self._found) > MAX_DIGESTS:
+                    del self._found[next(iter(self._found))]
+        return sight
+
+    def _find(self, name: str, search_path: Sequence[str], workspace: str, visited: list[str]) -> ExecutableSight:
         if not name or "/" in name or "\0" in name or name in (".", ".."):
             return ExecutableSight(name=name, path="")
         for folder in search_path:
             if not folder.startswith("/"):
                 continue  # a relative entry would search the workspace
             path = f"{folder.rstrip('/')}/{name}"
+            end = follow_links(path, "/", visited=visited)
             try:
                 status = os.stat(path)
             except (OSError, ValueError):
                 continue
             if stat.S_ISREG(status.st_mode) and status.st_mode & 0o111:
-                return self._describe(name, path, workspace)
+                return self._describe(name, path, workspace, end)
         return ExecutableSight(name=name, path="")
 
-    def _describe(self, name: str, path: str, workspace: str) -> ExecutableSight:
-        end = follow_links(path, "/")
+    def _describe(self, name: str, path: str, workspace: str, end: End) -> ExecutableSight:
         sha256, shebang = self._digest(end.path)
         writable = any(self._is_agent_writable(place, workspace) for place in {path, end.path, *end.links})
         return ExecutableSight(

@@ -47,8 +47,9 @@ class Allowance:
         return self.folders >= 0
 
 
-def follow_links(text: str, base: str, allowance: Allowance | None = None) -> End:
-    """Where a path ends. `base` is a real path; beyond something missing the rest is taken by its text."""
+def follow_links(text: str, base: str, allowance: Allowance | None = None, *, visited: list[str] | None = None) -> End:
+    """Where a path ends. `base` is a real path; beyond something missing the rest is taken by its text. `visited` gets
+    every place that was asked about."""
     allowance = allowance or Allowance()
     current = "/" if text.startswith("/") else base
     parts = text.split("/")[::-1] if allowance.step(text.count("/") + 1) else []
@@ -65,6 +66,8 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None) -> En
         if missing or is_device(current):
             missing = missing or current == "/dev/fd"
             continue
+        if visited is not None:
+            visited.append(current)
         try:
             is_link = stat.S_ISLNK(os.lstat(current).st_mode)
             target = os.readlink(current) if is_link else ""

@@ -11,6 +11,7 @@ Not here: entities and evaluation (cedar), what the answer means (verdict, decid
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -82,16 +83,8 @@ class Request:
             raise _unsound(f"there is no action {self.action[:40]!r}")
         if len(self.context) != len(ATTRIBUTES):
             raise _unsound("the context has too many or too few attributes")
-        for name, kind in ATTRIBUTES.items():
-            value = self.context.get(name)
-            # `type() is`, not isinstance: True is an int to Python, and a Bool to Cedar.
-            if type(value) is not kind:
-                raise _unsound(f"attribute {name} is missing or not of type {kind.__name__}")
-            if isinstance(value, str):
-                if len(value) > MAX_TEXT:
-                    raise _unsound(f"attribute {name} is too long")
-            elif value is None or abs(value) > MAX_INT:
-                raise _unsound(f"attribute {name} is out of range")
+        for name in ATTRIBUTES:
+            _check_value(name, self.context.get(name))
 
     @property
     def principal_uid(self) -> dict[str, str]:
@@ -123,6 +116,18 @@ class Request:
             "groups": list(self.groups),
             "context": {name: self.context[name] for name in sorted(self.context)},
         }
+
+
+def _check_value(name: str, value: Scalar | None) -> None:
+    kind = ATTRIBUTES[name]
+    # `type() is`, not isinstance: True is an int to Python, and a Bool to Cedar.
+    if type(value) is not kind:
+        raise _unsound(f"attribute {name} is missing or not of type {kind.__name__}")
+    if isinstance(value, str):
+        if len(value) > MAX_TEXT:
+            raise _unsound(f"attribute {name} is too long")
+    elif value is None or abs(value) > MAX_INT:
+        raise _unsound(f"attribute {name} is out of range")
 
 
 def _unsound(why: str) -> Rejected:
@@ -195,6 +200,25 @@ def build_request(
         context=values,
         input=read_input(call.input),
     )
+
+
+def ask_again(request: Request, *, calls_used: int, calls_max: int, hour: int, run: RunFacts) -> Request:
+    """What policy is asked about the same call of the same run, made later: all that can have changed since then. The
+    rest was checked when `request` was made."""
+    changed: dict[str, Scalar] = {
+        "calls_used": calls_used,
+        "calls_max": calls_max,
+        "calls_last_minute": run.calls_last_minute,
+        "denials_last_minute": run.denials_last_minute,
+        "hour": hour,
+    }
+    for label in RunLabel:
+        changed[label.value] = label in run.labels
+    for name, value in changed.items():
+        _check_value(name, value)
+    again = copy(request)
+    object.__setattr__(again, "context", {**request.context, **changed})
+    return again
 
 
 def _action(facts: Facts) -> str:

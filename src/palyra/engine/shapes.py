@@ -1,0 +1,98 @@
+"""Calls that were asked before: agents run the same few commands over and over.
+
+What follows from a call's words, its run and what the disk shows is worked out once, and used again while all of these
+are equal. Rules: remembered is only what pure rooms answered, beside everything they were asked with: an equal run, the
+same bytes of input, equal sights. The disk is looked at anew for every call; policy is asked whenever anything that its
+policies look at has changed, the bundle too; a plan is taken only for the very job it was made from. A call that was
+refused is not remembered, and the memory is bounded.
+
+Not here: the rooms themselves (engine/assessment), what of a request can change (policy/request).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from palyra.canon import Json, canonical_plain
+from palyra.engine.runs import Run
+from palyra.engine.trip import CallRequest, Trip
+from palyra.model.grant import Decision
+from palyra.model.plan import Facts, Job, LookRequest, Plan, Sights
+from palyra.policy.bundle import PolicyBundle
+from palyra.policy.request import Request
+from palyra.protocol.process_input import ProcessInput
+from palyra.protocol.registry import RegisteredTool
+
+MAX_SHAPES = 128
+MAX_INPUT_BYTES = 4096
+"""Longer ones are seldom sent twice, and would fill the memory."""
+
+Key = tuple[str, str, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What policy was asked and said."""
+
+    cedar: Request
+    bundle: PolicyBundle
+    seen: object
+    """What of the request the bundle's policies look at."""
+    decision: Decision
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Shape:
+    """One call of one run as it was assessed last. A process that ends with its call, and is fed nothing."""
+
+    run: Run
+    tool: RegisteredTool
+    input: Mapping[str, Json]
+    input_bytes: bytes
+    input_sha256: str
+    process: ProcessInput
+    look: LookRequest
+    sights: Sights
+    facts: Facts
+    job: Job
+    """Before a budget narrowed it."""
+    asked: Asked | None = None
+    plan: Plan | None = None
+    """Of `job`."""
+    plan_bytes: bytes = b""
+
+
+class Shapes:
+    """Those of one engine, and so of one configuration, one host and one registry of tools."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, Shape] = {}
+
+    def find(self, trip: Trip) -> Shape | None:
+        key = _key(trip.request)
+        shape = None if key is None else self._known.get(key)
+        if shape is None or (shape.run is not trip.run and shape.run != trip.run):
+            return None
+        return shape
+
+    def keep(self, trip: Trip) -> None:
+        """After step 6: it was allowed, and can be run."""
+        shape, key = trip.shape, _key(trip.request)
+        if shape is None or key is None or shape.plan is None or self._known.get(key) is shape:
+            return
+        self._known.pop(key, None)
+        while len(self._known) >= MAX_SHAPES:
+            del self._known[next(iter(self._known))]
+        self._known[key] = shape
+
+
+def _key(request: CallRequest) -> Key | None:
+    """None for a call that is not remembered. Two plain mappings with the same canonical bytes are the same input."""
+    given = request.input
+    if request.source is not None:
+        return None
+    data = given if isinstance(given, bytes) else canonical_plain(given)
+    if data is None or len(data) > MAX_INPUT_BYTES:
+        return None
+    return request.run.run_id, request.tool, data
