@@ -81,6 +81,13 @@ class Statement:
 
 _NAMES = tuple(f.name for f in fields(Statement))
 FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
+_BEFORE_DIGEST = tuple(sorted(name for name in FIELDS if name < "execution_sha256"))
+_AFTER_DIGEST = tuple(sorted(name for name in FIELDS if name > "execution_sha256"))
+_PAYLOAD = (
+    b'{"_type":"%b","predicate":%%b,"execution_sha256":"%%b",%%b,"predicateType":"%b",'
+    b'"subject":[{"digest":{"sha256":"%%b"},"name":"call/%%b"}]}'
+) % (STATEMENT_TYPE.encode(), PREDICATE_TYPE.encode())
+"""The canonical form of `_in_toto`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +102,13 @@ def attest(statement: Statement, key: SigningKey) -> dict[str, Json]:
     """Every field flat, `execution_sha256`, `key_id`, and the signed envelope."""
     predicate = {name: _plain(getattr(statement, name)) for name in _NAMES}
     predicate["key_id"] = key.key_id
-    predicate["execution_sha256"] = _execution_sha256(predicate)
-    payload = canonical_strict(_in_toto(predicate))
+    # The digest stands among the fields it is made over: they are written once, in two halves around its place.
+    first = canonical_strict({name: predicate[name] for name in _BEFORE_DIGEST})[:-1]
+    rest = canonical_strict({name: predicate[name] for name in _AFTER_DIGEST})[1:]
+    predicate["execution_sha256"] = execution = sha256_hex(b"%b,%b" % (first, rest))
+    payload = _PAYLOAD % (first, execution.encode(), rest, execution.encode(), statement.call_id.encode())
+    if not statement.call_id.isalnum():
+        payload = canonical_strict(_in_toto(predicate))  # a name that JSON may have to escape
     return {**predicate, "envelope": dsse_sign(key, PAYLOAD_TYPE, payload)}
 
 
@@ -187,6 +199,7 @@ def _execution_sha256(predicate: Mapping[str, Json]) -> str:
 
 
 _EXACT = frozenset({str, int, bool})
+_ENFORCEMENT = tuple(f.name for f in fields(Enforcement))
 
 
 def _plain(value: Any) -> Json:
@@ -196,8 +209,10 @@ def _plain(value: Any) -> Json:
         return value.hex()
     if isinstance(value, str):
         return str(value)  # a StrEnum becomes its text
-    if isinstance(value, (Enforcement, DecisionFacts)):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Enforcement):
+        return {name: _plain(getattr(value, name)) for name in _ENFORCEMENT}
+    if isinstance(value, DecisionFacts):
+        return {"effect": str(value.effect), "policies": _plain(value.policies)}
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -72,6 +72,21 @@ def canonical_plain(value: Json) -> bytes | None:
     return data if data.isascii() and _is_plain(value) else None
 
 
+def made_ahead(value: Json) -> orjson.Fragment:
+    """A value that will stand in many objects, as its bytes in the journal's profile; for `canonical_around`."""
+    return orjson.Fragment(canonical_strict(value))
+
+
+def canonical_around(changing: Mapping[str, Json], fixed: Mapping[str, orjson.Fragment]) -> bytes | None:
+    """An object in the journal's profile, of which some members were made ahead; None where only the whole value can
+    tell how it is written."""
+    try:
+        data = orjson.dumps({**changing, **fixed}, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+    except (orjson.JSONEncodeError, TypeError):
+        return None
+    return data if data.isascii() and _is_plain(changing) else None
+
+
 def _is_plain(value: Json) -> bool:
     """Containers of strings, whole numbers, booleans and nothing else, exactly of these types, at most `MAX_DEPTH`
     deep. One question a container, not one a value: every record of a call passes here several times."""

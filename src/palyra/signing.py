@@ -82,7 +82,7 @@ class SigningKey:
 
         return PublicKey(Ed25519PrivateKey.from_private_bytes(self.seed).public_key().public_bytes_raw())
 
-    @property
+    @cached_property
     def key_id(self) -> str:
         return self.public.key_id
 

@@ -72,6 +72,11 @@ class Share:
 
 def spend_call(ledger: Ledger) -> Ledger:
     """One call more. Raises Rejected(BUDGET_SPENT) when there is none, or when the attempts are gone."""
+    check_call(ledger)
+    return replace(ledger, calls_used=ledger.calls_used + 1)
+
+
+def check_call(ledger: Ledger) -> None:
     check_attempts(ledger)
     if not ledger.calls_left:
         raise Rejected(
@@ -79,7 +84,6 @@ def spend_call(ledger: Ledger) -> Ledger:
             f"The run has used {ledger.calls_used} of its {ledger.calls_max} calls.",
             "Start a new run, raise max_calls_per_run, or have an operator extend it: palyra runs extend.",
         )
-    return replace(ledger, calls_used=ledger.calls_used + 1)
 
 
 def spend_attempt(ledger: Ledger) -> Ledger:

@@ -11,6 +11,7 @@ Not here: the rules of spending (budget/ledger), transactions (state/writer).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from palyra.budget import ledger
@@ -32,7 +33,7 @@ _INSERT = f"""INSERT INTO runs (run_id, principal, workspace, calls_used, calls_
               VALUES (?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""  # noqa: S608
 _SETTLE = f"""UPDATE runs SET {", ".join(f"{name} = {name} + ?" for name in _USED)}
               WHERE run_id = ? RETURNING {_LEDGER}"""  # noqa: S608
-_SPEND = f"UPDATE runs SET calls_used = ? WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
+_SPEND = f"UPDATE runs SET calls_used = calls_used + 1 WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
 _ATTEMPT = f"UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
 _SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in RESOURCES)
 _HELD = f"SELECT {_SUMS} FROM reservations WHERE run_id = ?"  # noqa: S608
@@ -63,14 +64,13 @@ class BudgetStore:
 
     def spend_call(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending = NOTHING) -> BudgetView:
         """With this call; Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use."""
-        rows = tx.rows(_SELECT, (run.run_id,))
+        rows = tx.rows(_SPEND, (run.run_id,))  # counted at once and judged then: a refusal undoes it
         if not rows:
             raise _unknown(run.run_id)
-        before = _ledger(rows[0])
-        after = ledger.spend_call(before)
-        if not (before.most.is_unlimited and run.quota.is_unlimited):
+        ledger.check_call(_ledger((rows[0][0] - 1, *rows[0][1:])))
+        if _is_limited(rows[0]) or not run.quota.is_unlimited:
             self._reserve(tx, run, call_id, reserve)
-        return _view(tx.rows(_SPEND, (after.calls_used, run.run_id))[0])
+        return _view(rows[0])
 
     def _reserve(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending) -> None:
         account = self.read_ledger(tx, run.run_id)
@@ -78,7 +78,7 @@ class BudgetStore:
             ledger.check_reserve(account, reserve)
         share = self.read_share(tx, run)
         if share is not None:
-            ledger.check_share_calls(share)
+            ledger.check_share_calls(replace(share, calls_used=share.calls_used - 1))  # this one is counted already
             ledger.check_reserve(share, reserve)
         tx.execute("INSERT INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)", (call_id, run.run_id, *reserve.amounts))
 
@@ -95,7 +95,7 @@ class BudgetStore:
         rows = tx.rows(_SETTLE, (*spent.amounts, run.run_id))
         if not rows:
             raise _unknown(run.run_id)
-        if not holds and not (_ledger(rows[0]).most.is_unlimited and run.quota.is_unlimited):
+        if not holds and (_is_limited(rows[0]) or not run.quota.is_unlimited):
             tx.execute(_RELEASE, (call_id,))
         return spent, _view(rows[0])
 
@@ -151,6 +151,14 @@ def _unknown(run_id: str) -> StateError:
 
 def _view(row: tuple[Any, ...]) -> BudgetView:
     return BudgetView(**dict(zip(_NAMES, row, strict=True)))
+
+
+def _is_limited(row: tuple[Any, ...]) -> bool:
+    """Beside its calls."""
+    return row[-len(RESOURCES) :] != _NO_LIMITS
+
+
+_NO_LIMITS = (None,) * len(RESOURCES)
 
 
 def _ledger(row: tuple[Any, ...], *, held: Spending = NOTHING) -> ledger.Ledger:

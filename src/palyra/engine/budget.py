@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from palyra.budget.ledger import Ledger, check_reserve, check_share_calls, narrow, narrow_fuel, spend_call
+from palyra.budget.ledger import Ledger, check_call, check_reserve, check_share_calls, narrow, narrow_fuel
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.errors import Unenforceable
@@ -28,7 +28,7 @@ async def check_budget(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
     """5 — refuse early what the journal's transaction would refuse anyway (step 8 is exact under concurrency)."""
     run = trip.run
     if budget is not None:
-        spend_call(budget)
+        check_call(budget)
     elif run.most.is_unlimited and run.quota.is_unlimited:
         return
     else:

@@ -13,8 +13,9 @@ import orjson
 
 from palyra.attest import DecisionFacts, Statement, attest
 from palyra.canon import Json, digest
+from palyra.engine.fixed import enforcement_of
 from palyra.engine.ports import Ports
-from palyra.engine.record import assemble, enforcement_of
+from palyra.engine.record import assemble
 from palyra.errors import Reason, StateError
 from palyra.journal.chain import INTENT, Asked, Decided, EntryView, parse_entry
 from palyra.model.outcome import Execution, Outcome, Status, Usage

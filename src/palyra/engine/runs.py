@@ -47,17 +47,16 @@ class Run:
     egress: EgressMode = EgressMode.STRICT
     grant: OperatorGrant = field(default_factory=OperatorGrant)
     scope: RunScope = RunScope.SESSION
+    owner: ProcessOwner = field(init=False, repr=False, compare=False)
+    """Of the background processes it starts."""
+    record: RunSpec = field(init=False, repr=False, compare=False)
+    """As it is stored. Both are asked for several times a call."""
 
-    @property
-    def owner(self) -> ProcessOwner:
-        """Of the background processes it starts."""
-        return ProcessOwner(self.run_id, str(self.context.principal))
-
-    @property
-    def record(self) -> RunSpec:
-        return RunSpec(
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "owner", ProcessOwner(self.run_id, str(self.context.principal)))
+        record = RunSpec(
             run_id=self.run_id,
-            principal=str(self.context.principal),
+            principal=self.owner.principal,
             workspace=self.workspace,
             calls_max=self.calls_max,
             attempts_max=self.attempts_max,
@@ -65,6 +64,7 @@ class Run:
             most=self.most,
             quota=self.quota,
         )
+        object.__setattr__(self, "record", record)
 
 
 MAX_TEXT_CHARS = 4096

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from palyra.canon import Json, canonical_plain
 from palyra.engine.runs import Run
@@ -23,6 +24,9 @@ from palyra.policy.bundle import PolicyBundle
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
+
+if TYPE_CHECKING:
+    from palyra.engine.fixed import Fixed
 
 MAX_SHAPES = 128
 MAX_INPUT_BYTES = 4096
@@ -61,6 +65,8 @@ class Shape:
     plan: Plan | None = None
     """Of `job`."""
     plan_bytes: bytes = b""
+    fixed: Fixed | None = None
+    """Of its records."""
 
 
 class Shapes:

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from palyra.canon import MAX_DEPTH, Json, canonical_strict, sha256_hex
+from palyra.journal.around import STATEMENT_TYPE, write_around
 from palyra.journal.trim import CUTS, ascii_name, trim, trim_text
 from palyra.model.record import Commitment, EntryDraft, Owner
 
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 INTENT = "urn:palyra:intent:v1"
 RESULT = "urn:palyra:result:v1"
 ACT = "urn:palyra:act:v1"
@@ -169,6 +169,7 @@ def intent_draft(
     enforcement: Mapping[str, Json],
     limits: Mapping[str, int],
     commitments: Sequence[Commitment],
+    fixed: Mapping[str, Json] | None = None,
 ) -> EntryDraft:
     """`commitments` are those to the input and the plan; `enforcement` is what the plan promises."""
     predicate = asked.as_json() | {
@@ -178,7 +179,7 @@ def intent_draft(
         "sandbox_enforcement": dict(enforcement),
         "limits": dict(limits),
     }
-    return _call_draft(INTENT, asked, predicate, commitments)
+    return _call_draft(INTENT, asked, predicate, commitments, fixed)
 
 
 def result_draft(
@@ -203,6 +204,7 @@ def result_draft(
     attestation_id: str,
     commitments: Sequence[Commitment],
     artifacts: Sequence[str] = (),
+    fixed: Mapping[str, Json] | None = None,
 ) -> EntryDraft:
     """`enforcement` is what was in force as the launcher saw it; `artifacts` are ids, never digests."""
     predicate = asked.as_json() | {
@@ -223,7 +225,7 @@ def result_draft(
         "attestation_id": attestation_id,
         "artifacts": list(artifacts),
     }
-    return _call_draft(RESULT, asked, predicate, commitments)
+    return _call_draft(RESULT, asked, predicate, commitments, fixed)
 
 
 def act_draft(
@@ -240,8 +242,15 @@ def act_draft(
     return _draft(ACT, subject, predicate, run_id=run_id, commitments=commitments)
 
 
-def _call_draft(kind: str, asked: Asked, predicate: dict[str, Json], commitments: Sequence[Commitment]) -> EntryDraft:
-    return _draft(kind, f"call/{asked.call_id}", predicate, run_id=asked.run_id, commitments=commitments)
+def _call_draft(
+    kind: str,
+    asked: Asked,
+    predicate: dict[str, Json],
+    commitments: Sequence[Commitment],
+    fixed: Mapping[str, Json] | None,
+) -> EntryDraft:
+    subject = f"call/{asked.call_id}"
+    return _draft(kind, subject, predicate, run_id=asked.run_id, commitments=commitments, fixed=fixed)
 
 
 def _draft(
@@ -251,9 +260,15 @@ def _draft(
     *,
     run_id: str | None,
     commitments: Sequence[Commitment],
+    fixed: Mapping[str, Json] | None = None,
 ) -> EntryDraft:
     return EntryDraft(
-        predicate_type=kind, subject=subject, predicate=predicate, run_id=run_id, commitments=tuple(commitments)
+        predicate_type=kind,
+        subject=subject,
+        predicate=predicate,
+        run_id=run_id,
+        commitments=tuple(commitments),
+        fixed=fixed or {},
     )
 
 
@@ -270,7 +285,9 @@ def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_
         "commitments": macs,
     }
     try:
-        body = canonical_strict(_statement(draft.predicate_type, draft.subject, predicate))
+        body = write_around(draft, predicate) or canonical_strict(
+            _statement(draft.predicate_type, draft.subject, predicate)
+        )
     except ValueError:
         body = b""
     if 0 < len(body) <= MAX_ENTRY_BYTES:

@@ -19,6 +19,7 @@ import orjson
 
 from palyra.attest import check_outcome
 from palyra.budget.ledger import Ledger, Share
+from palyra.canon import Json
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.journal.acts import Act, record_act
 from palyra.journal.chain import SALT_BYTES, commit_value
@@ -167,8 +168,6 @@ class JournalStore:
     # ── inside a transaction ──
 
     def _open(self, tx: Transaction, opening: Opening) -> BudgetView:
-        if tx.execute("SELECT 1 FROM calls WHERE call_id = ?", (opening.call_id,)).fetchone():
-            raise DuplicateCall(opening.call_id)
         if not self._budget.ensure_run(tx, opening.run):
             raise Rejected(
                 Reason.CAPABILITY_DENIED,
@@ -181,32 +180,30 @@ class JournalStore:
             if self._approvals is None:
                 raise StateError("Approvals are not kept here.")
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
-        entry = _bound(_with_limits(opening.entry, budget), "details", opening.details)
+        entry = _with(opening.entry, {"budget": budget.limits_json()}, details=opening.details)
         index = tx.append(entry, at_unix_ms=at)
         details = tx.keep_blob(opening.details, at_unix_ms=at)
         owner = opening.owner
-        tx.execute(
-            _INSERT,
-            (opening.call_id, opening.run.run_id, opening.tool, opening.principal, opening.input_sha256, "open", None,
-             owner.boot_id, owner.pid, owner.start_ticks, details, None, index, None, at, None),
+        row = (
+            opening.call_id, opening.run.run_id, opening.tool, opening.principal, opening.input_sha256, "open", None,
+            owner.boot_id, owner.pid, owner.start_ticks, details, None, index, None, at, None,
         )  # fmt: skip
+        if not tx.execute(f"{_INSERT} ON CONFLICT (call_id) DO NOTHING", row).rowcount:
+            raise DuplicateCall(opening.call_id)  # and all of the above is undone
         return budget
 
     def _close(self, tx: Transaction, closing: Closing) -> BudgetView:
-        at = closing.closed_unix_ms
         # Only here is it known for certain whether an intent came first and whether a row is kept.
-        facts = {"opened": closing.opened, "kept": closing.opened or closing.keep_call}
-        entry = replace(closing.entry, predicate={**closing.entry.predicate, **facts})
-        if facts["kept"]:
-            entry = _bound(entry, "outcome", closing.outcome)
-        if closing.opened:
-            # The details that are kept are the intent's, whatever this entry was drafted with.
-            entry = replace(entry, commitments=tuple(c for c in entry.commitments if c.field != "details"))
-            spent, budget = self._budget.settle(tx, closing.run, closing.call_id, closing.spent, holds=closing.holds)
-            entry = replace(entry, predicate={**entry.predicate, "spent": spent.as_json()})
-            self._finish_open(tx, closing, tx.append(entry, at_unix_ms=at))
-            return budget
-        return self._refuse(tx, closing, entry)
+        facts: dict[str, Json] = {"opened": closing.opened, "kept": closing.opened or closing.keep_call}
+        if not closing.opened:
+            kept = {"outcome": closing.outcome} if closing.keep_call else {}
+            return self._refuse(tx, closing, _with(closing.entry, facts, **kept))
+        spent, budget = self._budget.settle(tx, closing.run, closing.call_id, closing.spent, holds=closing.holds)
+        # The details that are kept are the intent's, whatever this entry was drafted with.
+        more = facts | {"spent": spent.as_json()}
+        entry = _with(closing.entry, more, without="details", outcome=closing.outcome)
+        self._finish_open(tx, closing, tx.append(entry, at_unix_ms=closing.closed_unix_ms))
+        return budget
 
     def _finish_open(self, tx: Transaction, closing: Closing, index: int) -> None:
         at = closing.closed_unix_ms
@@ -227,11 +224,11 @@ class JournalStore:
         budget = BudgetView(calls_max=closing.run.calls_max)
         if self._budget.ensure_run(tx, closing.run):
             budget = self._budget.spend_attempt(tx, run_id)
-            entry = _with_limits(entry, budget)
+            entry = _with(entry, {"budget": budget.limits_json()})
         if not closing.keep_call:
             tx.append(entry, at_unix_ms=at)
             return budget
-        index = tx.append(_bound(entry, "details", closing.details), at_unix_ms=at)
+        index = tx.append(_with(entry, {}, details=closing.details), at_unix_ms=at)
         details, outcome = (tx.keep_blob(data, at_unix_ms=at) for data in (closing.details, closing.outcome))
         tx.execute(
             _INSERT,
@@ -267,16 +264,20 @@ def checked_call(read: Lookup, call_id: str, keys: Keys) -> StoredCall | None:
     return stored
 
 
-def _bound(entry: EntryDraft, field: str, data: bytes) -> EntryDraft:
-    """The entry with a commitment to what is kept beside it."""
-    if any(commitment.field == field for commitment in entry.commitments):
-        return entry
-    return replace(entry, commitments=(*entry.commitments, commit_value(field, data, os.urandom(SALT_BYTES))))
-
-
-def _with_limits(entry: EntryDraft, budget: BudgetView) -> EntryDraft:
-    """The run's limits as its row has them: whoever edits that row contradicts its entries."""
-    return replace(entry, predicate={**entry.predicate, "budget": budget.limits_json()})
+def _with(entry: EntryDraft, more: Mapping[str, Json], *, without: str = "", **kept: bytes) -> EntryDraft:
+    """The entry with facts that only the store knows (the run's limits as its row has them: whoever edits that row
+    contradicts its entries), and with a commitment to what is kept beside it."""
+    commitments = [one for one in entry.commitments if one.field != without]
+    bound = {one.field for one in commitments}
+    commitments += [commit_value(f, kept[f], os.urandom(SALT_BYTES)) for f in kept if f not in bound]
+    return EntryDraft(
+        predicate_type=entry.predicate_type,
+        subject=entry.subject,
+        predicate={**entry.predicate, **more},
+        run_id=entry.run_id,
+        commitments=tuple(commitments),
+        fixed=entry.fixed,
+    )
 
 
 def _recorded(receipt: Receipt | None, budget: BudgetView) -> Recorded:

@@ -49,4 +49,4 @@ class Limits:
         return Limits(**{f.name: min(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)})
 
     def as_json(self) -> dict[str, int]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in CAPS}

@@ -67,6 +67,8 @@ class EntryDraft:
     predicate: Mapping[str, Json]
     run_id: str | None = None
     commitments: tuple[Commitment, ...] = ()
+    fixed: Mapping[str, Json] = field(default_factory=dict)
+    """Members of `predicate` once more, as bytes made ahead (canon.made_ahead): they are not written again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

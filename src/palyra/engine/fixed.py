@@ -1,0 +1,211 @@
+"""What a call's records hold that is the same each time the call is asked: decision, plan, enforcement, redacted input.
+
+Made once a shape (engine/shapes), for its intent, its result, its attestation and what is kept beside them; the bytes
+that are written into entries are made ahead. Rules: what is kept is redacted with the secrets known at that moment, and
+made again when any secret came since; a decision, a plan or an owner that is another makes all of it again.
+
+Not here: what changes from call to call (engine/record), the form of entries (journal/chain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import orjson
+
+from palyra.attest import DecisionFacts, Enforcement
+from palyra.canon import Json, made_ahead, sha256_hex
+from palyra.engine.ports import Ports
+from palyra.engine.trip import Trip
+from palyra.journal.chain import Decided
+from palyra.model.grant import Decision, decision_json
+from palyra.model.net import EgressMode
+from palyra.model.outcome import Execution
+from palyra.model.plan import Facts, FetchPlan, Plan, ProcessPlan
+from palyra.model.record import Owner
+from palyra.model.wasm import WasmPlan
+from palyra.policy.request import MAX_TEXT, Request
+from palyra.redact.stream import is_clear, redact_json
+
+PROVEN_BACKEND = "bubblewrap"
+"""The one `palyra doctor --prove` attacks."""
+_FACTS = tuple(field.name for field in fields(Facts))
+
+Secrets = Sequence[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    decision: Decision | None
+    plan: Plan | None
+    policy_sha256: str | None
+    approval_id: str | None
+    owner: Owner
+    secrets: Secrets
+    """All of the above is what the rest was made of."""
+    decided: Decided
+    facts: DecisionFacts
+    enforcement: Mapping[str, Json]
+    in_force: Enforcement
+    limits: Mapping[str, int]
+    plan_sha256: str | None
+    details: bytes
+    """JSON, without its last bracket and without the request."""
+    request_is_clear: bool
+    """Nothing of the request's texts had to be redacted."""
+    intent: Mapping[str, Json]
+    result: Mapping[str, Json]
+    """Members of the call's entries, made ahead."""
+
+    def fits(self, trip: Trip, owner: Owner, secrets: Secrets) -> bool:
+        return (
+            self.decision is trip.decision
+            and self.plan is trip.plan
+            and self.policy_sha256 == trip.policy_sha256
+            and self.approval_id == trip.approval_id
+            and self.owner == owner
+            and self.secrets == secrets
+        )
+
+    def details_with(self, request: Request | None, shadow: Mapping[str, Json] | None) -> bytes:
+        """What is kept beside the entry so that a decision can be explained and made again; secrets redacted."""
+        asked = None if request is None else request.as_json()
+        kept = asked if self.request_is_clear else redacted_request(asked, self.secrets)
+        changing = {"request": kept, "request_redacted": kept != asked, "shadow": shadow}
+        return b"%b,%b" % (self.details, orjson.dumps(changing)[1:])
+
+
+def fixed_of(trip: Trip, ports: Ports) -> Fixed:
+    secrets, owner = ports.secrets.known_values(trip.run.run_id), ports.owners.me()
+    known = trip.shape.fixed if trip.shape is not None else None
+    if known is not None and known.fits(trip, owner, secrets):
+        return known
+    fixed = _make(trip, ports, secrets)
+    if trip.shape is not None and trip.plan is not None:
+        trip.shape.fixed = fixed
+    return fixed
+
+
+def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
+    plan, decision = trip.plan, decision_json(trip.decision)
+    owner, enforcement = ports.owners.me(), enforcement_json(plan, None, ports.proof_id)
+    limits = (plan.limits if plan is not None else trip.run.limits).as_json()
+    policies = tuple(decision["policies"])
+    decided = Decided(
+        effect=decision["effect"],
+        policies=policies,
+        policy_sha256=trip.policy_sha256,
+        config_sha256=ports.config.digest,
+        approval_id=trip.approval_id,
+    )
+    plan_sha256 = sha256_hex(trip.plan_bytes) if plan is not None else None
+    request = trip.cedar.as_json() if trip.cedar is not None else None
+    result = _members(decision=decided.as_json(), sandbox_enforcement=enforcement)
+    return Fixed(
+        decision=trip.decision,
+        plan=plan,
+        policy_sha256=trip.policy_sha256,
+        approval_id=trip.approval_id,
+        owner=owner,
+        secrets=secrets,
+        decided=decided,
+        facts=DecisionFacts(effect=decision["effect"], policies=policies),
+        enforcement=enforcement,
+        in_force=enforcement_of(enforcement),
+        limits=limits,
+        plan_sha256=plan_sha256,
+        details=orjson.dumps(_details(trip, ports, secrets, plan_sha256))[:-1],
+        request_is_clear=redacted_request(request, secrets) is request,
+        intent=result and {**result, **_members(owner=owner.as_json(), limits=limits)},
+        result=result,
+    )
+
+
+def _members(**values: Json) -> Mapping[str, Json]:
+    """None where one of them does not fit an entry as it is: then entries are written, and trimmed, whole."""
+    try:
+        return {name: made_ahead(value) for name, value in values.items()}
+    except ValueError:
+        return {}
+
+
+def _details(trip: Trip, ports: Ports, secrets: Secrets, plan_sha256: str | None) -> dict[str, Json]:
+    plan = trip.plan
+    return {
+        "door": trip.run.context.door.value,
+        "executor": plan.executor if plan is not None else None,
+        "enforcement": enforcement_json(plan, None, ports.proof_id),
+        "config_sha256": ports.config.digest,
+        "policy_sha256": trip.policy_sha256,
+        "limits": trip.run.limits.as_json(),
+        "decision": decision_json(trip.decision),
+        "plan_sha256": plan_sha256,
+        "input_sha256": trip.input_sha256,
+        "input": redact_json(dict(trip.call.input), secrets) if trip.call is not None else None,
+        "facts": redact_json(_facts(trip), secrets),
+        "plan": _plan_of(trip.plan_bytes, secrets),
+    }
+
+
+def redacted_request(request: dict[str, Json] | None, secrets: Secrets) -> Json:
+    """The request as it may be kept: a program's name, a device or a channel is the caller's text. Numbers and names
+    of ours stay as they are, so that what is kept is still a request and can be decided again."""
+    if request is None:
+        return None
+    texts = {name: value for name, value in request["context"].items() if isinstance(value, str)}
+    clean = redact_json(list(texts.values()), secrets)
+    if clean == list(texts.values()):
+        return request
+    short = (value[:MAX_TEXT] for value in clean)
+    return {**request, "context": request["context"] | dict(zip(texts, short, strict=True))}
+
+
+def _plan_of(plan_bytes: bytes, secrets: Secrets) -> Json:
+    """As its bytes where nothing in it has to go, so that it is not read and written once more."""
+    if not plan_bytes:
+        return None
+    if not secrets and _is_clear(plan_bytes):
+        return orjson.Fragment(plan_bytes)
+    return redact_json(orjson.loads(plan_bytes), secrets)
+
+
+_is_clear = lru_cache(maxsize=128)(is_clear)
+
+
+def _facts(trip: Trip) -> Json:
+    if trip.facts is None:
+        return None
+    facts = {name: getattr(trip.facts, name) for name in _FACTS}
+    facts["details"] = [list(pair) for pair in trip.facts.details]
+    return facts
+
+
+def egress_mode(plan: Plan | None) -> str:
+    if isinstance(plan, WasmPlan):
+        return EgressMode.STRICT.value  # a guest has no socket: what it reaches is granted by name
+    return plan.net.mode.value if isinstance(plan, ProcessPlan | FetchPlan) else ""
+
+
+def enforcement_json(plan: Plan | None, execution: Execution | None, proof_id: str | None) -> dict[str, Json]:
+    if plan is None:
+        return {"backend": "", "egress_mode": "", "guarantees": [], "degraded": [], "proof_id": None}
+    late = execution.degraded if execution is not None else ()
+    return {
+        "backend": plan.backend,
+        "egress_mode": egress_mode(plan),
+        "guarantees": sorted(g.value for g in plan.guarantees),
+        "degraded": [*plan.degraded, *late],
+        "proof_id": proof_id if plan.backend == PROVEN_BACKEND else None,
+    }
+
+
+def enforcement_of(value: Mapping[str, Json]) -> Enforcement:
+    return Enforcement(
+        backend=value.get("backend", ""),
+        egress_mode=value.get("egress_mode", ""),
+        guarantees=tuple(value.get("guarantees", ())),
+        degraded=tuple(value.get("degraded", ())),
+        proof_id=value.get("proof_id"),
+    )
