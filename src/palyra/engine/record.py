@@ -161,7 +161,6 @@ def assemble(
     holds: bool = False,
     fixed: Mapping[str, Json] | None = None,
 ) -> Closing:
-    """`fixed`: members of the entry that were made ahead."""
     output = canonical(outcome.output) if output_bytes is None else output_bytes
     kept = () if input_bytes is None else (("input", input_bytes), ("details", details))
     entry = result_draft(
@@ -179,10 +178,8 @@ def assemble(
         usage=execution.usage.as_json(),
         egress=_egress(execution, egress_mode),
         redactions=redactions,
-        executor=outcome.attestation["executor"],
         enforcement=outcome.attestation["sandbox_enforcement"],
-        execution_sha256=outcome.attestation["execution_sha256"],
-        attestation_id=outcome.attestation["attestation_id"],
+        **{name: outcome.attestation[name] for name in ("executor", "execution_sha256", "attestation_id")},
         commitments=[_commit(ports, *pair) for pair in (("output", output), *kept)],
         artifacts=[ref.artifact_id for ref in outcome.artifacts],
         fixed=fixed,

@@ -1,4 +1,4 @@
-"""An entry's bytes, written around members that were made ahead: most of what a call's entries say is the same each time.
+"""An entry written around members that were made ahead: most of what a call's entries say is the same each time.
 
 Exactly the bytes that `canon.canonical_strict` makes of the whole statement, or none. Not here: what an entry says, and
 how it is written otherwise (chain).

@@ -180,7 +180,7 @@ class JournalStore:
             if self._approvals is None:
                 raise StateError("Approvals are not kept here.")
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
-        entry = _with(opening.entry, {"budget": budget.limits_json()}, details=opening.details)
+        entry = _with(opening.entry, {"budget": budget.limits_json()}, {"details": opening.details})
         index = tx.append(entry, at_unix_ms=at)
         details = tx.keep_blob(opening.details, at_unix_ms=at)
         owner = opening.owner
@@ -197,11 +197,11 @@ class JournalStore:
         facts: dict[str, Json] = {"opened": closing.opened, "kept": closing.opened or closing.keep_call}
         if not closing.opened:
             kept = {"outcome": closing.outcome} if closing.keep_call else {}
-            return self._refuse(tx, closing, _with(closing.entry, facts, **kept))
+            return self._refuse(tx, closing, _with(closing.entry, facts, kept))
         spent, budget = self._budget.settle(tx, closing.run, closing.call_id, closing.spent, holds=closing.holds)
         # The details that are kept are the intent's, whatever this entry was drafted with.
         more = facts | {"spent": spent.as_json()}
-        entry = _with(closing.entry, more, without="details", outcome=closing.outcome)
+        entry = _with(closing.entry, more, {"outcome": closing.outcome}, without="details")
         self._finish_open(tx, closing, tx.append(entry, at_unix_ms=closing.closed_unix_ms))
         return budget
 
@@ -224,11 +224,11 @@ class JournalStore:
         budget = BudgetView(calls_max=closing.run.calls_max)
         if self._budget.ensure_run(tx, closing.run):
             budget = self._budget.spend_attempt(tx, run_id)
-            entry = _with(entry, {"budget": budget.limits_json()})
+            entry = _with(entry, {"budget": budget.limits_json()}, {})
         if not closing.keep_call:
             tx.append(entry, at_unix_ms=at)
             return budget
-        index = tx.append(_with(entry, {}, details=closing.details), at_unix_ms=at)
+        index = tx.append(_with(entry, {}, {"details": closing.details}), at_unix_ms=at)
         details, outcome = (tx.keep_blob(data, at_unix_ms=at) for data in (closing.details, closing.outcome))
         tx.execute(
             _INSERT,
@@ -264,7 +264,7 @@ def checked_call(read: Lookup, call_id: str, keys: Keys) -> StoredCall | None:
     return stored
 
 
-def _with(entry: EntryDraft, more: Mapping[str, Json], *, without: str = "", **kept: bytes) -> EntryDraft:
+def _with(entry: EntryDraft, more: Mapping[str, Json], kept: Mapping[str, bytes], *, without: str = "") -> EntryDraft:
     """The entry with facts that only the store knows (the run's limits as its row has them: whoever edits that row
     contradicts its entries), and with a commitment to what is kept beside it."""
     commitments = [one for one in entry.commitments if one.field != without]
