@@ -22,20 +22,18 @@ from typing import Any, Self, TypeVar
 from palyra.api_approvals import Approvals, AsyncApprovals
 from palyra.canon import Json
 from palyra.config.load import find_home
-from palyra.config.schema import EGRESS_ALIASES
-from palyra.egress.hosts import parse_pattern
 from palyra.engine.listing import tools_for
 from palyra.engine.output import OnOutput
-from palyra.engine.runs import Run, check_text, start_run
+from palyra.engine.runs import Run, start_run
 from palyra.engine.trip import CallRequest
 from palyra.errors import ConfigError, PalyraError, Reason, Rejected
 from palyra.model.budget import UNLIMITED, Allowance, Spending
-from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal, parse_ulid
+from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
 from palyra.model.limits import Limits
-from palyra.model.net import EgressMode
 from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_json, tool_json
 from palyra.wiring.embedded import Installation, open_installation
+from palyra.wiring.grants import egress_word, grant, tier_word
 from palyra.wiring.places import resolve_workspace
 from palyra.wiring.runs import RunDesk, RunView
 
@@ -45,58 +43,9 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
-EGRESS_WORDS = (*(mode.value for mode in EgressMode), *EGRESS_ALIASES)
 DEFAULT_PRINCIPAL = "agent:embedded"
 FINISH_S = 60.0
 """How long an interrupted call may take to end its program and close its record."""
-
-
-def grant(
-    *,
-    executables: tuple[str, ...] = (),
-    interpreters: bool = False,
-    read_roots: tuple[str, ...] = (),
-    env: Mapping[str, str] | None = None,
-    egress: str | None = None,
-    hosts: tuple[str, ...] = (),
-    tier: str | None = None,
-) -> OperatorGrant:
-    """The operator's grant for a run, from plain words; the command line's --allow… flags are the same thing."""
-    variables = [text for pair in (env or {}).items() for text in pair]
-    lists = (("executable", executables), ("read root", read_roots), ("host", hosts), ("variable", variables))
-    for name, texts in lists:
-        if not isinstance(texts, (tuple, list)):  # a string would be taken letter by letter
-            raise Rejected(Reason.BAD_ARGUMENTS, f"Give {name}s as a tuple.", f'One {name}: ("…",).')
-        for text in texts:
-            check_text(name, text)
-    if egress == "block_all" and hosts:
-        raise Rejected(
-            Reason.BAD_ARGUMENTS, "block_all and granted hosts exclude each other.", "Leave one of them out."
-        )
-    return OperatorGrant(
-        executables=tuple(executables),
-        interpreters=interpreters is True,
-        read_roots=tuple(os.path.realpath(root) for root in read_roots),
-        env=tuple(sorted((env or {}).items())),
-        egress=_egress(egress),
-        block_all=egress == "block_all",
-        hosts=tuple(parse_pattern(host) for host in hosts),
-        tier=_tier(tier),
-    )
-
-
-def _egress(text: str | None) -> EgressMode | None:
-    return EgressMode(EGRESS_ALIASES.get(text, text)) if _is_word("egress", text, EGRESS_WORDS) and text else None
-
-
-def _tier(text: str | None) -> TierChoice | None:
-    return TierChoice(text) if _is_word("tier", text, tuple(TierChoice)) and text else None
-
-
-def _is_word(name: str, text: object, words: tuple[str, ...]) -> bool:
-    if text is not None and text not in words:
-        raise Rejected(Reason.BAD_ARGUMENTS, f"There is no such {name}.", f"Write {name} as one of {', '.join(words)}.")
-    return text is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -220,8 +169,8 @@ class AsyncPalyra:
             workspace=resolve_workspace(workspace),
             now_unix_ms=ports.clock.now_unix_ms(),
             limits=limits,
-            tier=_tier(tier),
-            egress=_egress(egress),
+            tier=tier_word(tier),
+            egress=egress_word(egress),
             grant=grant,
             calls_max=calls_max,
             most=budget,

@@ -34,6 +34,7 @@ def command(settings: Settings, host: str | None, port: int | None, socket: str 
     """Serve agents and operators over HTTP, on loopback and on a Unix socket."""
     import asyncio
 
+    _log_to_stderr(settings)
     given = {"host": host, "port": port, "socket": socket}
     return asyncio.run(serve(settings, {name: value for name, value in given.items() if value is not None}))
 
@@ -72,6 +73,23 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.end)
     await server.serve(on_ready=lambda: _say_where(settings, server))
+
+
+def _log_to_stderr(settings: Settings) -> None:
+    """One JSON line a call as it is; anything else as text. Nothing of a call's input or output is in either."""
+    import logging
+
+    calls, own = logging.getLogger("palyra.calls"), logging.getLogger("palyra")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("palyra: %(name)s: %(message)s"))
+    own.addHandler(handler)
+    own.setLevel(logging.INFO if settings.verbose else logging.WARNING)
+    own.propagate = False
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter("%(message)s"))
+    calls.addHandler(lines)
+    calls.setLevel(logging.CRITICAL if settings.quiet else logging.INFO)
+    calls.propagate = False
 
 
 def _say_where(settings: Settings, server: Server) -> None:

@@ -88,7 +88,15 @@ class Endpoint:
             return raw, checked(self._body, fields, words=True) if self._body is not None else fields
         if self._body is None:
             return raw, None
-        return raw, checked(self._body, parse_json(raw))
+        return raw, checked(self._body, await self._parsed(caller, raw))
+
+    async def _parsed(self, caller: Caller, raw: bytes) -> Any:
+        try:
+            return parse_json(raw)
+        except Refused:
+            if self.route.unreadable is not None:
+                await self.route.unreadable(self._state, caller, raw)
+            raise
 
 
 def identify(request: Request, state: State) -> Caller:

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from palyra.daemon.routes import Refused
 from palyra.errors import Rejected
-from palyra.protocol.parse import parse_value
+from palyra.protocol.parse import MAX_DEPTH, parse_value
 
 MAX_FIELDS = 20
 MAX_QUERY_FIELDS = 64
@@ -48,7 +48,7 @@ async def read_body(request: Request, *, max_bytes: int, timeout_s: float) -> by
 
 def parse_json(data: bytes) -> Any:
     try:
-        return parse_value(data)
+        return parse_value(data, max_depth=MAX_DEPTH + 2)  # a call's input, in a body, in a batch
     except Rejected as error:
         raise Refused(400, "MALFORMED", error.detail.replace("The input", "The body"), error.hint) from None
 

@@ -76,6 +76,8 @@ class Asked:
 
 
 Handler = Callable[[Asked], Awaitable[Response]]
+Unreadable = Callable[["State", "Caller", bytes], Awaitable[None]]
+"""Told of a body that is not JSON: bytes that do not parse never become a call, and are recorded all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +97,7 @@ class Route:
     query: type[Model] | None = None
     max_body_bytes: int | None = None
     """None: the configuration's."""
+    unreadable: Unreadable | None = None
     page: bool = False
     """HTML for people: not in the OpenAPI document, and who has not logged in is led to the login page."""
     accepts: str = JSON_TYPE

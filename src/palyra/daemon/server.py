@@ -24,6 +24,7 @@ from palyra.daemon.app import make_app
 from palyra.daemon.places import check_reach, open_tcp, open_unix, socket_path, tls_context, url_of
 from palyra.daemon.routes import Route
 from palyra.daemon.state import State
+from palyra.daemon.taking import begin_taken
 from palyra.daemon.wire_guard import make_protocol
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
@@ -49,6 +50,7 @@ class Server:
         """Until `end`. `on_ready` is called when every socket answers."""
         await self._open()
         await self._note(ActKind.INSTALLATION_STARTED, listen=list(self.state.listening))
+        await begin_taken(self.state)
         on_ready()
         try:
             await self._end.wait()
@@ -101,7 +103,8 @@ class Server:
         await self._note(ActKind.INSTALLATION_STOPPED, reason="asked to end")
 
     async def _finish_calls(self) -> None:
-        await self.state.installation.engine.close()
+        await self.state.calls.finish(within_s=self.state.settings.shutdown_ms / 1000)
+        await self.state.ends.settle()
 
     async def _close_connections(self) -> None:
         for connection in list(self._wire.connections):

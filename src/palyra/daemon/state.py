@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 
 from palyra.config.daemon import DaemonConfig
 from palyra.daemon.auth import Guard
+from palyra.daemon.ends import CallEnds
+from palyra.daemon.live import LiveCalls
 from palyra.daemon.sessions import Failures, Sessions
 from palyra.engine.ports import Clock, Ids
 from palyra.tokens.store import TokenStore
 from palyra.wiring.approvals import owner_principal
 from palyra.wiring.embedded import Installation
+from palyra.wiring.run_terms import RunTerms
+from palyra.wiring.taken import TakenCalls
+from palyra.wiring.tokens import make_tokens
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -27,6 +32,10 @@ class State:
     sessions: Sessions
     failures: Failures
     guard: Guard
+    calls: LiveCalls
+    run_terms: RunTerms
+    taken: TakenCalls
+    ends: CallEnds
     listening: list[str] = field(default_factory=list)
     """Where, as URLs; the Unix socket as unix:PATH."""
     stopping: bool = False
@@ -44,7 +53,7 @@ class State:
 def make_state(installation: Installation, settings: DaemonConfig) -> State:
     ports = installation.ports
     now, ids = ports.clock.now_unix_ms, ports.ids
-    tokens = TokenStore(installation.writer, new_id=ids.ulid, random_bytes=ids.random_bytes, now_unix_ms=now)
+    tokens = make_tokens(installation)
     sessions = Sessions(now_unix_ms=now, random_bytes=ids.random_bytes, session_ms=settings.session_ms)
     guard = Guard(
         tokens=tokens,
@@ -53,6 +62,14 @@ def make_state(installation: Installation, settings: DaemonConfig) -> State:
         owner_uid=installation.home.root.stat().st_uid,
         names=LOCAL_NAMES | {settings.host.lower().strip("[]")} | {name.lower() for name in settings.names},
     )
+    taken = TakenCalls(installation.writer)
+    ends = CallEnds(taken=taken, now_unix_ms=now)
+    calls = LiveCalls(
+        installation.engine,
+        most=settings.max_calls,
+        most_waiting_per_run=settings.max_calls_waiting_per_run,
+        on_end=ends.note,
+    )
     return State(
         installation=installation,
         settings=settings,
@@ -60,4 +77,8 @@ def make_state(installation: Installation, settings: DaemonConfig) -> State:
         sessions=sessions,
         failures=Failures(now_unix_ms=now),
         guard=guard,
+        calls=calls,
+        run_terms=RunTerms(installation.writer, now_unix_ms=now),
+        taken=taken,
+        ends=ends,
     )

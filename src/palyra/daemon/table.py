@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from palyra.daemon import health
+from palyra.daemon import calls, health, runs, tools
 from palyra.daemon.document import document_route
 from palyra.daemon.routes import Route
 
-AGENT_ROUTES: tuple[Route, ...] = ()
+AGENT_ROUTES: tuple[Route, ...] = (*calls.ROUTES, *tools.ROUTES, *runs.ROUTES)
 """`/v1/…`: agents and operators."""
 OPERATOR_ROUTES: tuple[Route, ...] = ()
 """`/console/v1/…`: operators alone."""

@@ -31,8 +31,10 @@ class Paced(Protocol):
 class Collector:
     """The sink of one call. `finish` must be called once, when no more will come."""
 
-    def __init__(self, secrets: Sequence[tuple[str, bytes]], on_output: OnOutput | None = None) -> None:
-        self._redacting = BothStreams(secrets, lagging=on_output is None)
+    def __init__(
+        self, secrets: Sequence[tuple[str, bytes]], on_output: OnOutput | None = None, *, lagging: bool = False
+    ) -> None:
+        self._redacting = BothStreams(secrets, lagging=lagging or on_output is None)
         self._kept: dict[StreamName, list[bytes]] = {name: [] for name in StreamName}
         self._on_output = on_output
         pacing: object = on_output

@@ -49,6 +49,8 @@ class CallRequest:
     project: bool = False
     """Show a model a preview of large output and keep the rest as artifacts (agents' doors)."""
     on_output: OnOutput | None = None
+    lagging: bool = False
+    """Whoever sees `on_output` is an agent: it must not learn from when bytes come (redact/both)."""
     source: Source | None = None
     """stdin as a stream; only the command line's own door gives one."""
     confirm: Confirm | None = None

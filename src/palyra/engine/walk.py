@@ -230,7 +230,8 @@ class Engine:
         self._shapes.keep(trip)
 
     async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:
-        collector = Collector(self.ports.secrets.known_values(trip.run.run_id), trip.request.on_output)
+        secrets, request = self.ports.secrets.known_values(trip.run.run_id), trip.request
+        collector = Collector(secrets, request.on_output, lagging=request.lagging)
         cancelled = False
         try:
             bound = self._credentials(trip, plan)

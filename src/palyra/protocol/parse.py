@@ -36,7 +36,7 @@ def parse_input(data: bytes, *, max_bytes: int) -> dict[str, Json]:
     return value
 
 
-def parse_value(data: bytes) -> Json:
+def parse_value(data: bytes, *, max_depth: int = MAX_DEPTH) -> Json:
     """Any one JSON value, by the same rules: what a guest says is not trusted either."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise _malformed("The input begins with a byte order mark.")
@@ -44,7 +44,7 @@ def parse_value(data: bytes) -> Json:
         text = data.decode("utf-8")  # 2
     except UnicodeDecodeError as error:
         raise _malformed(f"The input is not UTF-8: byte {error.start} is wrong.") from None
-    _check_depth(data)  # 3
+    _check_depth(data, max_depth)  # 3
     try:
         value = _DECODER.decode(text)  # 4
     except json.JSONDecodeError as error:
@@ -76,13 +76,13 @@ def _check_size(size: int, max_bytes: int) -> None:
         )
 
 
-def _check_depth(data: bytes) -> None:
+def _check_depth(data: bytes, max_depth: int) -> None:
     depth = 0
     for bracket in _BRACKET.findall(_STRING.sub(b"", data)):
         if bracket[0] in _OPENING:
             depth += 1
-            if depth > MAX_DEPTH:
-                raise _malformed(f"The input is nested deeper than {MAX_DEPTH} levels.")
+            if depth > max_depth:
+                raise _malformed(f"The input is nested deeper than {max_depth} levels.")
         else:
             depth -= 1
 

@@ -1,0 +1,115 @@
+"""`palyra token create | list | revoke`: credentials for the daemon. Shown once, kept as a digest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say, say_error
+
+if TYPE_CHECKING:
+    from palyra.tokens.store import TokenStore
+    from palyra.wiring.embedded import Installation
+
+MAX_LISTED = 1000
+
+
+@click.group("token")
+def command() -> None:
+    """Make, list and revoke the daemon's tokens."""
+
+
+@command.command(
+    "create",
+    epilog="\b\nExamples:\n  palyra token create --principal agent:builder --workspace /srv/project\n"
+    "  palyra token create --principal user:alice --operator --expires 3600",
+)
+@click.option("--principal", required=True, metavar="P", help="Whose it is: agent:NAME or user:NAME.")
+@click.option("--operator", is_flag=True, help="An operator's: it may decide approvals and change policies.")
+@click.option("--workspace", metavar="DIR", help="Calls with it stay within this folder.")
+@click.option("--expires", type=click.IntRange(1, 366 * 24 * 3600), metavar="S", help="Seconds (default: 30 days).")
+@with_settings
+def create(settings: Settings, principal: str, operator: bool, workspace: str | None, expires: int | None) -> int:
+    """Make a token; it is printed once, on stdout."""
+    from palyra.cli.session import with_installation
+    from palyra.wiring.places import resolve_workspace
+
+    async def work(installation: Installation) -> int:
+        token, secret = await store_of(installation).create(
+            principal=principal,
+            operator=operator,
+            by=_me(),
+            workspace=resolve_workspace(workspace) if workspace else "",
+            lifetime_ms=None if expires is None else expires * 1000,
+        )
+        if settings.json:
+            shown = {
+                "id": token.token_id,
+                "token": secret,
+                "principal": token.principal,
+                "operator": token.operator,
+                "workspace": token.workspace or None,
+                "expires_at_unix_ms": token.expires_unix_ms,
+            }
+            click.echo(orjson.dumps(shown))
+        else:
+            say(secret)
+        return 0
+
+    return with_installation(settings, work)
+
+
+@command.command("list", epilog="Example: palyra token list --json")
+@with_settings
+def list_command(settings: Settings) -> int:
+    """Tokens of this home, the newest first; the secrets themselves are nowhere."""
+    from palyra.cli.session import with_installation
+
+    async def work(installation: Installation) -> int:
+        now = installation.ports.clock.now_unix_ms()
+        found = store_of(installation).list(count=MAX_LISTED)
+        if settings.json:
+            click.echo(orjson.dumps({"items": [token.as_json() for token in found], "next": None}))
+            return 0
+        for token in found:
+            role = "operator" if token.operator else "agent"
+            state = "holds" if token.holds(now) else "revoked" if token.revoked_unix_ms else "expired"
+            say(f"{token.token_id}  {role:8}  {state:7}  {token.principal}  {token.workspace}")
+        return 0
+
+    return with_installation(settings, work)
+
+
+@command.command("revoke", epilog="Example: palyra token revoke 01J…")
+@click.argument("id")
+@with_settings
+def revoke(settings: Settings, id: str) -> int:
+    """Take a token back, from the next request on."""
+    from palyra.cli.session import with_installation
+
+    async def work(installation: Installation) -> int:
+        store = store_of(installation)
+        if store.by_id(id) is None:
+            say_error(f"There is no token {id[:40]!r}.", "palyra token list")
+            return 1
+        token = await store.revoke(id, by=_me())
+        if settings.json:
+            click.echo(orjson.dumps(token.as_json()))
+        return 0
+
+    return with_installation(settings, work)
+
+
+def store_of(installation: Installation) -> TokenStore:
+    from palyra.wiring.tokens import make_tokens
+
+    return make_tokens(installation)
+
+
+def _me() -> str:
+    from palyra.wiring.approvals import owner_principal
+
+    return owner_principal()

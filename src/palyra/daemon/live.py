@@ -1,0 +1,166 @@
+"""Calls under way in this daemon: begun as tasks of their own, so that no client's end is a call's end.
+
+Rules: at most so many at once, of everybody and of one run; past that a call is refused with BUSY by the walk, so it
+is recorded. Cancelling one never touches another. What a call says is kept for listeners while it goes on and a little
+after. At the end of the daemon calls may finish for a while; then they are ended, and recorded as cancelled.
+
+Not here: what a call is (engine), who may see it (daemon/calls).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from palyra.daemon.feed import Feed
+from palyra.engine.trip import CallRequest
+from palyra.engine.walk import Engine
+from palyra.errors import Reason, Rejected
+from palyra.model.outcome import Outcome, Status, StreamName
+from palyra.protocol.wire import outcome_bytes
+
+KEPT_CALLS = 256
+KEPT_BYTES = 16 << 20
+"""Of calls that have ended, for listeners that come back."""
+
+
+@dataclass(slots=True, eq=False)
+class LiveCall:
+    request: CallRequest
+    call_id: str
+    principal: str
+    feed: Feed
+    task: asyncio.Task[Outcome] = field(init=False)
+
+    @property
+    def running(self) -> Outcome:
+        """What can be said of it while it goes on."""
+        return Outcome(
+            call_id=self.call_id,
+            run_id=self.request.run.run_id,
+            tool=self.request.tool,
+            status=Status.RUNNING,
+            success=False,
+        )
+
+
+OnEnd = Callable[[LiveCall, Outcome], None]
+
+
+class LiveCalls:
+    def __init__(self, engine: Engine, *, most: int, most_waiting_per_run: int, on_end: OnEnd) -> None:
+        self._engine = engine
+        self._most = most
+        self._most_of_run = most_waiting_per_run
+        self._on_end = on_end
+        self._live: dict[str, LiveCall] = {}
+        self._ended: OrderedDict[str, LiveCall] = OrderedDict()
+        self._ended_bytes = 0
+        self._tasks: set[asyncio.Task[Outcome]] = set()
+        self._of_run: Counter[str] = Counter()
+        self.stopping = False
+
+    @property
+    def count(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, request: CallRequest, *, listener: Feed | None = None) -> LiveCall:
+        """A second call with the same id is begun as well: the engine gives it the first one's outcome."""
+        assert request.call_id is not None, "a door gives every call its id"
+        feed = listener or Feed()
+        call = LiveCall(request, request.call_id, str(request.run.context.principal), feed)
+        run_id = request.run.run_id
+        refusal = request.refusal or self._no_room(run_id)
+        call.request = replace(request, refusal=refusal, on_output=request.on_output or _Teller(feed))
+        call.task = asyncio.ensure_future(self._run(call))
+        self._tasks.add(call.task)
+        self._of_run[run_id] += 1
+        self._live.setdefault(call.call_id, call)
+        return call
+
+    def _no_room(self, run_id: str) -> Rejected | None:
+        if self.stopping:
+            return Rejected(Reason.BUSY, "The daemon is about to end.", "Try again when it is back.")
+        if len(self._tasks) >= self._most:
+            return Rejected(
+                Reason.BUSY, f"{self._most} calls are under way already.", "Wait a moment; see daemon.max_calls."
+            )
+        if self._of_run[run_id] > self._most_of_run:
+            return Rejected(
+                Reason.BUSY,
+                f"{self._most_of_run} calls of this run wait already.",
+                "Wait for some to end; see daemon.max_calls_waiting_per_run.",
+            )
+        return None
+
+    async def _run(self, call: LiveCall) -> Outcome:
+        try:
+            outcome = await self._engine.call(call.request)
+            call.feed.put("outcome", outcome_bytes(outcome))
+            self._on_end(call, outcome)
+            return outcome
+        finally:
+            call.feed.close()
+            self._forget(call)
+
+    def _forget(self, call: LiveCall) -> None:
+        self._tasks.discard(call.task)
+        run_id = call.request.run.run_id
+        self._of_run[run_id] -= 1
+        if self._of_run[run_id] <= 0:
+            del self._of_run[run_id]
+        if self._live.get(call.call_id) is call:
+            del self._live[call.call_id]
+            self._keep(call)
+
+    def _keep(self, call: LiveCall) -> None:
+        old = self._ended.pop(call.call_id, None)
+        self._ended_bytes -= old.feed.kept_bytes if old else 0
+        self._ended[call.call_id] = call
+        self._ended_bytes += call.feed.kept_bytes
+        while len(self._ended) > KEPT_CALLS or self._ended_bytes > KEPT_BYTES:
+            _, dropped = self._ended.popitem(last=False)
+            self._ended_bytes -= dropped.feed.kept_bytes
+
+    def find(self, call_id: str) -> LiveCall | None:
+        """One that goes on."""
+        return self._live.get(call_id)
+
+    def heard(self, call_id: str) -> LiveCall | None:
+        """One that goes on or ended a little while ago."""
+        return self._live.get(call_id) or self._ended.get(call_id)
+
+    def cancel(self, call_id: str) -> bool:
+        return self._engine.cancel(call_id)
+
+    async def finish(self, *, within_s: float) -> None:
+        """No new ones; those under way may end by themselves for a while, then they are ended."""
+        self.stopping = True
+        if self._tasks and within_s > 0:
+            await asyncio.wait(self._tasks, timeout=within_s)
+        for call in list(self._live.values()):
+            self._engine.cancel(call.call_id)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _Teller:
+    """A program's output as events: text where it is UTF-8, else base64, so that no byte is lost."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def __call__(self, stream: StreamName, chunk: bytes) -> None:
+        self._feed.put("output", output_event(stream, chunk))
+
+
+def output_event(stream: StreamName, chunk: bytes) -> bytes:
+    try:
+        return orjson.dumps({"stream": stream.value, "text": chunk.decode("utf-8")})
+    except UnicodeDecodeError:
+        return orjson.dumps({"stream": stream.value, "base64": base64.b64encode(chunk).decode()})

@@ -1,0 +1,118 @@
+"""Runs that a caller made by name: what they narrow, kept for as long as calls may come, also over a restart.
+
+A run that forgot its terms would be wider after a crash than before. Not here: budgets (wiring/runs), what a run
+means to the engine (engine/runs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from palyra.config.schema import Config
+from palyra.engine.runs import Run, RunScope, start_run
+from palyra.errors import ConfigError, Reason, Rejected
+from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal
+from palyra.model.limits import Limits
+from palyra.model.net import EgressMode
+from palyra.state.writer import Writer
+
+_STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a run asked for. Numbers are taken as the smaller of these and the configuration's."""
+
+    run_id: str
+    principal: str
+    workspace: str
+    created_unix_ms: int
+    ended_unix_ms: int | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+    egress: str | None = None
+    block_all: bool = False
+    tier: str | None = None
+    calls_max: int | None = None
+    device: str = ""
+    channel: str = ""
+
+    def run(self, config: Config, *, door: Door, device: str = "", channel: str = "") -> Run:
+        """As the engine wants it, by the configuration of now."""
+        try:
+            limits = Limits(**(config.limits.as_json() | self.limits))
+        except ConfigError as error:
+            raise Rejected(Reason.BAD_ARGUMENTS, error.detail, error.hint) from None
+        return start_run(
+            config,
+            run_id=self.run_id,
+            context=RequestContext(
+                principal=parse_principal(self.principal),
+                door=door,
+                device=device or self.device,
+                channel=channel or self.channel,
+            ),
+            workspace=self.workspace,
+            now_unix_ms=self.created_unix_ms,
+            limits=limits,
+            tier=TierChoice(self.tier) if self.tier else None,
+            egress=EgressMode(self.egress) if self.egress else None,
+            grant=OperatorGrant(block_all=self.block_all),
+            scope=RunScope.OPEN,
+            calls_max=self.calls_max,
+        )
+
+
+def check_narrows(config: Config, terms: Terms) -> None:
+    """Words that would loosen are refused, not bent: who asked for them would take the run for something else."""
+    configured = config.tool_call.process_runner
+    loosens = terms.egress is not None and _rank(EgressMode(terms.egress)) < _rank(configured.egress_mode)
+    if loosens or (terms.tier == TierChoice.B and configured.tier_choice is not TierChoice.B):
+        raise Rejected(
+            Reason.CAPABILITY_DENIED,
+            "A run can only narrow what is configured.",
+            "Leave tier and egress out, or ask for something stricter.",
+        )
+
+
+def _rank(mode: EgressMode) -> int:
+    return _STRICTNESS.index(mode)
+
+
+class RunTerms:
+    def __init__(self, writer: Writer, *, now_unix_ms: Callable[[], int]) -> None:
+        self._writer = writer
+        self._now = now_unix_ms
+
+    async def keep(self, terms: Terms) -> None:
+        data = {name: getattr(terms, name) for name in _KEPT}
+        values = (terms.run_id, terms.principal, terms.workspace, orjson.dumps(data), terms.created_unix_ms)
+        await self._writer.commit(lambda tx: tx.execute("INSERT INTO run_terms VALUES (?, ?, ?, ?, ?, NULL)", values))
+
+    def find(self, run_id: str) -> Terms | None:
+        rows = self._writer.rows("SELECT * FROM run_terms WHERE run_id = ?", (run_id,))
+        return _terms(rows[0]) if rows else None
+
+    async def end(self, run_id: str) -> Terms | None:
+        """No call is taken for it from here on. None for a run that nobody made."""
+        sql = "UPDATE run_terms SET ended_unix_ms = ? WHERE run_id = ? AND ended_unix_ms IS NULL"
+        await self._writer.commit(lambda tx: tx.execute(sql, (self._now(), run_id)))
+        return self.find(run_id)
+
+
+_KEPT = ("limits", "egress", "block_all", "tier", "calls_max", "device", "channel")
+
+
+def _terms(row: tuple[Any, ...]) -> Terms:
+    run_id, principal, workspace, data, created, ended = row
+    return Terms(
+        run_id=run_id,
+        principal=principal,
+        workspace=workspace,
+        created_unix_ms=created,
+        ended_unix_ms=ended,
+        **orjson.loads(data),
+    )
