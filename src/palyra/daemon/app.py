@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from palyra.daemon.auth import Caller, Proof, check_access, check_csrf
 from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
 from palyra.daemon.routes import FORM_TYPE, JSON_TYPE, Asked, Refused, Route, Who
-from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER
+from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
 from palyra.daemon.state import State
 from palyra.errors import Reason, Rejected, StateError
 
@@ -69,13 +69,15 @@ class Endpoint:
         check_access(caller, route.who)
         in_header = request.headers.get(CSRF_HEADER)
         waits_for_form = route.accepts == FORM_TYPE and in_header is None
-        if caller.session is not None and route.mutates and not waits_for_form:
-            check_csrf(caller.session, in_header or "")  # 3
+        watched = caller.session if route.mutates and route.who is not Who.ANYBODY else None
+        if watched is not None and not waits_for_form:
+            check_csrf(watched, in_header or "")  # 3
         query = checked_query(self._query, request) if self._query is not None else None  # 2
-        raw, body = await self._read(request, caller, waits_for_form=waits_for_form)
+        raw, body = await self._read(request, caller, watched if waits_for_form else None)
         return await route.handler(Asked(state, caller, request, request.path_params, query, body, raw))  # 4
 
-    async def _read(self, request: Request, caller: Caller, *, waits_for_form: bool) -> tuple[bytes, Any]:
+    async def _read(self, request: Request, caller: Caller, watched: Session | None) -> tuple[bytes, Any]:
+        """`watched`: a session whose CSRF token comes in the form itself."""
         route = self.route
         if self._body is None and route.accepts == JSON_TYPE:
             return b"", None
@@ -83,8 +85,8 @@ class Endpoint:
         if route.accepts == FORM_TYPE:
             fields = parse_form(raw)
             given = fields.pop(CSRF_FIELD, "")
-            if caller.session is not None and waits_for_form:
-                check_csrf(caller.session, given)  # 3
+            if watched is not None:
+                check_csrf(watched, given)  # 3
             return raw, checked(self._body, fields, words=True) if self._body is not None else fields
         if self._body is None:
             return raw, None

@@ -130,9 +130,9 @@ def _live(state: State, caller: Caller, call_id: str) -> LiveCall | None:
 
 async def find_outcome(state: State, caller: Caller, call_id: str) -> Outcome:
     """As it stands; `Refused` for what is not there, or not this caller's."""
-    live = _live(state, caller, call_id)
-    if live is not None:
-        return live.running
+    heard = state.calls.heard(call_id)
+    if heard is not None and may_see(caller, heard.principal):
+        return heard.task.result() if heard.task.done() else heard.running
     stored = await state.installation.journal.find_call(call_id) if is_ulid(call_id) else None
     if stored is None or not may_see(caller, stored.principal):
         raise not_found("call")

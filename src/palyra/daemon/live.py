@@ -1,8 +1,9 @@
 """Calls under way in this daemon: begun as tasks of their own, so that no client's end is a call's end.
 
-Rules: at most so many at once, of everybody and of one run; past that a call is refused with BUSY by the walk, so it
-is recorded. Cancelling one never touches another. What a call says is kept for listeners while it goes on and a little
-after. At the end of the daemon calls may finish for a while; then they are ended, and recorded as cancelled.
+Rules: at most so many at once, of everybody, of one principal (three quarters, so that nobody takes it all) and of one
+run; past that a call is refused with BUSY by the walk, so it is recorded. Cancelling one never touches another. What a
+call says is kept for listeners while it goes on and a little after. At the end of the daemon calls may finish for a
+while; then they are ended, and recorded as cancelled.
 
 Not here: what a call is (engine), who may see it (daemon/calls).
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import orjson
 
+from palyra.canon import Json
 from palyra.daemon.feed import Feed
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
@@ -36,6 +38,8 @@ class LiveCall:
     principal: str
     feed: Feed
     task: asyncio.Task[Outcome] = field(init=False)
+    waits_for: Mapping[str, Json] | None = None
+    """The approval it waits for, while it does."""
 
     @property
     def running(self) -> Outcome:
@@ -44,9 +48,14 @@ class LiveCall:
             call_id=self.call_id,
             run_id=self.request.run.run_id,
             tool=self.request.tool,
-            status=Status.RUNNING,
+            status=Status.RUNNING if self.waits_for is None else Status.PENDING_APPROVAL,
             success=False,
+            approval=self.waits_for,
         )
+
+    def pending(self, waits_for: Mapping[str, Json] | None) -> None:
+        self.waits_for = waits_for
+        self.feed.put("approval", orjson.dumps(waits_for))
 
 
 OnEnd = Callable[[LiveCall, Outcome], None]
@@ -63,6 +72,7 @@ class LiveCalls:
         self._ended_bytes = 0
         self._tasks: set[asyncio.Task[Outcome]] = set()
         self._of_run: Counter[str] = Counter()
+        self._of_principal: Counter[str] = Counter()
         self.stopping = False
 
     @property
@@ -75,20 +85,27 @@ class LiveCalls:
         feed = listener or Feed()
         call = LiveCall(request, request.call_id, str(request.run.context.principal), feed)
         run_id = request.run.run_id
-        refusal = request.refusal or self._no_room(run_id)
-        call.request = replace(request, refusal=refusal, on_output=request.on_output or _Teller(feed))
+        refusal = request.refusal or self._no_room(run_id, call.principal)
+        call.request = replace(
+            request, refusal=refusal, on_output=request.on_output or _Teller(feed), on_pending=call.pending
+        )
         call.task = asyncio.ensure_future(self._run(call))
         self._tasks.add(call.task)
         self._of_run[run_id] += 1
+        self._of_principal[call.principal] += 1
         self._live.setdefault(call.call_id, call)
         return call
 
-    def _no_room(self, run_id: str) -> Rejected | None:
+    def _no_room(self, run_id: str, principal: str) -> Rejected | None:
         if self.stopping:
             return Rejected(Reason.BUSY, "The daemon is about to end.", "Try again when it is back.")
         if len(self._tasks) >= self._most:
             return Rejected(
                 Reason.BUSY, f"{self._most} calls are under way already.", "Wait a moment; see daemon.max_calls."
+            )
+        if self._of_principal[principal] >= max(1, self._most * 3 // 4):
+            return Rejected(
+                Reason.BUSY, "Too many calls of this principal are under way already.", "Wait for some to end."
             )
         if self._of_run[run_id] > self._most_of_run:
             return Rejected(
@@ -110,10 +127,10 @@ class LiveCalls:
 
     def _forget(self, call: LiveCall) -> None:
         self._tasks.discard(call.task)
-        run_id = call.request.run.run_id
-        self._of_run[run_id] -= 1
-        if self._of_run[run_id] <= 0:
-            del self._of_run[run_id]
+        for counter, key in ((self._of_run, call.request.run.run_id), (self._of_principal, call.principal)):
+            counter[key] -= 1
+            if counter[key] <= 0:
+                del counter[key]
         if self._live.get(call.call_id) is call:
             del self._live[call.call_id]
             self._keep(call)

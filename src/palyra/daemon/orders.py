@@ -44,10 +44,16 @@ def make_order(state: State, caller: Caller, body: CallBody, *, shared_run: str 
         call_id=call_id,
         project=body.project,
         lagging=not caller.operator,
-        wait_s=body.approval_wait_ms / 1000,
+        wait_s=_patience_s(state, body),
         refusal=refusal,
     )
     return Order(body=body, caller=caller, request=request)
+
+
+def _patience_s(state: State, body: CallBody) -> float:
+    """Nobody waits at the other end of a call that is only taken on: it waits for a person as long as one is asked."""
+    asked_ms = state.installation.config.approvals.request_ms
+    return (body.approval_wait_ms if body.wait else max(body.approval_wait_ms, asked_ms)) / 1000
 
 
 def unreadable_request(state: State, caller: Caller, data: bytes) -> CallRequest:

@@ -10,7 +10,7 @@ Not here: what binds (approvals/rules), keeping and deciding (a port), using a g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -40,7 +40,9 @@ async def approve(trip: Trip, ports: Ports, assess: Assess) -> Ending | None:
     question = make_question(trip, ports)
     approval = await ports.approver.ask(question)
     if approval.state is ApprovalState.PENDING:
+        _tell(trip, pending_json(approval, ports))
         approval = await _answer(trip, ports, question, approval)
+        _tell(trip, None)
         trip.approval_id = approval.approval_id
         if approval.state is ApprovalState.PENDING:
             return _pending(approval, ports)
@@ -54,6 +56,11 @@ async def approve(trip: Trip, ports: Ports, assess: Assess) -> Ending | None:
     _check_said(approval)
     trip.permission = Permission(approval_id=approval.approval_id, question=question)
     return None
+
+
+def _tell(trip: Trip, waits_for: Mapping[str, Json] | None) -> None:
+    if trip.request.on_pending is not None:
+        trip.request.on_pending(waits_for)
 
 
 def make_question(trip: Trip, ports: Ports) -> Question:
@@ -136,17 +143,21 @@ def _unchanged(trip: Trip, ports: Ports, before: Question) -> Question:
     return after
 
 
-def _pending(approval: Approval, ports: Ports) -> Ending:
+def pending_json(approval: Approval, ports: Ports) -> dict[str, Json]:
     base = ports.config.approvals.console_url.rstrip("/")
+    return {
+        "approval_id": approval.approval_id,
+        "expires_at_unix_ms": approval.expires_unix_ms,
+        "url": f"{base}/approvals/{approval.approval_id}" if base else None,
+    }
+
+
+def _pending(approval: Approval, ports: Ports) -> Ending:
     return Ending(
         status=Status.PENDING_APPROVAL,
         message=f"Policy asks for a person's approval of {approval.tool}; nobody has decided yet.",
         hint=f"An operator decides with: palyra approvals show {approval.approval_id}; then repeat the call.",
-        approval={
-            "approval_id": approval.approval_id,
-            "expires_at_unix_ms": approval.expires_unix_ms,
-            "url": f"{base}/approvals/{approval.approval_id}" if base else None,
-        },
+        approval=pending_json(approval, ports),
     )
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Confirm = Callable[[Approval, Mapping[str, Json]], Awaitable[bool | None]]
 """Shows the person what was asked; yes, no, or no answer."""
+OnPending = Callable[[Mapping[str, Json] | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,8 @@ class CallRequest:
     """stdin as a stream; only the command line's own door gives one."""
     confirm: Confirm | None = None
     """Ask the person at this call's own terminal; only the command line's own door gives one, and only on a tty."""
+    on_pending: OnPending | None = None
+    """Told which approval the call waits for, and None when the wait is over."""
     wait_s: float = 0.0
     """How long to wait for somebody else's decision, where policy asks for one."""
     refusal: Rejected | None = None

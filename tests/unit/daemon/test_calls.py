@@ -1,0 +1,277 @@
+"""The agent API: outcomes and their statuses, batches, idempotency, and that nobody sees another's calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from palyra.protocol.wire import KEYS
+from tests.daemons import AGENT, OPERATOR, OTHER, daemon
+
+ECHO = {"tool": "palyra.echo", "input": {"hello": "world"}}
+ID = "01J0000000000000000000000A"
+
+
+@pytest.fixture(scope="module")
+def one(served):
+    return served.token(AGENT)
+
+
+@pytest.fixture(scope="module")
+def two(served):
+    return served.token(OTHER)
+
+
+@pytest.fixture(scope="module")
+def operator(served):
+    return served.token(OPERATOR, operator=True)
+
+
+def test_a_call_returns_a_whole_outcome(served, one):
+    response = served.ask("POST", "/v1/calls", token=one, json=ECHO)
+    outcome = response.json()
+    assert response.status_code == 200
+    assert tuple(outcome) == KEYS
+    assert (outcome["status"], outcome["output"]) == ("completed", {"hello": "world"})
+    assert served.ask("GET", f"/v1/calls/{outcome['call_id']}", token=one).json() == outcome
+    served.state.calls._ended.clear()
+    assert served.ask("GET", f"/v1/calls/{outcome['call_id']}", token=one).json() == outcome, "from the journal too"
+
+
+def test_the_principal_is_the_tokens_and_the_door_is_http(served, one):
+    outcome = served.ask("POST", "/v1/calls", token=one, json=ECHO).json()
+    stored = served.run(served.state.installation.journal.find_call(outcome["call_id"]))
+    assert stored.principal == AGENT
+    assert b'"door":"http"' in stored.details.replace(b" ", b"")
+
+
+def test_a_refusal_is_an_outcome(served, one):
+    response = served.ask("POST", "/v1/calls", token=one, json={"tool": "no.such.tool"})
+    outcome = response.json()
+    assert (response.status_code, outcome["status"], outcome["reason"]) == (200, "refused", "UNKNOWN_TOOL")
+    assert outcome["attestation"]["executor"] == "policy"
+
+
+def test_results_of_a_batch_come_in_its_order(served, one):
+    batch = [{"tool": "palyra.echo", "input": {"n": n}} for n in range(20)]
+    batch[7] = {"tool": "no.such.tool"}
+    response = served.ask("POST", "/v1/calls", token=one, json=batch)
+    outcomes = response.json()
+    assert response.status_code == 200
+    assert [outcome["output"].get("n") for outcome in outcomes] == [n if n != 7 else None for n in range(20)]
+    assert len({outcome["run_id"] for outcome in outcomes}) == 1, "a batch is one run"
+
+
+def test_a_batch_that_is_too_long_is_no_request(served, one):
+    assert served.ask("POST", "/v1/calls", token=one, json=[ECHO] * 65).status_code == 422
+    assert served.ask("POST", "/v1/calls", token=one, json=[]).status_code == 422
+
+
+def test_the_same_call_id_runs_nothing_twice(served, one, two):
+    call = ECHO | {"call_id": ID}
+    first = served.ask("POST", "/v1/calls", token=one, json=call).json()
+    again = served.ask("POST", "/v1/calls", token=one, json=call).json()
+    assert again == first
+    other = served.ask("POST", "/v1/calls", token=one, json=call | {"input": {}}).json()
+    assert (other["status"], other["reason"]) == ("refused", "CALL_ID_REUSED")
+    stranger = served.ask("POST", "/v1/calls", token=two, json=call).json()
+    assert stranger["reason"] == "CALL_ID_REUSED"
+    assert stranger["call_id"] != ID
+    assert stranger["output"] == {}
+
+
+def test_nobody_sees_anothers_calls(served, one, two, operator):
+    call_id = served.ask("POST", "/v1/calls", token=one, json=ECHO).json()["call_id"]
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("GET", "/stream")):
+        there = served.ask(method, f"/v1/calls/{call_id}{path}", token=two)
+        nowhere = served.ask(method, f"/v1/calls/{ID[:-1]}Z{path}", token=two)
+        assert (there.status_code, there.json()) == (404, nowhere.json())
+        assert served.ask(method, f"/v1/calls/{call_id}{path}", token=operator).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"allow": ["make"]},
+        {"allow": []},
+        {"allow_interpreters": True},
+        {"allow_interpreters": False},
+        {"allow_host": ["example.org"]},
+        {"read": ["/"]},
+        {"env": {"CI": "1"}},
+        {"egress": "none"},
+        {"tier": "b"},
+        {"principal": OTHER},
+        {"timeout_ms": 10},
+        {"door": "cli"},
+    ],
+)
+def test_an_agent_cannot_say_what_is_an_operators(served, one, said):
+    outcome = served.ask("POST", "/v1/calls", token=one, json=ECHO | said).json()
+    assert (outcome["status"], outcome["reason"]) == ("refused", "CAPABILITY_DENIED")
+
+
+def test_an_operator_speaks_for_others_and_grants(served, operator):
+    said = {"principal": OTHER, "allow": ["make"], "egress": "none", "tier": "b", "timeout_ms": 5, "door": "cli"}
+    outcome = served.ask("POST", "/v1/calls", token=operator, json=ECHO | said).json()
+    assert outcome["status"] == "completed"
+    stored = served.run(served.state.installation.journal.find_call(outcome["call_id"]))
+    assert stored.principal == OTHER
+    assert outcome["attestation"]["limits"]["wall_ms"] == 5
+
+
+def test_bytes_that_are_no_call_are_recorded_all_the_same(served, one):
+    before = len(_refusals(served))
+    assert served.ask("POST", "/v1/calls", token=one, content=b'{"tool":').status_code == 400
+    assert len(_refusals(served)) == before + 1
+    assert served.ask("POST", "/v1/calls", content=b'{"tool":').status_code == 401
+    assert len(_refusals(served)) == before + 1, "who has no credential writes nothing"
+
+
+def _refusals(served):
+    return [
+        body for (body,) in served.state.installation.writer.rows("SELECT body FROM entries") if b"MALFORMED" in body
+    ]
+
+
+def test_a_relative_workspace_is_not_the_daemons_own(served, one):
+    outcome = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"workspace": "."}).json()
+    assert outcome["reason"] == "BAD_ARGUMENTS"
+
+
+def test_a_token_is_bound_to_its_workspace(served, workspace):
+    inner = workspace / "inner"
+    inner.mkdir()
+    bound = served.token(AGENT, workspace=str(workspace))
+    for named, reason in ((None, None), (str(inner), None), ("/", "CAPABILITY_DENIED"), ("/etc", "CAPABILITY_DENIED")):
+        body = ECHO if named is None else ECHO | {"workspace": named}
+        assert served.ask("POST", "/v1/calls", token=bound, json=body).json()["reason"] == reason
+    twin = str(workspace) + "-twin"
+    assert served.ask("POST", "/v1/calls", token=bound, json=ECHO | {"workspace": twin}).json()["reason"] == (
+        "CAPABILITY_DENIED"
+    )
+
+
+def test_a_call_that_is_not_waited_for_is_followed_to_its_end(served, one, workspace):
+    call = {
+        "tool": "palyra.process.run",
+        "input": {"command": "seq", "args": ["3"]},
+        "workspace": str(workspace),
+        "wait": False,
+    }
+    response = served.ask("POST", "/v1/calls", token=one, json=call)
+    running = response.json()
+    assert (response.status_code, running["status"], running["attestation"]) == (202, "running", None)
+    assert tuple(running) == KEYS
+    events = _events(served.ask("GET", f"/v1/calls/{running['call_id']}/stream", token=one))
+    outcome = json.loads(events[-1]["data"])
+    assert (events[-1]["event"], outcome["status"], outcome["output"]["stdout"]) == (
+        "outcome",
+        "completed",
+        "1\n2\n3\n",
+    )
+    said = "".join(json.loads(one["data"])["text"] for one in events if one["event"] == "output")
+    assert said == "1\n2\n3\n"
+    resumed = _events(
+        served.ask(
+            "GET", f"/v1/calls/{running['call_id']}/stream", token=one, headers={"Last-Event-ID": events[0]["id"]}
+        )
+    )
+    assert resumed == events[1:]
+    assert served.run(served.state.taken.left()) == []
+
+
+def _events(response) -> list[dict]:
+    assert response.headers["content-type"].startswith("text/event-stream")
+    blocks = [block for block in response.text.split("\n\n") if block and not block.startswith(":")]
+    return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
+
+
+def test_cancelling_one_never_ends_its_sibling(served, one, workspace):
+    def sleep(call_id: str, seconds: str) -> dict:
+        return {
+            "tool": "palyra.process.run",
+            "input": {"command": "sleep", "args": [seconds]},
+            "workspace": str(workspace),
+            "call_id": call_id,
+        }
+
+    async def story():
+        first = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=one, json=sleep(ID[:-1] + "B", "30")))
+        second = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=one, json=sleep(ID[:-1] + "C", "1")))
+        await asyncio.sleep(0.3)
+        cancelled = await served.asking("POST", f"/v1/calls/{ID[:-1]}B/cancel", token=one)
+        return cancelled, await first, await second
+
+    cancelled, first, second = served.run(story())
+    assert cancelled.json() == first.json()
+    assert (first.json()["status"], second.json()["status"]) == ("cancelled", "completed")
+
+
+def test_a_client_that_goes_away_does_not_end_its_call(served, one, workspace):
+    call = {
+        "tool": "palyra.process.run",
+        "input": {"command": "sleep", "args": ["0.5"]},
+        "workspace": str(workspace),
+        "call_id": ID[:-1] + "D",
+    }
+
+    async def story():
+        asking = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=one, json=call))
+        await asyncio.sleep(0.2)
+        asking.cancel()
+        await asyncio.sleep(0)
+        return await served.asking("POST", "/v1/calls", token=one, json=call)
+
+    assert served.run(story()).json()["status"] == "completed"
+
+
+def test_too_much_at_once_is_busy(tmp_path, workspace):
+    with daemon(tmp_path / "home", max_calls=3) as small:
+        token = small.token()
+        call = {
+            "tool": "palyra.process.run",
+            "input": {"command": "sleep", "args": ["0.5"]},
+            "workspace": str(workspace),
+        }
+
+        async def story():
+            return await asyncio.gather(*(small.asking("POST", "/v1/calls", token=token, json=call) for _ in range(4)))
+
+        answers = small.run(story())
+        assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429]
+        busy = next(answer.json() for answer in answers if answer.status_code == 429)
+        assert (busy["status"], busy["reason"]) == ("refused", "BUSY")
+        assert busy["receipt"] is not None, "a refusal is recorded too"
+
+
+def test_what_was_taken_on_begins_after_a_crash(tmp_path):
+    root = tmp_path / "home"
+    with daemon(root) as first:
+        token = first.token()
+        body = ECHO | {"call_id": ID, "wait": False}
+        first.state.calls.begin = lambda request: (_ for _ in ()).throw(KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt):
+            first.ask("POST", "/v1/calls", token=token, json=body)
+    with daemon(root) as second:
+        from palyra.daemon.taking import begin_taken
+
+        async def story():
+            count = await begin_taken(second.state)
+            while second.state.calls.count:
+                await asyncio.sleep(0.01)
+            await second.state.ends.settle()
+            return count
+
+        assert second.run(story()) == 1
+        found = second.ask("GET", f"/v1/calls/{ID}", token=token).json()
+        assert (found["status"], found["output"]) == ("completed", ECHO["input"])
+        assert second.run(begin_taken(second.state)) == 0
+
+
+def test_tools_are_those_the_caller_could_use(served, one):
+    page = served.ask("GET", "/v1/tools", token=one).json()
+    assert set(page) == {"items", "next"}
+    assert {"palyra.echo", "palyra.process.run"} <= {tool["name"] for tool in page["items"]}

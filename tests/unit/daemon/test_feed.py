@@ -1,0 +1,68 @@
+"""Feeds: numbered, bounded, resumable; who came too late is told so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from palyra.daemon.feed import Event, Feed
+
+
+async def all_of(feed: Feed, number: int = 0) -> list[Event]:
+    return [event async for event in feed.listen(number)]
+
+
+def filled(count: int, **bounds: int) -> Feed:
+    feed = Feed(**bounds)
+    for number in range(count):
+        feed.put("n", b"%d" % number)
+    feed.close()
+    return feed
+
+
+def test_a_listener_gets_everything_and_goes_on_where_it_was():
+    assert [event.data for event in asyncio.run(all_of(filled(3)))] == [b"0", b"1", b"2"]
+    assert [event.data for event in asyncio.run(all_of(filled(3), 2))] == [b"2"]
+    assert asyncio.run(all_of(filled(3), 3)) == []
+    assert asyncio.run(all_of(filled(3), 99)) == []
+
+
+def test_what_was_dropped_is_told():
+    events = asyncio.run(all_of(filled(10, max_events=3)))
+    assert events[0] == Event(7, "gap", b'{"missed":7}')
+    assert [event.data for event in events[1:]] == [b"7", b"8", b"9"]
+
+
+def test_bytes_are_bounded_too():
+    feed = Feed(max_bytes=100)
+    for _ in range(50):
+        feed.put("x", b"y" * 30)
+    assert feed.kept_bytes <= 100
+
+
+def test_listeners_wait_and_wake():
+    async def story() -> list[list[bytes]]:
+        feed = Feed()
+        listening = [asyncio.ensure_future(all_of(feed)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for letter in (b"a", b"b"):
+            feed.put("x", letter)
+            await asyncio.sleep(0)
+        feed.close()
+        feed.put("x", b"too late")
+        heard = [[event.data for event in await one] for one in listening]
+        assert feed._waiting == set()
+        return heard
+
+    assert asyncio.run(story()) == [[b"a", b"b"]] * 3
+
+
+def test_a_listener_that_goes_away_leaves_nothing():
+    async def story() -> None:
+        feed = Feed()
+        listening = asyncio.ensure_future(all_of(feed))
+        await asyncio.sleep(0)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        assert feed._waiting == set()
+
+    asyncio.run(story())

@@ -1,0 +1,71 @@
+"""Runs over HTTP narrow, are kept, belong to who made them, and end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.daemons import AGENT, OPERATOR, OTHER, daemon
+
+ECHO = {"tool": "palyra.echo", "input": {}}
+
+
+@pytest.fixture(scope="module")
+def one(served):
+    return served.token(AGENT)
+
+
+def make(served, token, **body):
+    return served.ask("POST", "/v1/runs", token=token, json=body)
+
+
+def test_a_run_narrows_and_says_what_holds(served, one, workspace):
+    response = make(
+        served, one, workspace=str(workspace), limits={"wall_ms": 1000, "memory_bytes": 1 << 44}, calls_max=2
+    )
+    run = response.json()
+    assert response.status_code == 201
+    assert (run["limits"]["wall_ms"], run["limits"]["memory_bytes"]) == (1000, 1 << 30), "never more than configured"
+    assert run["budget"]["calls_max"] == 2
+    outcomes = [served.ask("POST", "/v1/calls", token=one, json=ECHO | {"run_id": run["run_id"]}).json() for _ in "123"]
+    assert [outcome["reason"] for outcome in outcomes] == [None, None, "BUDGET_SPENT"]
+    assert outcomes[0]["attestation"]["limits"]["wall_ms"] == 1000
+
+
+@pytest.mark.parametrize("asked", [{"egress": "none"}, {"egress": "preflight"}, {"egress": "allow_all"}, {"tier": "b"}])
+def test_a_run_never_widens(served, one, asked):
+    response = make(served, one, **asked)
+    assert (response.status_code, response.json()["error"]["code"]) == (403, "CAPABILITY_DENIED")
+
+
+def test_a_run_belongs_to_who_made_it(served, one):
+    run_id = make(served, one).json()["run_id"]
+    other, operator = served.token(OTHER), served.token(OPERATOR, operator=True)
+    assert served.ask("GET", f"/v1/runs/{run_id}", token=other).status_code == 404
+    assert served.ask("POST", f"/v1/runs/{run_id}/end", token=other).status_code == 404
+    refused = served.ask("POST", "/v1/calls", token=other, json=ECHO | {"run_id": run_id}).json()
+    assert refused["reason"] == "BAD_ARGUMENTS"
+    assert served.ask("GET", f"/v1/runs/{run_id}", token=operator).status_code == 200
+    assert make(served, other, principal=AGENT).status_code == 403
+
+
+def test_a_run_that_nobody_made_is_none_for_an_agent(served, one):
+    refused = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"run_id": "01J00000000000000000000000"}).json()
+    assert refused["reason"] == "BAD_ARGUMENTS"
+
+
+def test_an_ended_run_takes_no_calls(served, one):
+    run_id = make(served, one).json()["run_id"]
+    ended = served.ask("POST", f"/v1/runs/{run_id}/end", token=one).json()
+    assert ended["ended_at_unix_ms"] is not None
+    assert served.ask("POST", f"/v1/runs/{run_id}/end", token=one).json() == ended
+    refused = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"run_id": run_id}).json()
+    assert (refused["reason"], refused["message"]) == ("BAD_ARGUMENTS", "This run has ended.")
+
+
+def test_a_run_is_as_narrow_after_a_restart(tmp_path):
+    root = tmp_path / "home"
+    with daemon(root) as first:
+        token = first.token()
+        made = make(first, token, limits={"wall_ms": 7}).json()
+    with daemon(root) as second:
+        assert second.ask("GET", f"/v1/runs/{made['run_id']}", token=token).json() == made
