@@ -27,7 +27,7 @@ from palyra.model.grant import Allow, Ask
 from palyra.model.outcome import Status
 from palyra.model.plan import ProcessPlan
 from palyra.policy.decide import decide
-from palyra.policy.request import CONFIRM
+from palyra.policy.request import CONFIRM, ELICIT
 from palyra.redact.stream import redact_json
 
 POLL_S = 0.1
@@ -113,6 +113,13 @@ def _may_confirm(trip: Trip, ports: Ports) -> bool:
     if trip.cedar is None or trip.run.context.principal.kind is not PrincipalKind.USER:
         return False
     return isinstance(decide(ports.policies.current(), replace(trip.cedar, action=CONFIRM)), Allow)
+
+
+def may_elicit(trip: Trip, ports: Ports) -> bool:
+    """Whether the bundle lets the person in front of the agent's client answer for a call as it was assessed."""
+    if trip.cedar is None or not isinstance(trip.decision, Ask):
+        return False
+    return isinstance(decide(ports.policies.current(), replace(trip.cedar, action=ELICIT)), Allow)
 
 
 def _check_said(approval: Approval) -> None:

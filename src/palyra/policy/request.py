@@ -33,7 +33,9 @@ INLINE = "plugin::inline"
 LIST = "tool::list"
 CONFIRM = "approval::confirm"
 """A person at the terminal of their own call says yes to what policy asks about."""
-ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, INLINE, LIST, CONFIRM)
+ELICIT = "approval::elicit"
+"""The person in front of an agent's own client answers there; only where that client is the operator's process."""
+ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, INLINE, LIST, CONFIRM, ELICIT)
 
 _FACTS = tuple(
     "tier egress program effective_program interpreter runs_code inline_code listed found agent_writable "

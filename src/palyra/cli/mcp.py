@@ -1,0 +1,32 @@
+"""`palyra mcp`: Palyra's tools for any MCP client, over stdin and stdout."""
+
+from __future__ import annotations
+
+import click
+
+from palyra.cli.options import Settings, with_settings
+
+EPILOG = """\b
+Examples:
+  palyra mcp
+  palyra mcp --as agent:writer --workspace ~/projects/site
+  claude mcp add palyra -- palyra mcp --workspace .
+
+The client starts this command and speaks MCP with it. What the agent may do is decided by the policies of the home:
+palyra policy show. What waits for a person: palyra approvals list.
+"""
+
+
+@click.command("mcp", epilog=EPILOG)
+@click.option("--as", "principal", default="agent:mcp", metavar="PRINCIPAL", help="Who asks (default: agent:mcp).")
+@click.option("--workspace", metavar="DIR", help="The folder tools may work in (default: this one).")
+@with_settings
+def command(settings: Settings, principal: str, workspace: str | None) -> int:
+    """Serve the tools to an MCP client over stdin and stdout."""
+    try:
+        import mcp_types  # noqa: F401  # an extra: palyra[mcp]
+    except ImportError as error:
+        raise click.ClickException("palyra mcp needs the extra: pip install 'palyra[mcp]'") from error
+    from palyra.cli.mcp_session import serve
+
+    return serve(settings, principal=principal, workspace=workspace)
