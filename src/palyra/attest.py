@@ -68,6 +68,8 @@ class Statement:
     nonce: bytes
     plan_sha256: str | None = None
     skill_sha256: str | None = None
+    compiled_sha256: str | None = None
+    """Of the machine code that a guest's module was run as."""
     approval_id: str | None = None
     projected_output_sha256: str | None = None
     """Over the output as returned, where the door showed only a part of it."""

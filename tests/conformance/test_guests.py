@@ -16,7 +16,7 @@ from palyra.canon import sha256_hex
 from palyra.errors import Reason, Rejected
 from palyra.inside.wasm import abi
 from palyra.inside.wasm.guest import EndKind
-from palyra.launch.artefacts import ArtefactCache
+from palyra.launch.artefacts import MAC_BYTES, ArtefactCache
 from palyra.launch.compiler import Compiler
 from palyra.launch.guest_worker import REASONS
 from palyra.launch.guests import Guests
@@ -26,6 +26,7 @@ from palyra.model.outcome import Execution, Status
 from palyra.model.wasm import CapabilityGrants, GuestKind, HostAnswer, StorageGrant, WasmLimits, WasmPlan
 from palyra.wiring.guests import artefact_meaning, compiler_plan, worker_plan
 from tests.conformance.arena import host, require
+from tests.unit.inside.wasm.components import STORING, component
 from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, module
 
 T = TypeVar("T")
@@ -61,10 +62,11 @@ class Jail:
         *,
         limits: WasmLimits | None = None,
         grants: CapabilityGrants | None = None,
+        guest: GuestKind = GuestKind.CORE,
     ) -> tuple[Execution, bytes | None]:
         plan = WasmPlan(
             module_sha256=sha256_hex(wasm),
-            guest=GuestKind.CORE,
+            guest=guest,
             skill_id="acme.test",
             tool_id="test",
             input=given,
@@ -119,6 +121,34 @@ def test_a_deadline_holds_in_the_jail(jail: Jail) -> None:
     limits = WasmLimits(fuel=10**15, wall_ms=300)
     execution, _ = jail.use(lambda jail: jail.run(LOOP, limits=limits))
     assert (execution.status, execution.reason) == (Status.TIMEOUT, Reason.TIMEOUT)
+
+
+def test_a_component_that_sleeps_ends_by_its_deadline(jail: Jail) -> None:
+    """There is no clock to sleep by: a guest can only spin, or wait for an answer that does not come."""
+    slow = WasmLimits(fuel=10**15, wall_ms=300)
+    spinning = component("(loop $a (br $a)) (i32.const 0)")
+
+    async def never(operation: str, name: str, payload: bytes, left_s: float) -> HostAnswer:
+        await asyncio.Event().wait()
+        return HostAnswer()
+
+    async def both(jail: Jail) -> list[tuple[Execution, bytes | None]]:
+        jail._answer = never  # type: ignore[method-assign]
+        grants = CapabilityGrants(storage=(StorageGrant(prefix="kept", writable=True),))
+        return [
+            await jail.run(spinning, limits=slow, guest=GuestKind.COMPONENT),
+            await jail.run(STORING, b"key", limits=slow, grants=grants, guest=GuestKind.COMPONENT),
+        ]
+
+    for execution, output in jail.use(both):
+        assert (execution.status, execution.reason, output) == (Status.TIMEOUT, Reason.TIMEOUT, None)
+        assert "300 ms" in (execution.message or "")
+
+
+def test_the_machine_code_that_ran_is_named_by_its_digest(jail: Jail) -> None:
+    execution, _ = jail.use(lambda jail: jail.run(ECHO))
+    (path,) = (jail.folder / "cache").glob("*.cwasm")
+    assert execution.compiled_sha256 == sha256_hex(path.read_bytes()[MAC_BYTES:])
 
 
 def test_host_calls_are_answered_by_the_engine_alone(jail: Jail) -> None:

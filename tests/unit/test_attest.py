@@ -56,7 +56,8 @@ ATTESTATION = attest(STATEMENT, KEY)
 CONTRACT = set(
     "attestation_id call_id run_id tool executor sandbox_enforcement executed_at_unix_ms timed_out success exit_code "
     "input_sha256 output_sha256 plan_sha256 policy_sha256 config_sha256 skill_sha256 decision approval_id limits usage "
-    "egress_sha256 redactions execution_sha256 key_id nonce projected_output_sha256 status reason".split()
+    "compiled_sha256 egress_sha256 redactions execution_sha256 key_id nonce projected_output_sha256 status "
+    "reason".split()
 )
 
 

@@ -116,6 +116,8 @@ class WasmRuntimeConfig:
     max_table_elements: int = 100_000
     max_instances: int = 16
     """Guests that run at once; more wait."""
+    max_instances_per_skill: int = 8
+    """Of one skill; inline modules share one such bound. More wait, and leave the rest of the room to other skills."""
     in_process_publishers: tuple[str, ...] = ()
     """Publishers whose skills run in Palyra's own process, with wasmtime as the only wall. Faster, and only for your
     own."""

@@ -236,6 +236,7 @@ def _statement(
         plan_sha256=fixed.plan_sha256,
         approval_id=trip.approval_id,
         skill_sha256=_payload_of(trip),
+        compiled_sha256=execution.compiled_sha256,
         egress_sha256=digest(ending.output["egress"]) if "egress" in ending.output else None,
         redactions=trip.redactions,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add
 from typing import Protocol
 
 from palyra.canon import Json
@@ -27,6 +28,7 @@ DELETING = frozenset({ActKind.RECORDS_DELETED.value, ActKind.OPENING_DELETED.val
 COUNTED = ("principal", "calls_used", "attempts_used", "next_sequence")
 SPENT = ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
 SPENT_NAMES = tuple(f"{name}_used" for name in SPENT)
+_WHOLE = {int}
 EXTENDED = ActKind.RUN_EXTENDED.value
 
 
@@ -187,7 +189,8 @@ class CallsAudit:
             self.find("UNASKED", index, f"Entry {index} is the result of call {call_id}, which has no open intent.")
             return
         intent = opened.view
-        wrong = [name for name in SAME if not _agree(name, intent.predicate.get(name), view.predicate.get(name))]
+        said, ended = intent.predicate.get, view.predicate.get
+        wrong = [name for name in SAME if said(name) != ended(name) and not _agree(name, said(name), ended(name))]
         if wrong and not (edited or opened.edited):  # an edit is named already
             names = ", ".join(wrong)
             self.find("CONTRADICTS", index, f"Entry {index} contradicts its intent, entry {intent.index}: {names}.")
@@ -253,9 +256,9 @@ def _with_spent(before: tuple[int, ...] | None, view: EntryView) -> tuple[int, .
         return None if view.kind == RESULT and view.predicate.get("opened") is True else before
     amounts = _mapping(said["spent"])
     added: list[Json] = [amounts.get(name) for name in SPENT]
-    if before is None or not all(type(amount) is int for amount in added):
+    if before is None or set(map(type, added)) != _WHOLE:
         return None
-    return tuple(old + new for old, new in zip(before, added, strict=True))
+    return tuple(map(add, before, added))
 
 
 def _mapping(value: Json) -> Mapping[str, Json]:
@@ -271,7 +274,7 @@ def _agree(name: str, intent: Json, result: Json) -> bool:
     """`policy` executes nothing: so says the result of a call that was cancelled before its launch. `builtin` is the
     engine itself: so says a fetch that brought nothing to read, or a module that nobody could compile."""
     nothing_ran = name == "executor" and result in ("policy", "builtin")
-    return intent == result or nothing_ran or _is_cut(intent) or _is_cut(result)
+    return nothing_ran or _is_cut(intent) or _is_cut(result)
 
 
 def _is_cut(value: Json) -> bool:

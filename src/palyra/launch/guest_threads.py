@@ -12,6 +12,7 @@ import concurrent.futures
 from collections import OrderedDict
 from typing import Any
 
+from palyra.canon import sha256_hex
 from palyra.inside.wasm import abi
 from palyra.inside.wasm.component import ComponentRuntime
 from palyra.inside.wasm.core import CoreRuntime, InvalidModule
@@ -38,15 +39,15 @@ class GuestThreads:
         core = (DirectRuntime if usable() else CoreRuntime)(engine, self._timers[0])
         component = ComponentRuntime(components, self._timers[1])
         self._runtimes: dict[GuestKind, Any] = {GuestKind.CORE: core, GuestKind.COMPONENT: component}
-        self._loaded: OrderedDict[str, Any] = OrderedDict()
+        self._loaded: OrderedDict[str, tuple[Any, str]] = OrderedDict()
         self._threads = concurrent.futures.ThreadPoolExecutor(at_once, thread_name_prefix="palyra-guest")
 
     async def run(self, plan: WasmPlan, module: bytes, host_call: HostCall) -> tuple[Execution, bytes | None]:
         loop = asyncio.get_running_loop()
         try:
-            loaded = await self._load(plan, module)
+            loaded, compiled = await self._load(plan, module)
         except InvalidModule as error:
-            return execution(GuestEnd(kind=EndKind.INVALID, detail=str(error)), wall_us=0), None
+            return execution(GuestEnd(kind=EndKind.INVALID, detail=str(error)), wall_us=0, compiled_sha256=None), None
         began = loop.time()
         gate = _Gate(loop, plan.grants, host_call)
         call = GuestCall(input=plan.input, bounds=Bounds(**plan.wasm.as_json()), grants=_grants(plan.grants), gate=gate)
@@ -58,7 +59,7 @@ class GuestThreads:
             await unbroken(_ended(running))
             raise
         wall_us = round((loop.time() - began) * 1_000_000)
-        return execution(_told(end, call), wall_us=wall_us), end.output
+        return execution(_told(end, call), wall_us=wall_us, compiled_sha256=compiled), end.output
 
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
@@ -66,11 +67,12 @@ class GuestThreads:
         for timer in self._timers:
             timer.close()
 
-    async def _load(self, plan: WasmPlan, module: bytes) -> Any:
+    async def _load(self, plan: WasmPlan, module: bytes) -> tuple[Any, str]:
+        """The module as it was compiled, and the digest of that."""
         found = self._loaded.get(plan.module_sha256)
         if found is None:
             artefact = await self._artefact(plan.module_sha256, module)
-            found = self._runtimes[plan.guest].load(artefact, memories=plan.memories)
+            found = self._runtimes[plan.guest].load(artefact, memories=plan.memories), sha256_hex(artefact)
             self._loaded[plan.module_sha256] = found
             while len(self._loaded) > MOST_LOADED:
                 self._loaded.popitem(last=False)

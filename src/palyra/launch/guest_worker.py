@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from palyra.canon import sha256_hex
 from palyra.errors import Reason
 from palyra.inside.wasm import abi, frames
 from palyra.inside.wasm.frames import BadFrame, Frame, Parser
@@ -76,7 +77,7 @@ class Worker:
         self._parser = Parser(max_body_bytes=64 << 20)
         self._waiting: list[Frame] = []
         self.usable = True
-        self.module_sha256 = ""
+        self.module_sha256 = self.compiled_sha256 = ""
 
     @classmethod
     async def start(cls, begin: Begin) -> Worker:
@@ -99,6 +100,7 @@ class Worker:
         if frame.kind != frames.LOADED:
             raise WorkerLost("the worker answered out of turn")
         self.module_sha256 = plan.module_sha256
+        self.compiled_sha256 = sha256_hex(artefact)
 
     async def run(self, plan: WasmPlan, host_call: HostCall) -> GuestEnd:
         head = {"bounds": _bounds(plan), "grants": plan.grants.as_json()}

@@ -51,8 +51,10 @@ class Guests:
         clock = asyncio.get_running_loop().time
         async with self._room:
             began = clock()
+            compiled = None
             try:
                 worker = await self._worker_for(plan, module)
+                compiled = worker.compiled_sha256
                 end = await self._use(worker, plan, host_call)
             except LaunchFailed as error:
                 end = GuestEnd(kind=EndKind.BROKEN, detail=str(error))
@@ -60,7 +62,8 @@ class Guests:
                 end = GuestEnd(kind=EndKind.INVALID, detail=str(error))
             except WorkerLost as error:
                 end = GuestEnd(kind=EndKind.TRAPPED, detail=f"The guest's worker was lost: {error}.")
-            return execution(end, wall_us=round((clock() - began) * 1_000_000)), end.output
+            wall_us = round((clock() - began) * 1_000_000)
+            return execution(end, wall_us=wall_us, compiled_sha256=compiled), end.output
 
     async def close(self) -> None:
         self._closed = True
@@ -114,7 +117,7 @@ class Guests:
                 self._spare.append(worker)
 
 
-def execution(end: GuestEnd, *, wall_us: int) -> Execution:
+def execution(end: GuestEnd, *, wall_us: int, compiled_sha256: str | None) -> Execution:
     reason: Reason | None = REASONS.get(end.kind)
     return Execution(
         status=_STATUSES.get(end.kind, Status.FAILED),
@@ -129,4 +132,5 @@ def execution(end: GuestEnd, *, wall_us: int) -> Execution:
             output_bytes=len(end.output or b""),
             fuel=end.fuel,
         ),
+        compiled_sha256=compiled_sha256,
     )

@@ -87,6 +87,8 @@ class Execution:
     connections: tuple[Connection, ...] = ()
     degraded: tuple[str, ...] = ()
     """What the launcher found missing while starting, on top of the plan's own list."""
+    compiled_sha256: str | None = None
+    """Of the machine code a guest was run as: which file of the compile cache it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

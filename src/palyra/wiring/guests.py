@@ -21,6 +21,7 @@ from palyra.launch.guest_threads import GuestThreads
 from palyra.launch.guest_worker import HostCall
 from palyra.launch.guests import Artefact, Guests
 from palyra.launch.process import ProcessExecutor
+from palyra.launch.shares import Shares
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
 from palyra.model.limits import GIB, MIB, Limits
@@ -129,20 +130,25 @@ class GuestHouse:
             raise Unenforceable((), f"{error}.", f"pip install wasmtime=={wasm_engine.WASMTIME}") from None
         self._executor, self._host, self._config, self._folder = executor, host, config, folder
         self._spare = spare
+        self._shares = Shares(config.max_instances_per_skill)
         self._compiler: Compiler | None = None
         self._jailed: Guests | None = None
         self._here: GuestThreads | None = None
 
     async def run(self, plan: WasmPlan, module: bytes, answer: HostCall) -> tuple[Execution, bytes | None]:
+        async with self._shares.of(plan.skill_id):
+            return await self._house(plan).run(plan, module, answer)
+
+    def _house(self, plan: WasmPlan) -> Guests | GuestThreads:
         if plan.in_process:
             if self._here is None:
                 self._here = GuestThreads(self._compiled(), at_once=self._config.max_instances)
-            return await self._here.run(plan, module, answer)
+            return self._here
         if self._jailed is None:
             worker = worker_plan(self._host)
             begin = partial(self._executor.begin, worker)
             self._jailed = Guests(begin, self._compiled(), at_once=self._config.max_instances, spare=self._spare)
-        return await self._jailed.run(plan, module, answer)
+        return self._jailed
 
     async def close(self) -> None:
         for guests in (self._jailed, self._here):

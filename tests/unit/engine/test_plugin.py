@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -31,7 +32,7 @@ from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.protocol.wire import outcome_json
 from palyra.testing import FakeArtifacts, FakeFetcher, FakePolicies, FakeSecrets, fake_ports, fake_run
-from palyra.testing_guests import FakeGuests, FakeGuestStorage, FakeSkills
+from palyra.testing_guests import DONE, FakeGuests, FakeGuestStorage, FakeSkills
 from palyra.testing_runs import FakeRunFacts
 from tests.unit.inside.wasm.guests import ECHO
 
@@ -78,13 +79,15 @@ def call_skill(tool: SkillTool, given: Any = None, **options: Any) -> Outcome:
 
 
 def test_an_inline_module_runs_and_its_json_comes_back() -> None:
-    guests = FakeGuests(output=b'{"n": 1.5, "deep": [null, "\xc3\xa9"]}')
+    done = replace(DONE, compiled_sha256="9" * 64)
+    guests = FakeGuests(output=b'{"n": 1.5, "deep": [null, "\xc3\xa9"]}', execution=done)
     outcome = call(guests=guests)
     assert (outcome.status, outcome.success, outcome.reason) == (Status.COMPLETED, True, None)
     assert outcome.output["result"] == {"n": 1.5, "deep": [None, "é"]}
     assert outcome.output["exit_code"] == 0
     assert outcome.attestation["executor"] == "sandbox_tier_a"
     assert outcome.attestation["skill_sha256"] == sha256_hex(ECHO)
+    assert outcome.attestation["compiled_sha256"] == "9" * 64
     (plan,) = guests.plans
     assert (plan.input, plan.grants, plan.in_process) == (b'{"a":1}', CapabilityGrants(), False)
 
