@@ -15,7 +15,7 @@ from palyra.journal.acts import Act, ActKind
 from palyra.journal.chain import Asked, Decided, commit_value, intent_draft, result_draft
 from palyra.journal.store import JournalStore
 from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec
-from palyra.state import writer as writing
+from palyra.state import sqlite as writing
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock, SystemIds

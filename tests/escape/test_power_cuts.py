@@ -22,7 +22,7 @@ NO_LIBRARY = "Python's SQLite is built in here, so no disk can stand in front of
 RECORD = """
 import asyncio, os, pickle, random, sys
 from pathlib import Path
-from palyra.state import writer as writing
+from palyra.state import sqlite as writing
 from tests.fake_disk import *
 from tests.journaling import *
 
@@ -48,7 +48,7 @@ async def caller(store):
 async def work():
     writer, store = open_store(home)
     if mode == "normal":
-        writer._connection.execute("PRAGMA synchronous = NORMAL")
+        writer.database.connection.execute("PRAGMA synchronous = NORMAL")
     await asyncio.gather(*(caller(store) for _ in range(6)))
     await asyncio.sleep(0.2)
 

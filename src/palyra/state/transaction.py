@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
 from typing import Any
 
 from palyra.errors import StateError
@@ -16,6 +15,7 @@ from palyra.journal.chain import SEALED, entry_bytes, seal_salt
 from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.model.record import EntryDraft
 from palyra.signing import NoteSigner
+from palyra.state.database import Cursor, Database
 
 
 class HeadBroken(Exception):
@@ -27,9 +27,9 @@ class KeyChanged(HeadBroken):
 
 
 class Transaction:
-    def __init__(self, connection: sqlite3.Connection, frontier: Frontier, *, alone: bool = False) -> None:
+    def __init__(self, database: Database, frontier: Frontier, *, alone: bool = False) -> None:
         """`alone`: one piece of work, so that the transaction itself is what is undone."""
-        self._connection = connection
+        self._database = database
         self._alone = alone
         self._before = frontier
         self.frontier = frontier
@@ -39,11 +39,11 @@ class Transaction:
         self.successor: NoteSigner | None = None
         """Signs this commit's checkpoint too: the journal is handed over to its key (state/rotation)."""
 
-    def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        return self._connection.execute(sql, parameters)
+    def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor:
+        return self._database.execute(sql, parameters)
 
     def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql, parameters).fetchall()
+        return self._database.execute(sql, parameters).fetchall()
 
     def keep_blob(self, data: bytes, *, at_unix_ms: int) -> bytes:
         """Store `data` by its digest, once."""
@@ -60,7 +60,7 @@ class Transaction:
         leaf = leaf_hash(body)
         try:
             self.execute("INSERT INTO entries VALUES (?, ?, ?)", (index, leaf, body))
-        except sqlite3.IntegrityError as error:
+        except self._database.taken as error:
             raise HeadBroken(f"entry {index} is there already") from error
         if draft.commitments:
             self._keep_openings(index, draft)
@@ -105,8 +105,7 @@ class Transaction:
 
     def undo_work(self) -> None:
         if self._alone:
-            self.execute("ROLLBACK")
-            self.execute("BEGIN IMMEDIATE")
+            self._database.begin_again()
         else:
             self.execute("ROLLBACK TO work")
         self.frontier = self._before

@@ -1,20 +1,18 @@
 """The one writer: a state change and its journal entry in one durable transaction, for many callers and processes.
 
-Order of one commit: 1 the file lock · 2 BEGIN IMMEDIATE · 3 the head, checked against its signed checkpoint · 4 every
+Order of one commit: 1 the turn to write · 2 a transaction · 3 the head, checked against its signed checkpoint · 4 every
 waiting piece of work, each in a savepoint of its own · 5 one signed checkpoint for all · 6 COMMIT, durable · 7 answers.
 
 Rules: what waits when the loop gets to it goes into one transaction; a refusal inside one piece of work undoes that
 piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a lock
 held elsewhere is waited for. Everything runs on the caller's thread: handing a commit to another one costs more than
-the commit. The log file is copied back off that path, under the same lock, and reused rather than grown.
+the commit. Where the rows lie is the database's affair (state/database): one file here, a server in a cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -27,26 +25,16 @@ from palyra.journal.checkpoint import open_checkpoint, sign_checkpoint
 from palyra.journal.merkle import EMPTY_ROOT, Frontier
 from palyra.model.record import Checkpoint, Receipt
 from palyra.signing import NoteSigner
-from palyra.state.db import PATIENCE_S, Home, connect, fill_up, open_home
-from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S, FileLock
+from palyra.state.database import Database, Trouble
+from palyra.state.db import PATIENCE_S, Home, open_home
+from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
 
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 
-ENTRIES_PER_COPY_BACK = 128
-"""Whoever commits the entry that crosses a multiple of this copies the log back; about 6 MiB of log."""
-BYTES_PER_COPY_BACK = 4 << 20
-COPY_BACK_PATIENCE_S = 2.0
-LOG_BYTES = 8 << 20
-"""What the log needs between two copies, with room for a few large calls."""
-COMMITS_BEFORE_GROWTH = 4
-"""A process that commits more than one call's entries will go on; one that ends would grow the log for nothing."""
-
 _HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
-_FULL = 13
-_WAIT = frozenset({5, 6, 15})  # BUSY, LOCKED, PROTOCOL (locks of the log's index)
-_OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE
 
 
 @dataclass(slots=True, eq=False)
@@ -71,12 +59,11 @@ class _Waiting(Generic[T]):
 class Writer:
     """One for each process and home. Used by one event loop at a time, and by plain code through `commit_now`."""
 
-    def __init__(self, home: Home, connection: sqlite3.Connection) -> None:
+    def __init__(self, home: Home, database: Database) -> None:
         self.home = home
-        self._connection = connection
+        self.database = database
         self._pid = os.getpid()
         self._guard = threading.RLock()
-        self._lock = FileLock(home.lock)
         self._signer = NoteSigner(home.origin, home.key)
         self._trusted: tuple[int, bytes, str] | None = None
         self._queue: list[_Waiting[Any]] = []
@@ -85,13 +72,11 @@ class Writer:
         self._waiting_since: float | None = None
         self._down: StateError | None = None
         self._closings_only = False
-        self._copy_back_due = False
-        self._unsaved_bytes = 0
-        self._commits_until_growth = COMMITS_BEFORE_GROWTH
 
     @classmethod
     def open(cls, root: Path, *, passphrase: bytes | None = None) -> Writer:
-        return cls(*open_home(root, passphrase=passphrase))
+        home, connection = open_home(root, passphrase=passphrase)
+        return cls(home, SqliteDatabase(home, connection))
 
     # ── for callers ──
 
@@ -111,7 +96,7 @@ class Writer:
         waiting: _Waiting[T] = _Waiting(work, closing=closing)
         if not self._try([waiting]):
             return None
-        self._copy_back_if_due(asyncio.get_running_loop())
+        self._look_after(asyncio.get_running_loop())
         if waiting.error is not None:
             raise waiting.error
         return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
@@ -125,7 +110,7 @@ class Writer:
                 raise self._too_long()
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
-        self._copy_back_if_due(None)
+        self._look_after(None)
         if waiting.error is not None:
             raise waiting.error
         return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
@@ -134,10 +119,7 @@ class Writer:
         """Read what is committed."""
         self._notice_fork()
         with self._guard:
-            try:
-                return self._connection.execute(sql, parameters).fetchall()
-            except sqlite3.Error as error:
-                raise StateError(f"The database cannot be read: {error}.") from error
+            return self.database.read(sql, parameters)
 
     def speak_as(self, home: Home) -> None:
         """The same home under a new key, from the next commit on (state/rotation)."""
@@ -147,11 +129,8 @@ class Writer:
     def close(self) -> None:
         self._notice_fork()
         with self._guard:
-            if self._copy_back_due and self._down is None:
-                self._copy_back()
+            self.database.close(is_sound=self._down is None)
             self._down = self._down or StateError("The state was closed.")
-            self._connection.close()
-            self._lock.close()
 
     # ── group commit ──
 
@@ -189,7 +168,7 @@ class Writer:
                 waiting.error = self._too_long()
         for waiting in batch:
             waiting.answer()
-        self._copy_back_if_due(loop)
+        self._look_after(loop)
 
     def _try(self, batch: list[_Waiting[Any]]) -> bool:
         """One transaction for all of `batch`; False when somebody else is writing. Results are left in `batch`."""
@@ -200,22 +179,16 @@ class Writer:
                 return True
             again: list[_Waiting[Any]] = []
             try:
-                if not self._lock.try_acquire():  # 1
+                if not self.database.try_begin():  # 1, 2
                     return False
-                self._transact(self._connection, batch)
+                self._transact(self.database, batch)
             except Exception as error:  # noqa: BLE001  # nobody may be left waiting for an answer
-                if _code(error) in _WAIT:
+                if self.database.trouble(error) is Trouble.WAIT:
                     return False
                 again = self._stop(error, batch)
             finally:
-                self._let_go()
+                self.database.let_go()
         return self._try(again) if again else True
-
-    def _let_go(self) -> None:
-        if self._connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("ROLLBACK")
-        self._lock.release()
 
     def _admit(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
         if self._down is None:
@@ -225,16 +198,15 @@ class Writer:
                 waiting.error = StateError(self._down.detail, self._down.hint)
         return [waiting for waiting in batch if waiting.closing and self._closings_only]
 
-    def _transact(self, connection: sqlite3.Connection, batch: list[_Waiting[Any]]) -> None:
-        connection.execute("BEGIN IMMEDIATE")  # 2
-        transaction = Transaction(connection, self._read_head(connection), alone=len(batch) == 1)  # 3
+    def _transact(self, database: Database, batch: list[_Waiting[Any]]) -> None:
+        transaction = Transaction(database, self._read_head(database), alone=len(batch) == 1)  # 3
         before = transaction.frontier.size
         for waiting in batch:  # 4
             self._run(transaction, waiting)
         checkpoint = None
         if transaction.frontier.size > before:
-            checkpoint = self._seal(connection, transaction.frontier, transaction.successor)  # 5
-        connection.execute("COMMIT")  # 6
+            checkpoint = self._seal(database, transaction.frontier, transaction.successor)  # 5
+        database.commit()  # 6
         if checkpoint is not None:
             self._trusted = (checkpoint.size, transaction.frontier.pack(), checkpoint.note)
             for waiting in batch:
@@ -242,9 +214,7 @@ class Writer:
                     waiting.receipt = Receipt(
                         index=waiting.index, tree_size=checkpoint.size, checkpoint=checkpoint.note
                     )
-        self._unsaved_bytes += transaction.bytes_written
-        crossed = before // ENTRIES_PER_COPY_BACK != transaction.frontier.size // ENTRIES_PER_COPY_BACK
-        self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
+        database.committed(before=before, after=transaction.frontier.size, bytes_written=transaction.bytes_written)
 
     def _run(self, transaction: Transaction, waiting: _Waiting[Any]) -> None:
         waiting.error, waiting.index = None, None
@@ -254,7 +224,7 @@ class Writer:
         except HeadBroken:
             raise
         except Exception as error:  # whatever it is, it is its caller's, and undone
-            if isinstance(error, sqlite3.Error) and _code(error) not in _OF_THE_WORK:
+            if self.database.trouble(error) is not Trouble.OF_THE_WORK:
                 raise
             transaction.undo_work()
             # A future refuses to carry StopIteration, and then nobody behind it would be answered.
@@ -263,10 +233,10 @@ class Writer:
             waiting.index = transaction.last_index
         transaction.end_work()
 
-    def _read_head(self, connection: sqlite3.Connection) -> Frontier:
+    def _read_head(self, database: Database) -> Frontier:
         """The tree as it stands, only if its newest checkpoint is ours: otherwise whoever can edit the file could
         have us sign a rewritten history by extending it."""
-        rows = connection.execute(_HEAD).fetchall()
+        rows = database.execute(_HEAD).fetchall()
         if len(rows) != 1:
             raise HeadBroken("the head is missing")
         size, packed, note = rows[0]
@@ -275,7 +245,7 @@ class Writer:
             frontier = Frontier.parse(size, packed)
             if (size, packed, signed) != self._trusted:
                 # The head that hands over is signed by the old key too: it must not be gone on from with that one.
-                vkey = connection.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
+                vkey = database.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
                 if vkey is None or vkey[0] != self.home.verifier.vkey:
                     raise KeyChanged
                 self._check_head(frontier, signed)
@@ -291,10 +261,10 @@ class Writer:
         if self._trusted is not None and frontier.size <= self._trusted[0]:
             raise ValueError(f"the tree had {self._trusted[0]} entries a moment ago and was set back")
 
-    def _seal(self, connection: sqlite3.Connection, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
+    def _seal(self, database: Database, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
         checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root(), successor=successor)
-        connection.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
-        connection.execute("UPDATE head SET size = ?, frontier = ?", (frontier.size, frontier.pack()))
+        database.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
+        database.execute("UPDATE head SET size = ?, frontier = ?", (frontier.size, frontier.pack()))
         return checkpoint
 
     # ── when something is wrong ──
@@ -305,8 +275,8 @@ class Writer:
         Returns what may be tried once more: with the disk full, the records of what has run already get the space
         that was kept for them.
         """
-        full = _code(error) == _FULL
-        self._closings_only = full and self._down is None and self._release_reserve()
+        full = self.database.trouble(error) is Trouble.FULL
+        self._closings_only = full and self._down is None and self.database.give_reserve()
         if isinstance(error, KeyChanged):
             self._down = StateError("Another process gave the journal a new key.", "Start again.")
         elif isinstance(error, HeadBroken):
@@ -319,79 +289,22 @@ class Writer:
             self._down = StateError(f"The journal could not be written: {error}.", "Check the disk, then start again.")
         return self._admit(batch)
 
-    def _release_reserve(self) -> bool:
-        try:
-            self.home.reserve.unlink()
-        except OSError:
-            return False
-        return True
-
     def _too_long(self) -> StateError:
         return StateError(
             f"Another process has held the journal's lock for {PATIENCE_S:.0f} s.",
-            f"Find it with: fuser '{self.home.lock}'",
+            self.database.who_holds(),
         )
 
     def _notice_fork(self) -> None:
-        """After a fork the parent's connection is not ours: using it corrupts, closing it could drop its log."""
+        """After a fork the parent's connection is not ours."""
         if self._pid != os.getpid():
-            _INHERITED.append(self._connection)
+            self.database.forked()
             self._pid, self._guard, self._trusted = os.getpid(), threading.RLock(), None
-            self._connection, self._lock = connect(self.home.database), FileLock(self.home.lock)
             self._loop, self._queue = None, []
 
-    # ── the log file ──
+    def _look_after(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if self._down is None:
+            self.database.look_after(loop, self._fail)
 
-    def _copy_back_if_due(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        if loop is not None and self._commits_until_growth > 0:
-            self._commits_until_growth -= 1
-            if self._commits_until_growth == 0:
-                loop.run_in_executor(None, self._grow_log)
-        if not self._copy_back_due or self._down is not None:
-            return
-        self._copy_back_due, self._unsaved_bytes = False, 0
-        if loop is None:
-            self._copy_back()
-        else:
-            loop.run_in_executor(None, self._copy_back)
-
-    def _grow_log(self) -> None:
-        """The file's full length at once, by zeros that are no frames, so that commits overwrite: in a file that grows
-        each pays for a commit of the file system as well. Nobody appends meanwhile, whichever program it is of. When
-        it cannot be done only time is lost."""
-        lock = FileLock(self.home.lock)
-        try:
-            if lock.acquire(COPY_BACK_PATIENCE_S):
-                with contextlib.closing(connect(self.home.database)) as connection:
-                    connection.execute("BEGIN IMMEDIATE")
-                    fill_up(self.home.database.with_name(f"{self.home.database.name}-wal"), LOG_BYTES)
-                    connection.execute("ROLLBACK")
-        except (sqlite3.Error, StateError, OSError):
-            return
-        finally:
-            lock.close()
-
-    def _copy_back(self) -> None:
-        """Passive: it waits for no reader. Under the writer's lock, so that no other process restarts the log
-        meanwhile; then the next commit starts the log from its beginning, in a file that need not grow."""
-        lock = FileLock(self.home.lock)
-        try:
-            if not lock.acquire(COPY_BACK_PATIENCE_S):
-                self._copy_back_due = True
-                return
-            with contextlib.closing(connect(self.home.database)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        except (sqlite3.Error, StateError, OSError) as error:
-            if _code(error.__cause__ or error) not in _WAIT:
-                self._down = self._down or StateError(f"The journal's log could not be copied back: {error}.")
-        finally:
-            lock.close()
-
-
-_INHERITED: list[sqlite3.Connection] = []
-
-
-def _code(error: BaseException) -> int:
-    """SQLite's primary result code; 1 for what Python's own layer raised."""
-    code: int = getattr(error, "sqlite_errorcode", 1 if isinstance(error, sqlite3.Error) else 0)
-    return code & 0xFF
+    def _fail(self, error: StateError) -> None:
+        self._down = self._down or error

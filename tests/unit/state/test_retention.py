@@ -212,7 +212,7 @@ def test_dropped_segments_leave_hashes_by_which_old_proofs_go_on_holding(
     assert rows == [(0,), (1,), (2,), (3,)]
     asyncio.run(call(store, run_spec(ulid()), at=NOW))
     assert audit(writer) == []
-    first = JournalRows(writer._connection, writer.home.segments).first_body()
+    first = JournalRows(writer.database.connection, writer.home.segments).first_body()
     assert first == 4
 
 

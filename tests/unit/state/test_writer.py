@@ -16,6 +16,7 @@ import pytest
 from palyra.errors import Reason, Rejected, StateError
 from palyra.journal.checkpoint import open_checkpoint
 from palyra.state import db
+from palyra.state import sqlite as sqlite_module
 from palyra.state import writer as writer_module
 from palyra.state.lock import FileLock
 from palyra.state.transaction import Transaction
@@ -209,16 +210,16 @@ def test_a_lock_that_is_never_released_ends_in_a_refusal_and_not_in_a_dead_write
 
 def test_a_forked_child_opens_its_own_connection_and_drops_the_lock(writer: Writer) -> None:
     writer.commit_now(append)
-    assert writer._lock.try_acquire()  # the fork happens in the middle of a commit
+    assert writer.database.lock.try_acquire()  # the fork happens in the middle of a commit
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            status = 0 if writer._lock._fd == -1 else 2
+            status = 0 if writer.database.lock._fd == -1 else 2
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
-    writer._lock.release()
+    writer.database.lock.release()
     child = os.fork()
     if child == 0:
         status = 1
@@ -304,8 +305,8 @@ class FailingConnection:
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, 1034, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY])
 def test_a_failed_write_stops_the_writer_for_good(writer: Writer, code: int) -> None:
-    broken = FailingConnection(writer._connection, code)
-    writer._connection = broken  # type: ignore[assignment]
+    broken = FailingConnection(writer.database.connection, code)
+    writer.database.connection = broken  # type: ignore[assignment]
 
     async def scenario() -> list[Any]:
         works = [writer.commit(append), writer.commit_closing(append)]
@@ -320,8 +321,8 @@ def test_a_failed_write_stops_the_writer_for_good(writer: Writer, code: int) -> 
 
 
 def test_on_a_full_disk_what_has_run_is_closed_in_the_reserved_space(writer: Writer) -> None:
-    broken = FailingConnection(writer._connection, sqlite3.SQLITE_FULL)
-    writer._connection = broken  # type: ignore[assignment]
+    broken = FailingConnection(writer.database.connection, sqlite3.SQLITE_FULL)
+    writer.database.connection = broken  # type: ignore[assignment]
     reserve = writer.home.reserve
 
     async def scenario() -> list[Any]:
@@ -330,9 +331,9 @@ def test_on_a_full_disk_what_has_run_is_closed_in_the_reserved_space(writer: Wri
 
     def give_space_back() -> bool:
         broken.failing = False
-        return Writer._release_reserve(writer)
+        return sqlite_module.SqliteDatabase.give_reserve(writer.database)
 
-    writer._release_reserve = give_space_back  # type: ignore[method-assign]
+    writer.database.give_reserve = give_space_back  # type: ignore[method-assign]
     first, second = asyncio.run(scenario())
     assert (type(first), second[0]) == (StateError, 0)
     assert "disk is full" in str(first)
@@ -345,7 +346,7 @@ def test_on_a_full_disk_what_has_run_is_closed_in_the_reserved_space(writer: Wri
 def test_a_disk_that_stays_full_stops_closings_too(writer: Writer) -> None:
     writer.commit_now(append)
     pages = writer.rows("PRAGMA page_count")[0][0]
-    writer._connection.execute(f"PRAGMA max_page_count = {pages}")
+    writer.database.connection.execute(f"PRAGMA max_page_count = {pages}")
 
     async def fill() -> list[Any]:
         works: list[Any] = [
@@ -393,21 +394,21 @@ def test_the_log_gets_its_length_at_once_and_a_crash_then_loses_nothing(writer: 
     log = writer.home.database.with_name("palyra.db-wal")
 
     async def scenario() -> None:
-        for _ in range(writer_module.COMMITS_BEFORE_GROWTH):
-            assert log.stat().st_size < writer_module.LOG_BYTES
+        for _ in range(sqlite_module.COMMITS_BEFORE_GROWTH):
+            assert log.stat().st_size < sqlite_module.LOG_BYTES
             await writer.commit(lambda tx: tx.append(act(), at_unix_ms=NOW))
         await asyncio.get_running_loop().shutdown_default_executor()
 
     asyncio.run(scenario())
     for _ in range(3):
         writer.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
-    assert log.stat().st_size == writer_module.LOG_BYTES
+    assert log.stat().st_size == sqlite_module.LOG_BYTES
     for name in ("palyra.db", "palyra.db-wal"):
         (tmp_path / name).write_bytes((writer.home.database.parent / name).read_bytes())
     copy = sqlite3.connect(tmp_path / "palyra.db")
     found = copy.execute("SELECT count(*) FROM entries").fetchone(), copy.execute("PRAGMA integrity_check").fetchone()
     copy.close()
-    assert found == ((writer_module.COMMITS_BEFORE_GROWTH + 3,), ("ok",))
+    assert found == ((sqlite_module.COMMITS_BEFORE_GROWTH + 3,), ("ok",))
     assert audit_home(writer.home).findings == ()
 
 
@@ -425,7 +426,7 @@ def test_a_log_that_cannot_be_lengthened_is_left_as_it_was(tmp_path: Path, monke
 
 
 def test_the_log_is_copied_back_and_reused_rather_than_grown(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "ENTRIES_PER_COPY_BACK", 16)
+    monkeypatch.setattr(sqlite_module, "ENTRIES_PER_COPY_BACK", 16)
     log = writer.home.database.with_name("palyra.db-wal")
     sizes = []
     for _ in range(8):
@@ -437,7 +438,7 @@ def test_the_log_is_copied_back_and_reused_rather_than_grown(writer: Writer, mon
 
 
 def test_the_log_is_copied_back_behind_the_callers_back(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "ENTRIES_PER_COPY_BACK", 8)
+    monkeypatch.setattr(sqlite_module, "ENTRIES_PER_COPY_BACK", 8)
 
     async def scenario() -> None:
         for _ in range(64):
@@ -451,9 +452,9 @@ def test_a_copy_back_that_fails_stops_the_writer(writer: Writer, monkeypatch: py
     def fail(database: Path) -> sqlite3.Connection:
         raise StateError(os.strerror(errno.EIO))
 
-    monkeypatch.setattr(writer_module, "ENTRIES_PER_COPY_BACK", 2)
+    monkeypatch.setattr(sqlite_module, "ENTRIES_PER_COPY_BACK", 2)
     writer.commit_now(append)
-    monkeypatch.setattr(writer_module, "connect", fail)
+    monkeypatch.setattr(sqlite_module, "connect", fail)
     writer.commit_now(append)
     monkeypatch.undo()
     with pytest.raises(StateError, match="copied back"):

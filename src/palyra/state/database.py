@@ -1,0 +1,75 @@
+"""Where the state lies, as the writer uses it: one connection, one turn to write, one transaction at a time.
+
+SQL here and in every store is the part that SQLite and PostgreSQL share, with `?` for values; what differs (turns,
+errors, upkeep) is behind this port. `state/sqlite` fits it with a file and a lock beside it, `cluster/postgres` with a
+server and a lock in it. Not here: what a commit is made of (state/writer), the tables (state/schema).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import Any, Protocol
+
+from palyra.errors import StateError
+
+
+class Trouble(Enum):
+    WAIT = auto()
+    """Somebody else writes: try again."""
+    OF_THE_WORK = auto()
+    """A statement was refused, as the work's own mistake would be: that work is undone, and no other."""
+    FULL = auto()
+    """There is no room left."""
+    STOP = auto()
+    """Nobody knows what was kept."""
+
+
+class Cursor(Protocol):
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Database(Protocol):
+    taken: type[Exception]
+    """Raised for a row whose place is taken."""
+
+    def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor: ...
+
+    def read(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """What is committed; `StateError` when it cannot be read."""
+
+    def try_begin(self) -> bool:
+        """The turn to write, and a transaction in it. False, and nothing begun, while somebody else has it."""
+
+    def begin_again(self) -> None:
+        """Undo all of this transaction and go on in a new one, in the same turn."""
+
+    def commit(self) -> None:
+        """Durable when it returns."""
+
+    def let_go(self) -> None:
+        """Give the turn back; what was not committed is undone."""
+
+    def trouble(self, error: BaseException) -> Trouble: ...
+
+    def committed(self, *, before: int, after: int, bytes_written: int) -> None:
+        """A commit made the tree so much larger."""
+
+    def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
+        """Upkeep that is due, off the way of commits; `fail` is told what went wrong for good."""
+
+    def give_reserve(self) -> bool:
+        """Room that was held back for closing what has run; False when there is none."""
+
+    def who_holds(self) -> str:
+        """A hint that names whoever has had the turn for too long."""
+
+    def forked(self) -> None:
+        """This process is a child: what it inherited is its parent's."""
+
+    def close(self, *, is_sound: bool) -> None: ...

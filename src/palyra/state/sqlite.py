@@ -1,0 +1,165 @@
+"""The state in one SQLite file: turns by a file lock beside it, and the upkeep of its log.
+
+Rules: the lock comes before BEGIN IMMEDIATE, so that waiting never blocks; the log file is copied back off the path of
+commits, under the same lock, and reused rather than grown; after a fork the parent's connection is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from palyra.errors import StateError
+from palyra.state.database import Trouble
+from palyra.state.db import Home, connect, fill_up
+from palyra.state.lock import FileLock
+
+ENTRIES_PER_COPY_BACK = 128
+"""Whoever commits the entry that crosses a multiple of this copies the log back; about 6 MiB of log."""
+BYTES_PER_COPY_BACK = 4 << 20
+COPY_BACK_PATIENCE_S = 2.0
+LOG_BYTES = 8 << 20
+"""What the log needs between two copies, with room for a few large calls."""
+COMMITS_BEFORE_GROWTH = 4
+"""A process that commits more than one call's entries will go on; one that ends would grow the log for nothing."""
+
+_FULL = 13
+_WAIT = frozenset({5, 6, 15})  # BUSY, LOCKED, PROTOCOL (locks of the log's index)
+_OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE
+
+
+class SqliteDatabase:
+    taken: type[Exception] = sqlite3.IntegrityError
+
+    def __init__(self, home: Home, connection: sqlite3.Connection) -> None:
+        self._home = home
+        self.connection = connection
+        self.lock = FileLock(home.lock)
+        self._copy_back_due = False
+        self._unsaved_bytes = 0
+        self._commits_until_growth = COMMITS_BEFORE_GROWTH
+
+    def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        return self.connection.execute(sql, parameters)
+
+    def read(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        try:
+            return self.connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise StateError(f"The database cannot be read: {error}.") from error
+
+    # ── turns ──
+
+    def try_begin(self) -> bool:
+        if not self.lock.try_acquire():
+            return False
+        self.connection.execute("BEGIN IMMEDIATE")
+        return True
+
+    def begin_again(self) -> None:
+        self.connection.execute("ROLLBACK")
+        self.connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.connection.execute("COMMIT")
+
+    def let_go(self) -> None:
+        if self.connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.execute("ROLLBACK")
+        self.lock.release()
+
+    def trouble(self, error: BaseException) -> Trouble:
+        code = _code(error)
+        if code in _WAIT:
+            return Trouble.WAIT
+        if code == _FULL:
+            return Trouble.FULL
+        if code in _OF_THE_WORK or not isinstance(error, sqlite3.Error):
+            return Trouble.OF_THE_WORK
+        return Trouble.STOP
+
+    def give_reserve(self) -> bool:
+        try:
+            self._home.reserve.unlink()
+        except OSError:
+            return False
+        return True
+
+    def who_holds(self) -> str:
+        return f"Find it with: fuser '{self._home.lock}'"
+
+    def forked(self) -> None:
+        """Using the parent's connection corrupts, closing it could drop its log."""
+        _INHERITED.append(self.connection)
+        self.connection, self.lock = connect(self._home.database), FileLock(self._home.lock)
+
+    def close(self, *, is_sound: bool) -> None:
+        if self._copy_back_due and is_sound:
+            self._copy_back(lambda _: None)
+        self.connection.close()
+        self.lock.close()
+
+    # ── the log file ──
+
+    def committed(self, *, before: int, after: int, bytes_written: int) -> None:
+        self._unsaved_bytes += bytes_written
+        crossed = before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK
+        self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
+
+    def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
+        if loop is not None and self._commits_until_growth > 0:
+            self._commits_until_growth -= 1
+            if self._commits_until_growth == 0:
+                loop.run_in_executor(None, self._grow_log)
+        if not self._copy_back_due:
+            return
+        self._copy_back_due, self._unsaved_bytes = False, 0
+        if loop is None:
+            self._copy_back(fail)
+        else:
+            loop.run_in_executor(None, self._copy_back, fail)
+
+    def _grow_log(self) -> None:
+        """The file's full length at once, by zeros that are no frames, so that commits overwrite: in a file that grows
+        each pays for a commit of the file system as well. Nobody appends meanwhile, whichever program it is of. When
+        it cannot be done only time is lost."""
+        lock = FileLock(self._home.lock)
+        try:
+            if lock.acquire(COPY_BACK_PATIENCE_S):
+                with contextlib.closing(connect(self._home.database)) as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    fill_up(self._home.database.with_name(f"{self._home.database.name}-wal"), LOG_BYTES)
+                    connection.execute("ROLLBACK")
+        except (sqlite3.Error, StateError, OSError):
+            return
+        finally:
+            lock.close()
+
+    def _copy_back(self, fail: Callable[[StateError], None]) -> None:
+        """Passive: it waits for no reader. Under the writer's lock, so that no other process restarts the log
+        meanwhile; then the next commit starts the log from its beginning, in a file that need not grow."""
+        lock = FileLock(self._home.lock)
+        try:
+            if not lock.acquire(COPY_BACK_PATIENCE_S):
+                self._copy_back_due = True
+                return
+            with contextlib.closing(connect(self._home.database)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except (sqlite3.Error, StateError, OSError) as error:
+            if _code(error.__cause__ or error) not in _WAIT:
+                fail(StateError(f"The journal's log could not be copied back: {error}."))
+        finally:
+            lock.close()
+
+
+_INHERITED: list[sqlite3.Connection] = []
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary result code; 1 for what Python's own layer raised."""
+    code: int = getattr(error, "sqlite_errorcode", 1 if isinstance(error, sqlite3.Error) else 0)
+    return code & 0xFF
