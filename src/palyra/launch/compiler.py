@@ -7,16 +7,14 @@ and costs nobody else anything. `plan` is the compiler's child as the planner ma
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from palyra.errors import Reason, Rejected
 from palyra.inside.wasm.compiling import REFUSED
 from palyra.launch.artefacts import ArtefactCache
+from palyra.launch.collecting import Collected, Given
 from palyra.launch.executor import Executor
-from palyra.model.outcome import Connection, Execution, Status, StreamName
+from palyra.model.outcome import Execution, Status
 from palyra.model.plan import ProcessPlan
-
-_SLICE = 1 << 16
 
 
 class Compiler:
@@ -43,8 +41,8 @@ class Compiler:
                 self._locks.pop(module_sha256, None)
 
     async def _compile(self, module_sha256: str, wasm: bytes) -> bytes:
-        output = _Collected()
-        execution = await self._executor.run(self._plan, output, _Bytes(wasm))
+        output = Collected()
+        execution = await self._executor.run(self._plan, output, Given(wasm))
         if execution.status is not Status.COMPLETED or execution.exit_code != 0:
             raise _refusal(execution, bytes(output.stderr))
         artefact = bytes(output.stdout)
@@ -65,24 +63,3 @@ def _refusal(execution: Execution, words: bytes) -> Rejected:
         f"The module could not be compiled within its limits: {execution.message or said or execution.status.value}",
         "Build it smaller; functions of many thousand instructions or locals take a compiler too long.",
     )
-
-
-class _Bytes:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    async def read(self) -> bytes:
-        part = self._data[self._at : self._at + _SLICE]
-        self._at += len(part)
-        return part
-
-
-class _Collected:
-    def __init__(self) -> None:
-        self.stdout, self.stderr = bytearray(), bytearray()
-
-    def feed(self, stream: StreamName, chunk: bytes) -> None:
-        (self.stdout if stream is StreamName.STDOUT else self.stderr).extend(chunk)
-
-    def reached(self, connections: Sequence[Connection]) -> None:
-        """Nothing is granted to a compiler."""

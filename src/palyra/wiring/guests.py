@@ -62,6 +62,10 @@ def compiler_plan(host: HostFacts) -> ProcessPlan:
     return _plan(host, program="compiling.py", limits=_COMPILER, streamed=True)
 
 
+def assembler_plan(host: HostFacts) -> ProcessPlan:
+    return _plan(host, program="assembling.py", limits=_COMPILER, streamed=True)
+
+
 def artefact_meaning(host: HostFacts) -> str:
     """What a compiled module's bytes hang on, beside the module."""
     settings = sha256_hex(Path(wasm_engine.__file__).read_bytes())

@@ -1,0 +1,97 @@
+"""A skill's project as a value: build.toml, skill.toml and the files beside them.
+
+Rules: build.toml names one source for every module of skill.toml and nothing more; sources lie in the project, by plain
+relative paths; skill.toml is without digests, which building adds. The reader of a project is given whole files: what
+is too large, a link or hidden never gets here.
+
+Not here: reading the disk (wiring/skill_workshop), compiling (languages), recorded inputs (recorded).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from palyra.errors import PalyraError
+from palyra.skills.languages import Language
+from palyra.skills.manifest import SkillManifest, parse_manifest
+
+MANIFEST, RECIPE = "skill.toml", "build.toml"
+ASSETS, TESTS, MODULES = "assets/", "tests/", "modules/"
+LEFT_OUT = frozenset({"dist", "node_modules", "target"})
+"""Folders that are made from the project and are no part of it."""
+MAX_FILES, MAX_BYTES = 1000, 64 << 20
+_SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){0,5}")
+
+
+class ProjectError(PalyraError):
+    """The project cannot be built or tested as it stands."""
+
+    def __init__(self, detail: str, hint: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    language: Language
+    sources: tuple[tuple[str, str], ...]
+    """(module in the package, its source in the project), sorted."""
+    manifest: SkillManifest
+    files: Mapping[str, bytes]
+
+    @property
+    def assets(self) -> dict[str, bytes]:
+        return {path: data for path, data in self.files.items() if path.startswith(ASSETS)}
+
+    @property
+    def artifact_name(self) -> str:
+        return f"{self.manifest.skill_id}-{self.manifest.version}.palyra-skill"
+
+
+def parse_project(files: Mapping[str, bytes]) -> Project:
+    """Raises ProjectError, or SkillRefused for a bad skill.toml."""
+    for name in (MANIFEST, RECIPE):
+        if name not in files:
+            raise ProjectError(
+                f"There is no {name} here, so this is no project of a skill.",
+                "palyra skills new PUBLISHER.NAME makes one; palyra skills build DIR builds another folder.",
+            )
+    manifest = parse_manifest(files[MANIFEST])
+    if manifest.integrity:
+        raise ProjectError("skill.toml has [integrity] already.", "Remove that table: building writes it.")
+    language, modules = _parse_recipe(files[RECIPE])
+    if set(modules) != set(manifest.modules):
+        raise ProjectError(
+            f"build.toml makes {', '.join(sorted(modules)) or 'nothing'}, not {', '.join(manifest.modules)}.",
+            "Give every module of skill.toml one line under [modules] of build.toml.",
+        )
+    for module, source in sorted(modules.items()):
+        if source not in files:
+            raise ProjectError(f"The source {source} of {module} is missing.", "Mend [modules] of build.toml.")
+    return Project(language=language, sources=tuple(sorted(modules.items())), manifest=manifest, files=files)
+
+
+def _parse_recipe(text: bytes) -> tuple[Language, dict[str, str]]:
+    try:
+        found = tomllib.loads(text.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ProjectError(f"build.toml is not TOML: {str(error)[:160]}.") from None
+    unknown = sorted(set(found) - {"language", "modules"})
+    if unknown:
+        raise ProjectError(f"build.toml has the unknown key {unknown[0][:80]!r}.", "It has language and [modules].")
+    try:
+        language = Language(found.get("language", ""))
+    except ValueError:
+        names = ", ".join(Language)
+        raise ProjectError("build.toml names no language that can be built.", f"language is one of {names}.") from None
+    modules = found.get("modules", {})
+    if not isinstance(modules, dict):
+        raise ProjectError("[modules] of build.toml is no table.")
+    for module, source in modules.items():
+        if not isinstance(source, str) or not _SOURCE.fullmatch(source):
+            raise ProjectError(f"[modules] of build.toml: the source of {module[:80]!r} is no path in the project.")
+    return language, modules

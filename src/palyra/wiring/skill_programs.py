@@ -1,0 +1,94 @@
+"""Which programs of a toolchain are on this machine, and which folders they need to see.
+
+Looked for in the project's own node_modules, beside the Python that runs Palyra (where `pip install ziglang` puts it),
+then along the caller's PATH. Nothing is started to find out: rustup's stand-ins are followed by its settings file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from palyra.sandbox.view import SYSTEM, is_within
+from palyra.skills.languages import Recipe
+
+WASM_TARGET = "wasm32-unknown-unknown"
+
+
+def search_folders(project: Path, path: Sequence[str]) -> tuple[Path, ...]:
+    """`path`: the caller's PATH."""
+    own = Path(sys.executable).parent
+    return (project / "node_modules" / ".bin", own, *(Path(folder) for folder in path if os.path.isabs(folder)))
+
+
+def find_recipe(recipes: Sequence[Recipe], folders: Sequence[Path]) -> tuple[Recipe, dict[str, str]] | None:
+    """The first recipe all of whose programs are there, with where they are."""
+    for recipe in recipes:
+        found = {name: path for name in recipe.programs if (path := _find(name, folders))}
+        if len(found) == len(recipe.programs):
+            return recipe, found
+    return None
+
+
+def roots_of(programs: Mapping[str, str], user_home: str) -> tuple[str, ...]:
+    """The folders a sandbox has to show, beside the system's own, for these programs to start."""
+    roots: set[str] = set()
+    for program in programs.values():
+        for path in (program, os.path.realpath(program), *_interpreter(program)):
+            roots |= _root(path, user_home)
+    return tuple(sorted(root for root in roots if os.path.isdir(root)))
+
+
+def _find(name: str, folders: Sequence[Path]) -> str:
+    match name:
+        case "zig":
+            return _first(folder / "zig" for folder in folders) or _first(
+                path for folder in folders for path in folder.parent.glob("lib/python*/site-packages/ziglang/zig")
+            )
+        case "cargo":
+            return _first(_behind_rustup(folder / "cargo") for folder in folders)
+        case "rust-std":
+            cargo = _find("cargo", folders)
+            std = Path(cargo).resolve().parents[1] / "lib" / "rustlib" / WASM_TARGET if cargo else None
+            return str(std) if std is not None and std.is_dir() else ""
+    return _first(folder / name for folder in folders)
+
+
+def _first(candidates: Iterable[Path | None]) -> str:
+    for path in candidates:
+        if path is not None and path.is_file() and os.access(path, os.X_OK):
+            return str(path)
+    return ""
+
+
+def _behind_rustup(cargo: Path) -> Path | None:
+    """The toolchain's own cargo: rustup's stand-in would look for its settings in a home that a sandbox has not."""
+    if os.path.basename(os.path.realpath(cargo)) != "rustup":
+        return cargo
+    home = cargo.parents[2] / ".rustup"
+    try:
+        chosen = tomllib.loads((home / "settings.toml").read_text("utf-8"))["default_toolchain"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return home / "toolchains" / str(chosen) / "bin" / "cargo"
+
+
+def _interpreter(program: str) -> tuple[str, ...]:
+    """What a script's first line names, where it is and where it really is."""
+    with open(program, "rb") as file:
+        line = file.readline(256)
+    if not line.startswith(b"#!"):
+        return ()
+    path = os.fsdecode(line[2:].strip().split(b" ")[0])
+    return (path, os.path.realpath(path))
+
+
+def _root(program: str, user_home: str) -> set[str]:
+    if any(is_within(program, folder) for folder in SYSTEM):
+        return set()
+    folder = os.path.dirname(program)
+    whole = os.path.dirname(folder) if os.path.basename(folder) in ("bin", ".bin") else folder
+    return {folder if user_home and is_within(user_home, whole) else os.path.realpath(whole)}

@@ -1,0 +1,202 @@
+"""Compiles a project's sources inside a tier C sandbox: no network, no home, nothing writable but a copy.
+
+A compiler is a large program that is shown a stranger's text: includes that read any file, build scripts, macros that
+run. So the project is copied into a fresh folder, the compiler sees that folder, the system's and its own, and what it
+leaves is read back as one bounded regular file. This holds for the author's own projects as well as for candidates.
+
+Not here: which commands (skills/languages), packing and signing (skill_building).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from palyra.canon import sha256_hex
+from palyra.launch.collecting import Collected, Given
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.model.host import HostFacts
+from palyra.model.limits import GIB, MIB, Limits
+from palyra.model.net import EgressMode, NetGrant
+from palyra.model.outcome import Execution, Status
+from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.sandbox.planner import needs_for, plan_job
+from palyra.skills.languages import LANGUAGES, Recipe, command_of
+from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError
+from palyra.wiring.guests import assembler_plan
+from palyra.wiring.skill_programs import find_recipe, roots_of, search_folders
+
+ASSEMBLER = "wasmtime wat2wasm"
+MAX_MODULE_BYTES = 32 * MIB
+_WORDS = 4000
+"""Characters of a compiler's complaint that are passed on."""
+_LIMITS = Limits(
+    wall_ms=600_000,
+    cpu_ms=600_000,
+    memory_bytes=8 * GIB,  # a JavaScript engine reserves far more than it uses
+    processes=256,
+    output_bytes=4 * MIB,
+    file_bytes=1 * GIB,
+    scratch_bytes=512 * MIB,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    modules: Mapping[str, bytes]
+    tool: str
+    tool_sha256: str
+    """Of the program that compiled; empty for the assembler, which comes with Palyra."""
+
+
+def read_project_files(folder: Path) -> dict[str, bytes]:
+    """Every file of a project by its relative path. Links and what is no file are refused, hidden names left out."""
+    found: dict[str, bytes] = {}
+    total = 0
+    for path in _walk(folder, folder):
+        total += path.stat().st_size
+        if total > MAX_BYTES or len(found) >= MAX_FILES:
+            raise ProjectError(f"The project has more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB.")
+        found[path.relative_to(folder).as_posix()] = read_plain(path, most=MAX_BYTES)
+    return found
+
+
+def _walk(folder: Path, top: Path) -> list[Path]:
+    found: list[Path] = []
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise ProjectError(f"{folder}: {error.strerror}.", "Name the project's folder.") from error
+    for entry in entries:
+        if entry.name.startswith(".") or (folder == top and entry.name in LEFT_OUT):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            found += _walk(Path(entry.path), top)
+        elif entry.is_file(follow_symlinks=False):
+            found.append(Path(entry.path))
+        else:
+            raise ProjectError(f"{entry.path} is a link or no file.", "Put the file itself into the project.")
+        if len(found) > MAX_FILES:
+            raise ProjectError(f"The project has more than {MAX_FILES} files.")
+    return found
+
+
+def read_plain(path: Path, *, most: int) -> bytes:
+    """One regular file, no link followed at its end, not larger than `most`."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ProjectError(f"{path} is no file.")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ProjectError(f"{path} is larger than {most} bytes.")
+    return data
+
+
+class Workshop:
+    """`path`: where the caller's programs are. `user_home` is never shown to a compiler."""
+
+    def __init__(self, executor: ProcessExecutor, host: HostFacts, *, path: Sequence[str], user_home: str) -> None:
+        self._executor, self._host = executor, host
+        self._path, self._user_home = path, user_home
+
+    async def compile(self, project: Project, folder: Path) -> Compiled:
+        """`folder`: where the project stands, for the toolchain it may have of its own."""
+        facts = LANGUAGES[project.language]
+        if not facts.recipes:
+            return await self._assemble(project)
+        found = find_recipe(facts.recipes, search_folders(folder, self._path))
+        if found is None:
+            names = " or ".join(" and ".join(recipe.programs) for recipe in facts.recipes)
+            raise ProjectError(
+                f"Building {facts.name} needs {names}, which are not here.",
+                f"In {folder}: {facts.install.format(pip=_pip())}",
+            )
+        recipe, programs = found
+        modules = {module: await self._make(project, source, recipe, programs) for module, source in project.sources}
+        return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest(programs[recipe.programs[-1]]))
+
+    async def _assemble(self, project: Project) -> Compiled:
+        modules = {}
+        for module, source in project.sources:
+            output = Collected()
+            execution = await self._executor.run(assembler_plan(self._host), output, Given(project.files[source]))
+            _check(execution, output, source)
+            modules[module] = bytes(output.stdout)
+        return Compiled(modules=modules, tool=ASSEMBLER, tool_sha256="")
+
+    async def _make(self, project: Project, source: str, recipe: Recipe, programs: Mapping[str, str]) -> bytes:
+        copy = _fresh_folder()
+        try:
+            _write_all(copy, project.files)
+            name = project.manifest.skill_id.replace(".", "-")
+            argv, made = command_of(recipe, source=source, target="out.wasm", crate=name, found=programs)
+            output = Collected()
+            plan = self._plan(copy, argv, recipe, programs)
+            _check(await self._executor.run(plan, output), output, source)
+            try:
+                return read_plain(copy / made, most=MAX_MODULE_BYTES)
+            except OSError:
+                raise ProjectError(f"{recipe.tool} left no module for {source}.", output.words(_WORDS)) from None
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+    def _plan(self, copy: Path, argv: tuple[str, ...], recipe: Recipe, programs: Mapping[str, str]) -> ProcessPlan:
+        net = NetGrant(EgressMode.STRICT, ())
+        needs, wants = needs_for(Tier.C, net)
+        owner = copy.stat()
+        folders = dict.fromkeys(os.path.dirname(program) for program in programs.values())
+        job = Job(
+            program=argv[0],
+            program_sha256=_digest(argv[0]),
+            argv=argv,
+            env=(
+                ("PATH", ":".join([*folders, "/usr/bin", "/bin"])),
+                ("HOME", str(copy)),
+                ("LANG", "C.UTF-8"),
+                ("SOURCE_DATE_EPOCH", "0"),
+                *recipe.env,
+            ),
+            cwd=str(copy),
+            workspace=WorkspaceSight(path=str(copy), owner_uid=owner.st_uid, owner_gid=owner.st_gid),
+            read_roots=roots_of(programs, self._user_home),
+            limits=_LIMITS,
+            net=net,
+            tier=Tier.C,
+            needs=needs,
+            wants=wants,
+        )
+        return plan_job(job, self._host)
+
+
+def _check(execution: Execution, output: Collected, source: str) -> None:
+    if execution.status is not Status.COMPLETED or execution.exit_code != 0:
+        words = output.words(_WORDS) or execution.message or execution.status.value
+        raise ProjectError(f"{source} could not be compiled:\n{words}")
+
+
+def _fresh_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="palyra-build-")).resolve()
+
+
+def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    for path, data in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def _digest(path: str) -> str:
+    return sha256_hex(Path(path).read_bytes()) if os.path.isfile(path) else ""
+
+
+def _pip() -> str:
+    import sys
+
+    return f"{sys.executable} -m pip"

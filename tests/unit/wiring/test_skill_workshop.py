@@ -1,0 +1,152 @@
+"""Compiling a project: what of its folder is read, and what a compiler can reach while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.skills.languages import Language
+from palyra.skills.project import ProjectError, parse_project
+from palyra.wiring.skill_workshop import Compiled, Workshop, read_project_files
+from tests.conformance.arena import host, require
+from tests.unit.skills.test_scaffold import new
+
+
+def place(folder: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    return folder
+
+
+def compile_project(folder: Path, path: tuple[str, ...] = ()) -> Compiled:
+    require(Tier.C)
+
+    async def work() -> Compiled:
+        executor = ProcessExecutor(host())
+        try:
+            workshop = Workshop(executor, host(), path=path, user_home=str(folder.parent / "home"))
+            return await workshop.compile(parse_project(read_project_files(folder)), folder)
+        finally:
+            await executor.close()
+
+    return asyncio.run(work())
+
+
+def test_a_project_is_read_without_what_is_made_from_it_or_hidden(tmp_path: Path) -> None:
+    folder = place(tmp_path, new("acme.echo", Language.WAT))
+    place(folder, {"dist/old": "x", "node_modules/a/b": "x", "target/c": "x", ".env": "SECRET", "src/.x/y": "x"})
+    assert sorted(read_project_files(folder)) == [
+        *("README.md", "build.toml", "skill.toml", "src/main.wat", "tests/empty.json", "tests/object.json"),
+    ]
+
+
+def test_a_link_in_a_project_is_refused(tmp_path: Path) -> None:
+    folder = place(tmp_path, new("acme.echo", Language.WAT))
+    (folder / "src" / "secret.wat").symlink_to("/etc/passwd")
+    with pytest.raises(ProjectError, match="is a link or no file"):
+        read_project_files(folder)
+
+
+def test_a_pipe_in_a_project_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    folder = place(tmp_path, new("acme.echo", Language.WAT))
+    os.mkfifo(folder / "src" / "pipe")
+    with pytest.raises(ProjectError, match="is a link or no file"):
+        read_project_files(folder)
+
+
+def test_text_is_assembled_without_any_toolchain(tmp_path: Path) -> None:
+    compiled = compile_project(place(tmp_path, new("acme.echo", Language.WAT)))
+    assert compiled.modules["modules/main.wasm"][:8] == b"\0asm\1\0\0\0"
+    assert compiled.tool == "wasmtime wat2wasm"
+
+
+def test_the_assemblers_complaint_is_passed_on(tmp_path: Path) -> None:
+    folder = place(tmp_path, {**new("acme.echo", Language.WAT), "src/main.wat": "(module (func (bogus)))"})
+    with pytest.raises(ProjectError, match=r"(?s)src/main.wat could not be compiled:.*bogus"):
+        compile_project(folder)
+
+
+@pytest.mark.parametrize(
+    ("language", "command"),
+    [
+        (Language.C, "pip install ziglang=="),
+        (Language.ASSEMBLYSCRIPT, "npm install --ignore-scripts --no-audit --no-fund assemblyscript@"),
+        (Language.PYTHON, "pip install componentize-py=="),
+        (Language.JAVASCRIPT, "npm install --ignore-scripts --no-audit --no-fund componentize-qjs@"),
+        (Language.RUST, "rustup target add wasm32-unknown-unknown"),
+    ],
+)
+def test_a_missing_toolchain_is_answered_with_the_command_that_installs_it(
+    language: Language, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
+    folder = place(tmp_path / "project", new("acme.echo", language))
+    with pytest.raises(ProjectError) as error:
+        compile_project(folder)
+    assert command in (error.value.hint or "")
+    assert str(folder) in (error.value.hint or "")
+
+
+COMPILER = """#!/usr/bin/python3
+# Stands where clang would: tries what a build script or a macro could try.
+import os, socket
+
+def tried(name, what):
+    try:
+        what()
+        print("DID", name)
+    except OSError:
+        pass
+
+tried("read outside", lambda: open({outside!r}).read())
+tried("read a key", lambda: open({home!r} + "/.ssh/id_ed25519").read())
+tried("change itself", lambda: open(__file__, "a"))
+tried("see the project", lambda: os.listdir({folder!r}))
+tried("reach the host", lambda: socket.create_connection(("127.0.0.1", {port}), 2))
+open("out.wasm", "wb").write(b"\\0asm\\1\\0\\0\\0")
+print("tried all")
+{ending}
+"""
+
+
+def attack(tmp_path: Path, ending: str, port: int = 9) -> tuple[Path, Path]:
+    """A project in C, and a folder whose clang is not one."""
+    folder = place(tmp_path / "project", new("acme.echo", Language.C))
+    place(tmp_path, {"home/.ssh/id_ed25519": "KEY", "outside": "OUTSIDE"})
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    words = {"outside": str(tmp_path / "outside"), "home": str(tmp_path / "home"), "folder": str(folder)}
+    for name in ("clang", "wasm-ld"):
+        (tools / name).write_text(COMPILER.format(**words, port=port, ending=ending))
+        (tools / name).chmod(0o755)
+    return folder, tools
+
+
+def test_a_compiler_reaches_neither_files_nor_network_nor_the_project_itself(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        folder, tools = attack(tmp_path, "raise SystemExit(1)", server.getsockname()[1])
+        with pytest.raises(ProjectError) as error:
+            compile_project(folder, (str(tools),))
+    assert error.value.detail == "src/main.c could not be compiled:\ntried all"
+
+
+def test_what_a_compiler_leaves_is_one_file_and_no_link(tmp_path: Path) -> None:
+    folder, tools = attack(tmp_path, "os.remove('out.wasm'); os.symlink('/etc/passwd', 'out.wasm')")
+    with pytest.raises(ProjectError, match="left no module"):
+        compile_project(folder, (str(tools),))
+
+
+def test_nothing_of_a_build_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    folder, tools = attack(tmp_path, "")
+    assert compile_project(folder, (str(tools),)).modules == {"modules/main.wasm": b"\0asm\1\0\0\0"}
+    assert list(scratch.iterdir()) == []
