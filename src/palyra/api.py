@@ -72,8 +72,12 @@ class AsyncRun:
         project: bool = False,
         on_output: OnOutput | None = None,
         wait_s: float = 0.0,
+        changes: bool = False,
     ) -> Outcome:
-        """`wait_s`: how long to wait for a person, where policy asks for one; then the outcome is pending."""
+        """`wait_s`: how long to wait for a person, where policy asks for one; then the outcome is pending.
+
+        `changes`: `output["changes"]` says which files of the workspace a process changed.
+        """
         if self._ended:
             raise PalyraError("this run has ended: start another with run()")
         request = CallRequest(
@@ -84,6 +88,7 @@ class AsyncRun:
             project=project,
             on_output=on_output,
             wait_s=wait_s,
+            changes=changes,
         )
         return await self._installation.engine.call(request)
 

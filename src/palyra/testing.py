@@ -23,6 +23,7 @@ from palyra.engine.runs import Run, start_run
 from palyra.errors import DuplicateCall, Reason, Rejected
 from palyra.journal.chain import entry_bytes
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal
+from palyra.model.changes import Snapshot
 from palyra.model.host import BubblewrapFacts, HostFacts, Platform
 from palyra.model.outcome import ArtifactRef, BudgetView, Execution, Status, StreamName, Usage
 from palyra.model.plan import ExecutableSight, LookRequest, PathSight, ProcessPlan, Sights, WorkspaceSight
@@ -104,10 +105,15 @@ class FakeLook:
         self.problem = problem
         self.new_names: tuple[str, ...] = ()
         """Guarded names that the program will have made by the end of the call."""
+        self.snapshots: list[Snapshot] = []
+        """What successive looks at the workspace will show."""
         self.requests: list[LookRequest] = []
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         return self.new_names
+
+    def snapshot(self, workspace: str) -> Snapshot:
+        return self.snapshots.pop(0) if self.snapshots else Snapshot()
 
     def look(self, request: LookRequest) -> Sights:
         self.requests.append(request)

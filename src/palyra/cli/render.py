@@ -6,6 +6,8 @@ escape sequence, bidi override or control character of a tool reaches the operat
 
 from __future__ import annotations
 
+from typing import Any
+
 from palyra.errors import Reason
 from palyra.model.outcome import Outcome, Status
 from palyra.model.visible import visible, visible_line
@@ -25,6 +27,20 @@ def refusal_lines(outcome: Outcome) -> tuple[str, ...]:
     code = outcome.status if pending else outcome.reason
     lines = (f"palyra: {code}: {visible_line(outcome.message or '')}",)
     return (*lines, f"hint: {visible_line(outcome.hint)}") if outcome.hint else lines
+
+
+def change_lines(outcome: Outcome) -> tuple[str, ...]:
+    """What `palyra run --changes` says to people, on stderr: one file a line."""
+    changes: Any = outcome.output.get("changes")
+    if changes is None:
+        return ()
+    kinds = ("created", "modified", "deleted")
+    lines = [f"palyra: {kind} {visible_line(path)}" for kind in kinds for path in changes[kind]]
+    more = sum(changes["counts"].values()) - len(lines)
+    lines += [f"palyra: and {more} more"] if more else []
+    if not changes["complete"]:
+        lines.append("palyra: the workspace is too large to be seen whole: there may be more")
+    return tuple(lines)
 
 
 def run_exit_code(outcome: Outcome) -> int:

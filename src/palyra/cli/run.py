@@ -74,6 +74,7 @@ def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
 @click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is ended.")
 @click.option("--memory", metavar="BYTES", callback=parse_size, help="Memory limit, e.g. 512M.")
 @click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
+@click.option("--changes", is_flag=True, help="Tell which files of the workspace it changed.")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD ARG...")
 @with_settings
@@ -86,7 +87,7 @@ def command(settings: Settings, **flags: object) -> int:
 
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
     from palyra.cli.confirm import at_terminal
-    from palyra.cli.render import run_exit_code
+    from palyra.cli.render import change_lines, run_exit_code
     from palyra.cli.session import (
         StdinSource,
         call_until_signal,
@@ -112,12 +113,15 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         source=StdinSource() if sys.stdin is not None else None,
         confirm=at_terminal(),
         refusal=refusal,
+        changes=bool(flags["changes"]),
     )
     outcome = await call_until_signal(installation, request, through)
     through.say_why()
     if through.failed is not None:
         return PIPE_GONE
     print_outcome(settings, outcome)
+    for line in () if settings.json else change_lines(outcome):
+        click.echo(line, err=True)
     return INTERRUPTED if through.lost and outcome.success else run_exit_code(outcome)
 
 

@@ -83,6 +83,8 @@ class ProcessRunnerConfig:
     cgroup_limits: bool = False
     """Bound memory and processes of a whole tier B call by a cgroup, where the host lets Palyra make one. Moving a
     process into one costs some milliseconds a call."""
+    list_changes: bool = False
+    """Tell with every process which files of the workspace it changed. Costs two looks at the whole workspace."""
     container_image: str = ""
     """An image for tier C where bubblewrap cannot be used, pinned: NAME@sha256:DIGEST or sha256:ID. Empty: none."""
     container_runtime: str = ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from palyra.budget.ledger import Ledger, Share
 from palyra.config.schema import Config
 from palyra.model.approval import Approval, Question
+from palyra.model.changes import Snapshot
 from palyra.model.credential import Credential
 from palyra.model.face import Trust
 from palyra.model.fetch import Fetched, FetchOrder, FetchUrl
@@ -51,6 +52,9 @@ class Look(Protocol):
     def look(self, request: LookRequest) -> Sights: ...
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """Guarded names (hooks, CI files, .env …) that were not there when the workspace was seen, and are now."""
+
+    def snapshot(self, workspace: str) -> Snapshot:
+        """Every file's number, size and times, within bounds. May take some time: call it from a thread."""
 
 
 class Sink(Protocol):

@@ -60,6 +60,8 @@ class CallRequest:
     """Told which approval the call waits for, and None when the wait is over."""
     wait_s: float = 0.0
     """How long to wait for somebody else's decision, where policy asks for one."""
+    changes: bool = False
+    """Tell which files of the workspace the program changed."""
     refusal: Rejected | None = None
     """What the door found wrong with the request itself (a principal, a run id): refused by the walk, so recorded."""
 

@@ -23,6 +23,7 @@ from palyra.engine.approval import approve
 from palyra.engine.background import start_background, take_back
 from palyra.engine.budget import check_budget
 from palyra.engine.builtin import HANDLERS
+from palyra.engine.changes import changes_since, look_before
 from palyra.engine.fetch import run_fetch
 from palyra.engine.inside import run_inside
 from palyra.engine.intake import settle_request
@@ -232,6 +233,7 @@ class Engine:
     async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:
         secrets, request = self.ports.secrets.known_values(trip.run.run_id), trip.request
         collector = Collector(secrets, request.on_output, lagging=request.lagging)
+        before = await look_before(trip, self.ports)
         cancelled = False
         try:
             bound = self._credentials(trip, plan)
@@ -252,6 +254,8 @@ class Engine:
         output = process_output(plan, execution, collector)
         if trip.sights is not None and (created := self.ports.look.appeared(trip.sights.workspace)):
             output["protected_created"] = list(created)
+        if before is not None:
+            output["changes"] = await changes_since(before, trip, self.ports)
         success = execution.status is Status.COMPLETED and execution.exit_code == 0 and not cancelled
         return Ending(
             status=execution.status,

@@ -20,10 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from palyra.guard.command import shebang_program
+from palyra.guard.look_changes import look_at_workspace
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance, End, follow_links
 from palyra.guard.look_trail import Trail, has_changed, take_trail
 from palyra.guard.paths import inside, workspace_problem
+from palyra.model.changes import Snapshot
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
 
 MAX_MASKED = 64
@@ -72,6 +74,9 @@ class Looker:
             return PathSight(argument=-1, text="", resolved=workspace.path, exists=True)
         end = self._follow(text, workspace.path or "/", allowance)
         return PathSight(argument=-1, text=text, resolved=end.path, exists=_is_folder(end.path))
+
+    def snapshot(self, workspace: str) -> Snapshot:
+        return look_at_workspace(workspace)
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""

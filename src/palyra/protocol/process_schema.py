@@ -94,6 +94,11 @@ PROCESS_OUTPUT: dict[str, Json] = {
             "items": {"type": "string"},
             "description": "Hooks, CI files, .env and the like that did not exist before this call. Look before use.",
         },
+        "changes": {
+            "type": "object",
+            "description": "What in the workspace was different afterwards: created, modified, deleted (the first 200 of "
+            "each), counts, whether everything was seen (complete), and the digest of the whole lists.",
+        },
         "stdin_bytes": _COUNT,
         "stdin_sha256": {"type": "string"},
         "projection": {"type": "object", "description": "What was left out, and the artifacts that hold it."},
