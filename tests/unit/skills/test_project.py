@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from palyra.skills.languages import Language, command_of
 from palyra.skills.languages import LANGUAGES as FACTS
+from palyra.skills.languages import Language, command_of
 from palyra.skills.project import ProjectError, parse_project
 from tests.unit.skills.test_scaffold import new
 
