@@ -96,8 +96,8 @@ PROCESS_OUTPUT: dict[str, Json] = {
         },
         "changes": {
             "type": "object",
-            "description": "What in the workspace was different afterwards: created, modified, deleted (the first 200 of "
-            "each), counts, whether everything was seen (complete), and the digest of the whole lists.",
+            "description": "What in the workspace was different afterwards: created, modified, deleted (the first 200 "
+            "of each), counts, whether everything was seen (complete), and the digest of the whole lists.",
         },
         "stdin_bytes": _COUNT,
         "stdin_sha256": {"type": "string"},
