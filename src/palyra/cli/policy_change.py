@@ -6,7 +6,6 @@ decided otherwise, 1 when something would (as `diff` does), so that a pipeline c
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from palyra.policy.bundle import PolicyBundle
     from palyra.wiring.embedded import Installation
 
-_AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 SINCE_HELP = "Only calls since then: 2026-11-15, 2026-11-15T09:30, or 90m, 24h, 7d ago."
 
 
@@ -92,14 +89,12 @@ def _begin(installation: Installation, since: str | None) -> int:
 
 def parse_since(text: str, *, now_unix_ms: int) -> int:
     """A date, a time (UTC unless it says otherwise) or how long ago, as Unix milliseconds."""
-    ago = _AGO.fullmatch(text.strip())
-    if ago:
-        return max(0, now_unix_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000)
+    from palyra.model.moment import parse_moment
+
     try:
-        moment = datetime.fromisoformat(text.strip())
+        return parse_moment(text, now_unix_ms=now_unix_ms)
     except ValueError:
         raise click.UsageError(f"--since {text!r} is no time. {SINCE_HELP}") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _say_diff(value: dict[str, Json]) -> None:

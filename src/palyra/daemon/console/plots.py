@@ -129,7 +129,7 @@ def nice_ceiling(value: int) -> int:
     """A round number at or above it, at least 4."""
     if value <= 4:
         return 4
-    size = 10 ** (len(str(value)) - 1)
+    size = int("1" + "0" * (len(str(value)) - 1))
     return next(step * size // 10 for step in (10, 20, 40, 50, 60, 80, 100) if step * size // 10 >= value)
 
 

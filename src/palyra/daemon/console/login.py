@@ -1,0 +1,120 @@
+"""`/console/login`, `/console/logout`, and the console's own files. The only pages without a login.
+
+Rules: a session's id is made at login and an older one that came along is ended, so none can be planted (fixation);
+the cookie is HttpOnly and SameSite=Strict, and Secure where the connection is encrypted. A one-time link is used up by
+the form's POST, not by looking at it: mail scanners and previews look. Wrong credentials are counted by place.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import Field
+from starlette.responses import RedirectResponse, Response
+
+from palyra.daemon.app import slowed
+from palyra.daemon.auth import unauthenticated
+from palyra.daemon.console.making import HTML, SEE_OTHER, form
+from palyra.daemon.console.rendering import SAID, asset, render_page
+from palyra.daemon.routes import FORM_TYPE, Answer, Asked, Handler, Model, Route, Who, not_found
+from palyra.daemon.sessions import COOKIE
+
+HOME = "/console"
+_ASSETS = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_OURS = re.compile(r"/console(/[A-Za-z0-9._~%/-]*)?(\?[A-Za-z0-9._~%&=+-]*)?")
+WRONG = "That is no token of an operator, or no link that still works."
+Secret = Annotated[str, Field(max_length=256)]
+
+
+class Arriving(Model):
+    code: Secret = ""
+    next: Annotated[str, Field(max_length=2000)] = ""
+    said: str = ""
+
+
+class LoggingIn(Model):
+    token: Secret = ""
+    code: Secret = ""
+    next: Annotated[str, Field(max_length=2000)] = ""
+
+
+async def login_page(asked: Asked) -> Response:
+    query: Arriving = asked.query
+    if asked.caller.session is not None and not query.code:
+        return RedirectResponse(onward(query.next), status_code=SEE_OTHER)
+    return _gate(asked, code=query.code, next=query.next, said=SAID.get(query.said, ""))
+
+
+async def log_in(asked: Asked) -> Response:
+    body: LoggingIn = asked.body
+    principal = _principal(asked, body)
+    if principal is None:
+        wrong = slowed(unauthenticated(WRONG), asked.request, asked.state)
+        return _gate(asked, status=wrong.status, problem=wrong.message, next=body.next)
+    state = asked.state
+    state.sessions.end(asked.request.cookies.get(COOKIE, ""))
+    secret, session = state.sessions.open(principal)
+    response = RedirectResponse(onward(body.next), status_code=SEE_OTHER)
+    response.set_cookie(
+        COOKIE,
+        secret,
+        max_age=(session.expires_unix_ms - session.created_unix_ms) // 1000,
+        path=HOME,
+        secure=asked.request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+def _principal(asked: Asked, body: LoggingIn) -> str | None:
+    """Whose link or operator's token it is."""
+    if body.code:
+        return asked.state.sessions.use_link(body.code)
+    token = asked.state.tokens.find(body.token.strip())
+    return token.principal if token is not None and token.operator else None
+
+
+async def log_out(asked: Asked) -> Response:
+    asked.state.sessions.end(asked.request.cookies.get(COOKIE, ""))
+    response = RedirectResponse(f"{HOME}/login?said=logged-out", status_code=SEE_OTHER)
+    response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
+    return response
+
+
+def onward(path: str) -> str:
+    """Where a login leads: a page of ours, never elsewhere."""
+    parts = urlsplit(path)
+    ours = _OURS.fullmatch(path) and not parts.netloc and not parts.scheme and "/../" not in path
+    return path if ours and not path.startswith((f"{HOME}/v1", f"{HOME}/login", f"{HOME}/static")) else HOME
+
+
+def _gate(
+    asked: Asked, *, code: str = "", next: str = "", problem: str = "", said: str = "", status: int = 200
+) -> Response:
+    values = {"code": code, "next": next, "problem": problem, "said": said}
+    return render_page("login.html", values, nonce=asked.state.ids.random_bytes(16).hex(), status=status)
+
+
+async def static_file(asked: Asked) -> Response:
+    name = asked.path["name"]
+    if name not in _ASSETS:
+        raise not_found("file")
+    headers = {"Cache-Control": "public, max-age=31536000, immutable", "Cross-Origin-Resource-Policy": "same-origin"}
+    return Response(asset(name), media_type=_ASSETS[name], headers=headers)
+
+
+def _route(method: str, path: str, handler: Handler, name: str, says: str, **more: Any) -> Route:
+    shape = {"who": Who.ANYBODY, "answers": {200: Answer(meaning="The page.", media_type=HTML)}, "page": True, **more}
+    return Route(method=method, path=HOME + path, handler=handler, name=name, summary=says, **shape)
+
+
+ROUTES = (
+    _route("GET", "/login", login_page, "page_login", "Log in, by an operator's token or a link that works once.",
+           query=Arriving),
+    _route("POST", "/login", log_in, "log_in", "Open a session.", body=LoggingIn, accepts=FORM_TYPE),
+    form("/logout", log_out, name="logout", says="End the session."),
+    _route("GET", "/static/{name}", static_file, "console_file", "The console's own files."),
+)  # fmt: skip

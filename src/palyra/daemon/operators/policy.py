@@ -1,0 +1,319 @@
+"""`/console/v1/policy`: why a call is decided as it is; the policies in use; what others would decide; using them.
+
+Rules: text is checked whole, in a child process first, before anything changes (wiring/policy_acts); comparing and
+replaying only read, and go on beside calls in a thread of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import Field
+
+from palyra.canon import Json
+from palyra.daemon.operators.answering import Listed, Maybe, Place, Word, change, get, installed, unusable
+from palyra.daemon.routes import AnswerModel, Asked, Model, Refused, not_found
+from palyra.engine.runs import Run, RunScope, start_run
+from palyra.engine.trip import CallRequest
+from palyra.model.call import Door, RequestContext, is_ulid, parse_principal
+from palyra.policy.bundle import EXAMPLES_FILE, PolicyBundle
+from palyra.policy.examples import parse_examples
+from palyra.policy.scan import MAX_BUNDLE_BYTES, PolicyError
+from palyra.policy.store import load_posture
+from palyra.wiring.explaining import explain_imagined, explain_recorded
+from palyra.wiring.places import resolve_workspace
+from palyra.wiring.policy_acts import (
+    InUse,
+    checked,
+    diff_json,
+    posture_bundle,
+    replay_json,
+    roll_back_policies,
+    use_policies,
+    uses_json,
+)
+
+PASTED = "console.cedar"
+CURRENT = "current"
+
+
+class Use(AnswerModel):
+    number: int
+    version: str | None
+    at_unix_ms: int
+    by: str
+    in_use: bool
+
+
+class Bundles(Listed[Use]):
+    bundle: str
+    policy_sha256: str
+    version: str | None
+    posture: str
+
+
+class Policy(AnswerModel):
+    id: str
+    effect: str
+    code: str | None
+    reason: str
+    file: str
+    line: int
+    text: str
+
+
+class PolicyExample(AnswerModel):
+    name: str
+    expect: str
+    code: str | None
+    principal: str
+    tool: str
+    program: str
+
+
+class Bundle(AnswerModel):
+    bundle: str
+    policy_sha256: str
+    policies: list[Policy]
+    examples: list[PolicyExample]
+    files: dict[str, str]
+
+
+class Replay(AnswerModel):
+    policy_sha256: str
+    calls: int
+    without_request: int
+    flips: int
+    damaged: list[str]
+    items: list[dict[str, Json]]
+    next: None
+
+
+class DiffSide(AnswerModel):
+    requests: int
+    newly_allowed: int
+    newly_asked: int
+    newly_denied: int
+    items: list[dict[str, Json]]
+    damaged: list[str] = Field(default_factory=list)
+
+
+class Diff(AnswerModel):
+    from_: Annotated[str, Field(alias="from")]
+    to: str
+    same: bool
+    policies: dict[str, list[str]]
+    examples: DiffSide
+    journal: DiffSide
+
+
+class NowInUse(AnswerModel):
+    version: str | None
+    policy_sha256: str
+    changed: bool
+
+
+class Source(Model):
+    """Other policies: exactly one of a posture, an installed version, a text, or files by name."""
+
+    posture: Literal["", "locked", "standard", "developer"] = ""
+    version: Word = ""
+    text: Annotated[str, Field(max_length=MAX_BUNDLE_BYTES)] = ""
+    files: Annotated[dict[str, str] | None, Maybe, Field(max_length=64)] = None
+    since_unix_ms: Annotated[Place | None, Maybe] = None
+    """Replay and diff: only calls since then."""
+
+
+class WhichCall(Model):
+    call_id: Word
+
+
+class Imagined(Model):
+    tool: Annotated[str, Field(min_length=1, max_length=256)]
+    input: Annotated[dict[str, Json] | str, Field(description="The input, or its JSON as text.")] = "{}"
+    principal: Word
+    workspace: Annotated[str, Field(max_length=4096)] = ""
+
+
+async def explain_call(asked: Asked) -> Json:
+    if not is_ulid(asked.query.call_id):
+        raise not_found("call")
+    return (await explain_recorded(installed(asked), asked.query.call_id)).as_json()
+
+
+async def explain_new(asked: Asked) -> Json:
+    return await imagine(asked, asked.body)
+
+
+async def imagine(asked: Asked, body: Imagined) -> dict[str, Json]:
+    data = body.input.encode("utf-8", "surrogatepass") if isinstance(body.input, str) else orjson.dumps(body.input)
+    request = CallRequest(tool=body.tool, input=data, run=_run(asked, body))
+    return (await explain_imagined(installed(asked), request)).as_json()
+
+
+def _run(asked: Asked, body: Imagined) -> Run:
+    ports = installed(asked).ports
+    workspace = body.workspace or ports.config.tool_call.process_runner.workspace_root
+    return start_run(
+        ports.config,
+        run_id=ports.ids.ulid(),
+        context=RequestContext(principal=parse_principal(body.principal), door=Door.HTTP),
+        workspace=resolve_workspace(workspace) if workspace else "",
+        now_unix_ms=ports.clock.now_unix_ms(),
+        scope=RunScope.CALL,
+    )
+
+
+async def list_bundles(asked: Asked) -> Json:
+    installation = installed(asked)
+    bundle = installation.policies.current()
+    return {
+        "bundle": bundle.name,
+        "policy_sha256": bundle.digest,
+        "version": installation.versions.pointer(),
+        "posture": installation.config.posture,
+        "items": uses_json(installation),
+        "next": None,
+    }
+
+
+async def show_bundle(asked: Asked) -> Json:
+    """`current`, a posture, an installed version or a bundle that decided before, by the beginning of its name."""
+    name = asked.path["version"]
+    try:
+        bundle = await asyncio.to_thread(_find_bundle, asked, name)
+    except PolicyError as error:
+        raise unusable(error, code="POLICY_ERROR") from error
+    if bundle is None:
+        raise not_found("bundle")
+    return bundle_json(bundle)
+
+
+def _find_bundle(asked: Asked, name: str) -> PolicyBundle | None:
+    installation = installed(asked)
+    if name == CURRENT:
+        return installation.policies.current()
+    if name in ("locked", "standard", "developer"):
+        return posture_bundle(installation, name)
+    version = installation.versions.find(name)
+    if version is None:
+        return installation.versions.bundle(name)
+    return load_posture(installation.config.posture, installation.versions.files(version))
+
+
+def bundle_json(bundle: PolicyBundle) -> dict[str, Json]:
+    return {
+        "bundle": bundle.name,
+        "policy_sha256": bundle.digest,
+        "policies": [
+            {"id": p.id, "effect": p.effect, "code": p.code.value if p.code else None, "reason": p.reason,
+             "file": p.file, "line": p.line, "text": bundle.text_of(p.id)}
+            for p in bundle.index.values()
+        ],
+        "examples": [
+            {"name": one.name, "expect": one.expect, "code": one.code.value if one.code else None,
+             "principal": str(one.request.principal), "tool": one.request.tool,
+             "program": str(one.request.context["effective_program"])}
+            for one in parse_examples(EXAMPLES_FILE, bundle.examples)
+        ],
+        "files": bundle.files,
+    }  # fmt: skip
+
+
+async def replay(asked: Asked) -> Json:
+    return await replayed(asked, asked.body)
+
+
+async def diff(asked: Asked) -> Json:
+    return await differing(asked, asked.body)
+
+
+async def replayed(asked: Asked, source: Source) -> Json:
+    return await _compare(asked, source, replay_json)
+
+
+async def differing(asked: Asked, source: Source) -> Json:
+    return await _compare(asked, source, diff_json)
+
+
+async def _compare(asked: Asked, source: Source, by: Any) -> Json:
+    try:
+        bundle = await asyncio.to_thread(source_bundle, asked, source)
+        return await asyncio.to_thread(by, installed(asked), bundle, since_unix_ms=source.since_unix_ms or 0)
+    except PolicyError as error:
+        raise unusable(error, code="POLICY_ERROR") from error
+
+
+def source_bundle(asked: Asked, body: Source) -> PolicyBundle:
+    installation = installed(asked)
+    if body.posture:
+        _only(body, "posture")
+        return posture_bundle(installation, body.posture)
+    return checked(installation, source_files(asked, body))
+
+
+def source_files(asked: Asked, body: Source) -> Mapping[str, str]:
+    versions = installed(asked).versions
+    if body.version:
+        _only(body, "version")
+        version = versions.find(body.version)
+        if version is None:
+            raise not_found("version")
+        return versions.files(version)
+    if body.files:
+        _only(body, "files")
+        return body.files
+    if not body.text.strip():
+        raise Refused(422, "BAD_ARGUMENTS", "No policies are given.", "Name a posture or a version, or give text.")
+    return {PASTED: body.text}
+
+
+def _only(body: Source, name: str) -> None:
+    given = [field for field in ("posture", "version", "text", "files") if getattr(body, field)]
+    if given != [name]:
+        raise Refused(422, "BAD_ARGUMENTS", f"Both {' and '.join(given)} are given.", "Give one of them.")
+
+
+async def use(asked: Asked) -> Json:
+    body: Source = asked.body
+    if body.posture or body.since_unix_ms is not None:
+        raise Refused(422, "BAD_ARGUMENTS", "The posture is the configuration's.", "Set posture in palyra.toml.")
+    try:
+        return _now(await use_policies(installed(asked), source_files(asked, body), by=asked.caller.principal))
+    except PolicyError as error:
+        raise unusable(error, code="POLICY_ERROR") from error
+
+
+async def roll_back(asked: Asked) -> Json:
+    try:
+        return _now(await roll_back_policies(installed(asked), by=asked.caller.principal))
+    except PolicyError as error:
+        raise Refused(409, "POLICY_ERROR", error.detail, error.hint) from error
+
+
+def _now(now: InUse) -> dict[str, Json]:
+    return {"version": now.version, "policy_sha256": now.bundle.digest, "changed": now.changed}
+
+
+Explained = dict[str, Json]
+ROUTES = (
+    get("/policy/explain", explain_call, name="explain_call", says="Why a journaled call was decided so, and what "
+        "would allow it.", model=Explained, query=WhichCall),
+    change("/policy/explain", explain_new, name="explain_imagined", says="The same of a call that has not been made; "
+           "nothing runs.", model=Explained, body=Imagined),
+    get("/policy/bundles", list_bundles, name="list_bundles", says="The policies in use, and every use.",
+        model=Bundles),
+    change("/policy/bundles/replay", replay, name="replay_policies", says="Journaled calls that other policies would "
+           "decide otherwise.", model=Replay, body=Source),
+    change("/policy/bundles/diff", diff, name="diff_policies", says="What other policies would newly allow, ask "
+           "about or deny.", model=Diff, body=Source),
+    change("/policy/bundles/use", use, name="use_policies", says="Use these policies from now on.", model=NowInUse,
+           body=Source),
+    change("/policy/bundles/rollback", roll_back, name="roll_back_policies", says="Go back to the policies before.",
+           model=NowInUse),
+    get("/policy/bundles/{version}", show_bundle, name="show_bundle", says="`current`, a posture or a version: its "
+        "policies, files and examples.", model=Bundle),
+)  # fmt: skip

@@ -1,0 +1,75 @@
+"""`/console/v1/runs`: what runs have used of their budgets, and more of it from an operator."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from palyra.canon import Json
+from palyra.daemon.operators.answering import Listed, Maybe, NextPage, change, get, installed
+from palyra.daemon.routes import AnswerModel, Asked, Model, Refused, not_found
+from palyra.model.budget import Spending
+from palyra.wiring.runs import LAST, RunView
+
+Amount = Annotated[int | None, Maybe, Field(ge=0, le=1 << 50)]
+
+
+class RunBudget(AnswerModel):
+    run_id: str
+    principal: str
+    workspace: str
+    created_at_unix_ms: int
+    budget: dict[str, int | None]
+    reserved: dict[str, int | None]
+
+
+class Extending(Model):
+    """By how much more; what is left out stays."""
+
+    calls: Amount = None
+    attempts: Amount = None
+    wall_us: Amount = None
+    cpu_us: Amount = None
+    output_bytes: Amount = None
+    egress_bytes: Amount = None
+    fuel: Amount = None
+
+
+async def list_runs(asked: Asked) -> Json:
+    query: NextPage = asked.query
+    found = installed(asked).runs.list(before=query.before or LAST, count=query.count)
+    following = found[-1].run_id if len(found) == query.count else None
+    return {"items": [run.as_json() for run in found], "next": following}
+
+
+def known_run(asked: Asked) -> RunView:
+    run = installed(asked).runs.find(asked.path["id"])
+    if run is None:
+        raise not_found("run")
+    return run
+
+
+async def show_run(asked: Asked) -> Json:
+    return known_run(asked).as_json()
+
+
+async def extend_run(asked: Asked) -> Json:
+    body: Extending = asked.body
+    given = {name: amount or 0 for name, amount in body.model_dump().items()}
+    if not any(given.values()):
+        raise Refused(422, "BAD_ARGUMENTS", "Nothing is given.", "Say by how much: calls, wall_us …")
+    calls, attempts = given.pop("calls"), given.pop("attempts")
+    run = known_run(asked)
+    extended = await installed(asked).runs.extend(
+        run.run_id, by=asked.caller.principal, calls=calls, attempts=attempts, more=Spending(**given)
+    )
+    return extended.as_json()
+
+
+ROUTES = (
+    get("/runs", list_runs, name="list_runs", says="Runs, the newest first.", model=Listed[RunBudget], query=NextPage),
+    get("/runs/{id}", show_run, name="show_run_budget", says="What a run has used, and may.", model=RunBudget),
+    change("/runs/{id}/extend", extend_run, name="extend_run", says="Give a run more of what it has a limit for.",
+           model=RunBudget, body=Extending),
+)  # fmt: skip

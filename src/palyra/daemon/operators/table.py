@@ -1,0 +1,30 @@
+"""Every operator's route, one tuple a noun."""
+
+from __future__ import annotations
+
+from palyra.daemon.operators import (
+    approvals,
+    calls,
+    events,
+    host,
+    journal,
+    policy,
+    processes,
+    runs,
+    secrets,
+    tokens,
+)
+from palyra.daemon.routes import Route
+
+ROUTES: tuple[Route, ...] = (
+    *host.ROUTES,
+    *approvals.ROUTES,
+    *runs.ROUTES,
+    *calls.ROUTES,
+    *journal.ROUTES,
+    *policy.ROUTES,
+    *processes.ROUTES,
+    *secrets.ROUTES,
+    *tokens.ROUTES,
+    *events.ROUTES,
+)
