@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
@@ -23,6 +24,7 @@ from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palyra.daemon.auth import Caller, Proof, check_access, check_csrf
+from palyra.daemon.console.errors import error_page
 from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
 from palyra.daemon.routes import FORM_TYPE, JSON_TYPE, Asked, Refused, Route, Who
 from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
@@ -61,11 +63,14 @@ class Endpoint:
         self._max_bytes = route.max_body_bytes or state.settings.max_body_bytes
         self._timeout_s = state.settings.body_timeout_ms / 1000
 
+    def nonce(self) -> str:
+        return self._state.ids.random_bytes(16).hex()
+
     async def answer(self, request: Request) -> Response:
         route, state = self.route, self._state
         caller = identify(request, state)  # 1
         if route.page and route.who is not Who.ANYBODY and caller.proof is Proof.NONE and not route.mutates:
-            return RedirectResponse(LOGIN_PAGE, status_code=303)
+            return RedirectResponse(login_link(request), status_code=303)
         check_access(caller, route.who)
         in_header = request.headers.get(CSRF_HEADER)
         waits_for_form = route.accepts == FORM_TYPE and in_header is None
@@ -99,6 +104,12 @@ class Endpoint:
             if self.route.unreadable is not None:
                 await self.route.unreadable(self._state, caller, raw)
             raise
+
+
+def login_link(request: Request) -> str:
+    """The login page, which leads on to where somebody wanted to go."""
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return f"{LOGIN_PAGE}?{urlencode({'next': wanted})}" if wanted != "/console" else LOGIN_PAGE
 
 
 def identify(request: Request, state: State) -> Caller:
@@ -144,6 +155,8 @@ class Dispatch:
         request = Request(scope, receive, send)
         endpoint = self._endpoints.get(scope["method"])
         response = await guarded(endpoint.answer if endpoint else self._wrong_method, request)
+        if endpoint is not None and endpoint.route.page:
+            response = error_page(response, nonce=endpoint.nonce())
         await finished(response)(scope, receive, send)
 
     async def _wrong_method(self, request: Request) -> Response:

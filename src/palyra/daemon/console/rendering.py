@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, Response
 
 from palyra.daemon.auth import Caller
 from palyra.daemon.console import plots, words
+from palyra.daemon.operators.host import waiting_count
 from palyra.daemon.routes import Asked
 from palyra.model.visible import visible
 from palyra.version import __version__
@@ -134,8 +135,6 @@ def render_page(
 
 def render(asked: Asked, template: str, *, section: str, status: int = 200, **values: Any) -> Response:
     """A page for who is logged in."""
-    from palyra.daemon.operators.host import waiting_count
-
     ids, clock = asked.state.ids, asked.state.clock
     said = SAID.get(getattr(asked.query, "said", ""), "")
     frame = {"section": section, "waiting": waiting_count(asked), "now": clock.now_unix_ms(), "said": said}
