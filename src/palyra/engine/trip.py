@@ -25,7 +25,6 @@ from palyra.model.plan import Facts, Job, LookRequest, Plan, Sights
 from palyra.model.record import Recorded
 from palyra.model.run_facts import NO_FACTS, RunFacts
 from palyra.model.skill import SkillTool
-from palyra.model.tool import Parallelism
 from palyra.model.wasm import GuestKind
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
@@ -138,13 +137,6 @@ class Trip:
     artifacts: tuple[ArtifactRef, ...] = ()
     full_output_sha256: str | None = None
     """Set when the door projects: the digest over the whole redacted output."""
-
-    @property
-    def parallelism(self) -> Parallelism:
-        """The tool's, refined by what this call does: a request that only reads goes beside others."""
-        assert self.tool is not None
-        reads = self.fetch is not None and self.fetch.method != "POST"
-        return Parallelism.READ_ONLY if reads else self.tool.spec.parallelism
 
     @property
     def run(self) -> Run:

@@ -1,57 +1,58 @@
-"""Whose turn it is: which calls of one run may go on together, by the class of their tool.
+"""Whose turn it is: which calls of one run may go on together, by what they claim of its workspace.
 
-Rules: `read_only` and `idempotent` calls share; `path_scoped` and `exclusive` ones go alone within their run; first
-come, first served, so no call starves. Runs never wait for each other. The queue of a run is bounded: past it a call
-is refused with BUSY instead of waiting for ever.
+Rules: calls that do not meet go on together; who meets somebody under way, or somebody who waits longer, waits, so no
+call starves. Runs never wait for each other. The queue of a run is bounded: past it a call is refused with BUSY
+instead of waiting for ever. Not here: what a call claims (engine/claims).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from palyra.engine.claims import NOTHING, Claim
 from palyra.errors import Reason, Rejected
-from palyra.model.tool import Parallelism
 
 MAX_WAITING = 1024
-SHARED = frozenset({Parallelism.READ_ONLY, Parallelism.IDEMPOTENT})
 
 
 class _Line:
-    """The queue of one run: how many go on now, and who waits."""
+    """The queue of one run: what is claimed now, and who waits, the longest first."""
 
-    __slots__ = ("alone", "sharing", "waiting")
+    __slots__ = ("held", "waiting")
 
     def __init__(self) -> None:
-        self.sharing = 0
-        self.alone = False
-        self.waiting: deque[tuple[bool, asyncio.Future[None]]] = deque()
+        self.held: list[Claim] = []
+        self.waiting: list[tuple[Claim, asyncio.Future[None]]] = []
 
-    @property
-    def is_idle(self) -> bool:
-        return not (self.sharing or self.alone or self.waiting)
+    def may_enter(self, claim: Claim, before: int | None = None) -> bool:
+        """Beside everybody under way, and past nobody of the first `before` who wait."""
+        if any(claim.conflicts(held) for held in self.held):
+            return False
+        return not any(claim.conflicts(waits) for waits, _ in self.waiting[:before])
 
-    def may_enter(self, *, shared: bool) -> bool:
-        return not self.alone and (shared or not self.sharing)
+    def leave(self, claim: Claim) -> None:
+        self.held.remove(claim)
+        self.admit()
 
-    def enter(self, *, shared: bool) -> None:
-        if shared:
-            self.sharing += 1
-        else:
-            self.alone = True
+    def give_up(self, claim: Claim, future: asyncio.Future[None]) -> None:
+        self.waiting.remove((claim, future))
+        self.admit()
 
-    def leave(self, *, shared: bool) -> None:
-        if shared:
-            self.sharing -= 1
-        else:
-            self.alone = False
-        while self.waiting and self.may_enter(shared=self.waiting[0][0]):
-            next_shared, future = self.waiting.popleft()
-            if not future.done():
-                self.enter(shared=next_shared)
+    def admit(self) -> None:
+        """Everybody who waits for nobody any more."""
+        at = 0
+        while at < len(self.waiting):
+            waits, future = self.waiting[at]
+            if future.done():
+                del self.waiting[at]
+            elif self.may_enter(waits, at):
+                del self.waiting[at]
+                self.held.append(waits)
                 future.set_result(None)
+            else:
+                at += 1
 
 
 class Turns:
@@ -59,20 +60,25 @@ class Turns:
         self._lines: dict[str, _Line] = {}
 
     @asynccontextmanager
-    async def take(self, run_id: str, parallelism: Parallelism) -> AsyncIterator[None]:
+    async def take(self, run_id: str, claim: Claim) -> AsyncIterator[None]:
+        if claim == NOTHING:
+            yield
+            return
         line = self._lines.setdefault(run_id, _Line())
-        shared = parallelism in SHARED
-        await self._wait(line, shared=shared)
+        await self._wait(line, claim)
         try:
             yield
         finally:
-            line.leave(shared=shared)
-            if line.is_idle:
-                self._lines.pop(run_id, None)
+            self._leave(run_id, line, claim)
 
-    async def _wait(self, line: _Line, *, shared: bool) -> None:
-        if not line.waiting and line.may_enter(shared=shared):
-            line.enter(shared=shared)
+    def _leave(self, run_id: str, line: _Line, claim: Claim) -> None:
+        line.leave(claim)
+        if not line.held and not line.waiting:
+            self._lines.pop(run_id, None)
+
+    async def _wait(self, line: _Line, claim: Claim) -> None:
+        if line.may_enter(claim):
+            line.held.append(claim)
             return
         if len(line.waiting) >= MAX_WAITING:
             raise Rejected(
@@ -81,12 +87,12 @@ class Turns:
                 "Wait for some to finish, or use another run.",
             )
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line.waiting.append((shared, future))
+        line.waiting.append((claim, future))
         try:
             await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled():
-                line.leave(shared=shared)  # the turn had just been given to us
+                line.leave(claim)  # the turn had just been given to us
             else:
-                line.waiting.remove((shared, future))
+                line.give_up(claim, future)
             raise

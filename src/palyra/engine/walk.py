@@ -24,6 +24,7 @@ from palyra.engine.background import start_background, take_back
 from palyra.engine.budget import check_budget
 from palyra.engine.builtin import HANDLERS
 from palyra.engine.changes import changes_since, look_before
+from palyra.engine.claims import claim_of
 from palyra.engine.fetch import run_fetch
 from palyra.engine.inside import run_inside
 from palyra.engine.intake import settle_request
@@ -194,7 +195,7 @@ class Engine:
             if pending is not None:
                 return pending
         await mark_run(trip, self.ports)
-        async with self._turns.take(trip.run.run_id, trip.parallelism):
+        async with self._turns.take(trip.run.run_id, claim_of(trip)):
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
                 case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 
 from palyra.engine import turns as turns_module
+from palyra.engine.claims import NOTHING, READING, WHOLE, Claim
 from palyra.engine.turns import Turns
 from palyra.errors import Reason, Rejected
-from palyra.model.tool import Parallelism
 
-READ, WRITE = Parallelism.READ_ONLY, Parallelism.EXCLUSIVE
+READ, WRITE = READING, WHOLE
+KINDS = {"r": READING, "w": WHOLE, "n": NOTHING, "a": Claim(writes=("/ws/a",)), "b": Claim(writes=("/ws/b",)),
+         "x": Claim(reads=("/ws/a",))}  # fmt: skip
 
 
 async def play(kinds: str, *, runs: str = "") -> list[str]:
-    """Each letter a call, r or w; what is noted is the order of begins and ends."""
+    """Each letter a call of KINDS; what is noted is the order of begins and ends."""
     turns, log = Turns(), []
 
     async def one(number: int, kind: str) -> None:
         run = runs[number] if runs else "run"
-        async with turns.take(run, READ if kind == "r" else WRITE):
+        async with turns.take(run, KINDS[kind]):
             log.append(f"+{number}")
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -35,6 +37,24 @@ def test_reading_calls_go_on_together():
 
 def test_an_exclusive_call_goes_alone_and_in_its_turn():
     assert asyncio.run(play("wrw")) == ["+0", "-0", "+1", "-1", "+2", "-2"]
+
+
+def test_writers_of_different_places_go_on_together():
+    assert asyncio.run(play("ab"))[:2] == ["+0", "+1"]
+
+
+def test_who_reads_where_another_writes_waits_and_others_go_past():
+    log = asyncio.run(play("axb"))
+    assert log.index("+2") < log.index("-0") < log.index("+1")
+
+
+def test_nobody_goes_past_one_who_waits_for_the_same_place():
+    log = asyncio.run(play("rarr"))
+    assert log.index("-0") < log.index("+1") < log.index("+2")
+
+
+def test_who_claims_nothing_waits_for_nobody():
+    assert asyncio.run(play("wnn"))[:3] == ["+0", "+1", "+2"]
 
 
 def test_a_waiting_writer_is_not_starved_by_later_readers():
@@ -84,3 +104,29 @@ def test_a_full_queue_answers_busy(monkeypatch):
         raise AssertionError("nothing was refused")
 
     assert asyncio.run(story()) is Reason.BUSY
+
+
+def test_who_waited_behind_a_cancelled_one_goes_on():
+    async def story() -> list[str]:
+        turns, log = Turns(), []
+        gate = asyncio.Event()
+
+        async def one(name: str, claim: Claim) -> None:
+            async with turns.take("run", claim):
+                log.append(name)
+                await gate.wait()
+
+        reader, writer, later = (
+            asyncio.ensure_future(one(name, claim)) for name, claim in (("r", READ), ("w", WRITE), ("l", READ))
+        )
+        await asyncio.sleep(0)
+        writer.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert log == ["r", "l"]
+        gate.set()
+        await asyncio.gather(reader, writer, later, return_exceptions=True)
+        assert turns._lines == {}
+        return log
+
+    asyncio.run(story())
