@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user test-podman test-toolchains test-windows-layout test-crash test-standards soak \
+.PHONY: help dev system demo test test-user test-podman test-toolchains test-windows-layout test-crash test-standards conformance soak \
 	fuzz lint fmt house escape bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
@@ -87,6 +87,9 @@ test-standards: dev ## exports checked by securesystemslib, in-toto-attestation 
 	@test -x .make/standards/bin/python || $(PYTHON) -m venv .make/standards
 	@.make/standards/bin/python -m pip install -qq --require-hashes --requirement requirements/standards.txt
 	@$(PY) tools/standards.py .make/standards/bin/python
+
+conformance: dev ## MCP's own suite for 2026-07-28 and the Inspector, over stdio and HTTP; both installed by npm below .make
+	@$(PY) tools/conformance.py
 
 test-crash: dev ## many more kills and power cuts under the journal than `make test` plays
 	@PALYRA_KILLS=100 PALYRA_POWER_CUTS=2000 $(PY) -m pytest $(PYTEST_FLAGS) tests/escape/test_journal_processes.py \

@@ -24,6 +24,7 @@ from palyra.config.load import Home
 from palyra.mcp.callers import Caller, OneCaller, begin_run
 from palyra.mcp.messages import META_ATTESTATION, META_RECEIPT, META_TOOL, whole_outcome
 from palyra.mcp.server import make_server
+from palyra.model.approval import ApprovalState
 from palyra.wiring.embedded import Installation, open_installation
 
 OPEN = '[tool_call.process_runner]\negress_enforcement_mode = "none"\n'
@@ -250,10 +251,10 @@ def test_an_answer_to_another_call_and_a_forged_state_are_refused(home, workspac
                     await call(client, {"command": "ls"}, input_responses=yes, request_state=state)
             with pytest.raises(MCPError):
                 await call(client, {"command": "true"}, input_responses=yes, request_state=asked.request_state)
-            assert installation.approvals.find(key).state == "pending"
+            (waits,) = installation.approvals.list(states=[ApprovalState.PENDING])
             ignored = await call(client, {"command": "ls"}, input_responses=yes)
             assert ignored.result_type == "input_required"
-            assert installation.approvals.find(key).state == "pending"
+            assert installation.approvals.find(waits.approval_id).state == "pending"
 
     serving(home, workspace, work, config=OPEN)
 

@@ -62,17 +62,20 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
     import asyncio
     import signal
 
+    from palyra.cli.serve_mcp import mounted
     from palyra.daemon.server import Server
     from palyra.daemon.state import make_state
     from palyra.daemon.table import ROUTES
     from palyra.wiring.embedded import Installation
 
     assert isinstance(installation, Installation)
-    server = Server(make_state(installation, daemon), ROUTES)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.end)
-    await server.serve(on_ready=lambda: _say_where(settings, server))
+    state = make_state(installation, daemon)
+    async with mounted(state) as mounts:
+        server = Server(state, ROUTES, mounts)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, server.end)
+        await server.serve(on_ready=lambda: _say_where(settings, server))
 
 
 def _log_to_stderr(settings: Settings) -> None:

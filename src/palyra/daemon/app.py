@@ -206,7 +206,8 @@ def make_app(state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp
             raise ValueError(f"two routes for {route.method} {route.path}")
         methods[route.method] = Endpoint(route, state)
     paths: list[BaseRoute] = [Path(path, Dispatch(methods)) for path, methods in by_path.items()]
-    paths += [Mount(path, app) for path, app in (mounts or {}).items()]
+    for path, mounted in (mounts or {}).items():  # a mount alone would not have the path itself
+        paths += [Path(path, mounted), Mount(path, mounted)]
     app = Starlette(routes=paths)
     app.router.redirect_slashes = False
     app.router.default = NotFound()

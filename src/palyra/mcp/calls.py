@@ -45,6 +45,8 @@ LOOK_EVERY_S = 0.25
 WAIT_FOR_CONSOLE_S = 20.0
 """After somebody opened the console: shorter than the time-outs that clients have."""
 ANSWERED = "answered in the MCP client"
+QUESTION = "approval"
+"""The key of the one question a call may put."""
 
 Answer = types.CallToolResult | types.InputRequiredResult
 
@@ -156,12 +158,12 @@ class Calls:
         this = Round(call_id=outcome.call_id, approval_id=approval_id, form=form)
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return types.InputRequiredResult(
-                input_requests={approval_id: types.ElicitRequest(params=asked)}, request_state=this.text()
+                input_requests={QUESTION: types.ElicitRequest(params=asked)}, request_state=this.text()
             )
         answer = await self._elicit(ctx, asked, approval_id)
         if answer is None:
             return await self._made(ctx, request)
-        request = await self._take_answer(ctx, caller, request, this, {approval_id: answer})
+        request = await self._take_answer(ctx, caller, request, this, {QUESTION: answer})
         return await self._made(ctx, request)
 
     async def _may_form(self, ctx: Context, caller: Caller, request: CallRequest) -> bool:
@@ -198,7 +200,7 @@ class Calls:
     async def _take_answer(
         self, ctx: Context, caller: Caller, request: CallRequest, this: Round, responses: Mapping[str, Any] | None
     ) -> CallRequest:
-        answer = (responses or {}).get(this.approval_id)
+        answer = (responses or {}).get(QUESTION)
         if isinstance(answer, types.ElicitResult):
             answer = answer.model_dump(by_alias=True)
         if not isinstance(answer, Mapping):

@@ -9,7 +9,7 @@ Not claimed, on purpose: prompts, completion, sampling, roots, logging (see docs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import mcp_types as types
@@ -45,6 +45,9 @@ class Part(Protocol):
     """What adds methods of its own to the server (skills)."""
 
     def attach(self, server: Server[Any]) -> None: ...
+
+
+PartsOf = Callable[[Callers], Sequence[Part]]
 
 
 def make_server(installation: Installation, callers: Callers, *, parts: Sequence[Part] = ()) -> Server[Any]:

@@ -17,7 +17,8 @@ from typing import Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
-from mcp_types.jsonrpc import MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types.jsonrpc import HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from palyra.canon import Json
 from palyra.engine.trip import CallRequest
@@ -110,6 +111,7 @@ class Tasks:
             needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
             code = MISSING_REQUIRED_CLIENT_CAPABILITY
             raise MCPError(code=code, message="Tasks need the client to declare the extension.", data=needed)
+        _check_routing(ctx, task_id)
         caller = self._callers.of(ctx)
         try:
             if not is_ulid(task_id):
@@ -134,6 +136,13 @@ class Tasks:
         result = _final(process, self._starts.get(process.process_id), output)
         _keep(self._results, process.process_id, result)
         return result
+
+
+def _check_routing(ctx: Context, task_id: str) -> None:
+    """Over HTTP the task's id stands in a header too, for whoever routes by it: the two must agree (SEP-2243)."""
+    headers = getattr(ctx.request, "headers", None)
+    if headers is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and headers.get("mcp-name") != task_id:
+        raise MCPError(code=HEADER_MISMATCH, message="The header Mcp-Name must be the task's id.")
 
 
 def _final(process: BackgroundProcess, start: Outcome | None, output: Outcome) -> dict[str, Any]:

@@ -1,0 +1,58 @@
+"""Joins two doors: the daemon's keeper says who asks, the MCP application answers at /mcp.
+
+Rules: a bearer token, or the home's owner over the Unix socket; a console's session is not taken here: a browser
+sends its cookie by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from palyra.daemon.app import identify
+from palyra.daemon.auth import Proof, unauthenticated
+from palyra.daemon.routes import Refused
+from palyra.daemon.state import State
+
+if TYPE_CHECKING:
+    from palyra.mcp.http import Identity
+
+PATH = "/mcp"
+
+
+@asynccontextmanager
+async def mounted(state: State) -> AsyncIterator[dict[str, ASGIApp]]:
+    """What to mount beside the daemon's table, for as long as the block runs; nothing without the extra."""
+    if find_spec("mcp") is None:
+        yield {}
+        return
+    from palyra.mcp.http import http_app
+
+    async with AsyncExitStack() as stack:
+        app = http_app(state.installation, lambda request: who_asks(request, state))
+        await stack.enter_async_context(app.running())
+        yield {PATH: app}
+
+
+def who_asks(request: Request, state: State) -> Identity | Response:
+    from palyra.mcp.http import Identity
+
+    try:
+        caller = identify(request, state)
+        if caller.proof not in (Proof.TOKEN, Proof.PEER):
+            raise unauthenticated("MCP needs a bearer token.")
+        if state.stopping:
+            raise Refused(503, "STOPPING", "The daemon is about to end.", "Connect again in a moment.")
+    except Refused as refusal:
+        return refusal.response()
+    return Identity(
+        principal=caller.principal,
+        credential_id=caller.credential_id or f"peer:{caller.principal}",
+        workspace=caller.workspace,
+    )

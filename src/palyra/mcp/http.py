@@ -1,0 +1,180 @@
+"""MCP over streamable HTTP: an ASGI application that the daemon mounts at /mcp.
+
+Rules: who asks is the daemon's to say (`identify`: host, origin and bearer token, checked before a byte of the body is
+read); a session of the handshake era belongs to the credential that opened it; a body has a size and a time. Calls of
+one credential in one workspace share a run, which ends when nobody has used it for a while; a client that wants runs of
+its own names them (`palyra/session` in `_meta`). An agent's token answers no questions: see callers.
+
+Not here: the sockets (daemon), the tokens (tokens/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mcp_types as types
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from palyra.engine.runs import Run
+from palyra.errors import Rejected
+from palyra.mcp.callers import Caller, Context, begin_run
+from palyra.mcp.server import PartsOf, make_server
+from palyra.wiring.embedded import Installation
+from palyra.wiring.places import resolve_workspace
+
+MAX_BODY_BYTES = 4 << 20
+BODY_TIMEOUT_S = 30.0
+IDLE_MS = 30 * 60_000
+MAX_RUNS = 4096
+META_SESSION = "palyra/session"
+WORKSPACE_HEADER = "palyra-workspace"
+IDENTITY = "palyra.identity"
+_MAX_LABEL = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a credential proves."""
+
+    principal: str
+    credential_id: str
+    workspace: str = ""
+    """The folder it is bound to; empty: the client names one."""
+
+
+Identify = Callable[[Request], Identity | Response]
+
+
+@dataclass(slots=True)
+class _Used:
+    run: Run
+    last_unix_ms: int
+
+
+class HttpCallers:
+    """Runs by credential, workspace and the client's own word for its session."""
+
+    def __init__(self, installation: Installation) -> None:
+        self._installation = installation
+        self._runs: OrderedDict[tuple[str, str, str, str], _Used] = OrderedDict()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def of(self, ctx: Context) -> Caller:
+        request = ctx.request
+        identity = request.scope.get(IDENTITY) if request is not None else None
+        if request is None or not isinstance(identity, Identity):
+            raise MCPError(code=types.INTERNAL_ERROR, message="Nobody proved who this is.")
+        label = (ctx.meta or {}).get(META_SESSION) or request.headers.get("mcp-session-id") or ""
+        if not isinstance(label, str) or len(label) > _MAX_LABEL:
+            raise MCPError(code=types.INVALID_PARAMS, message=f"{META_SESSION} is a short string.")
+        folder = _workspace(identity, request.headers.get(WORKSPACE_HEADER, ""), self._configured)
+        return Caller(run=self._run(identity, folder, label))
+
+    @property
+    def _configured(self) -> str:
+        return self._installation.config.tool_call.process_runner.workspace_root
+
+    def _run(self, identity: Identity, folder: str, label: str) -> Run:
+        now = self._installation.ports.clock.now_unix_ms()
+        self._end_idle(now)
+        key = (identity.credential_id, identity.principal, folder, label)
+        used = self._runs.pop(key, None)
+        if used is None:
+            run = begin_run(self._installation, principal=identity.principal, workspace=folder, channel="http")
+            used = _Used(run, now)
+        self._runs[key] = replace(used, last_unix_ms=now)
+        return used.run
+
+    def _end_idle(self, now: int) -> None:
+        """The oldest stand first."""
+        while self._runs:
+            key, used = next(iter(self._runs.items()))
+            if len(self._runs) < MAX_RUNS and now - used.last_unix_ms < IDLE_MS:
+                return
+            del self._runs[key]
+            ending = asyncio.create_task(self._installation.engine.end_run(used.run))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+
+def _workspace(identity: Identity, named: str, configured: str) -> str:
+    if not named:
+        return identity.workspace or configured
+    try:
+        folder = resolve_workspace(named)
+        bound = identity.workspace
+    except Rejected as refusal:
+        data = {"reason": refusal.reason.value, "hint": refusal.hint}
+        raise MCPError(code=types.INVALID_PARAMS, message=refusal.detail, data=data) from None
+    if bound and folder != bound and not folder.startswith(bound.rstrip("/") + "/"):
+        data = {"reason": "CAPABILITY_DENIED", "hint": f"Leave the header {WORKSPACE_HEADER} out."}
+        raise MCPError(code=types.INVALID_PARAMS, message="This credential is bound to another workspace.", data=data)
+    return folder
+
+
+class HttpApp:
+    """`running()` must be entered before the first request, and left after the last."""
+
+    def __init__(self, server: Server[Any], identify: Identify) -> None:
+        self._identify = identify
+        self._manager = StreamableHTTPSessionManager(
+            app=server,
+            # Host and Origin are the daemon's: `identify` checked them.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=MAX_BODY_BYTES,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._manager.run():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        who = self._identify(Request(scope, receive))
+        if isinstance(who, Response):
+            await who(scope, receive, send)
+            return
+        # The SDK ties sessions of the handshake era to this user; the secret itself stays with the daemon.
+        token = AccessToken(token=who.credential_id, client_id=who.credential_id, scopes=[], subject=who.principal)
+        known: dict[str, Any] = {IDENTITY: who, "user": AuthenticatedUser(token)}
+        await self._manager.handle_request({**scope, **known}, _timed(receive), send)
+
+
+def _timed(receive: Receive) -> Receive:
+    """A client that sends its body a byte a minute is taken for gone."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + BODY_TIMEOUT_S
+    whole = False
+
+    async def receive_in_time() -> Message:
+        nonlocal whole
+        if whole:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), max(0.0, deadline - loop.time()))
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        whole = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    return receive_in_time
+
+
+def http_app(installation: Installation, identify: Identify, *, parts: PartsOf = lambda callers: ()) -> HttpApp:
+    callers = HttpCallers(installation)
+    return HttpApp(make_server(installation, callers, parts=parts(callers)), identify)

@@ -1,0 +1,218 @@
+"""MCP over HTTP, behind the daemon's own door: tokens, sessions, runs, and what an agent's token can never do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import httpx2
+import mcp_types as types
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from palyra.cli.serve_mcp import mounted
+from palyra.config.daemon import DaemonConfig
+from palyra.config.load import Home
+from palyra.daemon.server import Server
+from palyra.daemon.state import State, make_state
+from palyra.daemon.table import ROUTES
+from palyra.wiring.embedded import open_installation
+
+ERAS = ["legacy", "2026-07-28"]
+CONFIG = '[tool_call.process_runner]\negress_enforcement_mode = "none"\n[approvals]\nconsole_url = "http://127.0.0.1:1/console"\n'
+
+
+@dataclass
+class Daemon:
+    state: State
+    url: str
+    workspace: Path
+
+    async def token(self, principal: str = "agent:web", workspace: str | None = None) -> str:
+        folder = str(self.workspace) if workspace is None else workspace
+        made = await self.state.tokens.create(
+            principal=principal, operator=False, workspace=folder, lifetime_ms=None, by="user:operator"
+        )
+        return str(made[1])
+
+    @contextlib.asynccontextmanager
+    async def client(self, token: str, era: str, **options: Any) -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {token}"} | options.pop("headers", {})
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(self.url, http_client=http), mode=era, **options) as client,
+        ):
+            yield client
+
+
+Work = Callable[[Daemon], Awaitable[None]]
+
+
+def serving(home: Path, workspace: Path, work: Work, *, config: str = "") -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    if config:
+        (home / "palyra.toml").write_text(config)
+
+    async def whole() -> None:
+        installation = await open_installation(Home(home))
+        try:
+            state = make_state(installation, DaemonConfig(port=0))
+            async with mounted(state) as mounts:
+                server, ready = Server(state, ROUTES, mounts), asyncio.Event()
+                running = asyncio.create_task(server.serve(on_ready=ready.set))
+                await asyncio.wait([asyncio.create_task(ready.wait()), running], return_when="FIRST_COMPLETED")
+                try:
+                    await work(Daemon(state, state.listening[0] + "/mcp", workspace))
+                finally:
+                    server.end()
+                    await running
+        finally:
+            await installation.close()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_agent_with_a_token_calls_tools_in_the_tokens_workspace(home, workspace, era):
+    (workspace / "here.txt").write_text("here")
+
+    async def work(daemon: Daemon) -> None:
+        async with daemon.client(await daemon.token(), era) as client:
+            assert "palyra_fs_read" in {tool.name for tool in (await client.list_tools()).tools}
+            done = await client.call_tool("palyra_process_run", {"command": "cat", "args": ["here.txt"]})
+            assert done.structured_content["output"]["stdout"] == "here"
+            again = await client.call_tool("palyra_echo", {})
+            assert again.structured_content["run_id"] == done.structured_content["run_id"]
+
+    serving(home, workspace, work)
+
+
+def test_without_a_credential_with_a_wrong_one_or_from_elsewhere_nothing_is_read(home, workspace):
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
+
+    async def work(daemon: Daemon) -> None:
+        token = await daemon.token()
+        good = {"Authorization": f"Bearer {token}"}
+        cases = [
+            ({}, 401),
+            ({"Authorization": "Bearer palyra_nonsense"}, 401),
+            ({"Authorization": f"Basic {token}"}, 401),
+            ({"Cookie": "palyra_session=guess"}, 401),
+            (good | {"Host": "evil.example"}, 403),
+            (good | {"Origin": "https://evil.example"}, 403),
+        ]
+        async with httpx.AsyncClient() as http:
+            for headers, status in cases:
+                answer = await http.post(daemon.url, content=body, headers=headers)
+                assert answer.status_code == status, headers
+                assert set(answer.json()) == {"error"}
+
+    serving(home, workspace, work)
+
+
+def test_a_revoked_token_ends_its_session_and_anothers_session_is_not_found(home, workspace):
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    }
+    wants = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+    async def work(daemon: Daemon) -> None:
+        mine, theirs = await daemon.token(), await daemon.token("agent:other")
+        async with httpx.AsyncClient(headers=wants) as http:
+            opened = await http.post(daemon.url, json=hello, headers={"Authorization": f"Bearer {mine}"})
+            session = opened.headers["mcp-session-id"]
+            ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+            for token, status in ((mine, 200), (theirs, 404)):
+                headers = {"Authorization": f"Bearer {token}", "Mcp-Session-Id": session}
+                answer = await http.post(daemon.url, json=ping, headers=headers)
+                assert answer.status_code == status
+            token_id = mine.split("_")[1]
+            await daemon.state.tokens.revoke(token_id, by="user:operator")
+            headers = {"Authorization": f"Bearer {mine}", "Mcp-Session-Id": session}
+            assert (await http.post(daemon.url, json=ping, headers=headers)).status_code == 401
+
+    serving(home, workspace, work)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_an_agents_token_never_answers_for_a_person(home, workspace, era):
+    """It is shown where to decide; saying that it went there decides nothing."""
+    seen: list[Any] = []
+
+    async def answer(context: Any, params: Any) -> types.ElicitResult:
+        seen.append(params)
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    async def work(daemon: Daemon) -> None:
+        async with daemon.client(await daemon.token(), era, elicitation_callback=answer) as client:
+            call = asyncio.create_task(client.call_tool("palyra_process_run", {"command": "ls"}))
+            while not (waiting := daemon.state.installation.approvals.list(states=["pending"])):
+                await asyncio.sleep(0.05)
+            if seen:
+                assert (seen[0].mode, seen[0].url) == (
+                    "url",
+                    f"http://127.0.0.1:1/console/approvals/{waiting[0].approval_id}",
+                )
+            await asyncio.sleep(0.5)
+            assert daemon.state.installation.approvals.find(waiting[0].approval_id).state == "pending"
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await call
+
+    serving(home, workspace, work, config=CONFIG)
+
+
+def test_a_token_bound_to_a_folder_cannot_name_another(home, workspace, tmp_path):
+    async def work(daemon: Daemon) -> None:
+        (workspace / "below").mkdir()
+        token = await daemon.token()
+        async with daemon.client(token, "2026-07-28", headers={"Palyra-Workspace": "/etc"}) as client:
+            with pytest.raises(MCPError) as refused:
+                await client.call_tool("palyra_echo", {})
+            assert refused.value.error.data["reason"] == "CAPABILITY_DENIED"
+        below = {"Palyra-Workspace": str(workspace / "below")}
+        async with daemon.client(token, "2026-07-28", headers=below) as client:
+            done = await client.call_tool("palyra_process_run", {"command": "pwd"})
+            assert done.structured_content["status"] in ("completed", "refused")
+
+    serving(home, workspace, work)
+
+
+def test_runs_are_the_credentials_and_a_client_may_name_its_own(home, workspace):
+    async def work(daemon: Daemon) -> None:
+        one, two = await daemon.token(), await daemon.token("agent:two")
+        runs = []
+        for token, meta in ((one, None), (one, None), (one, {"palyra/session": "b"}), (two, None)):
+            async with daemon.client(token, "2026-07-28") as client:
+                done = await client.call_tool("palyra_echo", {}, meta=meta)
+                runs.append(done.structured_content["run_id"])
+        assert runs[0] == runs[1]
+        assert len(set(runs)) == 3
+
+    serving(home, workspace, work)
+
+
+def test_a_body_that_is_too_large_is_refused(home, workspace):
+    async def work(daemon: Daemon) -> None:
+        token = await daemon.token()
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": "2026-07-28",
+        }
+        async with httpx.AsyncClient(headers=headers) as http:
+            answer = await http.post(daemon.url, content=b'{"a": "' + b"x" * (5 << 20) + b'"}')
+            assert answer.status_code == 413
+
+    serving(home, workspace, work)
