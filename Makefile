@@ -13,6 +13,8 @@ PYTHON = /usr/bin/python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# What builds the sample skills.
+ASC := .make/assemblyscript
 ROUNDS = 60
 MINUTES = 1
 ROWS =
@@ -54,7 +56,11 @@ $(READY): requirements/dev.txt pyproject.toml | system
 demo: dev ## a guided first call, allowed and refused
 	@$(VENV)/bin/palyra demo
 
-test: lint ## everything: style, types, house, all tests; as root also the plain-user half
+$(ASC)/.ready: requirements/assemblyscript/package-lock.json requirements/node.txt tools/assemblyscript.sh
+	@echo "palyra: installing the AssemblyScript compiler into $(ASC) …"
+	@tools/assemblyscript.sh $(PYTHON) $(ASC) || echo "palyra: the sample skills will not be built" >&2
+
+test: lint $(ASC)/.ready ## everything: style, types, house, all tests; as root also the plain-user half
 	@$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) tests || { $(AGAIN); $(PY) -m pytest $(ALONE) $(PYTEST_FLAGS) tests; }
 	@test "$$(id -u)" != 0 || $(MAKE) --no-print-directory test-user
 
@@ -121,6 +127,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
 	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt
 	@$(COMPILE) requirements/toolchains.in --output-file requirements/toolchains.txt
+	@$(COMPILE) requirements/node.in --output-file requirements/node.txt
 
 clean: ## remove what set-up and tests made
 	@rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build .demo

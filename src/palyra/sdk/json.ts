@@ -30,17 +30,30 @@ export class Json {
   /** The value of an object's member, or null. */
   member(name: string): Json | null {
     const wanted = Uint8Array.wrap(String.UTF8.encode(name));
-    for (let entry = this.enter(); entry != null; entry = entry.next()) {
-      const key = entry.key;
-      if (key != null && sameBytes(key.raw(), wanted)) return entry.value;
+    const entries = this.entries();
+    for (let i = 0; i < entries.length; i++) {
+      const key = entries[i].key;
+      if (key != null && sameBytes(key.raw(), wanted)) return entries[i].value;
     }
     return null;
   }
 
-  /** The members of an object or the items of an array, one after the other; null when there are none. */
-  enter(): Entry | null {
-    if (!this.isObject && !this.isArray) return null;
-    return Entry.at(this.bytes, skipSpace(this.bytes, this.start + 1), this.isObject, this.end);
+  /** The members of an object or the items of an array, in order; none for anything else. */
+  entries(): Entry[] {
+    const found: Entry[] = [];
+    if (!this.isObject && !this.isArray) return found;
+    let at = skipSpace(this.bytes, this.start + 1);
+    while (at < this.end - 1) {
+      let key: Json | null = null;
+      if (this.isObject) {
+        key = new Json(this.bytes, at, skipString(this.bytes, at));
+        at = skipSpace(this.bytes, skipSpace(this.bytes, key.end) + 1);
+      }
+      const value = new Json(this.bytes, at, skipValue(this.bytes, at, 0));
+      found.push(new Entry(key, value));
+      at = skipSpace(this.bytes, skipSpace(this.bytes, value.end) + 1);
+    }
+    return found;
   }
 
   /** A string's content as bytes of UTF-8, escapes undone. */
@@ -93,27 +106,9 @@ export class Json {
   }
 }
 
-/** A place in an object or an array. */
+/** A member of an object, or an item of an array, which has no key. */
 export class Entry {
-  constructor(public key: Json | null, public value: Json, private limit: i32) {}
-
-  static at(bytes: Uint8Array, at: i32, keyed: bool, limit: i32): Entry | null {
-    if (at >= limit - 1) return null;
-    let key: Json | null = null;
-    if (keyed) {
-      const end = skipString(bytes, at);
-      key = new Json(bytes, at, end);
-      at = skipSpace(bytes, skipSpace(bytes, end) + 1);
-    }
-    return new Entry(key, new Json(bytes, at, skipValue(bytes, at, 0)), limit);
-  }
-
-  next(): Entry | null {
-    const bytes = this.value.bytes;
-    const at = skipSpace(bytes, this.value.end);
-    if (at >= this.limit - 1 || bytes[at] != COMMA) return null;
-    return Entry.at(bytes, skipSpace(bytes, at + 1), this.key != null, this.limit);
-  }
+  constructor(public key: Json | null, public value: Json) {}
 }
 
 /** Writes JSON piece by piece; commas come by themselves. */

@@ -81,7 +81,7 @@ _CARGO = Recipe(
 _ASC = Recipe(
     tool="asc",
     programs=("node", "asc"),
-    arguments=("{asc}", "{source}", "-O3", "--runtime", "stub", "--use", "abort=", "--noAssert", "-o", "{target}"),
+    arguments=("{asc}", "{source}", "-O3", "--runtime", "stub", "--use", "abort=", "-o", "{target}"),
 )
 _COMPONENTIZE_PY = Recipe(
     tool="componentize-py",

