@@ -112,6 +112,9 @@ class FakeLook:
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         return self.new_names
 
+    def present(self, paths: Sequence[str]) -> Mapping[str, str]:
+        return {path: self.links.get(path, path) for path in paths if path not in self.missing}
+
     def snapshot(self, workspace: str) -> Snapshot:
         return self.snapshots.pop(0) if self.snapshots else Snapshot()
 

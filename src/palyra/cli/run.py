@@ -30,6 +30,7 @@ Examples:
   palyra run --timeout 5 -- grep -r TODO .
   palyra run --allow-interpreters -- python3 script.py
   palyra run --json -- git --version
+  palyra run --learn --allow make -- make test    what does it miss, and what would give it just that?
 
 Exit codes: the program's own; 75 waits for an approval, 124 time-out, 125 Palyra's own error, 126 refused,
 127 not found, 128+n signal n.
@@ -75,6 +76,7 @@ def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
 @click.option("--memory", metavar="BYTES", callback=parse_size, help="Memory limit, e.g. 512M.")
 @click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
 @click.option("--changes", is_flag=True, help="Tell which files of the workspace it changed.")
+@click.option("--learn", is_flag=True, help="Watch what it misses, and print the smallest grant.")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD ARG...")
 @with_settings
@@ -87,6 +89,7 @@ def command(settings: Settings, **flags: object) -> int:
 
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
     from palyra.cli.confirm import at_terminal
+    from palyra.cli.learn import tell_learned
     from palyra.cli.render import change_lines, run_exit_code
     from palyra.cli.session import (
         StdinSource,
@@ -114,6 +117,7 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         confirm=at_terminal(),
         refusal=refusal,
         changes=bool(flags["changes"]),
+        learn=bool(flags["learn"]),
     )
     outcome = await call_until_signal(installation, request, through)
     through.say_why()
@@ -122,6 +126,8 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
     print_outcome(settings, outcome)
     for line in () if settings.json else change_lines(outcome):
         click.echo(line, err=True)
+    if flags["learn"] and (unwatched := await tell_learned(installation, request, outcome, flags)):
+        return unwatched
     return INTERRUPTED if through.lost and outcome.success else run_exit_code(outcome)
 
 

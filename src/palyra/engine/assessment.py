@@ -186,7 +186,7 @@ def _shape(trip: Trip, process: ProcessInput) -> Shape | None:
     assert trip.sights is not None
     assert trip.facts is not None
     assert trip.job is not None
-    if process.lifetime is not None or process.stdin:
+    if process.lifetime is not None or process.stdin or trip.request.learn:
         return None
     return Shape(
         run=trip.run,
@@ -355,7 +355,12 @@ def make_plan(trip: Trip, ports: Ports) -> None:
     else:
         lifetime = trip.process.lifetime if trip.process is not None else None
         plan = _plan.__wrapped__ if trip.job.stdin else _plan  # what may be large is not kept
-        trip.plan, trip.plan_bytes = plan(_with_face(trip.job, ports), ports.host, lifetime)
+        job = _with_face(trip.job, ports)
+        if trip.request.learn and trip.process is not None:
+            from palyra.engine.learn import learning_job
+
+            job = learning_job(trip, job, ports)
+        trip.plan, trip.plan_bytes = plan(job, ports.host, lifetime)
         if trip.shape is not None and trip.job is trip.shape.job:
             trip.shape.plan, trip.shape.plan_bytes = trip.plan, trip.plan_bytes
         if trip.fetch is not None:

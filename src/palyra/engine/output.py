@@ -42,6 +42,8 @@ class Collector:
         self.fed = dict.fromkeys(StreamName, 0)
         """Bytes that came, before redaction."""
         self.connections: tuple[Connection, ...] = ()
+        self.own_bytes = 0
+        """Of stderr, that were not the program's."""
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.fed[stream] += len(chunk)
@@ -68,6 +70,10 @@ class Collector:
     def bytes_of(self, stream: StreamName) -> bytes:
         return b"".join(self._kept[stream])
 
+    def extra(self) -> dict[str, Json]:
+        """What this sink has to add to the output, at the end."""
+        return {}
+
     @property
     def redactions(self) -> Mapping[str, int]:
         return self._redacting.counts
@@ -86,7 +92,7 @@ def process_output(plan: ProcessPlan, execution: Execution, collector: Collector
         output[stream.value] = text
     output |= {
         "stdout_bytes": execution.stdout_bytes,
-        "stderr_bytes": execution.stderr_bytes,
+        "stderr_bytes": execution.stderr_bytes - collector.own_bytes,
         "truncated": execution.truncated,
         "tier": plan.tier.value,
         "backend": plan.backend,
@@ -96,7 +102,7 @@ def process_output(plan: ProcessPlan, execution: Execution, collector: Collector
         output["encoding"] = "utf-8-replaced"
     if execution.stdin_sha256 is not None:
         output |= {"stdin_bytes": execution.stdin_bytes, "stdin_sha256": execution.stdin_sha256}
-    return output
+    return output | collector.extra()
 
 
 def _connection(connection: object) -> dict[str, Json]:

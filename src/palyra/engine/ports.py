@@ -53,6 +53,9 @@ class Look(Protocol):
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """Guarded names (hooks, CI files, .env …) that were not there when the workspace was seen, and are now."""
 
+    def present(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Those the host has, and where each really ends."""
+
     def snapshot(self, workspace: str) -> Snapshot:
         """Every file's number, size and times, within bounds. May take some time: call it from a thread."""
 

@@ -96,7 +96,7 @@ class Shapes:
 def _key(request: CallRequest) -> Key | None:
     """None for a call that is not remembered. Two plain mappings with the same canonical bytes are the same input."""
     given = request.input
-    if request.source is not None:
+    if request.source is not None or request.learn:
         return None
     data = given if isinstance(given, bytes) else canonical_plain(given)
     if data is None or len(data) > MAX_INPUT_BYTES:

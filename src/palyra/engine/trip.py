@@ -61,6 +61,8 @@ class CallRequest:
     """How long to wait for somebody else's decision, where policy asks for one."""
     changes: bool = False
     """Tell which files of the workspace the program changed."""
+    learn: bool = False
+    """Watch which paths and hosts the program misses. Only the command line's own door asks for it."""
     refusal: Rejected | None = None
     """What the door found wrong with the request itself (a principal, a run id): refused by the walk, so recorded."""
 

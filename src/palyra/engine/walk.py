@@ -232,8 +232,7 @@ class Engine:
         self._shapes.keep(trip)
 
     async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:
-        secrets, request = self.ports.secrets.known_values(trip.run.run_id), trip.request
-        collector = Collector(secrets, request.on_output, lagging=request.lagging)
+        collector = self._collector(trip)
         before = await look_before(trip, self.ports)
         cancelled = False
         try:
@@ -267,6 +266,14 @@ class Engine:
             execution=execution,
             output=output,
         )
+
+    def _collector(self, trip: Trip) -> Collector:
+        if trip.request.learn:
+            from palyra.engine.learn import LearningCollector
+
+            return LearningCollector(trip, self.ports)
+        secrets, request = self.ports.secrets.known_values(trip.run.run_id), trip.request
+        return Collector(secrets, request.on_output, lagging=request.lagging)
 
     def _credentials(self, trip: Trip, plan: ProcessPlan) -> Sequence[Credential]:
         """Bound to hosts, for this caller; only where there is a network to send them over."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from palyra.guard.command import shebang_program
@@ -74,6 +74,9 @@ class Looker:
             return PathSight(argument=-1, text="", resolved=workspace.path, exists=True)
         end = self._follow(text, workspace.path or "/", allowance)
         return PathSight(argument=-1, text=text, resolved=end.path, exists=_is_folder(end.path))
+
+    def present(self, paths: Sequence[str]) -> Mapping[str, str]:
+        return {path: os.path.realpath(path) for path in paths if os.path.exists(path)}
 
     def snapshot(self, workspace: str) -> Snapshot:
         return look_at_workspace(workspace)

@@ -158,6 +158,8 @@ class Job:
     own_files: tuple[tuple[str, bytes], ...] = ()
     """(path inside, content) of a program of Palyra's own, which the backend puts there."""
     workspace_writable: bool = True
+    learning: bool = False
+    """A program of ours stands before a foreign one (`palyra run --learn`): the filter is the foreign one's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,11 @@ PROCESS_OUTPUT: dict[str, Json] = {
             "description": "What in the workspace was different afterwards: created, modified, deleted (the first 200 "
             "of each), counts, whether everything was seen (complete), and the digest of the whole lists.",
         },
+        "learned": {
+            "type": "object",
+            "description": "Of palyra run --learn: paths and hosts the program asked for and could not have, and the "
+            "smallest grant.",
+        },
         "stdin_bytes": _COUNT,
         "stdin_sha256": {"type": "string"},
         "projection": {"type": "object", "description": "What was left out, and the artifacts that hold it."},

@@ -192,6 +192,7 @@ class _Shape:
     shares_network: bool
     own_files: tuple[tuple[str, bytes], ...]
     workspace_writable: bool
+    own_program: bool
     caches: tuple[tuple[str, str], ...]
     trust: Trust | None
 
@@ -207,6 +208,7 @@ def _shape_of(job: Job, host: HostFacts) -> _Shape:
         shares_network=_shares_network(job),
         own_files=job.own_files,
         workspace_writable=job.workspace_writable,
+        own_program=bool(job.own_files) and not job.learning,
         caches=_caches(job, host),
         trust=job.trust,
     )
@@ -244,7 +246,7 @@ def _words(
     words += ["--remount-ro", "/"]  # 10
     words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
     if host.machine in MACHINES:  # 12
-        words += ["--seccomp", _hole(data, assemble(host.machine, own_program=bool(job.own_files)))]
+        words += ["--seccomp", _hole(data, assemble(host.machine, own_program=job.own_program))]
     words += ["--info-fd", INFO, "--block-fd", BLOCK, "--"]
     return tuple(words), tuple(data)
 

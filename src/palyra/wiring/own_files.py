@@ -12,7 +12,7 @@ from pathlib import Path
 from palyra import inside
 from palyra.engine.inside import OWN_FOLDER
 
-MODULES = ("beneath", "changes", "edits", "files", "listing", "page", "patch", "search")
+MODULES = ("beneath", "changes", "edits", "files", "learner", "listing", "page", "patch", "search")
 
 
 @cache

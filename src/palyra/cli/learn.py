@@ -1,0 +1,117 @@
+"""What `palyra run --learn` says at the end, on stderr: what was missing, and the smallest grant in three spellings.
+
+Flags for the next call, settings for every call, and, where the call needed the operator's flags to be allowed at all,
+the narrowest policy that allows it without them, tried before it is shown. What cannot be granted is said too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from palyra.cli.render import visible_line
+from palyra.cli.say import say_error
+
+if TYPE_CHECKING:
+    from palyra.engine.trip import CallRequest
+    from palyra.model.outcome import Outcome
+    from palyra.wiring.embedded import Installation
+
+CANNOT = 125
+
+
+async def tell_learned(
+    installation: Installation, request: CallRequest, outcome: Outcome, flags: dict[str, Any]
+) -> int:
+    """0, or the exit code where nothing could be watched."""
+    learned: Any = outcome.output.get("learned")
+    if learned is None:
+        return 0  # it was refused: that has been said
+    if learned["problem"]:
+        say_error(f"--learn cannot watch here: {learned['problem']}.", "The program was not run. Leave out --learn.")
+        return CANNOT
+    for line in learned_lines(learned, flags):
+        click.echo(visible_line(line), err=True)
+    for line in (await policy_text(installation, request)).splitlines():
+        click.echo(f"  {visible_line(line)}", err=True)
+    return 0
+
+
+def learned_lines(learned: dict[str, Any], flags: dict[str, Any]) -> list[str]:
+    lines = []
+    for title, paths in (
+        ("it missed", learned["read"]),
+        ("it wanted to write, outside its workspace (choose one that holds it, or point the program elsewhere)",
+         learned["write"]),
+        ("it asked for what looks like secrets (not granted: see palyra secrets)", learned["secret"]),
+        ("it wanted to reach", learned["hosts"]),
+    ):  # fmt: skip
+        if paths:
+            lines += [f"palyra: {title}:", *(f"  {path}" for path in paths)]
+    if not learned["complete"]:
+        lines.append("palyra: it asked for more than was written down")
+    roots, hosts = learned["grant"]["read_roots"], learned["grant"]["allowed_egress_hosts"]
+    if not roots and not hosts:
+        return [*lines, "palyra: nothing is missing that could be granted"]
+    return [*lines, *_spellings(roots, hosts, flags)]
+
+
+def _spellings(roots: list[str], hosts: list[str], flags: dict[str, Any]) -> list[str]:
+    words = [word for root in roots for word in ("--read", root)]
+    words += [word for host in hosts for word in ("--allow-host", host)]
+    lines = [
+        "palyra: the smallest grant, for one call:",
+        f"  {shlex.join(['palyra', 'run', *_given(flags), *words])} \\",
+    ]
+    lines.append(f"    -- {shlex.join(flags['argv'])}")
+    lines += ["palyra: for every call, in palyra.toml:", "  [tool_call.process_runner]"]
+    if roots:
+        lines.append(f"  read_roots = {_toml(roots)}")
+    if hosts:
+        lines.append(f"  allowed_egress_hosts = {_toml(hosts)}")
+    return lines
+
+
+def _given(flags: dict[str, Any]) -> list[str]:
+    """The flags of this call that its next run needs as well."""
+    words = [word for name in ("executables", "read_roots", "hosts") for value in flags[name]
+             for word in (_OPTIONS[name], value)]  # fmt: skip
+    words += [word for key, value in flags["env"] for word in ("--env", f"{key}={value}")]
+    words += [word for name in ("workspace", "egress", "principal") if flags[name]
+              for word in (_OPTIONS[name], flags[name])]  # fmt: skip
+    return [*words, "--allow-interpreters"] if flags["allow_interpreters"] else words
+
+
+_OPTIONS = {
+    "executables": "--allow",
+    "read_roots": "--read",
+    "hosts": "--allow-host",
+    "workspace": "--workspace",
+    "egress": "--egress",
+    "principal": "--as",
+}
+
+
+def _toml(values: list[str]) -> str:
+    import json
+
+    return json.dumps(values, ensure_ascii=False)
+
+
+async def policy_text(installation: Installation, request: CallRequest) -> str:
+    """Empty where the call is allowed without any flag, or no policy could allow it."""
+    from palyra.model.call import OperatorGrant
+    from palyra.policy.explain import least_privilege
+
+    plain = replace(request, run=replace(request.run, grant=OperatorGrant()), learn=False, confirm=None)
+    trip, refusal = await installation.engine.assess(replace(plain, call_id=None))
+    if refusal is None or trip.cedar is None:
+        return ""
+    text = least_privilege(installation.policies.current(), trip.cedar)
+    if not text:
+        return ""
+    click.echo("palyra: to allow the program without flags, in policies/local.cedar of the home:", err=True)
+    return text
