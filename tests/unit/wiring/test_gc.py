@@ -23,6 +23,7 @@ from palyra.model.call import ulid_unix_ms
 from palyra.model.process import BackgroundProcess, Lifetime, ProcessOwner, ProcessStatus
 from palyra.model.record import Owner
 from palyra.state.retention import doom
+from palyra.wiring import partial_files
 from palyra.wiring.clock import SystemClock, SystemIds
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.gc import DAY_MS, UNSETTLED_MS, Collector, Kind, Leftover
@@ -41,6 +42,12 @@ def with_home(home: Path, work: Callable[[Installation], Awaitable[None]]) -> No
             await installation.close()
 
     asyncio.run(whole())
+
+
+@pytest.fixture(autouse=True)
+def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that is ahead, what other tests are at work on would look left behind."""
+    monkeypatch.setattr(partial_files, "_TRIAL", f"palyra-probe-{tmp_path.name}-")
 
 
 async def collect(installation: Installation, *, later_ms: int = 0) -> Counter[str]:
@@ -212,10 +219,10 @@ def test_a_link_that_looks_like_a_partial_file_leads_nowhere(home: Path, tmp_pat
 
 def test_trial_folders_of_killed_probes_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "palyra-probe-abc").mkdir()
+    (tmp_path / f"{partial_files._TRIAL}abc").mkdir()
     (tmp_path / "somebody-else").mkdir()
     assert find_trial_folders(before_unix_s=time.time() - 60) == []
-    assert find_trial_folders(before_unix_s=time.time() + 60) == [str(tmp_path / "palyra-probe-abc")]
+    assert find_trial_folders(before_unix_s=time.time() + 60) == [str(tmp_path / f"{partial_files._TRIAL}abc")]
 
 
 def test_only_empty_groups_of_ours_that_are_old_are_found(tmp_path: Path) -> None:
