@@ -41,12 +41,16 @@ class FakeSkills:
     active: dict[str, tuple[SkillTool, bytes]] = field(default_factory=dict)
 
     def find(self, skill_id: str, *, version: str, tool_id: str) -> SkillTool:
+        skill_id = skill_id or next((name for name, (t, _) in self.active.items() if t.tool_id == tool_id), "")
         if skill_id not in self.active:
             raise Rejected(Reason.SKILL_NOT_ACTIVE, f"No skill {skill_id} is installed and enabled here.")
         return self.active[skill_id][0]
 
     def module(self, tool: SkillTool) -> bytes:
         return self.active[tool.skill_id][1]
+
+    def is_active(self, tool: SkillTool) -> bool:
+        return tool.skill_id in self.active
 
 
 @dataclass

@@ -24,6 +24,8 @@ from palyra.config.egress import EgressConfig, parse_resolve
 from palyra.config.gc import RANGES as GC_RANGES
 from palyra.config.gc import GcConfig
 from palyra.config.principals import PrincipalsConfig
+from palyra.config.skills import RANGES as SKILLS_RANGES
+from palyra.config.skills import SkillsConfig
 from palyra.errors import ConfigError
 from palyra.model.call import TierChoice
 from palyra.model.limits import Limits
@@ -195,6 +197,7 @@ class Config:
     """Which secret belongs to which host: a header that Palyra adds outside the sandbox, on that host alone."""
     journal: JournalConfig = field(default_factory=JournalConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+    skills: SkillsConfig = field(default_factory=SkillsConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     gc: GcConfig = field(default_factory=GcConfig)
 
@@ -242,6 +245,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "max_background_per_run": (0, 64),
     "warm_sandboxes": (0, 64),
     **EGRESS_RANGES,
+    **SKILLS_RANGES,
     **DAEMON_RANGES,
     **GC_RANGES,
     "request_ms": (1000, 30 * 24 * 3600 * 1000),

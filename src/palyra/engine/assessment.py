@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from palyra.budget.ledger import Ledger, check_attempts
@@ -23,6 +22,7 @@ from palyra.egress.watch import watching_face
 from palyra.engine.background import background_limits, check_background
 from palyra.engine.fetch import HTTP_FETCH, prepare_fetch
 from palyra.engine.inside import prepare_inside
+from palyra.engine.listing import is_named
 from palyra.engine.network import granted_network
 from palyra.engine.plugin import make_guest_plan, prepare_plugin
 from palyra.engine.ports import Ports
@@ -319,7 +319,7 @@ def _decide(trip: Trip, bundle: PolicyBundle, before: Asked | None) -> Decision:
 def _check_lists(config: Config, trip: Trip) -> None:
     assert trip.tool is not None
     spec, lists = trip.tool.spec, config.tool_call
-    if not any(fnmatchcase(spec.name, pattern) for pattern in lists.allowed_tools):
+    if not is_named(spec, lists.allowed_tools):
         raise Rejected(
             Reason.POLICY_DENIED, f"{spec.name} is not in allowed_tools.", "Add it to allowed_tools in [tool_call]."
         )

@@ -5,6 +5,7 @@ Not here: deciding a call; what is hidden here is refused there too, and what is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from palyra.config.schema import Config
@@ -13,6 +14,8 @@ from palyra.model.tool import ToolKind, ToolSpec
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.reach import Reach
 from palyra.protocol.registry import Registry
+
+PLUGIN_RUN = "palyra.plugin.run"
 
 
 def tools_for(principal: Principal, registry: Registry, config: Config, bundle: PolicyBundle) -> tuple[ToolSpec, ...]:
@@ -28,5 +31,11 @@ def _is_listed(spec: ToolSpec, config: Config) -> bool:
         return False
     if spec.kind is ToolKind.PLUGIN and not lists.wasm_runtime.enabled:
         return False
-    named = any(fnmatchcase(spec.name, pattern) for pattern in lists.allowed_tools)
+    named = is_named(spec, lists.allowed_tools)
     return named and all(capability.value in lists.allowed_capabilities for capability in spec.capabilities)
+
+
+def is_named(spec: ToolSpec, allowed_tools: Sequence[str]) -> bool:
+    """By its own name; a tool of an enabled skill also as palyra.plugin.run, which calls the same."""
+    names = (spec.name,) if spec.provenance == "builtin" else (spec.name, PLUGIN_RUN)
+    return any(fnmatchcase(name, pattern) for name in names for pattern in allowed_tools)

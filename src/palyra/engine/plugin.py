@@ -23,6 +23,7 @@ from palyra.engine.guest_http import host_of
 from palyra.engine.hostcalls import HostCalls
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, GuestOrder, Trip
+from palyra.engine.watch import Watch
 from palyra.errors import Reason, Rejected, StateError
 from palyra.model.call import Tier
 from palyra.model.net import EgressMode, NetGrant
@@ -41,6 +42,7 @@ from palyra.sandbox.wasm_scan import scan
 log = logging.getLogger("palyra.engine")
 
 INLINE_TOOL = "inline"
+_ENABLE = "An operator enables it: palyra skills enable ID."
 _HINTS = {
     Reason.OUT_OF_FUEL: "Raise fuel_budget or component_fuel_budget in [tool_call.wasm_runtime].",
     Reason.MEMORY_LIMIT: "Raise max_memory_bytes in [tool_call.wasm_runtime].",
@@ -57,8 +59,8 @@ def prepare_plugin(trip: Trip, ports: Ports) -> None:
         raise Rejected(
             Reason.CAPABILITY_DENIED, "Plugins are switched off.", "Set enabled = true in [tool_call.wasm_runtime]."
         )
-    given = check_plugin_input(trip.call.input)
-    if given.skill_id:
+    given = _given(trip)
+    if given.tool_id or given.skill_id:
         tool = ports.skills.find(given.skill_id, version=given.version, tool_id=given.tool_id)
         check_arguments(_schema(canonical(tool.input_schema)), given.input)
         trip.guest = _of_skill(trip, given, tool, ports)
@@ -74,6 +76,15 @@ def prepare_plugin(trip: Trip, ports: Ports) -> None:
     )
 
 
+def _given(trip: Trip) -> PluginInput:
+    """What palyra.plugin.run was sent; a call of a skill's tool by its own name is the same, with that tool's input."""
+    assert trip.call is not None
+    assert trip.tool is not None
+    if trip.tool.spec.provenance == "builtin":
+        return check_plugin_input(trip.call.input)
+    return PluginInput(skill_id="", tool_id=trip.tool.spec.name, version="", module=b"", input=trip.call.input)
+
+
 def _hosts_granted(trip: Trip, tool: SkillTool) -> bool:
     """Whether the operator's own flags for this call name every host the skill reaches."""
     flags = NetGrant(EgressMode.STRICT, trip.run.grant.hosts)
@@ -84,7 +95,12 @@ def _take_on(trip: Trip, tool: SkillTool) -> None:
     """What the skill can do counts as what the tool can do: lists, policies and labels judge by it."""
     assert trip.tool is not None
     spec = trip.tool.spec
-    trip.tool = RegisteredTool(replace(spec, capabilities=spec.capabilities | tool.capabilities))
+    if spec.provenance not in ("builtin", tool.payload_sha256):
+        raise Rejected(Reason.SKILL_NOT_ACTIVE, f"{tool.skill_id} was changed while the call was on its way.")
+    sensitive = spec.sensitive or tool.sensitive
+    if sensitive != spec.sensitive or not tool.capabilities <= spec.capabilities:
+        both = spec.capabilities | tool.capabilities
+        trip.tool = RegisteredTool(replace(spec, capabilities=both, sensitive=sensitive))
 
 
 @lru_cache(maxsize=256)
@@ -160,7 +176,7 @@ async def run_plugin(trip: Trip, plan: WasmPlan, ports: Ports) -> Ending:
     assert trip.guest is not None
     calls = HostCalls(trip, plan, ports)
     try:
-        execution, output = await ports.guests.run(plan, trip.guest.module, calls.answer)
+        execution, output = await _run_while_active(trip.guest, plan, calls, ports)
     except asyncio.CancelledError:
         wall = ports.clock.monotonic_us() - trip.started_us
         usage = Usage(wall_us=wall, cpu_us=None, max_rss_bytes=None)
@@ -185,6 +201,31 @@ async def run_plugin(trip: Trip, plan: WasmPlan, ports: Ports) -> Ending:
     await _keep_channels(trip, calls, ports)
     assert isinstance(clean, dict)
     return replace(ending, output=clean)
+
+
+async def _run_while_active(
+    order: GuestOrder, plan: WasmPlan, calls: HostCalls, ports: Ports
+) -> tuple[Execution, bytes | None]:
+    """The guest's run, which ends when its skill is no longer enabled, whoever took it back and in which process."""
+    skill = order.skill
+    if skill is None:
+        return await ports.guests.run(plan, order.module, calls.answer)
+    if not ports.skills.is_active(skill):
+        raise Rejected(Reason.SKILL_NOT_ACTIVE, f"{skill.skill_id} {skill.version} is no longer enabled.", _ENABLE)
+    began = ports.clock.monotonic_us()
+    bound = asyncio.timeout(None)
+    watch = Watch(bound, lambda: ports.skills.is_active(skill))
+    try:
+        async with bound:
+            return await ports.guests.run(plan, order.module, calls.answer)
+    except TimeoutError:
+        if not bound.expired():
+            raise
+        usage = Usage(wall_us=ports.clock.monotonic_us() - began, cpu_us=None, max_rss_bytes=None)
+        message = f"{skill.skill_id} was taken out of use while it ran, so it was stopped."
+        return Execution(status=Status.CANCELLED, reason=Reason.CANCELLED, message=message, usage=usage), None
+    finally:
+        watch.stop()
 
 
 def _ending(trip: Trip, execution: Execution, output: bytes | None) -> Ending:

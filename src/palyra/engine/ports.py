@@ -131,10 +131,14 @@ class Skills(Protocol):
     """Installed skills, as they are enabled now. `find` raises `Rejected(SKILL_NOT_ACTIVE | SKILL_TAMPERED)`."""
 
     def find(self, skill_id: str, *, version: str, tool_id: str) -> SkillTool:
-        """An empty version: the active one; an empty tool id: the skill's only tool."""
+        """An empty version: the active one; an empty tool id: the skill's only tool; an empty skill id: whose tool it
+        is."""
 
     def module(self, tool: SkillTool) -> bytes:
         """The module's bytes, checked against the digest that was approved."""
+
+    def is_active(self, tool: SkillTool) -> bool:
+        """Whether just this payload is still enabled: asked before it runs, and now and then while it does."""
 
 
 class GuestStorage(Protocol):

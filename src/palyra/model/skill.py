@@ -32,6 +32,8 @@ class SkillTool:
     capabilities: frozenset[Capability]
     input_schema: Mapping[str, Json]
     output_schema: Mapping[str, Json]
+    sensitive: bool = False
+    """Its manifest wants a person to agree to each call."""
 
     @property
     def publisher(self) -> str:

@@ -22,7 +22,7 @@ from palyra.model.call import Principal, PrincipalKind, Tier, ToolCall, parse_pr
 from palyra.model.outcome import BudgetView
 from palyra.model.plan import Facts
 from palyra.model.run_facts import NO_FACTS, RunFacts, RunLabel
-from palyra.model.tool import Capability, ToolSpec
+from palyra.model.tool import Capability, ToolKind, ToolSpec
 from palyra.policy.inputs import INPUT, Input, Scalar, read_input
 
 EXECUTE = "tool::execute"
@@ -144,10 +144,10 @@ def roles_of(principal: Principal) -> tuple[str, ...]:
 def groups_of(spec: ToolSpec) -> tuple[str, ...]:
     """`palyra` or `skill` by where the tool comes from, and `builtin`, `process` or `inside` by how its calls run.
 
-    A skill's tool never counts as the engine's own, whatever its spec says.
+    A skill's tool never counts as the engine's own, whatever its spec says; it is a guest of tier A, or nothing.
     """
     if spec.provenance != "builtin":
-        return ("skill",)
+        return ("skill", spec.kind.value) if spec.kind is ToolKind.PLUGIN else ("skill",)
     return ("palyra", spec.kind.value)
 
 
@@ -200,7 +200,8 @@ def build_request(
         tool=spec.name,
         groups=groups_of(spec),
         context=values,
-        input=read_input(call.input),
+        # A skill names its arguments as it likes: its `command` or `path` is none that a policy has in mind.
+        input=read_input(call.input if spec.provenance == "builtin" else {"tool_id": spec.name}),
     )
 
 

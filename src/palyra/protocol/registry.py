@@ -1,12 +1,17 @@
-"""Name → tool, immutable. A tool's schemas are compiled when it is first asked for: most commands need one or none."""
+"""Name → tool. A tool's schemas are compiled when it is first asked for: most commands need one or none.
+
+The tools of Palyra's own are fixed; those of enabled skills come and go, and are asked of their source each time. A
+source never answers for a name that is Palyra's own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
+from typing import Protocol
 
 from palyra.errors import Reason, Rejected
 from palyra.model.tool import ToolSpec
@@ -30,24 +35,46 @@ class RegisteredTool:
         return compile_schema(self.spec.output_schema)
 
 
+class ToolSource(Protocol):
+    """Tools that come and go while we look: those of enabled skills."""
+
+    def knows(self, name: str) -> bool:
+        """Whether it is a tool's name at all, usable or not."""
+
+    def tool(self, name: str) -> RegisteredTool | None:
+        """None for a name that is none; Rejected for a tool that cannot be used now."""
+
+    def specs(self) -> Sequence[ToolSpec]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     _tools: Mapping[str, RegisteredTool] = field(default_factory=dict)
+    _source: ToolSource | None = None
 
     def get(self, name: str) -> RegisteredTool:
-        tool = self._tools.get(name)
+        tool = self._find(name)
         if tool is None:
             raise Rejected(Reason.UNKNOWN_TOOL, f"There is no tool {name[:_SHOWN]!r}.", self._hint(name))
         return tool
 
     def has(self, name: str) -> bool:
-        return name in self._tools
+        return name in self._tools or (self._source is not None and self._source.knows(name))
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(self._tools[name].spec for name in sorted(self._tools))
+        own = [tool.spec for tool in self._tools.values()]
+        others = [] if self._source is None else self._source.specs()
+        return tuple(sorted((*own, *others), key=lambda spec: spec.name))
 
     def with_added(self, specs: Iterable[ToolSpec]) -> Registry:
-        return make_registry((*self.specs(), *specs))
+        return make_registry((*(tool.spec for tool in self._tools.values()), *specs))
+
+    def with_source(self, source: ToolSource) -> Registry:
+        return Registry(self._tools, source)
+
+    def _find(self, name: str) -> RegisteredTool | None:
+        found = self._tools.get(name)
+        return found if found is not None or self._source is None else self._source.tool(name)
 
     def _hint(self, name: str) -> str:
         near = get_close_matches(name[:_SHOWN], self._tools, n=3)

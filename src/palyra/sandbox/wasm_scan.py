@@ -255,14 +255,42 @@ def _data(body: _Reader, counts: _Counts, depth: int) -> None:
 _CORE_SECTIONS = {2: _imports, 4: _tables, 5: _memories, 7: _exports, 8: _start, 10: _code, 11: _data}
 
 
+UNREADABLE: Final = "(a name that cannot be read)"
+
+
 def _component_names(body: _Reader, counts: _Counts, *, imports: bool) -> None:
-    """Only the first name can be told without the whole type grammar; wasmtime tells the rest when it compiles."""
-    if _bound(body.number(), MAX_IMPORTS if imports else MAX_EXPORTS, "names") and body.byte() in (0, 1):
-        name = body.name()
+    """Names with what stands between them: a description of a kind, or a place in an index space. What is of a kind we
+    do not know ends the list with a name that nobody offers; wasmtime tells the rest when it compiles."""
+    for _ in range(_bound(body.number(), MAX_IMPORTS if imports else MAX_EXPORTS, "names")):
+        name = body.name() if body.byte() in (0, 1) else UNREADABLE
         if imports:
             counts.imports.append((name, ""))
         else:
             counts.exports.append(name)
+        if name == UNREADABLE or not (_description(body) if imports else _exported(body)):
+            if body.left and imports:
+                counts.imports.append((UNREADABLE, ""))
+            return
+
+
+def _description(body: _Reader) -> bool:
+    """An `externdesc`: false where its form is not one of those with nothing but indices in it."""
+    kind = body.byte()
+    if kind == 0 and body.byte() != 0x11:
+        return False
+    if kind == 3 and body.byte() == 1:  # a fresh resource: nothing follows
+        return True
+    if kind not in (0, 1, 3, 4, 5):
+        return False
+    body.number()
+    return True
+
+
+def _exported(body: _Reader) -> bool:
+    if body.byte() == 0:
+        body.byte()
+    body.number()
+    return body.byte() == 0 or _description(body)
 
 
 def _bound(count: int, most: int, what: str) -> int:

@@ -56,7 +56,7 @@ def _check_values(value: Any, path: str, *, depth: int) -> None:
 
 
 def _check_key(key: str, item: Any, path: str) -> None:
-    if key in _REFERENCES and not (isinstance(item, str) and item.startswith("#")):
+    if key in _REFERENCES and not (isinstance(item, str) and (item == "#" or item.startswith("#/"))):
         raise bad(path, f"has a {key} that leads out of the schema")
     if key in _NAMING and isinstance(item, str):
         raise bad(path, f"has a {key}: references are written as #/$defs/NAME")

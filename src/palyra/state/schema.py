@@ -180,4 +180,36 @@ MIGRATIONS: tuple[Migration, ...] = (
                call_id TEXT PRIMARY KEY, principal TEXT NOT NULL, request BLOB NOT NULL, taken_unix_ms INTEGER NOT NULL
            ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        # Skills by the digest of their payload; a row without its seal counts for nothing (skills/store).
+        """CREATE TABLE skills (
+               sha256 TEXT PRIMARY KEY, skill_id TEXT NOT NULL, version TEXT NOT NULL, publisher TEXT NOT NULL,
+               key_id TEXT NOT NULL, status TEXT NOT NULL, reason TEXT NOT NULL, facts TEXT NOT NULL,
+               installed_by TEXT NOT NULL, installed_unix_ms INTEGER NOT NULL,
+               reviewed_by TEXT NOT NULL, reviewed_unix_ms INTEGER NOT NULL,
+               enabled_by TEXT NOT NULL, enabled_unix_ms INTEGER NOT NULL, override TEXT NOT NULL,
+               previous TEXT NOT NULL, changed_by TEXT NOT NULL, changed_unix_ms INTEGER NOT NULL,
+               entry INTEGER NOT NULL, seal BLOB NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+        "CREATE UNIQUE INDEX skills_active ON skills (skill_id) WHERE status = 'active'",
+        "CREATE INDEX skills_of_id ON skills (skill_id)",
+        """CREATE TABLE skill_payloads (
+               sha256 TEXT PRIMARY KEY, manifest BLOB NOT NULL, bundle BLOB NOT NULL, bundle_sha256 TEXT NOT NULL,
+               added_unix_ms INTEGER NOT NULL
+           ) STRICT""",
+        """CREATE TABLE skill_tools (
+               tool_id TEXT NOT NULL, sha256 TEXT NOT NULL, PRIMARY KEY (tool_id, sha256)
+           ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE skill_reports (
+               number INTEGER PRIMARY KEY, sha256 TEXT NOT NULL, at_unix_ms INTEGER NOT NULL, body BLOB NOT NULL,
+               seal BLOB NOT NULL
+           ) STRICT""",
+        "CREATE INDEX skill_reports_of ON skill_reports (sha256, number)",
+        """CREATE TABLE skill_publishers (
+               publisher TEXT NOT NULL, key_id TEXT NOT NULL, public_key BLOB NOT NULL,
+               valid_from_unix_ms INTEGER NOT NULL, valid_until_unix_ms INTEGER, revoked_unix_ms INTEGER,
+               replaced_by TEXT NOT NULL, how TEXT NOT NULL, added_by TEXT NOT NULL, entry INTEGER NOT NULL,
+               seal BLOB NOT NULL, PRIMARY KEY (publisher, key_id)
+           ) STRICT, WITHOUT ROWID""",
+    ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from palyra.approvals.store import ApprovalStore
 from palyra.artifacts.store import ArtifactStore
@@ -44,9 +45,12 @@ from palyra.wiring.processes import KeptProcesses, keeper_of
 from palyra.wiring.proofs import current_proof_id
 from palyra.wiring.run_facts import RunFactsStore
 from palyra.wiring.runs import RunDesk
-from palyra.wiring.skills import NoSkills
+from palyra.wiring.skill_door import SkillDoor
 from palyra.wiring.versions import PolicyVersions, candidate_policies
 from palyra.wiring.webhook import Webhook
+
+if TYPE_CHECKING:
+    from palyra.wiring.skill_acts import SkillDesk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,14 @@ class Installation:
     @property
     def ports(self) -> Ports:
         return self.engine.ports
+
+    @property
+    def skills(self) -> SkillDesk:
+        """What an operator does with skills."""
+        from palyra.wiring.skill_acts import SkillDesk
+        from palyra.wiring.skill_files import SkillFiles
+
+        return SkillDesk(self.writer, self.config, self.ports.clock, SkillFiles(self.home.root), self.guests)
 
     async def close(self) -> None:
         try:
@@ -148,6 +160,7 @@ class _Hands:
     executor: ProcessExecutor
     interceptor: Interceptor | None
     guests: GuestDoor
+    skills: SkillDoor
 
 
 def _gather(
@@ -188,6 +201,7 @@ def _gather(
         guests=GuestDoor(
             executor, host, config.tool_call.wasm_runtime, home.root / "compiled", spare=0 if one_call else 1
         ),
+        skills=SkillDoor(writer, clock, home.root),
     )
 
 
@@ -197,7 +211,7 @@ def _join(home: Home, source: Path | None, writer: Writer, hands: _Hands, approv
         config=hands.config,
         config_file=source,
         host=hands.host,
-        engine=Engine(_board(home, writer, hands, approver), make_registry(BUILTIN_TOOLS)),
+        engine=Engine(_board(home, writer, hands, approver), make_registry(BUILTIN_TOOLS).with_source(hands.skills)),
         journal=hands.journal,
         policies=hands.policies,
         versions=hands.versions,
@@ -234,7 +248,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         host_credentials=HostSecrets(hands.vault),
         intercepts=hands.interceptor,
         guests=hands.guests,
-        skills=NoSkills(),
+        skills=hands.skills,
         guest_storage=GuestStore(writer),
         key=writer.home.key,
         own_files=read_own_files(),

@@ -28,13 +28,23 @@ class GuestDoor:
         self._building = asyncio.Lock()
 
     async def run(self, plan: WasmPlan, module: bytes, answer: HostCall) -> tuple[Execution, bytes | None]:
+        house = self._house or await self._built()
+        return await house.run(plan, module, answer)
+
+    async def compile(self, module_sha256: str, module: bytes) -> None:
+        """Compile it as a call would, in the limited child, and keep what came of it. Raises Rejected."""
+        house = self._house or await self._built()
+        await house.compile(module_sha256, module)
+
+    async def _built(self) -> GuestHouse:
         async with self._building:
             if self._house is None:
                 rooms = await asyncio.to_thread(import_module, "palyra.wiring.guests")
                 self._house = rooms.GuestHouse(
                     self._executor, self._host, self._config, self._folder, spare=self._spare
                 )
-        return await self._house.run(plan, module, answer)
+            assert self._house is not None
+            return self._house
 
     async def close(self) -> None:
         async with self._building:

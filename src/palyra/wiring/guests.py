@@ -154,6 +154,9 @@ class GuestHouse:
             self._jailed = Guests(begin, self._compiled(), at_once=self._config.max_instances, spare=self._spare)
         return self._jailed
 
+    async def compile(self, module_sha256: str, module: bytes) -> None:
+        await self._compiled()(module_sha256, module)
+
     async def close(self) -> None:
         for guests in (self._jailed, self._here):
             if guests is not None:

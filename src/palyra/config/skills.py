@@ -1,0 +1,18 @@
+"""`[skills]`: who may enable a skill, what is known to be bad, and how often installed skills are audited again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RANGES: dict[str, tuple[int, int]] = {"audit_hours": (0, 24 * 366)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillsConfig:
+    four_eyes: bool = False
+    """Whoever installed a skill cannot enable it: another person has to."""
+    known_bad_feed: str = ""
+    """An absolute file, JSON {"digests": [...], "publishers": [...]}, that audits hold skills against. Empty: none. A
+    feed that is configured and cannot be read fails every audit."""
+    audit_hours: int = 24
+    """How often the daemon audits enabled skills again. 0: never."""

@@ -1,0 +1,91 @@
+"""What is known of installed skills, for every door: lists, one skill whole, its reports; which payload is meant."""
+
+from __future__ import annotations
+
+from palyra.canon import Json
+from palyra.engine.ports import Clock
+from palyra.skills.findings import Finding, SkillRefused
+from palyra.skills.lifecycle import Standing, Status, newest_first
+from palyra.skills.manifest import SkillManifest, parse_manifest
+from palyra.skills.store.life import SkillRows
+from palyra.skills.store.pins import PinRows
+from palyra.skills.store.reports import ReportRows
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+from palyra.wiring.skill_trust import TrustDesk
+from palyra.wiring.skill_views import manifest_json, standing_json
+
+
+class SkillLookup(TrustDesk):
+    def __init__(self, writer: Writer, clock: Clock) -> None:
+        super().__init__(writer, clock, rows=SkillRows(writer), pins=PinRows(writer))
+        self._reports = ReportRows(writer)
+
+    def list_skills(self, *, removed: bool = False) -> list[dict[str, Json]]:
+        """One row a skill: the active payload, or the one changed last."""
+        by_skill: dict[str, list[Standing]] = {}
+        for one in self._rows.all():
+            if removed or one.status is not Status.REMOVED:
+                by_skill.setdefault(one.skill_id, []).append(one)
+        found = []
+        for standings in by_skill.values():
+            first = newest_first(tuple(standings))[0]
+            report = self._reports.newest(first.sha256)
+            waiting = [s.version for s in standings if s.status is Status.QUARANTINED and s.sha256 != first.sha256]
+            verdict = report.verdict.value if report is not None else None
+            found.append({**standing_json(first), "audit": verdict, "waiting_versions": sorted(waiting)})
+        return found
+
+    def show_skill(self, skill_id: str) -> dict[str, Json]:
+        """All of it: what it is, what it asks for in words, every version, the newest audit."""
+        standings = newest_first(self._known(skill_id, removed=True))
+        first = standings[0]
+        report = self._reports.newest(first.sha256)
+        return {
+            **standing_json(first),
+            **manifest_json(self.manifest(first)),
+            "audit": report.as_json() if report is not None else None,
+            "versions": [standing_json(one) for one in standings],
+        }
+
+    def reports(self, skill_id: str) -> list[dict[str, Json]]:
+        """Audit reports of every payload of the skill, the newest first."""
+        found = [report for one in self._known(skill_id, removed=True) for report in self._reports.history(one.sha256)]
+        return [report.as_json() for report in sorted(found, key=lambda r: -r.at_unix_ms)]
+
+    def manifest(self, standing: Standing) -> SkillManifest:
+        text = self._rows.manifest_text(standing.sha256)
+        if text is None:
+            raise absent(standing.skill_id)
+        return parse_manifest(text)
+
+    # ── which payload ──
+
+    def _known(self, skill_id: str, *, removed: bool = False) -> tuple[Standing, ...]:
+        found = tuple(s for s in self._rows.of_skill(skill_id) if removed or s.status is not Status.REMOVED)
+        if not found:
+            raise absent(skill_id)
+        return found
+
+    def _current(self, skill_id: str) -> Standing:
+        return newest_first(self._known(skill_id))[0]
+
+    def _chosen(self, skill_id: str, version: str) -> Standing:
+        found = [one for one in self._known(skill_id) if not version or one.version == version]
+        if not found:
+            raise absent(f"{skill_id} {version}")
+        return max(found, key=lambda one: (one.installed_unix_ms, one.entry))
+
+    def _stored(self, tx: Transaction, standing: Standing) -> Standing:
+        found = self._rows.find(standing.sha256, tx)
+        if found is None:
+            raise changed_meanwhile(standing.skill_id)
+        return found
+
+
+def absent(skill_id: str) -> SkillRefused:
+    return SkillRefused(Finding.LIFE_ABSENT, f"No skill {skill_id[:120]} is installed.", "palyra skills list")
+
+
+def changed_meanwhile(skill_id: str) -> SkillRefused:
+    return SkillRefused(Finding.LIFE_MOVE, f"{skill_id} was changed meanwhile.", f"palyra skills show {skill_id}")
