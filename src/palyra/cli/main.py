@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "secrets": ("palyra.cli.secrets", "Keep secrets: encrypted, redacted, bound to hosts."),
     "serve": ("palyra.cli.serve", "Serve agents and operators over HTTP and a Unix socket."),
     "token": ("palyra.cli.token", "Make, list and revoke the daemon's tokens."),
+    "skills": ("palyra.cli.skills", "Signed packages of tools: trust, audit, enable, take back."),
     "runs": ("palyra.cli.runs", "List runs, show what one has used of its budget, extend it."),
     "journal": ("palyra.cli.journal", "Read and verify the tamper-evident journal."),
     "verify": ("palyra.cli.verify", "Verify an outcome or attestation, offline."),

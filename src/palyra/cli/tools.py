@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import orjson
 
 from palyra.cli.options import Settings, login_principal, with_settings
-from palyra.cli.say import say_error, say_json_error
+from palyra.cli.say import say, say_error, say_json_error
+
+if TYPE_CHECKING:
+    from palyra.config.schema import Config
+    from palyra.model.tool import ToolSpec
 
 
 @click.group("tools")
@@ -28,9 +34,10 @@ def list_tools(settings: Settings, principal: str | None, everything: bool) -> i
     from palyra.protocol.registry import make_registry
     from palyra.protocol.wire import tool_json
 
-    specs = sorted(BUILTIN_TOOLS, key=lambda spec: spec.name)
+    config, _ = load_config(find_home(settings.home), settings.config)
+    specs = sorted((*BUILTIN_TOOLS, *_skill_tools(settings, config)), key=lambda spec: spec.name)
+    count = len(specs)
     if not everything:
-        config, _ = load_config(find_home(settings.home), settings.config)
         who, (bundle, _) = parse_principal(principal or login_principal()), in_force(settings)
         shown = frozenset(spec.name for spec in tools_for(who, make_registry(specs), config, bundle))
         specs = [spec for spec in specs if spec.name in shown]
@@ -39,8 +46,8 @@ def list_tools(settings: Settings, principal: str | None, everything: bool) -> i
         return 0
     for spec in specs:
         needs = ", ".join(sorted(c.value for c in spec.capabilities)) or "no capabilities"
-        click.echo(f"{spec.name}  ({needs})\n    {spec.description.splitlines()[0]}")
-    hidden = len(BUILTIN_TOOLS) - len(specs)
+        say(f"{spec.name}  ({needs})\n    {spec.description.splitlines()[0]}")
+    hidden = count - len(specs)
     if hidden and not settings.quiet:
         click.echo(f"{hidden} more could never be allowed here: --all shows them", err=True)
     return 0
@@ -51,13 +58,17 @@ def list_tools(settings: Settings, principal: str | None, everything: bool) -> i
 @with_settings
 def show_tool(settings: Settings, tool: str) -> int:
     """One tool whole: description, capabilities, caps, input and output schema."""
+    from palyra.config.load import find_home, load_config
     from palyra.errors import Rejected
     from palyra.protocol.catalog import BUILTIN_TOOLS
     from palyra.protocol.registry import make_registry
     from palyra.protocol.wire import tool_json
 
+    others: tuple[ToolSpec, ...] = ()
+    if not tool.startswith("palyra."):
+        others = _skill_tools(settings, load_config(find_home(settings.home), settings.config)[0])
     try:
-        spec = make_registry(BUILTIN_TOOLS).get(tool).spec
+        spec = make_registry((*BUILTIN_TOOLS, *others)).get(tool).spec
     except Rejected as refusal:
         if settings.json:
             say_json_error(refusal.reason.value, refusal.detail, refusal.hint)
@@ -66,3 +77,20 @@ def show_tool(settings: Settings, tool: str) -> int:
     option = 0 if settings.json else orjson.OPT_INDENT_2
     click.echo(orjson.dumps(tool_json(spec), option=option))
     return 0
+
+
+def _skill_tools(settings: Settings, config: Config) -> tuple[ToolSpec, ...]:
+    """Of the skills that are enabled in this home; none where there is no home yet."""
+    from palyra.config.load import find_home, read_passphrase
+    from palyra.state.writer import Writer
+    from palyra.wiring.clock import SystemClock
+    from palyra.wiring.skill_door import SkillDoor
+
+    root = find_home(settings.home).root
+    if not (root / "state" / "palyra.db").exists():
+        return ()
+    writer = Writer.open(root, passphrase=read_passphrase(config))
+    try:
+        return tuple(SkillDoor(writer, SystemClock(), root).specs())
+    finally:
+        writer.close()

@@ -30,6 +30,7 @@ from palyra.skills.statements import (
     Statements,
     check_statements,
     parse_lines,
+    provenance_of,
     sign_statements,
     statement_of,
 )
@@ -121,6 +122,12 @@ def seal(archive: bytes, key: SigningKey, *, at_unix_ms: int, provenance: Proven
     )
     bundle = sign_statements(manifest, files, sha256_hex(archive), binding, key, provenance or Provenance())
     return join(bundle, archive)
+
+
+def resign(parcel: Parcel, key: SigningKey, *, at_unix_ms: int) -> bytes:
+    """The same archive under statements by another key; what was said of its making is said again."""
+    said = provenance_of(statement_of(parcel.envelopes[1]))
+    return seal(parcel.archive, key, at_unix_ms=at_unix_ms, provenance=said)
 
 
 def join(bundle: bytes, archive: bytes) -> bytes:
@@ -245,6 +252,7 @@ __all__ = [
     "read_again",
     "read_parcel",
     "read_untrusted",
+    "resign",
     "seal",
     "stage",
 ]

@@ -148,6 +148,22 @@ def _provenance(files: Mapping[str, bytes], binding: Binding, said: Provenance) 
     }
 
 
+def provenance_of(statement: Mapping[str, Json]) -> Provenance:
+    """What a provenance statement says of a build, to be said again by another signer."""
+    try:
+        built = statement["predicate"]["buildDefinition"]
+        asked = built["externalParameters"]
+        return Provenance(
+            builder_id=str(statement["predicate"]["runDetails"]["builder"]["id"]),
+            language=str(asked["language"]),
+            toolchain=str(asked["toolchain"]),
+            sources=tuple((str(one["name"]), str(one["digest"]["sha256"])) for one in built["resolvedDependencies"]),
+            extra={str(name): str(value) for name, value in built["internalParameters"].items()},
+        )
+    except (KeyError, TypeError, AttributeError):
+        raise _bad("its provenance does not say how it was built", Finding.STATEMENT) from None
+
+
 def _files(files: Mapping[str, bytes]) -> list[Json]:
     return [{"path": path, "sha256": sha256_hex(data), "size": len(data)} for path, data in sorted(files.items())]
 

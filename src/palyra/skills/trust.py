@@ -23,6 +23,8 @@ from palyra.signing import PublicKey, SigningKey, dsse_sign, dsse_verify
 from palyra.skills.findings import Finding, SkillRefused
 
 ROTATION_TYPE = "application/vnd.palyra.key-rotation+json"
+_PEM = ("-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----")
+_SPKI = bytes.fromhex("302a300506032b6570032100")
 MAX_SKEW_MS = 300_000
 """How far a signature may lie in the future: clocks differ."""
 
@@ -114,10 +116,17 @@ def check_not_revoked(publisher: str, pinned: PinnedKey) -> None:
 
 
 def parse_public_key(text: str) -> PublicKey:
-    """Base64 or hex of the 32 bytes; `SkillRefused` for a weak one."""
+    """Base64 or hex of the 32 bytes, or PEM as openssl writes it; `SkillRefused` for a weak one."""
     stripped = text.strip()
+    if "PRIVATE KEY" in stripped:
+        raise SkillRefused(
+            Finding.TRUST_WEAK_KEY, "This is a private key, which nobody else may have.", "Ask for the public one."
+        )
+    if stripped.startswith(_PEM[0]) and stripped.endswith(_PEM[1]):
+        stripped = "".join(stripped.removeprefix(_PEM[0]).removesuffix(_PEM[1]).split())
     try:
         raw = bytes.fromhex(stripped) if len(stripped) == 64 else base64.b64decode(stripped, validate=True)
+        raw = raw.removeprefix(_SPKI) if len(raw) == len(_SPKI) + 32 else raw
     except (ValueError, binascii.Error):
         raise SkillRefused(
             Finding.TRUST_WEAK_KEY,

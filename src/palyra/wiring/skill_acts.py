@@ -19,7 +19,7 @@ from palyra.engine.ports import Clock
 from palyra.journal.acts import PALYRA
 from palyra.signing import PublicKey
 from palyra.skills.archive import write_zip
-from palyra.skills.bundle import Parcel, Skill, join, open_parcel, read_again, read_parcel, read_untrusted
+from palyra.skills.bundle import Parcel, Skill, join, open_parcel, read, read_again, read_parcel, read_untrusted
 from palyra.skills.findings import Check, CheckStatus, Finding, SkillRefused, failed
 from palyra.skills.lifecycle import (
     EnableTerms,
@@ -243,7 +243,7 @@ class SkillDesk(SkillLookup):
             if active is not None:
                 reason = f"rolled back to version {stored.version}"
                 self._rows.move(tx, active, Move.DISABLE, by=by, at_unix_ms=now, reason=reason)
-            moved = self._rows.move(tx, stored, Move.ROLL_BACK, by=by, at_unix_ms=now, reason="rolled back to")
+            moved = self._rows.move(tx, stored, Move.ROLL_BACK, by=by, at_unix_ms=now, reason="rolled back to this one")
             return Done(standing=moved, report=report)
 
         return self._writer.commit_now(work)[0]
@@ -295,6 +295,10 @@ class SkillDesk(SkillLookup):
 
         return self._writer.commit_now(work)[0]
 
+    def verify_file(self, file_bytes: bytes) -> Skill:
+        """A package by a key that is trusted here for its publisher, or `SkillRefused`. Nothing is installed."""
+        return read(file_bytes, self._pins.trust(), at_unix_ms=self._clock.now_unix_ms())
+
     async def audit_file(self, file_bytes: bytes) -> tuple[Check, ...]:
         """The same for a package that is not installed; nothing is kept."""
         try:
@@ -320,8 +324,10 @@ class SkillDesk(SkillLookup):
         return tuple(found)
 
     async def _audit(self, skill: Skill) -> Audited:
-        others = [one for one in self._rows.of_skill(skill.manifest.skill_id) if one.sha256 != skill.payload_sha256]
-        before = newest_first(tuple(others))[0] if others else None
+        """Compared with the newest version before it, whatever became of that one."""
+        here = Version(skill.manifest.version)
+        older = [one for one in self._rows.of_skill(skill.manifest.skill_id) if Version(one.version) < here]
+        before = max(older, key=lambda one: (Version(one.version), one.entry)) if older else None
         return await audit_skill(
             skill,
             self._config,

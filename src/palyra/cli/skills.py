@@ -1,0 +1,46 @@
+"""`palyra skills …`: the group. Each command lives in a file beside this one and is imported when it is run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+# command -> (module, attribute, one line for the list), in the order of a skill's life
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "sign": ("palyra.cli.skills_package", "sign", "Sign a package anew with another key."),
+    "verify": ("palyra.cli.skills_package", "verify", "Whether a package is whole and signed by a trusted key."),
+    "show": ("palyra.cli.skills_look", "show", "Explain a package or an installed skill."),
+    "audit": ("palyra.cli.skills_look", "audit", "Look for what speaks against a package or an installed skill."),
+    "install": ("palyra.cli.skills_install", "install", "Install a package; it waits in quarantine."),
+    "update": ("palyra.cli.skills_install", "update", "Install another version of a skill; it waits in quarantine."),
+    "list": ("palyra.cli.skills_look", "list_command", "The installed skills and where they stand."),
+    "enable": ("palyra.cli.skills_life", "enable", "Let a skill's tools be called."),
+    "disable": ("palyra.cli.skills_life", "disable", "Stop letting a skill's tools be called."),
+    "quarantine": ("palyra.cli.skills_life", "quarantine", "Take a skill out of use and stop what runs of it."),
+    "rollback": ("palyra.cli.skills_life", "rollback", "Return to the version that was enabled before."),
+    "remove": ("palyra.cli.skills_life", "remove", "Take a skill away; its history stays."),
+    "trust": ("palyra.cli.skills_trust", "command", "Publishers' keys: add, list, revoke, rotate."),
+}
+
+
+class SkillGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        loaded = getattr(import_module(module), attribute)
+        assert isinstance(loaded, click.Command)
+        return loaded
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.group("skills", cls=SkillGroup)
+def command() -> None:
+    """Signed packages of WebAssembly tools: trust, audit, enable, and take back."""

@@ -1,0 +1,84 @@
+"""`palyra skills enable | disable | quarantine | rollback | remove ID`: where a skill stands. Exit 1 when refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from palyra.cli.options import Settings, with_settings
+from palyra.cli.skills_session import ID, tell_done, with_desk
+
+if TYPE_CHECKING:
+    from palyra.wiring.skill_acts import SkillDesk
+
+ENABLE_EXAMPLES = """\b
+Examples:
+  palyra skills enable acme.echo
+  palyra skills enable acme.echo --override 'reviewed: source read, capabilities as documented'
+"""
+REASON = click.option("--reason", default="", metavar="TEXT", help="Kept in the journal.")
+
+
+@click.command("enable", epilog=ENABLE_EXAMPLES)
+@ID
+@click.option("--override", default="", metavar="REASON", help="Although it failed its audit, or as its review.")
+@click.option("--version", default="", metavar="V", help="Another version than the one installed last.")
+@with_settings
+def enable(settings: Settings, skill_id: str, override: str, version: str) -> int:
+    """Let a skill's tools be called: the payload installed last, in place of the one that is enabled."""
+
+    async def work(desk: SkillDesk, by: str) -> int:
+        return tell_done(settings, await desk.enable(skill_id, by=by, override_reason=override, version=version))
+
+    return with_desk(settings, work)
+
+
+@click.command("disable", epilog="Example: palyra skills disable acme.echo")
+@ID
+@REASON
+@with_settings
+def disable(settings: Settings, skill_id: str, reason: str) -> int:
+    """Stop letting a skill's tools be called; what runs of it is stopped."""
+
+    async def work(desk: SkillDesk, by: str) -> int:
+        return tell_done(settings, await desk.disable(skill_id, by=by, reason=reason))
+
+    return with_desk(settings, work)
+
+
+@click.command("quarantine", epilog="Example: palyra skills quarantine acme.echo --reason 'calls home'")
+@ID
+@REASON
+@with_settings
+def quarantine(settings: Settings, skill_id: str, reason: str) -> int:
+    """Take a skill out of use and stop what runs of it, here and in every other process of this home."""
+
+    async def work(desk: SkillDesk, by: str) -> int:
+        return tell_done(settings, await desk.quarantine(skill_id, by=by, reason=reason))
+
+    return with_desk(settings, work)
+
+
+@click.command("rollback", epilog="Example: palyra skills rollback acme.echo")
+@ID
+@with_settings
+def rollback(settings: Settings, skill_id: str) -> int:
+    """Return to the payload that was enabled before the present one."""
+
+    async def work(desk: SkillDesk, by: str) -> int:
+        return tell_done(settings, await desk.rollback(skill_id, by=by))
+
+    return with_desk(settings, work)
+
+
+@click.command("remove", epilog="Example: palyra skills remove acme.echo")
+@ID
+@with_settings
+def remove(settings: Settings, skill_id: str) -> int:
+    """Take a skill away: every version, its files and what it kept. The history stays."""
+
+    async def work(desk: SkillDesk, by: str) -> int:
+        return tell_done(settings, await desk.remove(skill_id, by=by))
+
+    return with_desk(settings, work)
