@@ -50,6 +50,7 @@ class Fixed:
     enforcement: Mapping[str, Json]
     in_force: Enforcement
     limits: Mapping[str, int]
+    config_sha256: str
     plan_sha256: str | None
     details: bytes
     """JSON, without its last bracket and without the request."""
@@ -115,6 +116,7 @@ def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
         enforcement=enforcement,
         in_force=enforcement_of(enforcement),
         limits=limits,
+        config_sha256=ports.config.digest,
         plan_sha256=plan_sha256,
         details=orjson.dumps(_details(trip, ports, secrets, plan_sha256))[:-1],
         request_is_clear=redacted_request(request, secrets) is request,

@@ -32,10 +32,14 @@ def settle_request(request: CallRequest, knows: Callable[[str], bool]) -> CallRe
             parse_ulid(call_id, what="call_id")
         except Rejected as wrong:
             call_id, refusal = None, refusal or wrong
+    if tool == given and call_id == request.call_id and refusal is request.refusal:
+        return request
     return replace(request, tool=tool, call_id=call_id, refusal=refusal)
 
 
 def _name_of(tool: str, knows: Callable[[str], bool]) -> str:
     """A name that is no tool's may be anything, a secret too."""
+    if knows(tool):
+        return tool
     name = tool[:MAX_TOOL_CHARS].encode("utf-8", "backslashreplace").decode("utf-8")
     return name if knows(name) else redact_text(name)

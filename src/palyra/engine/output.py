@@ -17,6 +17,7 @@ from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.redact.both import BothStreams
 
+_STREAMS = tuple(StreamName)
 OnOutput = Callable[[StreamName, bytes], None]
 
 
@@ -35,11 +36,12 @@ class Collector:
         self, secrets: Sequence[tuple[str, bytes]], on_output: OnOutput | None = None, *, lagging: bool = False
     ) -> None:
         self._redacting = BothStreams(secrets, lagging=lagging or on_output is None)
-        self._kept: dict[StreamName, list[bytes]] = {name: [] for name in StreamName}
+        self._kept: dict[StreamName, list[bytes]] = {name: [] for name in _STREAMS}
         self._on_output = on_output
         pacing: object = on_output
-        self._pacing = pacing if isinstance(pacing, Paced) else None
-        self.fed = dict.fromkeys(StreamName, 0)
+        # Asking a Protocol is slow, and most calls stream to nobody.
+        self._pacing = pacing if pacing is not None and isinstance(pacing, Paced) else None
+        self.fed = dict.fromkeys(_STREAMS, 0)
         """Bytes that came, before redaction."""
         self.connections: tuple[Connection, ...] = ()
         self.own_bytes = 0
@@ -83,7 +85,7 @@ def process_output(plan: ProcessPlan, execution: Execution, collector: Collector
     """The `output` object of a process (contracts.md)."""
     output: dict[str, Json] = {"exit_code": execution.exit_code, "signal": execution.signal}
     replaced = False
-    for stream in StreamName:
+    for stream in _STREAMS:
         data = collector.bytes_of(stream)
         try:
             text = data.decode("utf-8")

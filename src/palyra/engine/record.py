@@ -227,7 +227,7 @@ def _statement(
         input_sha256=trip.input_sha256,
         output_sha256=trip.full_output_sha256 or output_sha256,
         projected_output_sha256=output_sha256 if trip.full_output_sha256 else None,
-        config_sha256=ports.config.digest,
+        config_sha256=fixed.config_sha256,
         policy_sha256=trip.policy_sha256,
         decision=fixed.facts,
         limits=fixed.limits,

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 
-from palyra.launch.executor import CHUNK, Paced, Sink
+from palyra.launch.executor import CHUNK, Room, Sink
 from palyra.model.outcome import StreamName
 
 _READ_BYTES = 65536
@@ -25,7 +25,8 @@ class Capture:
         self._loop = asyncio.get_running_loop()
         self._open = {StreamName.STDOUT: stdout, StreamName.STDERR: stderr}
         self._sink = sink
-        self._pacing = sink if isinstance(sink, Paced) else None
+        room: Room | None = getattr(sink, "room", None)
+        self._room = room
         self._left = quota_bytes
         self._nonce = nonce + b"\n"
         self._kept = b""
@@ -46,7 +47,7 @@ class Capture:
     async def drain(self, timeout_s: float) -> None:
         """Read what is left, until both streams end or the time is over."""
         if self._open and not self.exceeded and not self.tripped.done():
-            self._pacing = None  # what is left is no more than two pipes hold
+            self._room = None  # what is left is no more than two pipes hold
             for stream in self._open:
                 self._resume(stream)
             await asyncio.wait({self._ended, self.tripped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -85,7 +86,7 @@ class Capture:
         if len(granted) < len(data):
             self.exceeded = True
             self._trip(None)
-        elif self._pacing is not None and (room := self._pacing.room(stream)) is not None and stream in self._open:
+        elif self._room is not None and (room := self._room(stream)) is not None and stream in self._open:
             self._loop.remove_reader(self._open[stream])
             room.add_done_callback(lambda _: self._resume(stream))
 

@@ -6,8 +6,8 @@ The engine holds the same shapes as its own ports; `wiring` joins them. Not here
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from palyra.model.face import Listener
 from palyra.model.outcome import Connection, Execution, StreamName
@@ -26,12 +26,9 @@ class Sink(Protocol):
         """Once at the end, also of a call that was cancelled, where hosts were granted: what it reached and tried."""
 
 
-@runtime_checkable
-class Paced(Protocol):
-    """A sink that cannot always take more: its reader may be slow, or not read at all."""
-
-    def room(self, stream: StreamName) -> asyncio.Future[None] | None:
-        """Done when more of this stream may come; None when it may come now."""
+Room: TypeAlias = "Callable[[StreamName], asyncio.Future[None] | None]"
+"""`room` of a sink that cannot always take more, because its reader may be slow or not read at all: done when more of
+this stream may come; None when it may come now. A sink without it takes everything."""
 
 
 class Source(Protocol):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from palyra.launch.limits import Step
 
@@ -23,6 +24,8 @@ HELD_SCRIPT = f"{_FIRST_TO_GO}; echo r >&{READY}; exec {READY}>&-; . /dev/fd/{CO
 NONCE_START = b"\x1f"
 """A byte that programs do not end their stderr with, so that nothing is held back while looking for a nonce."""
 
+MAX_REMEMBERED_CHARS = 4096
+"""Of arguments; what may be large is not kept."""
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # dash exports PWD and OLDPWD by itself, busybox PATH; bash counts SHLVL and leaves without the trap when exec fails
 _CLEAN = b'unset PWD OLDPWD SHLVL PATH && { [ -z "$BASH_VERSION" ] || shopt -s execfail; }'
@@ -40,11 +43,28 @@ def launch_message(
     busybox: bool = False,
 ) -> bytes:
     """Raises ValueError for what no exec can carry: a NUL, a relative program or folder, a key that is no name."""
+    known = sum(map(len, arguments)) <= MAX_REMEMBERED_CHARS
+    steps = (_steps if known else _steps.__wrapped__)(
+        program, tuple(arguments), tuple(env), cwd, tuple(limits), limit_first=limit_first, busybox=busybox
+    )
+    return b"exec %d<&- && trap %b EXIT && %b" % (CONTROL, quote(b"echo " + quote(nonce) + b" >&2"), steps)
+
+
+@lru_cache(maxsize=64)
+def _steps(
+    program: str,
+    arguments: tuple[str, ...],
+    env: tuple[tuple[str, str], ...],
+    cwd: str,
+    limits: tuple[Step, ...],
+    *,
+    limit_first: bool,
+    busybox: bool,
+) -> bytes:
+    """Remembered: the same few commands are run over and over."""
     if not program.startswith("/") or not cwd.startswith("/"):
         raise ValueError("the program and its folder must be absolute paths")
     steps = [
-        b"exec %d<&-" % CONTROL,
-        b"trap " + quote(b"echo " + quote(nonce) + b" >&2") + b" EXIT",
         b"cd -P -- " + quote(_bytes(cwd)),
         _CLEAN,
         *([_limit_first(limits)] if limit_first else []),

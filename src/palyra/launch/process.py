@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import select
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 FDS_PER_CALL = 25
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""
 
+MAX_TEMPLATES = 64
+
 
 def _calls_at_once() -> int:
     """More would run out of descriptors in the middle of a start, or leave none to record the others' ends."""
@@ -61,6 +64,7 @@ class ProcessExecutor:
         # Only where it is certain that somebody closes this executor: without a pool a call leaves nothing at all.
         self._leftovers = Leftovers() if warm is not None else None
         self._starts = 0
+        self._templates: dict[int, tuple[ProcessPlan, Template]] = {}
         self._room = asyncio.Semaphore(_calls_at_once())
         self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
         if host.subreaper:
@@ -78,17 +82,31 @@ class ProcessExecutor:
         self, plan: ProcessPlan, sink: Sink, source: Source | None, credentials: Sequence[Credential]
     ) -> Execution:
         try:
-            template = template_of(plan)
+            template = self._template(plan)
         except LaunchFailed as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
         try:
-            held = (self.pool and self.pool.take(template)) or await self._start(template)
+            held = self.pool.take(template) if self.pool is not None else None
+            if held is None:
+                held = await self._start(template)
             return await self.run_held(held, plan, sink, source, credentials)
         except LaunchFailed as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
         finally:
             if self.pool is not None:
                 self.pool.wish(template)
+
+    def _template(self, plan: ProcessPlan) -> Template:
+        """Of the very same plan the same one: a call that is asked again comes with the plan it had."""
+        known = self._templates.get(id(plan))
+        if plan.stdin:  # what may be large is not kept
+            return template_of(plan)
+        if known is None or known[0] is not plan:
+            known = plan, template_of(plan)
+            while len(self._templates) >= MAX_TEMPLATES:
+                del self._templates[next(iter(self._templates))]
+            self._templates[id(plan)] = known  # it holds the plan, so that no other has this id meanwhile
+        return known[1]
 
     async def begin(self, plan: ProcessPlan) -> Running:
         """Start a program that its caller speaks with over its pipes; the caller takes all three and ends it."""
@@ -217,12 +235,20 @@ class _HeldProgram:
             )
         except ValueError as error:
             raise LaunchFailed(f"The program cannot be started: {error}.") from error
-        os.set_blocking(held.control, False)
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                told = await write_all(held.control, message, lambda _: None)
-        except TimeoutError:
-            told = False
-        if not told:
+        if not await _tell(held.control, message):
             raise LaunchFailed("The sandbox ended before the program could be started.")
         os.close(held.take("control"))
+
+
+async def _tell(control: int, message: bytes) -> bool:
+    if len(message) <= select.PIPE_BUF:  # an empty pipe takes that much at once
+        try:
+            return os.write(control, message) == len(message)
+        except BrokenPipeError:
+            return False
+    os.set_blocking(control, False)
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            return await write_all(control, message, lambda _: None)
+    except TimeoutError:
+        return False

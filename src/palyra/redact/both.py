@@ -16,17 +16,28 @@ from palyra.model.outcome import StreamName
 from palyra.redact.stream import Redactor, Secrets
 
 
+_STREAMS = tuple(StreamName)
+
+
 class BothStreams:
-    """`lagging` needs to be asked for: the operator's own terminal sees output as it comes."""
+    """`lagging` needs to be asked for: the operator's own terminal sees output as it comes. A stream that nothing came
+    of costs nothing: most programs leave one of the two empty."""
 
     def __init__(self, secrets: Secrets, *, lagging: bool = False) -> None:
-        self._redactors = {name: Redactor(secrets) for name in StreamName}
-        self._lag = max(one.most_held_bytes for one in self._redactors.values()) if lagging else 0
-        self._late = dict.fromkeys(StreamName, b"")
-        self._fed = dict.fromkeys(StreamName, 0)
+        self._secrets = secrets
+        self._lagging = lagging
+        self._lag = 0
+        self._redactors: dict[StreamName, Redactor] = {}
+        self._late = dict.fromkeys(_STREAMS, b"")
+        self._fed = dict.fromkeys(_STREAMS, 0)
+
+    def _begin(self, stream: StreamName) -> Redactor:
+        redactor = self._redactors[stream] = Redactor(self._secrets)
+        self._lag = redactor.most_held_bytes if self._lagging else 0
+        return redactor
 
     def feed(self, stream: StreamName, chunk: bytes) -> bytes:
-        redactor = self._redactors[stream]
+        redactor = self._redactors.get(stream) or self._begin(stream)
         clean = redactor.feed(chunk)
         if not self._lag:
             return clean
@@ -38,20 +49,25 @@ class BothStreams:
 
     def finish(self) -> Iterator[tuple[StreamName, bytes]]:
         """The rest of each stream, whose end has come."""
-        for stream, redactor in self._redactors.items():
+        for stream, redactor in self._in_order():
             yield stream, self._late[stream] + redactor.finish()
 
     def cut(self) -> Iterator[tuple[StreamName, bytes]]:
         """The rest of each, where the program was ended midway: what is undecided may be most of a secret."""
-        for stream, redactor in self._redactors.items():
+        for stream, redactor in self._in_order():
             if not self._lag:
                 yield stream, redactor.cut()
             elif self._fed[stream]:
                 rest = self._late[stream] + redactor.finish()
                 yield stream, rest[: max(0, len(rest) - self._lag)] + redactor.lost()
 
+    def _in_order(self) -> list[tuple[StreamName, Redactor]]:
+        return [(stream, self._redactors[stream]) for stream in _STREAMS if stream in self._redactors]
+
     @property
     def counts(self) -> Mapping[str, int]:
+        if not self._redactors:
+            return {}
         total: Counter[str] = Counter()
         for redactor in self._redactors.values():
             total.update(redactor.counts)
