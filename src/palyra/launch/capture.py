@@ -30,6 +30,8 @@ class Capture:
         self._left = quota_bytes
         self._nonce = nonce + b"\n"
         self._kept = b""
+        self._unread = False
+        """While reading out: more may be in the pipe."""
         self.counts = {StreamName.STDOUT: 0, StreamName.STDERR: 0}
         self.exceeded = False
         self.launch_failed = False
@@ -43,6 +45,14 @@ class Capture:
         for stream, fd in self._open.items():
             os.set_blocking(fd, False)
             self._loop.add_reader(fd, self._readable, stream, fd)
+
+    def read_out(self) -> None:
+        """What has come so far, of streams that nobody listens to yet: a program that has ended already."""
+        for stream, fd in tuple(self._open.items()):
+            os.set_blocking(fd, False)
+            self._unread = True
+            while stream in self._open and self._unread and not self.tripped.done():
+                self._readable(stream, fd)
 
     async def drain(self, timeout_s: float) -> None:
         """Read what is left, until both streams end or the time is over."""
@@ -64,6 +74,7 @@ class Capture:
         try:
             data = os.read(fd, min(_READ_BYTES, self._left + 1))
         except BlockingIOError:
+            self._unread = False
             return
         except OSError:
             data = b""

@@ -127,6 +127,12 @@ class _Container:
     def program_fd(self) -> int:
         return self._pid_fd
 
+    is_alone = False
+    """A container takes its time."""
+
+    def is_gone(self, timeout_s: float) -> bool:
+        return False
+
     def take(self, name: str) -> int:
         fd, self._streams[name] = self._streams[name], -1
         return fd

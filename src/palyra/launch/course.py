@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,12 +22,15 @@ from palyra.launch.ending import Ended
 from palyra.launch.executor import Sink, Source
 from palyra.launch.feed import Feed
 from palyra.launch.message import nonce_from
-from palyra.launch.waiting import has_ended, readable_within, unbroken
+from palyra.launch.waiting import ends_within, has_ended, readable_within, unbroken
 from palyra.model.outcome import Execution, Status, StreamName, Usage
 from palyra.model.plan import ProcessPlan
 
 GRACE_S = 0.5
 """Between SIGTERM at the deadline and SIGKILL."""
+BRIEF_S = 0.003
+"""How long a program's end, and that of its sandbox, is waited for without going back to the loop, where nothing else
+runs: most of what agents run ends sooner, and each turn of the loop costs as much as a commit."""
 DRAIN_S = 2.0
 """How long output may still come after every process is dead: only a stranger can hold the pipe then."""
 
@@ -37,6 +41,13 @@ class Running(Protocol):
     @property
     def program_fd(self) -> int:
         """Readable when the program has ended."""
+
+    @property
+    def is_alone(self) -> bool:
+        """No other program runs for this process: the loop may be held up for a moment."""
+
+    def is_gone(self, timeout_s: float) -> bool:
+        """Whether all that is left after `cut_off` ends within a moment: then `end` waits for nothing."""
 
     def take(self, name: str) -> int:
         """Hand over stdin, stdout or stderr to someone who will close it."""
@@ -73,15 +84,15 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
     feeding: asyncio.Task[None] | None = None
     try:
         await running.begin(nonce)
-        capture.start()
         if plan.stdin or plan.stdin_streamed:
             feeding = asyncio.create_task(feed.run(plan.stdin, source if plan.stdin_streamed else None))
         else:
             feed.close()
-        watched = await _watch(running, plan, capture)
-        if watched.program_ended:
-            running.cut_off()
-        ended = await unbroken(_end(running, capture, program_ended=watched.program_ended))
+        watched = _watch_briefly(running, plan) if running.is_alone and feeding is None else None
+        if watched is None:
+            capture.start()
+            watched = await _watch(running, plan, capture)
+        ended = await _finish(running, capture, watched)
     except BaseException:
         await unbroken(running.end(program_ended=False))
         raise
@@ -93,10 +104,30 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
     return _execution(plan, watched=watched, ended=ended, capture=capture, feed=feed)
 
 
+async def _finish(running: Running, capture: Capture, watched: _Watched) -> Ended:
+    if watched.program_ended:
+        running.cut_off()
+        if running.is_alone and running.is_gone(BRIEF_S):
+            ended = await running.end(program_ended=True)  # nothing is left to wait for
+            capture.read_out()
+            await capture.drain(DRAIN_S)
+            return ended
+    return await unbroken(_end(running, capture, program_ended=watched.program_ended))
+
+
 async def _end(running: Running, capture: Capture, *, program_ended: bool) -> Ended:
     ended = await running.end(program_ended=program_ended)
     await capture.drain(DRAIN_S)
     return ended
+
+
+def _watch_briefly(running: Running, plan: ProcessPlan) -> _Watched | None:
+    """None when it has not ended yet. What it wrote is in its pipes, and it waits there if they are full."""
+    began_ns = time.perf_counter_ns()
+    if not ends_within(running.program_fd, min(BRIEF_S, plan.limits.wall_ms / 1000)):
+        return None
+    wall_us = (time.perf_counter_ns() - began_ns) // 1000
+    return _Watched(status=Status.COMPLETED, program_ended=True, wall_us=wall_us)
 
 
 async def _watch(running: Running, plan: ProcessPlan, capture: Capture) -> _Watched:

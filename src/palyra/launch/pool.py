@@ -100,6 +100,11 @@ class Pool:
             self._due = asyncio.get_running_loop().call_later(self._size.refill_after_s, self._start_refilling)
 
     def _start_refilling(self) -> None:
+        loop, due = asyncio.get_running_loop(), self._due
+        if due is not None and loop.time() - due.when() > self._size.refill_after_s / 2:
+            # The loop was held up, by a commit on a slow disk perhaps: whoever waited for it goes first.
+            self._due = loop.call_later(self._size.refill_after_s, self._start_refilling)
+            return
         self._due = None
         self._refilling = asyncio.get_running_loop().create_task(self._refill())
 

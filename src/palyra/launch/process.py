@@ -14,7 +14,7 @@ import os
 import resource
 import select
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from palyra.launch.limits import limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
-from palyra.launch.waiting import unbroken
+from palyra.launch.waiting import ends_within, unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution, Status
 from palyra.model.plan import ProcessPlan
@@ -64,6 +64,7 @@ class ProcessExecutor:
         # Only where it is certain that somebody closes this executor: without a pool a call leaves nothing at all.
         self._leftovers = Leftovers() if warm is not None else None
         self._starts = 0
+        self._at_work = _AtWork()
         self._templates: dict[int, tuple[ProcessPlan, Template]] = {}
         self._room = asyncio.Semaphore(_calls_at_once())
         self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
@@ -76,7 +77,11 @@ class ProcessExecutor:
         if plan.road == "container":
             return await self._containers.run(plan, sink, source)
         async with self._room:
-            return await self._run_native(plan, sink, source, credentials)
+            self._at_work.running += 1
+            try:
+                return await self._run_native(plan, sink, source, credentials)
+            finally:
+                self._at_work.running -= 1
 
     async def _run_native(
         self, plan: ProcessPlan, sink: Sink, source: Source | None, credentials: Sequence[Credential]
@@ -110,7 +115,7 @@ class ProcessExecutor:
 
     async def begin(self, plan: ProcessPlan) -> Running:
         """Start a program that its caller speaks with over its pipes; the caller takes all three and ends it."""
-        program = _HeldProgram(await self._start(template_of(plan)), plan, self._host, self._leftovers)
+        program = _HeldProgram(await self._start(template_of(plan)), plan, self._host, self._leftovers, self._at_work)
         try:
             await program.begin(nonce_from(os.urandom(16)))
         except BaseException:
@@ -149,10 +154,14 @@ class ProcessExecutor:
             await self._abandon(held)
             raise
         if serving is None:
-            return await follow(_HeldProgram(held, plan, self._host, self._leftovers), plan, sink, source)
+            return await follow(
+                _HeldProgram(held, plan, self._host, self._leftovers, self._at_work), plan, sink, source
+            )
         unreachable = Unreachable(held.init)
         try:
-            execution = await follow(_HeldProgram(held, plan, self._host, self._leftovers), plan, sink, source)
+            execution = await follow(
+                _HeldProgram(held, plan, self._host, self._leftovers, self._at_work), plan, sink, source
+            )
         finally:
             connections = (*serving.finish(), *_unreachable(unreachable.close()))
             sink.reached(connections)
@@ -182,10 +191,19 @@ def _unreachable(count: int) -> tuple[Connection, ...]:
     return (Connection(host="*", port=0, verdict="unreachable", why=why),)
 
 
+@dataclass(slots=True)
+class _AtWork:
+    running: int = 0
+    """Calls that have a sandbox in this executor now."""
+
+
 class _HeldProgram:
     """A held shell and what it is to become."""
 
-    def __init__(self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers | None) -> None:
+    def __init__(
+        self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers | None, at_work: _AtWork
+    ) -> None:
+        self._at_work = at_work
         self._held = held
         self._leftovers = leftovers
         self._plan = plan
@@ -194,6 +212,19 @@ class _HeldProgram:
     @property
     def program_fd(self) -> int:
         return self._held.program_fd
+
+    @property
+    def is_alone(self) -> bool:
+        return self._at_work.running == 1
+
+    def is_gone(self, timeout_s: float) -> bool:
+        held = self._held
+        return (
+            held.cut_off
+            and held.group is None
+            and ends_within(held.init_fd, timeout_s)
+            and ends_within(held.pid_fd, timeout_s)
+        )
 
     def take(self, name: str) -> int:
         return self._held.take(name)

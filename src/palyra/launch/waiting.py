@@ -49,9 +49,15 @@ async def readable_within(fd: int, timeout_s: float, *, or_done: asyncio.Future[
 
 def has_ended(pidfd: int) -> bool:
     """Whether the process behind a pidfd is gone already."""
+    return ends_within(pidfd, 0.0)
+
+
+def ends_within(pidfd: int, timeout_s: float) -> bool:
+    """The same after a moment that is waited for here, in this thread: for waits that are shorter than the loop's own
+    turns, where nobody else needs the loop."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(timeout_s * 1000))
 
 
 async def writable(fd: int) -> None:

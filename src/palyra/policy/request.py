@@ -116,7 +116,7 @@ class Request:
             "action": self.action,
             "tool": self.tool,
             "groups": list(self.groups),
-            "context": {name: self.context[name] for name in sorted(self.context)},
+            "context": dict(sorted(self.context.items())),
         }
 
 
@@ -215,10 +215,10 @@ def ask_again(request: Request, *, calls_used: int, calls_max: int, hour: int, r
         "denials_last_minute": run.denials_last_minute,
         "hour": hour,
     }
-    for label in RunLabel:
-        changed[label.value] = label in run.labels
     for name, value in changed.items():
         _check_value(name, value)
+    for name in _LABELS:
+        changed[name] = name in run.labels  # a label equals its name
     again = copy(request)
     object.__setattr__(again, "context", {**request.context, **changed})
     return again

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from palyra.model.outcome import StreamName
 from palyra.redact.stream import Redactor, Secrets
 
-
 _STREAMS = tuple(StreamName)
 
 

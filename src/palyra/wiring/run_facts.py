@@ -18,6 +18,10 @@ _COUNT = """SELECT count(*), coalesce(sum(status = 'refused'), 0) FROM (
                 SELECT status FROM calls WHERE run_id = ? AND opened_unix_ms > ? AND principal = ? LIMIT ?)"""
 
 
+_LABELS = frozenset(RunLabel)
+_NONE: frozenset[RunLabel] = frozenset()
+
+
 class RunFactsStore:
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
@@ -31,7 +35,7 @@ class RunFactsStore:
         since = self._clock.now_unix_ms() - WINDOW_MS
         ((calls, denials),) = self._writer.rows(_COUNT, (run_id, since, principal, MAX_COUNTED))
         return RunFacts(
-            labels=frozenset(RunLabel(name) for (name,) in labels if name in set(RunLabel)),
+            labels=frozenset(RunLabel(name) for (name,) in labels if name in _LABELS) if labels else _NONE,
             calls_last_minute=calls,
             denials_last_minute=denials,
         )

@@ -33,6 +33,7 @@ _PIDFD_INFO_EXIT = 1 << 3
 _PR_SET_CHILD_SUBREAPER = 36
 _CLONE_NEWPID = 0x20000000
 _FIRST_TO_GO = "500"
+_SIGNALS = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _LOWEST_FREE = 10
 """Numbers below are places in the child (stdio, ready, control); a source there could be overwritten."""
 
@@ -103,11 +104,10 @@ def _prepare(
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in places.items()]
     actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in keep]
     actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable() - set(keep) - set(places)]
-    defaults = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
     def start() -> int:
         pid = os.posix_spawn(
-            argv[0], list(argv), dict(env), file_actions=actions, setsid=True, setsigdef=defaults, setsigmask=()
+            argv[0], list(argv), dict(env), file_actions=actions, setsid=True, setsigdef=_SIGNALS, setsigmask=()
         )
         _started.add(pid)
         return pid
