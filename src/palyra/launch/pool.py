@@ -26,6 +26,7 @@ from palyra.launch.verifying import is_as_planned
 
 log = logging.getLogger("palyra.launch.pool")
 
+LATE_S = 0.002
 Start = Callable[[Template], Awaitable[Held]]
 End = Callable[[Held], Awaitable[None]]
 
@@ -97,14 +98,17 @@ class Pool:
             for _, held in dropped:
                 self._discard(held)
         if self._due is None and (self._refilling is None or self._refilling.done()):
-            self._due = asyncio.get_running_loop().call_later(self._size.refill_after_s, self._start_refilling)
+            self._due = asyncio.get_running_loop().call_later(self._size.refill_after_s, self._refill_in_time)
+
+    def _refill_in_time(self) -> None:
+        """A loop that comes late was held up, by a commit on a slow disk perhaps: whoever waited for it goes first."""
+        loop, due = asyncio.get_running_loop(), self._due
+        if due is not None and loop.time() - due.when() > max(LATE_S, self._size.refill_after_s / 2):
+            self._due = loop.call_later(self._size.refill_after_s, self._refill_in_time)
+        else:
+            self._start_refilling()
 
     def _start_refilling(self) -> None:
-        loop, due = asyncio.get_running_loop(), self._due
-        if due is not None and loop.time() - due.when() > self._size.refill_after_s / 2:
-            # The loop was held up, by a commit on a slow disk perhaps: whoever waited for it goes first.
-            self._due = loop.call_later(self._size.refill_after_s, self._start_refilling)
-            return
         self._due = None
         self._refilling = asyncio.get_running_loop().create_task(self._refill())
 
