@@ -15,7 +15,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -32,6 +32,7 @@ from palyra.model.call import Door, OperatorGrant, RequestContext, parse_princip
 from palyra.model.limits import Limits
 from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_json, tool_json
+from palyra.values import dataclass
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.grants import egress_word, grant, tier_word
 from palyra.wiring.places import resolve_workspace

@@ -7,7 +7,6 @@ asked. Code that an agent can reach must not be given this object: who can open 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from palyra.approvals.rules import Verdict
@@ -15,6 +14,7 @@ from palyra.approvals.store import LAST, ApprovalStore
 from palyra.canon import Json
 from palyra.model.approval import ApprovalState, Scope
 from palyra.model.call import parse_principal
+from palyra.values import dataclass
 from palyra.wiring.approvals import owner_principal
 
 Item = dict[str, Json]

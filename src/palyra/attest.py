@@ -11,7 +11,7 @@ Not here: the journal's entries (journal/chain), keys and envelopes (signing).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ import orjson
 from palyra.canon import Json, canonical_strict, digest, sha256_hex
 from palyra.errors import TrustError
 from palyra.signing import NoteVerifier, PublicKey, SigningKey, dsse_sign, dsse_verify, open_note
+from palyra.values import dataclass
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:palyra:attestation:v1"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from palyra.budget.ledger import Ledger, Share
@@ -37,6 +37,7 @@ from palyra.testing_guests import FakeGuests, FakeGuestStorage, FakeSkills
 from palyra.testing_network import FakeFetcher as FakeFetcher
 from palyra.testing_network import FakeSecrets as FakeSecrets
 from palyra.testing_runs import FakeRunFacts
+from palyra.values import dataclass
 
 EPOCH_MS = 1_700_000_000_000
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

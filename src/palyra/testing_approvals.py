@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from palyra.model.approval import Approval, ApprovalState, Question, Scope
+from palyra.values import dataclass
 
 FAR_UNIX_MS = 1 << 52
 

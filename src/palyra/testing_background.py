@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from palyra.errors import Reason, Rejected
 from palyra.model import process as kept
 from palyra.model.outcome import StreamName
 from palyra.model.record import Owner
+from palyra.values import dataclass
 
 STARTED_UNIX_MS = 1_700_000_000_000
 

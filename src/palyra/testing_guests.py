@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.engine.ports import HostCall
 from palyra.errors import Reason, Rejected
 from palyra.model.outcome import Execution, Status, Usage
 from palyra.model.skill import SkillTool
 from palyra.model.wasm import HostAnswer, WasmPlan
+from palyra.values import dataclass
 
 DONE = Execution(status=Status.COMPLETED, exit_code=0, usage=Usage(wall_us=1000, fuel=7))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from palyra.model.credential import Credential
 from palyra.model.fetch import Fetched, FetchOrder, FetchUrl
+from palyra.values import dataclass
 
 
 @dataclass

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from palyra.model.process import ProcessOwner
 from palyra.model.run_facts import NO_FACTS, RunFacts, RunLabel
+from palyra.values import dataclass
 
 
 @dataclass

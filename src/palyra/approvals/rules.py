@@ -12,7 +12,7 @@ Not here: rows and entries (store), when a call asks (engine/approval).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 
@@ -20,6 +20,7 @@ from palyra.approvals.patterns import check_pattern, matches
 from palyra.canon import Json, digest
 from palyra.errors import Reason, Rejected
 from palyra.model.approval import Approval, ApprovalState, Question, Scope
+from palyra.values import dataclass
 
 MAX_UNTIL_MS = 30 * 24 * 3600 * 1000
 MAX_NOTE_CHARS = 1000

@@ -15,7 +15,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import orjson
@@ -29,6 +29,7 @@ from palyra.model.approval import COLUMNS, Approval, ApprovalState, Fatigue, Per
 from palyra.model.record import EntryDraft
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 log = logging.getLogger("palyra.approvals")
 

@@ -10,11 +10,12 @@ Not here: keeping ledgers exact between processes (the journal's store spends in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palyra.errors import Reason, Rejected
 from palyra.model.budget import NOTHING, RESOURCES, UNLIMITED, Allowance, Spending
 from palyra.model.limits import Limits
+from palyra.values import dataclass
 
 _WORDS = {
     "wall_us": "µs of wall time",

@@ -10,7 +10,6 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ import orjson
 
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.api import Palyra

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -19,6 +18,7 @@ from palyra.state.db import ReadHome, read_home, snapshot
 from palyra.state.rows import JournalRows
 from palyra.state.sealed import SealedBodies
 from palyra.state.witness import Anchor, anchors
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
+
+from palyra.values import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 

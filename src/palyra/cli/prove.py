@@ -14,7 +14,7 @@ import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from palyra.errors import Reason
@@ -26,6 +26,7 @@ from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.proof import HELD, Proof, fingerprint_of, profile_job
 from palyra.signing import dsse_sign
+from palyra.values import dataclass
 from palyra.version import __version__
 from palyra.wiring.embedded import Installation
 from palyra.wiring.proofs import PAYLOAD_TYPE, write_proof

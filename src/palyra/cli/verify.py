@@ -13,7 +13,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.journal.keys import Keys

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from palyra.model.budget import Allowance, Quota
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

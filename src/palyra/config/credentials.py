@@ -6,9 +6,9 @@ Names of secrets stand here, never values. Not here: reading the file (config/lo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from palyra.errors import ConfigError
+from palyra.values import dataclass
 
 KEY_SOURCES = ("file", "keyring", "passphrase")
 SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

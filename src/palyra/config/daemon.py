@@ -5,7 +5,7 @@ Not here: who may do what (daemon/routes), the credentials themselves (tokens/).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ Not here: which hosts are granted (`allowed_egress_hosts`), using these values (
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ Not here: records and entries of the journal, which have settings of their own (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from palyra.values import dataclass
 
 RANGES: Final[dict[str, tuple[int, int]]] = {"keep_artifacts_days": (0, 36_500), "keep_logs_days": (0, 36_500)}
 

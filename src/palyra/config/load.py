@@ -11,12 +11,13 @@ import os
 import re
 import stat
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from palyra.config.schema import Config, ConfigKeyError, parse_config
 from palyra.errors import ConfigError
 from palyra.model.ownership import folders_above, is_absent, writable_by
+from palyra.values import dataclass
 
 SYSTEM_FILE = Path("/etc/palyra/palyra.toml")
 MAX_FILE_BYTES = 1 << 20

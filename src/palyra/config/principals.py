@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, get_args, get_type_hints
 
@@ -31,6 +31,7 @@ from palyra.model.call import TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
 from palyra.model.tool import Capability
+from palyra.values import dataclass
 
 POSTURES = ("locked", "standard", "developer")
 EGRESS_ALIASES = {"allow_all": "none", "block_all": "strict"}

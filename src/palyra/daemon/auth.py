@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 from palyra.daemon.routes import Refused, Who
 from palyra.daemon.sessions import COOKIE, CSRF_HEADER, Session, Sessions
 from palyra.tokens.rules import Token
+from palyra.values import dataclass
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="palyra"'}
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
 from palyra.daemon.live import LiveCall
 from palyra.errors import StateError
 from palyra.model.outcome import Outcome
+from palyra.values import dataclass
 from palyra.wiring.taken import TakenCalls
 
 log = logging.getLogger("palyra.calls")

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+
+from palyra.values import dataclass
 
 MAX_EVENTS = 4096
 MAX_BYTES = 1 << 20

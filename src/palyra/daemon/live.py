@@ -14,7 +14,7 @@ import asyncio
 import base64
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import orjson
 
@@ -25,6 +25,7 @@ from palyra.engine.walk import Engine
 from palyra.errors import Reason, Rejected
 from palyra.model.outcome import Outcome, Status, StreamName
 from palyra.protocol.wire import outcome_bytes
+from palyra.values import dataclass
 
 KEPT_CALLS = 256
 KEPT_BYTES = 16 << 20

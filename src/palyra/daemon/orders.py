@@ -9,7 +9,7 @@ Not here: running the call (daemon/live), what policies make of it (engine).
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palyra.config.schema import Config
 from palyra.daemon.auth import Caller
@@ -20,6 +20,7 @@ from palyra.engine.trip import CallRequest
 from palyra.errors import ConfigError, Reason, Rejected
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal
 from palyra.model.limits import Limits
+from palyra.values import dataclass
 from palyra.wiring.grants import grant
 from palyra.wiring.places import resolve_workspace
 

@@ -10,7 +10,7 @@ raises `Refused` (or the engine's `Rejected`) and never makes an error answer by
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
+
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.daemon.auth import Caller

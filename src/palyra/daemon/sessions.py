@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from palyra.values import dataclass
 
 COOKIE = "palyra_session"
 CSRF_HEADER = "x-palyra-csrf"

@@ -6,7 +6,7 @@ changes. Not here: anything about one request (daemon/routes.Asked).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.config.daemon import DaemonConfig
 from palyra.daemon.auth import Guard
@@ -15,6 +15,7 @@ from palyra.daemon.live import LiveCalls
 from palyra.daemon.sessions import Failures, Sessions
 from palyra.engine.ports import Clock, Ids
 from palyra.tokens.store import TokenStore
+from palyra.values import dataclass
 from palyra.wiring.approvals import owner_principal
 from palyra.wiring.embedded import Installation
 from palyra.wiring.run_terms import RunTerms

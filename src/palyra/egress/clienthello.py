@@ -9,9 +9,8 @@ Not here: whether the name may be reached (egress/conversation). Nothing is decr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from palyra.egress.grammar import Malformed, parse_name
+from palyra.values import dataclass
 
 MAX_HELLO = 32_768
 MAX_RECORDS = 49_152

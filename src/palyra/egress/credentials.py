@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.egress.grammar import Target
 from palyra.egress.http import Fields
 from palyra.egress.rules import judge_host
 from palyra.errors import ConfigError
 from palyra.model.net import EgressMode, HostPattern, NetGrant
+from palyra.values import dataclass
 
 MAX_VALUE = 8192
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")

@@ -11,10 +11,10 @@ Not here: sockets (egress/server), which names have which address (egress/names)
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from palyra.egress.names import NameTable
+from palyra.values import dataclass
 
 HEADER = 12
 MAX_UDP = 4096

@@ -16,10 +16,10 @@ Not here: what is decided (egress/conversation), limits on connections, bytes an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from palyra.egress.hosts import Address
+from palyra.values import dataclass
 
 
 class Face(StrEnum):

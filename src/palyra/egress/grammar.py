@@ -9,10 +9,10 @@ Not here: whether what is named is granted (egress/rules).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from palyra.egress.hosts import is_address, parse_host
 from palyra.errors import Rejected
+from palyra.values import dataclass
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,254})(?::([1-9][0-9]{0,4}))?", re.ASCII)
 SHOWN = 240

@@ -11,9 +11,9 @@ Not here: bodies (egress/bodies), whose Host it may be (egress/exchange), creden
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from palyra.egress.grammar import Malformed, Target, parse_authority, show
+from palyra.values import dataclass
 
 MAX_HEAD = 65_536
 MAX_FIELDS = 200

@@ -8,9 +8,10 @@ Not here: counting (egress/server), the call's own wall time (model/limits).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from palyra.errors import ConfigError
+from palyra.values import dataclass
 
 CAPS: dict[str, tuple[int, int]] = {
     "connections": (1, 1_000_000),

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from palyra.egress.hosts import is_address, parse_host, split_port
 from palyra.egress.rules import judge_host
 from palyra.errors import Rejected
 from palyra.model.net import NamedHost, NetGrant
+from palyra.values import dataclass
 
 Found = Iterator[tuple[str, int | None]]
 

@@ -12,12 +12,12 @@ Not here: reading patterns (egress/hosts), looking up and connecting (egress/dia
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 from palyra.egress.hosts import Address, AddressClass, classify_address, embedded, parse_host, read_address
 from palyra.errors import Rejected
 from palyra.model.net import EgressMode, HostKind, HostPattern, NetGrant
+from palyra.values import dataclass
 
 DEFAULT_PORTS = (80, 443)
 

@@ -8,13 +8,12 @@ Not here: the conversation itself (egress/conversation).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from palyra.egress.credentials import Credential
 from palyra.egress.grammar import Target
 from palyra.egress.names import NameTable
 from palyra.egress.rules import judge_host
 from palyra.model.net import EgressMode, HostPattern, NetGrant
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import PurePosixPath
 
@@ -28,6 +28,7 @@ from palyra.model.grant import Allow
 from palyra.model.net import EgressMode
 from palyra.model.tool import ToolSpec
 from palyra.policy.explain import Change, ChangeKind
+from palyra.values import dataclass
 
 MAX_TOGETHER = 3
 MAX_NAMED = 8

@@ -8,12 +8,11 @@ files claim nothing and wait for nobody. Not here: waiting itself (engine/turns)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from palyra.engine.trip import Trip
 from palyra.guard.readers import only_reads
 from palyra.model.plan import Facts, Sights
 from palyra.model.tool import Parallelism, ToolKind
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ Not here: what changes from call to call (engine/record), the form of entries (j
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache
 
 import orjson
@@ -28,6 +28,7 @@ from palyra.model.record import Owner
 from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT, Request
 from palyra.redact.stream import is_clear, redact_json
+from palyra.values import dataclass
 
 PROVEN_BACKEND = "bubblewrap"
 """The one `palyra doctor --prove` attacks."""

@@ -15,7 +15,7 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palyra.canon import Json
 from palyra.engine.inside import OWN_FOLDER, PYTHON, SYSTEM_PATH
@@ -30,6 +30,7 @@ from palyra.model.net import EgressMode
 from palyra.model.outcome import Connection, Status, StreamName
 from palyra.model.plan import Job, LookRequest
 from palyra.redact.stream import redact_json
+from palyra.values import dataclass
 
 MARK = b"\x1epalyra-learn "
 """As inside/learner writes it, which is not imported: only a sandbox needs it."""

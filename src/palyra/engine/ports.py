@@ -7,7 +7,6 @@ raises (`StateError` for the journal, so that nothing runs), it never returns ha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from palyra.budget.ledger import Ledger, Share
@@ -28,6 +27,7 @@ from palyra.model.skill import SkillTool
 from palyra.model.wasm import HostAnswer, WasmPlan
 from palyra.policy.bundle import PolicyBundle
 from palyra.signing import SigningKey
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential as HeaderCredential

@@ -10,7 +10,7 @@ Not here: finding calls and bundles (wiring/history), showing them (the doors).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 
@@ -21,6 +21,7 @@ from palyra.policy.bundle import PolicyBundle
 from palyra.policy.decide import decide
 from palyra.policy.inputs import read_input
 from palyra.policy.request import Request, parse_request
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ Not here: the budget's numbers (journal port), the order of calls (engine/turns)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from palyra.config.schema import Config
@@ -19,6 +19,7 @@ from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
 from palyra.model.process import ProcessOwner
 from palyra.model.record import RunSpec
+from palyra.values import dataclass
 
 
 class RunScope(Enum):

@@ -12,7 +12,6 @@ Not here: the rooms themselves (engine/assessment), what of a request can change
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json, canonical_plain
@@ -24,6 +23,7 @@ from palyra.policy.bundle import PolicyBundle
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.engine.fixed import Fixed

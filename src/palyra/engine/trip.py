@@ -7,7 +7,7 @@ in it then. That is why it is the one mutable thing of the engine, and why nothi
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
@@ -29,6 +29,7 @@ from palyra.model.wasm import GuestKind
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput
 from palyra.protocol.registry import RegisteredTool
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.engine.shapes import Shape

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.errors import Reason, Rejected
 from palyra.guard.escapes import Finding
@@ -33,6 +33,7 @@ from palyra.guard.programs import (
     normalise,
 )
 from palyra.guard.wrappers import may_run, read_wrapper
+from palyra.values import dataclass
 
 __all__ = [
     "Classification",

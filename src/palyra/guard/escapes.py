@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from palyra.guard.options import find_options
 from palyra.guard.programs import normalise
+from palyra.values import dataclass
 
 Words = Sequence[str]
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from palyra.guard.options import Option, Spec, find_options, read_options
+from palyra.values import dataclass
 
 _GLOBAL = Spec(
     "C:c:hvpP",

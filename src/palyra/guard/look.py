@@ -17,7 +17,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palyra.guard.command import shebang_program
 from palyra.guard.look_changes import look_at_workspace
@@ -27,6 +27,7 @@ from palyra.guard.look_trail import Trail, has_changed, take_trail
 from palyra.guard.paths import inside, workspace_problem
 from palyra.model.changes import Snapshot
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
+from palyra.values import dataclass
 
 MAX_MASKED = 64
 MAX_PROTECTED = 512

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 
 from palyra.guard.paths import is_device
+from palyra.values import dataclass
 
 MAX_LINKS = 40
 MAX_FOLDERS = 2000

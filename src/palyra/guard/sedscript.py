@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from palyra.values import dataclass
 
 _SHORT_VALUES = "efl"
 _LONG_VALUES = ("expression", "file", "line-length")

@@ -10,13 +10,13 @@ Not here: reading paths out of words (guard/paths).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from palyra.guard.gitline import read_git
 from palyra.guard.options import Spec, read_options
 from palyra.guard.programs import AWKS, normalise
 from palyra.guard.sedscript import read_sed
 from palyra.guard.wrappers import command_index
+from palyra.values import dataclass
 
 MAX_DEPTH = 8
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.guard.environ import FIXED, is_banned
 from palyra.guard.escapes import ESCAPES, Finding, Reader, read_escapes, read_openssl, read_ssh, read_zip, split_words
@@ -19,6 +19,7 @@ from palyra.guard.gitline import read_git
 from palyra.guard.options import Option, Scan, Spec, find_options, read_options
 from palyra.guard.programs import BUILD_TOOLS, RUNNERS, normalise
 from palyra.guard.sedscript import read_sed
+from palyra.values import dataclass
 
 Words = Sequence[str]
 

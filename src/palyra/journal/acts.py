@@ -14,13 +14,14 @@ it; free text of a person is redacted by whoever takes it in. Not here: calls (j
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
 from palyra.canon import Json
 from palyra.journal.chain import act_draft
 from palyra.model.record import Commitment, EntryDraft
+from palyra.values import dataclass
 
 PALYRA = "palyra"
 """The actor of what Palyra does by itself: retention, an expiry, a process that ended."""

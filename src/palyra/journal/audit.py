@@ -12,7 +12,7 @@ Memory grows with the number of calls (one id each), not with the bytes. Not her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from operator import itemgetter
 
@@ -26,6 +26,7 @@ from palyra.journal.merkle import HASH_BYTES, Frontier
 from palyra.journal.standing import ApprovalRow, Standing
 from palyra.model.record import Checkpoint, Entry, Owner
 from palyra.signing import NoteVerifier
+from palyra.values import dataclass
 
 __all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_audit", "run_rows"]
 

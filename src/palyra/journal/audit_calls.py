@@ -11,7 +11,7 @@ whose body is gone. Not here: the tree and its signatures (journal/audit).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import add
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from palyra.journal.acts import ActKind
 from palyra.journal.audit_kept import Deletion, KeptCheck, claim_of
 from palyra.journal.chain import ACT, INTENT, RESULT, EntryView
 from palyra.model.record import Owner
+from palyra.values import dataclass
 
 SAME = ("run_id", "tool", "principal", "decision", "executor")
 """What a result must say as its intent said it."""

@@ -10,11 +10,12 @@ or that is gone though no entry tells who removed it. Not here: which calls ther
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from palyra.canon import Json
 from palyra.journal.chain import INTENT, RESULT, SALT_BYTES, EntryView, mac_of
+from palyra.values import dataclass
 
 MAX_FINDINGS = 1000
 ROW = (

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from palyra.canon import MAX_DEPTH, Json, canonical_strict, sha256_hex
 from palyra.journal.around import STATEMENT_TYPE, write_around
 from palyra.journal.trim import CUTS, ascii_name, trim, trim_text
 from palyra.model.record import Commitment, EntryDraft, Owner
+from palyra.values import dataclass
 
 INTENT = "urn:palyra:intent:v1"
 RESULT = "urn:palyra:result:v1"

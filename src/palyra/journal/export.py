@@ -11,7 +11,6 @@ does not grow with a line's length (`MAX_LINE_BYTES`). Not here: files (cli), ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -25,6 +24,7 @@ from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.journal.proof import check_included
 from palyra.model.record import Checkpoint
 from palyra.signing import NoteVerifier
+from palyra.values import dataclass
 
 EXPORT_TYPE = "urn:palyra:export:v1"
 SELECTION_TYPE = "urn:palyra:selection:v1"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from palyra.canon import Json
@@ -24,6 +23,7 @@ from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.merkle import leaf_hash, verify_inclusion
 from palyra.model.record import Checkpoint
 from palyra.signing import NoteVerifier, open_note, parse_vkey
+from palyra.values import dataclass
 
 MAX_HANDOVERS = 1000
 MAX_PROOF_HASHES = 64

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
 
@@ -20,6 +19,7 @@ from palyra.canon import Json
 from palyra.journal.chain import ACT, INTENT, RESULT, EntryView, parse_entry
 from palyra.journal.lookup import Rows, as_entry
 from palyra.model.record import Entry
+from palyra.values import dataclass
 
 MINUTE_MS = 60 * 1000
 MAX_PAGE = 1000

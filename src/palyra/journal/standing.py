@@ -8,10 +8,11 @@ over, or which had been used. Fed with every entry in order, then with the rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from palyra.canon import Json
 from palyra.journal.chain import INTENT, EntryView, commit_value
+from palyra.values import dataclass
 
 _ENDS = {"approval.expired": "expired", "approval.revoked": "revoked"}
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from palyra.errors import TrustError
 from palyra.journal.keys import Keys
 from palyra.journal.merkle import verify_consistency
 from palyra.model.record import Checkpoint
 from palyra.signing import PublicKey, SigningKey
+from palyra.values import dataclass
 
 COSIGNATURE = b"\x04"
 """The note's signature type of a timestamped Ed25519 cosignature."""

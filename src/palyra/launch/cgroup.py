@@ -12,10 +12,10 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from palyra.launch.executor import LaunchFailed
 from palyra.model.plan import ProcessPlan
+from palyra.values import dataclass
 
 _STEP_S = 0.001
 _PREFIX = "palyra-"

@@ -15,7 +15,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palyra.errors import Reason
 from palyra.launch import _os
@@ -26,6 +26,7 @@ from palyra.launch.waiting import has_ended, readable, unbroken
 from palyra.model.outcome import Execution, Status
 from palyra.model.plan import Hole, ProcessPlan
 from palyra.sandbox.docker import LABEL, NAME, OWNER
+from palyra.values import dataclass
 
 _ASK_TIMEOUT_S = 30.0
 _CUT_TRIES, _CUT_STEP_S = 100, 0.05

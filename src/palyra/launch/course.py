@@ -13,7 +13,6 @@ import asyncio
 import os
 import signal
 import time
-from dataclasses import dataclass
 from typing import Protocol
 
 from palyra.errors import Reason
@@ -25,6 +24,7 @@ from palyra.launch.message import nonce_from
 from palyra.launch.waiting import ends_within, has_ended, readable_within, unbroken
 from palyra.model.outcome import Execution, Status, StreamName, Usage
 from palyra.model.plan import ProcessPlan
+from palyra.values import dataclass
 
 GRACE_S = 0.5
 """Between SIGTERM at the deadline and SIGKILL."""

@@ -17,12 +17,13 @@ import contextlib
 import os
 import resource
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.launch import _os
 from palyra.launch.held import Held
 from palyra.launch.waiting import has_ended, readable_within
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.launch._os._confine import Domain

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from palyra.canon import sha256_hex
@@ -26,6 +25,7 @@ from palyra.launch.executor import LaunchFailed
 from palyra.launch.feed import write_all
 from palyra.launch.waiting import readable, unbroken
 from palyra.model.wasm import CapabilityGrants, HostAnswer, WasmPlan
+from palyra.values import dataclass
 
 START_TIMEOUT_S = 20.0
 LATE_S = 1.0

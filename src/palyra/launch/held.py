@@ -17,7 +17,7 @@ import fcntl
 import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from palyra.launch import _os
@@ -32,6 +32,7 @@ from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
 from palyra.sandbox.mounts import first_stranger, is_finished
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.launch._os._confine import Domain

@@ -17,7 +17,6 @@ import socket
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
@@ -42,6 +41,7 @@ from palyra.launch.waiting import unbroken
 from palyra.model.process import BackgroundProcess, NotStarted, ProcessOwner, StartOrder
 from palyra.state.keyfile import check_private
 from palyra.state.lock import FileLock
+from palyra.values import dataclass
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 60.0

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from palyra.launch._os import kernel_at_least, tasks_of
 from palyra.model.limits import Limits
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ import logging
 import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.held import Held, Template
 from palyra.launch.verifying import is_as_planned
+from palyra.values import dataclass
 
 log = logging.getLogger("palyra.launch.pool")
 

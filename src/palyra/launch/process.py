@@ -14,7 +14,7 @@ import os
 import resource
 import select
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from palyra.launch.waiting import ends_within, unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution, Status
 from palyra.model.plan import ProcessPlan
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential

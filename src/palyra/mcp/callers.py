@@ -7,13 +7,13 @@ must not decide on the agent's own call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
 
 from palyra.engine.runs import Run, start_run
 from palyra.model.call import Door, RequestContext, parse_principal
+from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 
 Context = ServerRequestContext[Any, Any]

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -37,6 +37,7 @@ from palyra.model.approval import ApprovalState
 from palyra.model.call import is_ulid
 from palyra.model.outcome import Outcome, Status
 from palyra.model.tool import ToolSpec
+from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 
 log = logging.getLogger("palyra.mcp")

@@ -14,7 +14,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import mcp_types as types
@@ -32,6 +32,7 @@ from palyra.engine.runs import Run
 from palyra.errors import Rejected
 from palyra.mcp.callers import Caller, Context, begin_run
 from palyra.mcp.server import PartsOf, make_server
+from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 from palyra.wiring.places import resolve_workspace
 

@@ -9,11 +9,12 @@ Not here: what binds what, who may decide (approvals/rules), rows and entries (a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
 from palyra.canon import Json, canonical_strict
+from palyra.values import dataclass
 
 
 class ApprovalState(StrEnum):

@@ -6,7 +6,7 @@ Units are in the names; times are integer microseconds. Not here: the rules (bud
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from palyra.values import dataclass
 
 RESOURCES = ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
 

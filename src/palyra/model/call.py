@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NewType
 
@@ -18,6 +18,7 @@ from palyra.canon import Json
 from palyra.errors import Reason, Rejected
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, HostPattern
+from palyra.values import dataclass
 
 CallId = NewType("CallId", str)
 RunId = NewType("RunId", str)

@@ -10,9 +10,10 @@ set back the time of its last write, not that one. Not here: looking (guard/look
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.canon import Json, digest
+from palyra.values import dataclass
 
 Stamp = tuple[int, ...]
 """Of a file: everything that tells two of them apart. Of a folder: its number and mode; its entries speak for it."""

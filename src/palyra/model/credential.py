@@ -5,10 +5,11 @@ A value is never part of a `repr`, of JSON or of a plan; it goes from the vault 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 
 from palyra.canon import Json
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

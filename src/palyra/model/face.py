@@ -6,10 +6,9 @@ the same grant can use each other's prepared sandboxes. Opening it is inside/lis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from palyra.canon import Json
 from palyra.model.net import HostPattern
+from palyra.values import dataclass
 
 DNS_ADDRESS = PROXY_ADDRESS = "127.0.0.1"
 DNS_PORT = 53

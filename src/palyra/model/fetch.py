@@ -8,13 +8,14 @@ Not here: connecting (egress/fetch), reading URLs (egress/fetch_url), the parsin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from palyra.canon import Json, sha256_hex
 from palyra.errors import PalyraError
 from palyra.model.net import NetGrant
 from palyra.model.outcome import Connection
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ Not here: asking Cedar (policy/decide), explaining (policy/explain).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from palyra.canon import Json
 from palyra.errors import Reason
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

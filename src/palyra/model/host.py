@@ -6,8 +6,10 @@ other. Not here: looking (sandbox/probe), choosing by it (sandbox/planner).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from palyra.values import dataclass
 
 
 class Guarantee(StrEnum):

@@ -5,9 +5,10 @@ Units are in the names. `narrow` takes the smaller of each, so a run or a call c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from palyra.errors import ConfigError
+from palyra.values import dataclass
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 

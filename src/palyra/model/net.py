@@ -6,8 +6,9 @@ them is egress/hosts and egress/rules; a value here has been read already.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from palyra.values import dataclass
 
 
 class EgressMode(StrEnum):

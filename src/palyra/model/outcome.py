@@ -9,11 +9,12 @@ Not here: JSON (protocol/wire), attestations (attest).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 
 from palyra.canon import Json
 from palyra.errors import Reason
+from palyra.values import dataclass
 
 
 class Status(StrEnum):

@@ -8,7 +8,7 @@ Not here: making any of them (guard, sandbox), running them (launch).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -20,6 +20,7 @@ from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.net import HostPattern, NamedHost, NetGrant
 from palyra.model.wasm import WasmPlan
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ Not here: keeping them (launch/background), their rows (launch/store), what tool
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from palyra.canon import Json
@@ -16,6 +15,7 @@ from palyra.errors import PalyraError, Reason
 from palyra.model.outcome import StreamName, Usage
 from palyra.model.plan import ProcessPlan
 from palyra.model.record import Owner
+from palyra.values import dataclass
 
 
 class Lifetime(StrEnum):

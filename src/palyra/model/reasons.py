@@ -5,9 +5,8 @@ A test holds this table against `errors.Reason`, and docs/reference/reasons.md i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from palyra.errors import Reason
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ Not here: how entries look (journal/chain), how they are stored (state, journal/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.canon import Json
 from palyra.model.approval import Permission
 from palyra.model.budget import NO_QUOTA, NOTHING, UNLIMITED, Allowance, Quota, Spending
 from palyra.model.outcome import BudgetView
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

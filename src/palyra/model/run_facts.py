@@ -5,8 +5,9 @@ Not here: when a label is set (engine/labels), keeping them (wiring/run_facts).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from palyra.values import dataclass
 
 WINDOW_MS = 60_000
 MAX_COUNTED = 1000

@@ -8,11 +8,11 @@ Not here: manifests, trust, life cycle (skills), running it (launch/guests).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.model.tool import Capability
 from palyra.model.wasm import CapabilityGrants, GuestKind, WasmLimits
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

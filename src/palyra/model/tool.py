@@ -7,10 +7,10 @@ an input against a schema (protocol/schema).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from palyra.canon import Json, digest
+from palyra.values import dataclass
 
 
 class Capability(StrEnum):

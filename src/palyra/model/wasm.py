@@ -8,7 +8,7 @@ Not here: reading a module (sandbox/wasm_scan), planning (sandbox/wasm), running
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
@@ -16,6 +16,7 @@ from palyra.canon import Json
 from palyra.errors import ConfigError
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
+from palyra.values import dataclass
 
 PAGE_BYTES = 65536
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Literal
 
@@ -24,6 +24,7 @@ from palyra.policy.cedar import Bounded, Compiled, compile_policies, conforms, p
 from palyra.policy.examples import parse_examples, sample_requests
 from palyra.policy.scan import PolicyError, Span, check_caps, find_policies
 from palyra.policy.verdict import PolicyInfo, Verdict, judge
+from palyra.values import dataclass
 
 __all__ = ["PolicyBundle", "PolicyError", "PolicyInfo", "load_builtin", "load_bundle", "with_local"]
 

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Generic, TypeVar
@@ -27,6 +27,7 @@ from palyra.canon import Json
 from palyra.policy.inputs import INPUT, check_input
 from palyra.policy.request import MAX_TEXT, Request
 from palyra.policy.slices import FLAGS, attributes_used, halve
+from palyra.values import dataclass
 
 MAX_CACHED = 4096
 MAX_SELECTIONS = 256

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import cedarpy
 import orjson
@@ -21,6 +20,7 @@ from palyra.policy.cedar import compile_policies, evaluate, parse_tree
 from palyra.policy.request import Request
 from palyra.policy.slices import conjuncts
 from palyra.policy.verdict import PolicyInfo
+from palyra.values import dataclass
 
 MAX_NEAREST = 3
 _ANY = {"op": "All"}

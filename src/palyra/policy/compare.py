@@ -8,13 +8,13 @@ bundles, the journal), deciding (decide).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.decide import verdict_of
 from palyra.policy.request import Request
 from palyra.policy.verdict import Verdict
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

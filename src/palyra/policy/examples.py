@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from palyra.errors import Reason, Rejected
@@ -26,6 +26,7 @@ from palyra.policy.inputs import INPUTS, Input, Scalar, read_input
 from palyra.policy.request import ATTRIBUTES, EXECUTE, Request, roles_of
 from palyra.policy.scan import PolicyError
 from palyra.policy.verdict import Verdict
+from palyra.values import dataclass
 
 MAX_EXAMPLES = 1000
 _PLUGIN = "palyra.plugin.run"

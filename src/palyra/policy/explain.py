@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from palyra.canon import Json, digest
@@ -22,6 +21,7 @@ from palyra.policy.clauses import NearPermit, nearest_permits
 from palyra.policy.decide import program_name, verdict_of
 from palyra.policy.inputs import Scalar
 from palyra.policy.request import Request
+from palyra.values import dataclass
 
 Kind = Literal["allowed", "ask", "forbid", "nothing_permits", "error"]
 

@@ -8,7 +8,7 @@ judged yet never hides a tool. Not here: deciding a call (decide), which does no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from palyra.canon import Json
 from palyra.model.call import Principal
@@ -19,6 +19,7 @@ from palyra.policy.cedar import Compiled, compile_policies, evaluate
 from palyra.policy.clauses import parts_of, trees_of
 from palyra.policy.request import ATTRIBUTES, EXECUTE, LIST, Request, groups_of, known_context, roles_of
 from palyra.policy.slices import attributes_used
+from palyra.values import dataclass
 
 _OF_THE_TOOL = frozenset(name for name in ATTRIBUTES if name.startswith("cap_")) | {"sensitive"}
 _OF_A_BUILTIN = _OF_THE_TOOL | {field.name for field in fields(Facts)} - {"details"}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -24,6 +24,7 @@ from palyra.model.plan import Facts
 from palyra.model.run_facts import NO_FACTS, RunFacts, RunLabel
 from palyra.model.tool import Capability, ToolKind, ToolSpec
 from palyra.policy.inputs import INPUT, Input, Scalar, read_input
+from palyra.values import dataclass
 
 EXECUTE = "tool::execute"
 EXECUTE_UNSANDBOXED = "tool::execute-unsandboxed"

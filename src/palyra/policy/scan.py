@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from palyra.errors import ConfigError
+from palyra.values import dataclass
 
 MAX_BUNDLE_BYTES = 1 << 20
 MAX_FILES = 64

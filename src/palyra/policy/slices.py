@@ -9,11 +9,11 @@ parts are moved whole, in their order, and Cedar itself is asked about them (ced
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.policy.inputs import INPUT
 from palyra.policy.request import ATTRIBUTES
+from palyra.values import dataclass
 
 _ALL = frozenset({*ATTRIBUTES, INPUT})
 FLAGS = frozenset(name for name, kind in ATTRIBUTES.items() if kind is bool)

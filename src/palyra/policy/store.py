@@ -18,7 +18,6 @@ import subprocess  # noqa: TID251 - starts nothing but this interpreter, on code
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -29,6 +28,7 @@ from palyra.errors import StateError
 from palyra.policy.bundle import EXAMPLES_FILE, SCHEMA_FILE, PolicyBundle, load_builtin, with_local
 from palyra.policy.load import Signature, read_folder, signature_of
 from palyra.policy.scan import PolicyError, find_policies
+from palyra.values import dataclass
 
 log = logging.getLogger("palyra.policy")
 

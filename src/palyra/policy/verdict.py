@@ -11,13 +11,14 @@ Not here: sentences and hints (decide), the long story (explain).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from palyra.errors import Reason
 from palyra.policy.cedar import Answer, Compiled, evaluate
 from palyra.policy.inputs import Scalar
 from palyra.policy.request import Request
+from palyra.values import dataclass
 
 Effect = Literal["allow", "ask", "deny", "error"]
 Remedy = Literal["", "tier C", "strict egress", "tier C and strict egress"]

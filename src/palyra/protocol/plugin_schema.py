@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
+from palyra.values import dataclass
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_MODULE_BYTES = 320 * 1024

@@ -7,11 +7,11 @@ and the hint shows the split form.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
 from palyra.model.process import Lifetime
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ shown are two things, and the attestation has a digest of each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from palyra.canon import Json, canonical
 from palyra.model.outcome import ArtifactRef
 from palyra.model.tool import Projection, ToolSpec
+from palyra.values import dataclass
 
 INLINE_BYTES = 8 * 1024
 HEAD_BYTES = {

@@ -7,7 +7,7 @@ source never answers for a name that is Palyra's own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import Protocol
 from palyra.errors import Reason, Rejected
 from palyra.model.tool import ToolSpec
 from palyra.protocol.schema import CompiledSchema, compile_schema
+from palyra.values import dataclass
 
 _SHOWN = 60
 

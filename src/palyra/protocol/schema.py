@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jsonschema_rs
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
+from palyra.values import dataclass
 
 MAX_SHOWN_ERRORS = 8
 _MAX_SENTENCE = 160

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from palyra.redact.verdict import OPEN, Hit, Verdict, Window, late, swallow_run
+from palyra.values import dataclass
 
 # Only single signs and sets are repeated possessively: Python 3.11.2 misplaces the end of a repeated group.
 

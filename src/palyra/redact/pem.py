@@ -11,11 +11,11 @@ Not here: certificates and public keys, which are no secrets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from palyra.redact.verdict import OPEN, Hit, Verdict, Window, late
+from palyra.values import dataclass
 
 KIND: Final = "private-key"
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+
+from palyra.values import dataclass
 
 CAP: Final = 16 * 1024
 """What is held back for one candidate at most; a longer secret is replaced at once and its rest swallowed."""

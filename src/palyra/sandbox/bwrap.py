@@ -22,7 +22,6 @@ Mounts of 6 come before 8 and 9, so that a folder below /tmp is not hidden by th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from palyra.canon import sha256_hex
@@ -34,6 +33,7 @@ from palyra.model.plan import Hole, Job, ProcessPlan, Word, WorkspaceSight
 from palyra.sandbox.backend import BLOCK, INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
 from palyra.sandbox.seccomp import MACHINES, assemble
 from palyra.sandbox.view import AGENT_HOME, EMPTY_FILE, EMPTY_FOLDER, PRIVATE, SYSTEM, View, closings, view_of
+from palyra.values import dataclass
 
 _ETC: dict[str, bytes] = {
     "passwd": b"agent:x:1000:1000:agent:/home/agent:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",

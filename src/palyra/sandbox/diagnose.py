@@ -9,9 +9,10 @@ Not here: observing (probe).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.model.host import Blocker
+from palyra.values import dataclass
 
 BACKEND = "bubblewrap"
 _PACKAGES = {

@@ -15,10 +15,10 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from palyra.model.plan import Word
+from palyra.values import dataclass
 
 Closed: TypeAlias = Sequence[tuple[str, str]]
 """(kind, path): see ProcessPlan.closed."""

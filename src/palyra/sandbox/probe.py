@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from palyra import inside
@@ -34,6 +34,7 @@ from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
 from palyra.sandbox.probe_network import try_listeners
 from palyra.sandbox.probe_trial import trial_job, trial_place
 from palyra.sandbox.view import MADE, is_within
+from palyra.values import dataclass
 
 __all__ = ["CACHE_NAME", "probe"]
 _TRIAL_TIMEOUT_S = 15.0

@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from palyra.canon import digest
@@ -26,6 +26,7 @@ from palyra.sandbox.docker import LABEL, NAME, OWNER, ContainerBackend
 from palyra.sandbox.evidence import LIMITS_REPORT, REPORT, parse_report, problem_in
 from palyra.sandbox.probe_memory import recall, remember
 from palyra.sandbox.probe_trial import trial_job, trial_place
+from palyra.values import dataclass
 
 RUNTIMES = ("podman", "docker")
 _TIMEOUT_S = 60.0

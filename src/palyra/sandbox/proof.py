@@ -9,7 +9,6 @@ Not here: running the attempts (cli/prove), the attempts themselves (inside/esca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from palyra.canon import Json, digest
 from palyra.model.call import Tier
@@ -18,6 +17,7 @@ from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
 from palyra.model.plan import Job, WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
+from palyra.values import dataclass
 
 PREDICATE_TYPE = "urn:palyra:proof:v1"
 HELD = "held"

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from palyra.errors import Unenforceable
 from palyra.model.host import Guarantee, HostFacts
 from palyra.model.plan import WorkspaceSight
+from palyra.values import dataclass
 
 AGENT_HOME = "/home/agent"
 PRIVATE = ("/tmp", "/var/tmp", AGENT_HOME)  # noqa: S108  # the sandbox's own, on a tmpfs

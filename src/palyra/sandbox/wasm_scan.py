@@ -10,11 +10,12 @@ bounded. Bytes without the magic are refused here, because wasmtime would parse 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from palyra.errors import Reason, Rejected
 from palyra.model.wasm import GuestKind, ModuleFacts
+from palyra.values import dataclass
 
 MAGIC: Final = b"\0asm"
 CORE: Final = b"\x01\0\0\0"

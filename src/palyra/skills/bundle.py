@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palyra.canon import Json, sha256_hex
 from palyra.errors import TrustError
@@ -35,6 +35,7 @@ from palyra.skills.statements import (
     statement_of,
 )
 from palyra.skills.trust import Trust, sound_key
+from palyra.values import dataclass
 
 MAGIC = b"SKL1"
 MAX_HEADER_BYTES = 1 << 20

@@ -9,13 +9,14 @@ Asking is not getting: handles are given for what is asked, granted and enabled;
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv6Address
 
 from palyra.canon import Json
 from palyra.model.tool import Capability
 from palyra.model.wasm import CapabilityGrants, GuestKind, StorageGrant, WasmLimits
 from palyra.skills.fields import Table, bad, check_match
+from palyra.values import dataclass
 
 WILDCARD = "*"
 MAX_ITEMS = 64

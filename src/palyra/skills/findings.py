@@ -7,11 +7,12 @@ A code is stable and means one thing; `SkillRefused` carries one with a plain se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from palyra.canon import Json
 from palyra.errors import PalyraError
+from palyra.values import dataclass
 
 
 class Finding(StrEnum):

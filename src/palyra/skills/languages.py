@@ -10,8 +10,9 @@ Not here: looking for programs and running them (wiring/skill_workshop), what a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from palyra.values import dataclass
 
 CORE_FUEL, COMPONENT_FUEL = 10_000_000, 1_000_000_000
 MEMORY_BYTES, MANY_MEMORIES_BYTES = 64 << 20, 512 << 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.canon import Json
 from palyra.skills.capabilities import Capabilities, parse_capabilities
@@ -18,6 +18,7 @@ from palyra.skills.fields import Table, bad, check_line, check_match
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.tool_schema import check_schema
 from palyra.skills.version import is_version
+from palyra.values import dataclass
 
 MANIFEST_VERSION = 2
 MAX_TEXT_BYTES = 256 << 10

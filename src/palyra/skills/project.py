@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from palyra.errors import PalyraError
 from palyra.skills.languages import Language
 from palyra.skills.manifest import SkillManifest, parse_manifest
+from palyra.values import dataclass
 
 MANIFEST, RECIPE = "skill.toml", "build.toml"
 ASSETS, TESTS, MODULES = "assets/", "tests/", "modules/"

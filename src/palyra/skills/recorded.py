@@ -12,12 +12,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from palyra.canon import Json
 from palyra.skills.manifest import SkillManifest
 from palyra.skills.project import TESTS, ProjectError
+from palyra.values import dataclass
 
 _KEYS = frozenset({"tool", "input", "expect", "http", "storage", "secrets", "storage_after", "channels"})
 _EXPECTED = frozenset({"status", "reason", "exit_code", "result", "message"})

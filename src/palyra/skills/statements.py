@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
@@ -20,6 +20,7 @@ from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.manifest import PUBLISHER, SKILL_ID, SkillManifest
 from palyra.skills.sbom import FILE as SBOM_FILE
 from palyra.skills.version import is_version
+from palyra.values import dataclass
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
@@ -21,6 +21,7 @@ from palyra.canon import Json, canonical
 from palyra.errors import TrustError
 from palyra.signing import PublicKey, SigningKey, dsse_sign, dsse_verify
 from palyra.skills.findings import Finding, SkillRefused
+from palyra.values import dataclass
 
 ROTATION_TYPE = "application/vnd.palyra.key-rotation+json"
 _PEM = ("-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----")

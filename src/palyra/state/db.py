@@ -18,7 +18,6 @@ import sqlite3
 import stat
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from palyra.errors import StateError
@@ -28,6 +27,7 @@ from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, current_key, name_fir
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
+from palyra.values import dataclass
 
 OLDEST_SQLITE = (3, 37)
 PATIENCE_S = 30.0

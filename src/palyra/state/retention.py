@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from dataclasses import dataclass
 
 from palyra.errors import StateError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
@@ -20,6 +19,7 @@ from palyra.state.db import PATIENCE_S, connect
 from palyra.state.lock import FileLock
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 FIELDS = ("details", "outcome")
 _CHOSEN = """closed_unix_ms < ? AND (? IS NULL OR principal = ?)

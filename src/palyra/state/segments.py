@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from palyra.errors import StateError, TrustError
@@ -30,6 +29,7 @@ from palyra.state.retention import doom, sweep
 from palyra.state.sealed import segment_file
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 MAX_SEGMENT_ENTRIES = 100_000
 _OF_AN_ACT = f'"predicateType":"{ACT}"'.encode()

@@ -12,7 +12,6 @@ import gc
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from palyra.journal.audit import Audit, Report, run_rows
 from palyra.journal.audit_kept import KeptCheck
@@ -20,6 +19,7 @@ from palyra.model.record import Owner
 from palyra.state.beside import BesideLost, begin_beside
 from palyra.state.db import Home, ReadHome, snapshot, strangers
 from palyra.state.rows import JournalRows
+from palyra.values import dataclass
 
 Progress = Callable[[int], None]
 """Told how many entries were read, now and then."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +29,7 @@ from palyra.signing import parse_vkey
 from palyra.state.keyfile import sync_folder
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 MAX_PLACE_BYTES = 64 << 20
 

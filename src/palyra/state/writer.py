@@ -16,7 +16,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,6 +29,7 @@ from palyra.state.db import PATIENCE_S, Home, open_home
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
+from palyra.values import dataclass
 
 T = TypeVar("T")
 Work = Callable[[Transaction], T]

@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
 from palyra.model.call import PrincipalKind, is_ulid, parse_principal
+from palyra.values import dataclass
 
 DEFAULT_MS = 30 * 24 * 3600 * 1000
 LONGEST_MS = 366 * 24 * 3600 * 1000

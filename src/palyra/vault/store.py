@@ -19,7 +19,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from palyra.state.keyfile import check_private, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 from palyra.vault import box, keys
 from palyra.vault.bindings import check_value, checked, is_for, line_of, parse_facts, set_hint
 from palyra.vault.box import VaultBroken

@@ -6,13 +6,14 @@ can be slipped behind what was read already. Not here: how a call looks (the doo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from palyra.canon import Json
 from palyra.journal.chain import EntryView, parse_entry
 from palyra.journal.search import Question
 from palyra.model.record import Entry
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 from palyra.wiring.journal_desk import JournalDesk
 
 OPEN = "open"

@@ -6,7 +6,6 @@ tier can. Nothing is changed. Not here: looking (sandbox/probe), attacking the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
@@ -15,6 +14,7 @@ from palyra.model.host import HostFacts
 from palyra.model.net import NO_NETWORK
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.planner import BACKENDS, needs_for
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation

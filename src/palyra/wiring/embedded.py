@@ -7,7 +7,6 @@ on first use, probes the host (or reads the cached probe), loads the policies an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from palyra.policy.store import PolicyStore
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 from palyra.vault.store import Vault
 from palyra.version import __version__
 from palyra.wiring.anchors import anchor, show_head

@@ -8,7 +8,6 @@ Not here: the explanation itself (policy/explain, engine/advice), how a door sho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -19,6 +18,7 @@ from palyra.engine.replay import RecordedDecision, read_decision
 from palyra.engine.trip import CallRequest
 from palyra.errors import Reason, Rejected
 from palyra.policy.explain import Change, Explanation, change_json, explanation_json
+from palyra.values import dataclass
 from palyra.wiring.policy_acts import explain_request
 
 if TYPE_CHECKING:

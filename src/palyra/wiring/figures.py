@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from palyra.canon import Json
@@ -17,6 +16,7 @@ from palyra.journal.lookup import Rows
 from palyra.journal.search import MINUTE_MS, rows_of
 from palyra.state.db import snapshot
 from palyra.state.search import indexed_until
+from palyra.values import dataclass
 from palyra.wiring.journal_desk import rows_in
 
 HOUR_MS = 60 * MINUTE_MS

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from palyra.artifacts.store import ArtifactStore
@@ -24,6 +23,7 @@ from palyra.launch.ringlog import kept_logs, remove_log
 from palyra.model.call import ulid_unix_ms
 from palyra.state.retention import sweep
 from palyra.state.transaction import Transaction
+from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 from palyra.wiring.partial_files import find_partial_files, find_trial_folders, remove_path
 

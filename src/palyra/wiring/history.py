@@ -7,13 +7,14 @@ is counted and named, never guessed around. Not here: deciding again (engine/rep
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from palyra.engine.replay import RecordedDecision, Replayed, mismatch, read_decision, replay_decision
 from palyra.errors import StateError
 from palyra.journal.lookup import Lookup
 from palyra.model.record import StoredCall
 from palyra.policy.bundle import PolicyBundle
+from palyra.values import dataclass
 from palyra.wiring.versions import Rows, VersionRows
 
 _SINCE = "SELECT call_id FROM calls WHERE opened_unix_ms >= ? ORDER BY opened_unix_ms, call_id"

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from palyra.state.sealed import SealedBodies
 from palyra.state.search import catch_up, indexed_until, search
 from palyra.state.witness import Anchor, anchors
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 from palyra.wiring.history import check_decisions
 
 BEHIND = 512

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
@@ -22,6 +21,7 @@ from palyra.policy.explain import Change, Explanation, explain
 from palyra.policy.request import Request
 from palyra.policy.scan import PolicyError
 from palyra.policy.store import POSTURES, load_posture, read_posture, try_in_child
+from palyra.values import dataclass
 from palyra.wiring.history import History
 
 if TYPE_CHECKING:

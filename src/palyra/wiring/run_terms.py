@@ -7,7 +7,7 @@ means to the engine (engine/runs).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
@@ -19,6 +19,7 @@ from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, p
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 _STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
 

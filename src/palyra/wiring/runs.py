@@ -7,7 +7,7 @@ a row which was edited instead is found by `palyra journal verify`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from palyra.budget.ledger import Ledger, extend
@@ -19,6 +19,7 @@ from palyra.model.budget import NOTHING, RESOURCES, Spending
 from palyra.model.outcome import BUDGET_NAMES, BudgetView
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 LAST = "\uffff"
 """Past every id, for a list that begins with the newest."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from palyra.config.load import Home, user_home
@@ -13,6 +12,7 @@ from palyra.launch.process import ProcessExecutor
 from palyra.skills.bundle import Skill, read_untrusted
 from palyra.skills.project import ProjectError
 from palyra.skills.recorded import Verdict, parse_cases
+from palyra.values import dataclass
 from palyra.wiring.guests import GuestHouse
 from palyra.wiring.host import look_at_host
 from palyra.wiring.skill_building import DIST

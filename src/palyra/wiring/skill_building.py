@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from palyra.canon import Json, sha256_hex
 from palyra.signing import SigningKey
 from palyra.skills.bundle import Provenance, open_parcel, pack
 from palyra.skills.project import MANIFEST, RECIPE, TESTS, Project
+from palyra.values import dataclass
 from palyra.version import __version__
 from palyra.wiring.skill_sbom import cyclonedx_sbom
 from palyra.wiring.skill_workshop import Compiled, Workshop, load_project

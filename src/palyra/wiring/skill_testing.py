@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.config.schema import WasmRuntimeConfig
@@ -29,6 +29,7 @@ from palyra.skills.bundle import Skill
 from palyra.skills.capabilities import grants_of
 from palyra.skills.manifest import ToolEntry
 from palyra.skills.recorded import Case, Verdict, judge
+from palyra.values import dataclass
 from palyra.wiring.guests import GuestHouse
 
 

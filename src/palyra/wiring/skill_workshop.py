@@ -15,7 +15,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from palyra.canon import sha256_hex
@@ -31,6 +31,7 @@ from palyra.sandbox.planner import needs_for, plan_job
 from palyra.skills.languages import LANGUAGES, LanguageFacts, Recipe, command_of
 from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError, parse_project
 from palyra.skills.templates.load import read_sdk
+from palyra.values import dataclass
 from palyra.wiring.guests import assembler_plan
 from palyra.wiring.skill_programs import find_program, find_recipe, roots_of, search_folders
 

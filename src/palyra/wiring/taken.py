@@ -7,9 +7,9 @@ never began, so it is begun then: what was acknowledged is not lost, and nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ Not here: checking the text (policy/bundle), when it comes into use (policy/stor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +27,7 @@ from palyra.policy.scan import PolicyError
 from palyra.policy.store import PolicyStore
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
 Rows = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 Kind = Literal["local", "bundle"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -15,6 +14,7 @@ from palyra.daemon.operators import approvals as acts
 from palyra.daemon.operators.answering import installed
 from palyra.daemon.routes import Asked
 from palyra.model.approval import Approval
+from palyra.values import dataclass
 
 MAX_QUEUE = 50
 

@@ -7,12 +7,12 @@ the page must still come. Not here: reading the record (operators/calls), the pa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
 
 from palyra.canon import Json
 from palyra.daemon.console.plots import Step
+from palyra.values import dataclass
 
 STREAMS = ("stdout", "stderr")
 MAX_CONNECTIONS = 200

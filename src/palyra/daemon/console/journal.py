@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -18,6 +17,7 @@ from palyra.journal.chain import parse_entry
 from palyra.journal.search import NAMES, Question
 from palyra.model.moment import parse_moment
 from palyra.model.record import Entry
+from palyra.values import dataclass
 
 _KIND_OF = {kind: name for name, kind in NAMES.items()}
 FILTERS = ("since", "until", "kind", "principal", "tool", "status", "reason", "run_id", "text")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -15,6 +14,7 @@ from palyra.daemon.operators.answering import calls_of, installed, journal_of
 from palyra.daemon.operators.host import figures_of, waiting_count
 from palyra.daemon.routes import Asked
 from palyra.journal.search import Question
+from palyra.values import dataclass
 from palyra.wiring.checkup import backends_json
 from palyra.wiring.figures import ENDINGS, Figures
 from palyra.wiring.runs import RunView

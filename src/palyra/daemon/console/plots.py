@@ -8,11 +8,11 @@ style attributes, which the page's Content-Security-Policy forbids: colours are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from palyra.model.visible import visible_line
+from palyra.values import dataclass
 
 WIDTH = 720
 HEIGHT = 180

@@ -6,12 +6,12 @@ made visible by the templates' own `finalize`, which no page can forget. Not her
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import orjson
 
 from palyra.canon import Json
+from palyra.values import dataclass
 
 MAX_TEXT_CHARS = 64 * 1024
 """Of one text on a page: a line of a megabyte would keep a browser busy for seconds."""

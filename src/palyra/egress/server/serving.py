@@ -16,7 +16,6 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -34,6 +33,7 @@ from palyra.egress.terms import Terms
 from palyra.model.face import Listener
 from palyra.model.outcome import Connection
 from palyra.model.plan import ProcessPlan
+from palyra.values import dataclass
 
 log = logging.getLogger("palyra.egress")
 

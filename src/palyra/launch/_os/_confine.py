@@ -20,12 +20,12 @@ import signal
 import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
 from palyra.model.plan import LandlockRules
 from palyra.sandbox.landlock import OF_FILES, SCOPE_ABI, WORK, accesses, handled, path_attr, ruleset_attr
+from palyra.values import dataclass
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _PATH_BENEATH = 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
 
 from palyra.model.plan import JobObjectLimits
+from palyra.values import dataclass
 
 # JOBOBJECTINFOCLASS
 BASIC_ACCOUNTING, BASIC_UI_RESTRICTIONS, EXTENDED_LIMITS = 1, 4, 9

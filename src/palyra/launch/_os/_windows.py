@@ -16,13 +16,13 @@ import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint32, c_void_p, sizeof
-from dataclasses import dataclass
 from typing import Any
 
 from palyra.launch._os import _jobobject as layout
 from palyra.launch._os._jobobject import JobUsage
 from palyra.model.plan import ProcessPlan
 from palyra.sandbox.jobobject import command_line, environment_block
+from palyra.values import dataclass
 
 _FAILED = 0xFFFFFFFF
 _TIMED_OUT = 0x102

@@ -1,0 +1,142 @@
+"""`dataclass`, as the standard library has it, for a house with hundreds of values and commands that end in a blink.
+
+The standard one writes and compiles six functions for every class when its module is imported: for a short command that
+is half of its life. Here `__init__` is compiled when the first value is made, and the others need no compiler. What a
+class gets is the same: fields, frozen, slots, keyword-only, `__post_init__`, `replace`, equality, hash, repr, copying
+and pickling. Where a class asks for anything else (order, InitVar …) the standard one makes it.
+
+For type checkers this is `dataclasses.dataclass` itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, FrozenInstanceError
+from inspect import get_annotations
+from operator import attrgetter
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["dataclass"]
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+
+    def dataclass(cls=None, /, *, frozen=False, slots=False, kw_only=False, eq=True, **other):
+        def make(cls):
+            if other or any("InitVar" in str(kind) for kind in get_annotations(cls).values()):
+                options = {"frozen": frozen, "slots": slots, "kw_only": kw_only, "eq": eq, **other}
+                return dataclasses.dataclass(**options)(cls)
+            return _make(cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq)
+
+        return make if cls is None else make(cls)
+
+
+Fields = Sequence[Field[Any]]
+_MISSING = object()
+
+
+def _make(cls: type[Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> type[Any]:
+    if cls.__doc__ is None:
+        cls.__doc__ = cls.__name__  # else the standard library writes the signature there, at some length
+    own = frozenset(cls.__dict__)
+    made: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+    fields = dataclasses.fields(made)
+    given: dict[str, Any] = {"__init__": _first_init(made, frozen=frozen), "__repr__": _make_repr(fields)}
+    if eq:
+        given |= {"__eq__": _make_eq(fields), "__hash__": _make_hash(fields) if frozen else None}
+    if frozen:
+        given |= {"__setattr__": _refuse_set, "__delattr__": _refuse_delete}
+        if slots:
+            given |= {"__getstate__": _get_state, "__setstate__": _set_state}
+    for name, function in given.items():
+        if name not in own or (name == "__hash__" and "__eq__" in own and made.__hash__ is None):
+            setattr(made, name, function)
+    return made
+
+
+def _first_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
+    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        init = _compile_init(cls, frozen=frozen)
+        cls.__init__ = init
+        init(self, *args, **kwargs)
+
+    return __init__
+
+
+def _compile_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
+    known: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": _MISSING}
+    plain: list[str] = []
+    named: list[str] = []
+    defaults: dict[str, Any] = {}
+    body: list[str] = []
+    for field in dataclasses.fields(cls):
+        name = value = field.name
+        if field.default_factory is not MISSING:
+            known[f"_factory_{name}"], defaults[name] = field.default_factory, _MISSING
+            value = f"_factory_{name}() if {name} is _MISSING else {name}" if field.init else f"_factory_{name}()"
+        elif field.default is not MISSING:
+            known[f"_default_{name}"] = defaults[name] = field.default
+            value = name if field.init else f"_default_{name}"
+        elif not field.init:
+            continue
+        if field.init:
+            (named if field.kw_only else plain).append(name)
+        body.append(f"_set(_self, {name!r}, {value})" if frozen else f"_self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("_self.__post_init__()")
+    parameters = ", ".join(["_self", *plain, *(["*", *named] if named else [])])
+    text = f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"])
+    code = next(one for one in compile(text, "<values>", "exec").co_consts if isinstance(one, CodeType))
+    init = FunctionType(code, known, "__init__", tuple(defaults[name] for name in plain if name in defaults))
+    init.__kwdefaults__ = {name: defaults[name] for name in named if name in defaults}
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return (lambda self: (getattr(self, names[0]),)) if names else lambda self: ()
+
+
+def _make_eq(fields: Fields) -> Callable[[Any, object], bool]:
+    get = _getter([field.name for field in fields if field.compare])
+
+    def __eq__(self: Any, other: object) -> bool:
+        return get(self) == get(other) if other.__class__ is self.__class__ else NotImplemented
+
+    return __eq__
+
+
+def _make_hash(fields: Fields) -> Callable[[Any], int]:
+    get = _getter([field.name for field in fields if (field.compare if field.hash is None else field.hash)])
+    return lambda self: hash(get(self))
+
+
+def _make_repr(fields: Fields) -> Callable[[Any], str]:
+    names = [field.name for field in fields if field.repr]
+
+    def __repr__(self: Any) -> str:
+        return f"{self.__class__.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    return __repr__
+
+
+def _refuse_set(self: object, name: str, value: object) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_delete(self: object, name: str) -> None:
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)
