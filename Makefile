@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user test-podman test-toolchains test-windows-layout test-crash test-standards conformance soak \
+.PHONY: help dev system demo test test-user test-podman test-toolchains test-cluster test-windows-layout test-crash test-standards conformance soak \
 	fuzz lint fmt house escape bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
@@ -77,6 +77,16 @@ test-podman: dev ## the container backend with a real engine; as root on Debian 
 test-windows-layout: dev ## structures of the Windows backend against the mingw-w64 headers; as root on Debian installed
 	@$(PY) tools/windows_layout.py --check
 
+# The stores' own tests, on a server.
+STORE_TESTS = $(addprefix tests/unit/,journal/test_store.py budget/test_store.py approvals/test_store.py wiring/test_versions.py \
+	wiring/test_runs.py wiring/test_guest_storage.py wiring/test_run_facts.py)
+
+test-cluster: dev ## the stores' tests on a real PostgreSQL, and many machines; as root on Debian it is installed
+	@tools/postgresql.sh
+	@$(PY) -m pip install -qq --require-hashes --requirement requirements/cluster.txt
+	@PALYRA_TEST_STORES=postgres $(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) $(STORE_TESTS)
+	@PALYRA_TEST_CLUSTER=1 PALYRA_TEST_STORES=postgres $(PY) -m pytest $(PYTEST_FLAGS) tests/cluster
+
 lint: dev house ## ruff, mypy, house
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet . || { echo 'palyra: `make fmt` formats these files' >&2; exit 1; }
@@ -123,6 +133,7 @@ docs: dev ## write the generated pages again
 lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer ones)
 	@$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
+	@$(COMPILE) pyproject.toml --extra dev --extra cluster --constraint requirements/dev.txt --output-file requirements/cluster.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
 	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -13,6 +14,9 @@ from bench.journal_ground import ENTRIES, fill
 from palyra.journal.audit import Report
 from palyra.state.db import read_home
 from palyra.state.verifying import verify_journal
+
+AT_ONCE = 20_000
+"""Values read before each slice of hashing."""
 
 
 @contextmanager
@@ -27,23 +31,27 @@ def open_row(ground: Ground) -> Iterator[Row]:
         assert report.sound
         assert report.entries >= ENTRIES
 
-    def counted(count: int) -> None:
-        assert count >= ENTRIES
-
-    def hashing(*tables: str) -> Contender:
-        """The bytes are in memory before the clock starts: SHA-256 and nothing else."""
-        with closing(sqlite3.connect(home.database)) as connection:
-            data = [row[0] for table in tables for row in connection.execute(f"SELECT * FROM {table}")]
+    def hashing(*queries: str) -> Contender:
+        """SHA-256 and nothing else: the bytes are in memory when the clock starts, a slice of them at a time, so that
+        a large journal is not held twice."""
 
         def run() -> int:
-            for one in data:
-                hashlib.sha256(one).digest()
-            return len(data)
+            took, count = 0, 0
+            with closing(sqlite3.connect(home.database)) as connection:
+                for query in queries:
+                    rows = connection.execute(query)
+                    while part := rows.fetchmany(AT_ONCE):
+                        began = time.perf_counter_ns()
+                        for (one,) in part:
+                            hashlib.sha256(one).digest()
+                        took += time.perf_counter_ns() - began
+                        count += len(part)
+            assert count >= ENTRIES
+            return took
 
-        name = "hash all it checks" if len(tables) > 1 else "hash entries alone"
-        return Contender(name=name, run=timed(run, counted))
+        return Contender(name="hash all it checks" if len(queries) > 1 else "hash entries alone", run=run)
 
-    everything = hashing("(SELECT body FROM entries)", "(SELECT data FROM blobs)")
+    everything = hashing("SELECT body FROM entries", "SELECT data FROM blobs")
     yield Row(
         name="journal_verify",
         title=f"Journal: verify {ENTRIES} entries",
@@ -53,7 +61,7 @@ def open_row(ground: Ground) -> Iterator[Row]:
         contenders=(
             Contender(name="palyra verify", run=timed(verify, check)),
             everything,
-            hashing("(SELECT body FROM entries)"),
+            hashing("SELECT body FROM entries"),
         ),
         aims=(Aim(peer="hash all it checks", at_most=10.0),),
         most_rounds=5,

@@ -12,8 +12,8 @@ from palyra.budget.store import BudgetStore
 from palyra.journal.store import JournalStore
 from palyra.model.approval import Approval, Permission, Question
 from palyra.model.record import Opening
-from palyra.state.writer import Writer
 from tests.journaling import NOW, opening, run_spec, ulid
+from tests.stores import open_writer
 
 RUN = ulid(77)
 PLAN: dict[str, Any] = {
@@ -61,7 +61,7 @@ class Desk:
 
     def __init__(self, home: Path, *, max_pending: int = 100) -> None:
         self.now = NOW
-        self.writer = Writer.open(home)
+        self.writer = open_writer(home)
         self.announced: list[Approval] = []
         self.store = ApprovalStore(
             self.writer,

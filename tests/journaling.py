@@ -13,12 +13,13 @@ from palyra.canon import Json, digest
 from palyra.errors import Reason
 from palyra.journal.audit import Report
 from palyra.journal.chain import Asked, Decided, act_draft, commit_value, intent_draft, result_draft
-from palyra.journal.store import JournalStore, verify_journal
+from palyra.journal.store import JournalStore
 from palyra.model.outcome import Outcome, Status, Usage
 from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.state.db import Home
 from palyra.state.writer import Writer
+from tests.stores import audit, open_writer
 
 NOW = 1_700_000_000_000
 OWNER = Owner("boot", 42, 7)
@@ -165,13 +166,13 @@ def attested(writer: Writer, draft: Closing) -> Closing:
 
 
 def open_store(root: Path) -> tuple[Writer, JournalStore]:
-    writer = Writer.open(root)
+    writer = open_writer(root)
     return writer, JournalStore(writer, BudgetStore())
 
 
 def audit_home(home: Home, *, known: tuple[str, ...] = (), alive: bool = False, every: bool = False) -> Report:
     """The whole audit, as `palyra journal verify` runs it."""
-    return verify_journal(home, is_alive=lambda _: alive, known=known, every_signature=every)
+    return audit(home, known=known, alive=alive, every=every)
 
 
 def many_acts(writer: Writer, count: int, name: str = "test") -> None:

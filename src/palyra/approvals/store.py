@@ -186,8 +186,8 @@ class ApprovalStore:
         }
 
     def _count(self, where: str, key: tuple[object, ...]) -> Fatigue:
-        sql = f"""SELECT coalesce(sum(asks), 0), coalesce(sum(state IN ('approved', 'revoked')), 0),
-                         coalesce(sum(state = 'denied'), 0), coalesce(sum(state = 'expired'), 0)
+        sql = f"""SELECT coalesce(sum(asks), 0), count(*) FILTER (WHERE state IN ('approved', 'revoked')),
+                         count(*) FILTER (WHERE state = 'denied'), count(*) FILTER (WHERE state = 'expired')
                   FROM approvals WHERE {where}"""  # noqa: S608  # conditions of our own
         asked, approved, denied, expired = self._writer.rows(sql, key)[0]
         return Fatigue(asked=asked, approved=approved, denied=denied, expired=expired)

@@ -136,7 +136,7 @@ def open_home(
         root = root.absolute()
         state = root / "state"
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_root(root)
+        check_root(root)
         if not _has_state(state):
             _install(root, migrations)
         check_private(state, state.lstat(), is_kind=stat.S_ISDIR)
@@ -267,7 +267,7 @@ def _has_state(state: Path) -> bool:
         return False
 
 
-def _check_root(root: Path) -> None:
+def check_root(root: Path) -> None:
     """Whoever may write the home may move the state away, and the history with it."""
     found = root.stat()
     if found.st_uid != os.geteuid():

@@ -10,6 +10,7 @@ Not here: changing keys (state/rotation), key files (state/keyfile).
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,14 +21,18 @@ from palyra.state.keyfile import read_key, sync_folder
 
 KEY_FILE = "installation.key"
 NEXT_KEY_FILE = "installation.key.next"
+_HAS_KEYS = "SELECT 1 FROM sqlite_master WHERE name = 'keys'"
 
 
 def read_keys(connection: sqlite3.Connection) -> Keys:
     """The keys the database names; `StateError` when they do not follow from each other."""
-    meta: dict[str, str] = dict(connection.execute("SELECT name, value FROM meta"))
+    return keys_of(dict(connection.execute("SELECT name, value FROM meta")), _rows(connection))
+
+
+def keys_of(meta: Mapping[str, str], rows: Sequence[tuple[int, str]]) -> Keys:
+    """From the rows of `meta` and `keys`, whatever database has them."""
     try:
         newest = parse_vkey(meta.get("vkey", ""))
-        rows = _rows(connection)
         named = [(entry, parse_vkey(vkey)) for entry, vkey in rows] or [(-1, newest)]
         pairs = pairwise(named)
         keys = Keys(newest, tuple(Handover(entry, old, new) for (_, old), (entry, new) in pairs))
@@ -40,16 +45,24 @@ def read_keys(connection: sqlite3.Connection) -> Keys:
 
 def _rows(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     """A database from before keys could change has no such table."""
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'keys'").fetchone():
+    if not connection.execute(_HAS_KEYS).fetchone():
         return []
     return connection.execute("SELECT entry, vkey FROM keys ORDER BY entry").fetchall()
 
 
 def name_first_key(connection: sqlite3.Connection, origin: str, key: SigningKey) -> None:
+    for statement, values in named_first(origin, key):
+        if "INTO keys" not in statement or connection.execute(_HAS_KEYS).fetchone():
+            connection.execute(statement, values)
+
+
+def named_first(origin: str, key: SigningKey) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The statements, with their values, that name a new journal's first key."""
     vkey = NoteVerifier(origin, key.public).vkey
-    connection.execute("INSERT INTO meta VALUES ('origin', ?), ('vkey', ?)", (origin, vkey))
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'keys'").fetchone():
-        connection.execute("INSERT INTO keys VALUES (-1, ?)", (vkey,))
+    return (
+        ("INSERT INTO meta VALUES ('origin', ?), ('vkey', ?)", (origin, vkey)),
+        ("INSERT INTO keys VALUES (-1, ?)", (vkey,)),
+    )
 
 
 def current_key(state: Path, keys: Keys, *, passphrase: bytes | None) -> SigningKey:

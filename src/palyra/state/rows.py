@@ -9,10 +9,9 @@ Not here: the audit itself (state/verifying), what is found (journal/audit), sin
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from palyra.journal.audit import Head
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
@@ -23,6 +22,7 @@ from palyra.journal.standing import ApprovalRow
 from palyra.model.approval import COLUMNS, parse_row
 from palyra.model.outcome import LIMIT_NAMES
 from palyra.model.record import Entry
+from palyra.state.database import Cursor
 from palyra.state.sealed import SealedBodies
 
 MAX_WAITING = 1 << 15
@@ -35,12 +35,20 @@ _KEPT = """SELECT c.run_id, c.tool, c.principal, c.intent_index, c.owner_boot_id
 _OPENINGS = "SELECT entry, field, run_id, salt FROM openings WHERE field IN ('details', 'outcome')"
 
 
-class JournalRows:
-    """The rows of one snapshot (`state.db.snapshot`)."""
+class Reading(Protocol):
+    """A connection with one unchanging view."""
 
-    def __init__(self, connection: sqlite3.Connection, segments: Path | None = None) -> None:
+    def execute(self, sql: str, parameters: tuple[Any, ...] = (), /) -> Cursor: ...
+
+
+class JournalRows:
+    """The rows of one snapshot (`state.db.snapshot`, `cluster.verifying.snapshot`)."""
+
+    def __init__(self, connection: Reading, segments: Path | None = None) -> None:
         """`segments` is the folder of sealed files; without it their entries have no bodies."""
         self._connection = connection
+        # A server sends a whole table at once unless it is told otherwise.
+        self._stream: Callable[[str], Iterable[tuple[Any, ...]]] = getattr(connection, "stream", connection.execute)
         self._sealed = SealedBodies(lambda sql, given: connection.execute(sql, given).fetchall(), segments)
         self._openings: Iterator[tuple[Any, ...]] | None = None
         self._ahead: tuple[Any, ...] | None = None
@@ -56,7 +64,7 @@ class JournalRows:
 
     def plain(self) -> Iterator[tuple[int, bytes, bytes]]:
         """(index, leaf hash, body): the same, for an audit of a million."""
-        for index, leaf, body in self._connection.execute("SELECT idx, leaf_hash, body FROM entries ORDER BY idx"):
+        for index, leaf, body in self._stream("SELECT idx, leaf_hash, body FROM entries ORDER BY idx"):
             if body is None:
                 yield index, as_bytes(leaf), self._sealed.entry(index, b"").body
             elif type(body) is bytes is type(leaf):
@@ -74,7 +82,7 @@ class JournalRows:
         return row[0] or 0
 
     def checkpoints(self) -> Iterator[tuple[int, str]]:
-        for size, note in self._connection.execute("SELECT size, note FROM checkpoints ORDER BY size"):
+        for size, note in self._stream("SELECT size, note FROM checkpoints ORDER BY size"):
             yield size, note if isinstance(note, str) else ""
 
     def head(self) -> Head:
@@ -146,7 +154,7 @@ class JournalRows:
     def _pass(self, index: int) -> None:
         """Take in the openings up to this entry: those of calls that are still open wait until they are asked for."""
         if self._openings is None:
-            self._openings = iter(self._connection.execute(f"{_OPENINGS} ORDER BY entry"))
+            self._openings = iter(self._stream(f"{_OPENINGS} ORDER BY entry"))
             self._ahead = next(self._openings, None)
         while self._ahead is not None and self._ahead[0] <= index:
             self._waiting.setdefault(self._ahead[0], []).append(self._ahead)

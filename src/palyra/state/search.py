@@ -50,7 +50,7 @@ def _tidy(tx: Transaction) -> None:
     size, tidied = indexed_until(tx.rows), int(found[0][0]) if found else 0
     if size - tidied > max(BATCH, size // 8):
         tx.execute("INSERT INTO search_words (search_words) VALUES ('optimize')")
-        tx.execute("INSERT OR REPLACE INTO meta VALUES ('tidied', ?)", (str(size),))
+        tx.keep_meta("tidied", str(size))
 
 
 def forget(writer: Writer) -> None:
@@ -80,7 +80,7 @@ def _next_batch(tx: Transaction) -> int:
     for minute, (low, high) in sorted(minutes.items(), key=lambda item: item[1]):
         tx.execute(_MINUTE, (minute, low, high))
         tx.execute("UPDATE search_minutes SET last = ? WHERE minute > ? AND last < ?", (high, minute, high))
-    tx.execute("INSERT OR REPLACE INTO meta VALUES ('indexed', ?)", (str(end),))
+    tx.keep_meta("indexed", str(end))
     return end - first
 
 

@@ -52,6 +52,10 @@ class Transaction:
         self.bytes_written += len(data)
         return digest
 
+    def keep_meta(self, name: str, value: str) -> None:
+        sql = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        self.execute(sql, (name, value))
+
     def append(self, draft: EntryDraft, *, at_unix_ms: int) -> int:
         """Put an entry into the tree; returns its index."""
         index = self.frontier.size

@@ -30,7 +30,9 @@ WORTH_A_PROCESS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
+class Question:
+    """What is verified, and by what."""
+
     home: Home | ReadHome
     is_alive: Callable[[Owner], bool]
     known: Sequence[str]
@@ -48,12 +50,12 @@ def verify_journal(
     beside: bool | None = None,
 ) -> Report:
     """The whole audit. `beside` None: a second process where the journal is large and there is a core for it."""
-    question = _Question(home=home, is_alive=is_alive, known=known, every_signature=every_signature, progress=progress)
+    question = Question(home=home, is_alive=is_alive, known=known, every_signature=every_signature, progress=progress)
     if _is_worth_it(home) if beside is None else beside:
         with contextlib.suppress(BesideLost), begin_beside(home.database) as (connection, kept):
-            return _audit(question, connection, kept)
+            return audit_rows(question, JournalRows(connection, home.segments), strangers(connection), kept=kept)
     with snapshot(home.database) as connection:
-        return _audit(question, connection, None)
+        return audit_rows(question, JournalRows(connection, home.segments), strangers(connection))
 
 
 def _is_worth_it(home: Home | ReadHome) -> bool:
@@ -64,9 +66,16 @@ def _is_worth_it(home: Home | ReadHome) -> bool:
     return False
 
 
-def _audit(question: _Question, connection: sqlite3.Connection, kept: KeptCheck | None) -> Report:
+def audit_rows(
+    question: Question,
+    rows: JournalRows,
+    made: Sequence[str],
+    *,
+    kept: KeptCheck | None = None,
+    unreadable: type[Exception] = sqlite3.Error,
+) -> Report:
+    """`made`: triggers and the like that Palyra did not make. `unreadable`: how the database says it cannot go on."""
     verifier, is_alive = question.home.verifier, question.is_alive
-    rows = JournalRows(connection, question.home.segments)
     audit = Audit(verifier=verifier, is_alive=is_alive)
     try:
         audit = Audit(
@@ -78,7 +87,7 @@ def _audit(question: _Question, connection: sqlite3.Connection, kept: KeptCheck 
             kept=kept or rows.kept_audit(),
             deletions=rows.deletions(),
         )
-        audit.schema(strangers(connection))
+        audit.schema(made)
         with _no_cycles():
             return run_rows(
                 audit,
@@ -89,7 +98,7 @@ def _audit(question: _Question, connection: sqlite3.Connection, kept: KeptCheck 
                 runs=rows.runs(),
                 approvals=rows.approvals(),
             )
-    except sqlite3.Error as error:
+    except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")
 
 

@@ -271,7 +271,7 @@ class Vault:
         now = self._now_unix_ms()
 
         def record(tx: Transaction) -> None:
-            tx.execute("INSERT OR REPLACE INTO meta VALUES ('vault_sha256', ?)", (digest,))
+            tx.keep_meta("vault_sha256", digest)
             record_act(tx, act, at_unix_ms=now)
 
         await self._writer.commit(record)

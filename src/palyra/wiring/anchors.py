@@ -29,7 +29,7 @@ def anchor(writer: Writer, *, thorough: bool) -> None:
 
 
 def show_head(writer: Writer, *, now_unix_ms: int) -> None:
-    rows = writer.rows("SELECT head.size - min(witnesses.size) FROM witnesses, head HAVING count(*) > 0")
+    rows = writer.rows("SELECT head.size - w.size FROM head, witnesses w ORDER BY w.size LIMIT 1")
     if not rows or rows[0][0] is None or rows[0][0] < STEPS:
         return
     try:

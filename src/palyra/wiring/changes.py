@@ -25,7 +25,7 @@ def note_config(writer: Writer, digest: str, *, now_unix_ms: int) -> None:
         before = tx.rows(_SQL)
         if before == [(digest,)]:
             return
-        tx.execute("INSERT OR REPLACE INTO meta VALUES ('config_sha256', ?)", (digest,))
+        tx.keep_meta("config_sha256", digest)
         if before:
             details = {"before_sha256": before[0][0], "after_sha256": digest}
             act = Act(kind=ActKind.CONFIG_CHANGED, actor=PALYRA, subject="config", details=details)

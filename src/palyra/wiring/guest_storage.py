@@ -18,6 +18,8 @@ MAX_KEYS = 10_000
 _USED = (
     "SELECT count(*), coalesce(sum(length(key) + length(value)), 0) FROM guest_values WHERE skill_id = ? AND key != ?"
 )
+_PUT = """INSERT INTO guest_values VALUES (?, ?, ?)
+          ON CONFLICT (skill_id, key) DO UPDATE SET value = excluded.value"""
 
 
 class GuestStore:
@@ -38,7 +40,7 @@ class GuestStore:
                     f"{skill_id} keeps {used} bytes under {keys} keys; it may keep {self._quota_bytes} and {MAX_KEYS}.",
                     "The skill has to delete what it no longer needs.",
                 )
-            tx.execute("INSERT OR REPLACE INTO guest_values VALUES (?, ?, ?)", (skill_id, key, value))
+            tx.execute(_PUT, (skill_id, key, value))
 
         await self._writer.commit(work)
 

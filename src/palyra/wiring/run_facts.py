@@ -14,8 +14,8 @@ from palyra.model.run_facts import MAX_COUNTED, WINDOW_MS, RunFacts, RunLabel
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
-_COUNT = """SELECT count(*), coalesce(sum(status = 'refused'), 0) FROM (
-                SELECT status FROM calls WHERE run_id = ? AND opened_unix_ms > ? AND principal = ? LIMIT ?)"""
+_COUNT = """SELECT count(*), count(*) FILTER (WHERE status = 'refused') FROM (
+                SELECT status FROM calls WHERE run_id = ? AND opened_unix_ms > ? AND principal = ? LIMIT ?) AS recent"""
 
 
 _LABELS = frozenset(RunLabel)

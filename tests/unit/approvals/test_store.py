@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from palyra.errors import Reason, Rejected, StateError
 from palyra.model.approval import ApprovalState, Fatigue, Scope
 from tests.approving import NO, OPERATOR, YES, Desk, question
 from tests.journaling import audit_home, closing, run_spec, ulid
+from tests.stores import tampering
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ EDITS = {
     "another's": "UPDATE approvals SET principal = 'agent:evil'",
     "revived": "UPDATE approvals SET uses = 0",
     "deleted": "DELETE FROM approvals",
-    "shown otherwise": "UPDATE approvals SET shown = (SELECT sha256 FROM blobs LIMIT 1)",
+    "shown otherwise": "UPDATE approvals SET shown = (SELECT sha256 FROM blobs WHERE sha256 != shown LIMIT 1)",
     "unreadable": "UPDATE approvals SET state = 'maybe'",
     "signed by another": "UPDATE approvals SET decided_by = 'user:boss'",
 }
@@ -219,9 +219,8 @@ def test_an_edited_row_is_found_by_verify(home, edit):
     desk.writer.close()
     said = [finding.detail for finding in audit_home(home_of).findings if "approval" in finding.detail]
     assert said == []
-    with sqlite3.connect(home_of.database) as other:
+    with tampering(home_of) as other:
         other.execute(EDITS[edit])
-    other.close()
     said = [finding.detail for finding in audit_home(home_of).findings if "approval" in finding.detail]
     assert len(said) == 1
 
@@ -232,9 +231,8 @@ def test_an_edited_row_grants_nothing(home, edit):
     request = asyncio.run(desk.store.ask(question(principal="agent:evil") if edit == "another's" else question()))
     if edit != "given":
         asyncio.run(desk.store.decide(request.approval_id, YES))
-    with sqlite3.connect(desk.writer.home.database) as other:
+    with tampering(desk.writer.home) as other:
         other.execute(EDITS[edit].replace("agent:evil", "agent:demo"))
-    other.close()
     asked = replace(question(), binding="other") if edit == "rebound" else question()
     grant = desk.store.find(request.approval_id)
     with pytest.raises(Rejected):
@@ -257,9 +255,8 @@ def test_nobody_is_led_to_sign_for_something_else(desk, edit):
     """What a person sees and what the yes would bind are swapped apart in the row."""
     asyncio.run(desk.store.ask(replace(question(argv=["rm"]), shown=b'{"argv":["rm","-rf","a long one"]}')))
     request = asyncio.run(desk.store.ask(question()))
-    with sqlite3.connect(desk.writer.home.database) as other:
+    with tampering(desk.writer.home) as other:
         other.execute(f"UPDATE approvals SET {edit} WHERE approval_id = ?", (request.approval_id,))
-    other.close()
     for look in (desk.store.view(request.approval_id, by=OPERATOR), desk.store.decide(request.approval_id, YES)):
         with pytest.raises(StateError, match="not what was asked"):
             asyncio.run(look)
@@ -268,9 +265,8 @@ def test_nobody_is_led_to_sign_for_something_else(desk, edit):
 def test_a_revoked_grant_cannot_be_revived_by_its_state_alone(desk):
     grant = asyncio.run(desk.granted(question(), replace(YES, scope=Scope.RUN)))
     asyncio.run(desk.store.revoke(grant.approval_id, by=OPERATOR))
-    with sqlite3.connect(desk.writer.home.database) as other:
+    with tampering(desk.writer.home) as other:
         other.execute("UPDATE approvals SET state = 'approved'")
-    other.close()
     with pytest.raises(Rejected):
         asyncio.run(desk.run(question(), grant))
 
@@ -279,9 +275,8 @@ def test_a_copied_row_grants_nothing(desk):
     grant = asyncio.run(desk.granted(question()))
     asyncio.run(desk.run(question(), grant))
     copy = replace(grant, approval_id=ulid())
-    with sqlite3.connect(desk.writer.home.database) as other:
+    with tampering(desk.writer.home) as other:
         marks = ", ".join("?" * len(copy.as_row()))
         other.execute(f"INSERT INTO approvals VALUES ({marks})", copy.as_row())
-    other.close()
     with pytest.raises(Rejected):
         asyncio.run(desk.run(question(), copy))

@@ -17,13 +17,14 @@ from palyra.model.outcome import Usage
 from palyra.model.record import Opening, Recorded, RunSpec
 from palyra.state.writer import Writer
 from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.stores import open_writer
 
 BUDGET = BudgetStore()
 
 
 @pytest.fixture
 def writer(home: Path) -> Iterator[Writer]:
-    opened = Writer.open(home)
+    opened = open_writer(home)
     yield opened
     opened.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -19,9 +18,10 @@ from palyra.journal.checkpoint import open_checkpoint
 from palyra.journal.merkle import inclusion_proof, leaf_hash, root_of, verify_inclusion
 from palyra.journal.store import JournalRows, JournalStore
 from palyra.model.record import Recorded
-from palyra.state.db import open_home, snapshot
+from palyra.state.db import open_home
 from palyra.state.writer import Writer
 from tests.journaling import NOW, OWNER, attested, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.stores import on_sqlite, open_writer, snapshot, tampering
 
 RUN = run_spec(ulid())
 ACT = Act(kind=ActKind.POLICY_USED, actor="user:operator", subject="policy")
@@ -64,7 +64,7 @@ def test_a_receipt_is_signed_and_its_inclusion_can_be_proved(journal: tuple[Writ
 
     receipt = asyncio.run(scenario()).receipt
     signed = open_checkpoint(receipt.checkpoint, writer.home.verifier)
-    with snapshot(writer.home.database) as connection:
+    with snapshot(writer.home) as connection:
         rows = JournalRows(connection)
         leaf = next(rows.leaves(receipt.index, receipt.index + 1))
         proof = inclusion_proof(receipt.index, signed.size, lambda first, end: root_of(rows.leaves(first, end)))
@@ -295,9 +295,8 @@ def tampered(home: Path, sql: str) -> list[tuple[str, int | None]]:
         await store.close_call(closing(ulid(), RUN, opened=False))
 
     asyncio.run(scenario())
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         assert other.execute(sql).rowcount > 0
-    other.close()
     findings = [(finding.code, finding.index) for finding in audit_home(writer.home).findings]
     writer.close()
     return findings
@@ -362,9 +361,8 @@ def test_a_changed_outcome_is_never_handed_out(journal: tuple[Writer, JournalSto
     writer, store = journal
     call_id = ulid()
     asyncio.run(walk(store, call_id))
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("UPDATE blobs SET data = x'00'")
-    other.close()
     with pytest.raises(StateError, match="kept record"):
         asyncio.run(store.find_call(call_id))
 
@@ -381,21 +379,20 @@ def test_a_forged_outcome_without_its_opening_is_never_handed_out(journal: tuple
     asyncio.run(scenario())
     assert asyncio.run(store.find_call(call_id)) is not None
     forged = b'{"output":{"approved":true}}'
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("INSERT INTO blobs VALUES (?, ?, 0)", (sha256(forged).digest(), forged))
         other.execute("UPDATE calls SET outcome = ?", (sha256(forged).digest(),))
         other.execute("DELETE FROM openings WHERE entry = 1 AND field = 'outcome'")
     with pytest.raises(StateError, match="kept record"):
         asyncio.run(store.find_call(call_id))
     assert ("KEPT", 1) in [(finding.code, finding.index) for finding in audit_home(writer.home).findings]
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         (body,) = other.execute("SELECT body FROM entries WHERE idx = 1").fetchone()
         said = orjson.loads(body)
         said["predicate"]["commitments"]["outcome"] = commit_value("outcome", forged, bytes(32)).mac
         body = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
         other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 1", (body, leaf_hash(body)))
         other.execute("INSERT INTO openings VALUES (1, 'outcome', NULL, zeroblob(32))")
-    other.close()
     with pytest.raises(StateError, match="kept record"):
         asyncio.run(store.find_call(call_id))
 
@@ -409,11 +406,10 @@ def test_an_intent_edited_together_with_its_leaf_hash_is_not_proven(journal: tup
 
     asyncio.run(store.open_call(opening(call_id, RUN)))
     assert asyncio.run(intents()) == [call_id]
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         (body,) = other.execute("SELECT body FROM entries").fetchone()
         body = body.replace(b'"allow"', b'"alloy"')
         other.execute("UPDATE entries SET body = ?, leaf_hash = ?", (body, leaf_hash(body)))
-    other.close()
     assert asyncio.run(intents()) == []
 
 
@@ -421,10 +417,9 @@ def test_entries_before_the_first_are_not_shown(journal: tuple[Writer, JournalSt
     writer, store = journal
     call_id = ulid()
     asyncio.run(walk(store, call_id))
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("INSERT INTO entries SELECT -1, leaf_hash, body FROM entries WHERE idx = 0")
         other.execute("UPDATE calls SET intent_index = -1")
-    other.close()
     assert [entry.index for entry in (*store.tail(10), *store.by_call(call_id))] == [0, 1, 1]
 
 
@@ -432,14 +427,14 @@ def test_a_trigger_is_refused_at_the_start_and_found_by_the_audit(home: Path) ->
     writer, store = open_store(home)
     asyncio.run(walk(store, ulid()))
     writer.close()
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("CREATE TRIGGER free AFTER UPDATE ON runs BEGIN UPDATE runs SET calls_used = 0; END")
-    other.close()
     with pytest.raises(StateError, match="trigger free"):
-        open_home(home)
+        open_writer(home)
     assert [finding.code for finding in audit_home(writer.home).findings] == ["SCHEMA"]
 
 
+@on_sqlite
 def test_a_damaged_database_is_a_finding_or_a_refusal_and_never_a_crash(home: Path) -> None:
     writer, store = open_store(home)
 
@@ -468,9 +463,8 @@ def test_a_damaged_database_is_a_finding_or_a_refusal_and_never_a_crash(home: Pa
 def test_a_table_that_is_gone_is_a_finding(journal: tuple[Writer, JournalStore]) -> None:
     writer, store = journal
     asyncio.run(walk(store, ulid()))
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("DROP TABLE blobs")
-    other.close()
     assert [finding.code for finding in audit_home(writer.home).findings] == ["UNREADABLE"]
 
 
@@ -478,8 +472,7 @@ def test_a_damaged_checkpoint_is_never_handed_out(journal: tuple[Writer, Journal
     writer, store = journal
     asyncio.run(walk(store, ulid()))
     for value in ("NULL", "'nonsense'"):
-        with sqlite3.connect(writer.home.database) as other:
+        with tampering(writer.home) as other:
             other.execute(f"UPDATE checkpoints SET note = {value}")
-        other.close()
         with pytest.raises(StateError, match="damaged"):
             store.checkpoint()

@@ -10,15 +10,15 @@ from typing import TypeVar
 import pytest
 
 from palyra.errors import Reason, Rejected
-from palyra.state.writer import Writer
 from palyra.wiring.guest_storage import GuestStore
+from tests.stores import open_writer
 
 T = TypeVar("T")
 
 
 def use(root: Path, work: Callable[[GuestStore], Awaitable[T]], *, quota_bytes: int = 1000) -> T:
     async def all_of_it() -> T:
-        writer = Writer.open(root)
+        writer = open_writer(root)
         try:
             return await work(GuestStore(writer, quota_bytes=quota_bytes))
         finally:

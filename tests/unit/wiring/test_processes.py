@@ -22,6 +22,7 @@ from palyra.state.writer import Writer
 from palyra.testing import FakeClock, FakeOwners
 from palyra.wiring.processes import KeptProcesses
 from tests.journaling import audit_home, run_spec, ulid
+from tests.stores import open_writer
 from tests.unit.launch.orders import make_order, make_process
 
 OWNER = ProcessOwner(ulid(1), "agent:demo")
@@ -44,7 +45,7 @@ class Keeping:
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Writer]:
-    writer = Writer.open(tmp_path / "home")
+    writer = open_writer(tmp_path / "home")
     writer.commit_now(partial(BudgetStore().ensure_run, run=run_spec(ulid(1))))
     yield writer
     writer.close()

@@ -8,10 +8,10 @@ from pathlib import Path
 from palyra.api import AsyncPalyra
 from palyra.model.process import ProcessOwner
 from palyra.model.run_facts import RunFacts, RunLabel
-from palyra.state.writer import Writer
 from palyra.testing import FakeClock
 from palyra.wiring.run_facts import RunFactsStore
 from tests.journaling import ulid
+from tests.stores import open_writer
 
 RUN = ulid(5)
 OWNER, OTHER = ProcessOwner(RUN, "agent:demo"), ProcessOwner(RUN, "agent:other")
@@ -20,10 +20,10 @@ OWNER, OTHER = ProcessOwner(RUN, "agent:demo"), ProcessOwner(RUN, "agent:other")
 def test_a_label_outlives_the_process_and_is_one_principals_own(tmp_path: Path):
     clock = FakeClock()
     for _ in range(2):  # the second time it is there already
-        writer = Writer.open(tmp_path / "home")
+        writer = open_writer(tmp_path / "home")
         asyncio.run(RunFactsStore(writer, clock).mark(OWNER, ulid(6), [RunLabel.HAS_USED_SECRET]))
         writer.close()
-    writer = Writer.open(tmp_path / "home")
+    writer = open_writer(tmp_path / "home")
     facts = RunFactsStore(writer, clock)
     assert facts.read(OWNER) == RunFacts(labels=frozenset({RunLabel.HAS_USED_SECRET}))
     assert facts.read(OTHER) == facts.read(ProcessOwner(ulid(7), "agent:demo")) == RunFacts()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from palyra.errors import Reason, Rejected
 from palyra.model.budget import Allowance, Spending
 from palyra.wiring.runs import RunDesk
 from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.stores import tampering
 
 RUN = replace(run_spec(ulid(9), calls_max=1), most=Allowance(wall_us=5))
 
@@ -54,9 +54,8 @@ def test_an_extended_run_goes_on(desk):
 def test_limits_that_somebody_raised_in_the_row_are_found_whatever_came_after(desk):
     _, store, writer = desk
     asyncio.run(call(store))
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("UPDATE runs SET calls_max = 100")
-    other.close()
     assert about_runs(writer) == [f"The row of run {RUN.run_id} differs from its entries: calls_max."]
     asyncio.run(call(store))
     assert about_runs(writer) == [

@@ -18,11 +18,11 @@ from palyra.policy.decide import decide
 from palyra.policy.examples import ordinary_request
 from palyra.policy.scan import PolicyError
 from palyra.policy.store import PolicyStore, load_posture
-from palyra.state.db import snapshot
 from palyra.state.writer import Writer
 from palyra.testing import FakeClock
 from palyra.wiring.versions import PolicyVersions, VersionRows, version_of
 from tests.journaling import audit_home
+from tests.stores import open_writer, snapshot, tampering
 
 
 def forbid(program: str) -> dict[str, str]:
@@ -37,7 +37,7 @@ NO_RM, NO_LS = forbid("rm"), forbid("ls")
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Writer]:
-    writer = Writer.open(tmp_path / "home")
+    writer = open_writer(tmp_path / "home")
     yield writer
     writer.close()
 
@@ -64,11 +64,12 @@ def roll_back(versions: PolicyVersions) -> None:
 
 def edit(writer: Writer, sql: str, *parameters: str) -> None:
     """Behind everybody's back."""
-    writer.commit_now(lambda tx: tx.rows(sql, parameters))
+    with tampering(writer.home) as other:
+        other.execute(sql, parameters)
 
 
 def acts(writer: Writer) -> list[dict[str, Any]]:
-    with snapshot(writer.home.database) as connection:
+    with snapshot(writer.home) as connection:
         views = [parse_entry(entry.body) for entry in JournalRows(connection).entries()]
     return [{"subject": view.subject, **view.predicate} for view in views if "act" in view.predicate]
 

@@ -1,0 +1,1 @@
+"""MANY MACHINES: the same ports, other hands. An extra: `palyra[cluster]`."""

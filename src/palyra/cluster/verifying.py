@@ -1,0 +1,68 @@
+"""The audit of a cluster's journal: the rows of one moment on the server, judged as those of a file are."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from palyra.cluster import dialect
+from palyra.cluster.opening import read_keys, strangers
+from palyra.cluster.postgres import connect
+from palyra.journal.audit import Report
+from palyra.model.record import Owner
+from palyra.state.database import Cursor
+from palyra.state.db import ReadHome
+from palyra.state.rows import JournalRows
+from palyra.state.verifying import Progress, Question, audit_rows
+
+ROWS_AT_ONCE = 2000
+
+
+class Snapshot:
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._connection = connection
+        self._names = itertools.count()
+
+    def execute(self, sql: str, parameters: tuple[Any, ...] = (), /) -> Cursor:
+        cursor: Cursor = self._connection.execute(dialect.query(sql), parameters)
+        return cursor
+
+    def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """A table that may be larger than memory, a few rows at a time."""
+        with self._connection.cursor(name=f"palyra_{next(self._names)}") as cursor:
+            cursor.itersize = ROWS_AT_ONCE
+            yield from cursor.execute(dialect.query(sql))
+
+
+@contextlib.contextmanager
+def snapshot(url: str) -> Iterator[tuple[Snapshot, psycopg.Connection[tuple[Any, ...]]]]:
+    """One unchanging view, while others go on writing."""
+    connection = connect(url)
+    try:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield Snapshot(connection), connection
+    finally:
+        connection.close()
+
+
+def verify_cluster(
+    url: str,
+    root: Path,
+    *,
+    is_alive: Callable[[Owner], bool],
+    known: tuple[str, ...] = (),
+    every_signature: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """The whole audit, as `palyra journal verify` runs it; `root` is the folder of the daemon that asks."""
+    with snapshot(url) as (rows, connection):
+        home = ReadHome(root=root, keys=read_keys(connection), holds_key=False)
+        question = Question(
+            home=home, is_alive=is_alive, known=known, every_signature=every_signature, progress=progress
+        )
+        return audit_rows(question, JournalRows(rows), strangers(connection), unreadable=psycopg.Error)
