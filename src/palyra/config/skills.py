@@ -16,3 +16,12 @@ class SkillsConfig:
     feed that is configured and cannot be read fails every audit."""
     audit_hours: int = 24
     """How often the daemon audits enabled skills again. 0: never."""
+    builder: bool = False
+    """Experimental: palyra skills propose makes candidates out of words or of what a run did."""
+    builder_endpoint: str = ""
+    """Where a model writes the code of candidates: the address of an OpenAI-compatible API, such as
+    https://models.example.com/v1; plain http only on this machine. Empty: templates alone."""
+    builder_model: str = ""
+    """The model's name there."""
+    builder_secret: str = ""
+    """The secret of the vault that is the API's key. Empty: none is sent."""

@@ -46,6 +46,7 @@ class ActKind(StrEnum):
     TOKEN_CREATED = "token.created"
     TOKEN_REVOKED = "token.revoked"
     SKILL_CHANGED = "skill.changed"
+    SKILL_PROPOSED = "skill.proposed"
     TRUST_CHANGED = "trust.changed"
     KEY_ROTATED = "key.rotated"
     WITNESS_ADDED = "witness.added"
@@ -99,6 +100,9 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.TOKEN_REVOKED: _shape("token", "principal reason", "A credential was taken back."),
     ActKind.SKILL_CHANGED: _shape(
         "skill", "version sha256 before after publisher reason", "A skill was installed, or changed its state."
+    ),
+    ActKind.SKILL_PROPOSED: _shape(
+        "candidate", "skill_id source model", "A project for a skill was generated; nothing of it runs yet."
     ),
     ActKind.TRUST_CHANGED: _shape("publisher", "key_id before after reason", "Trust in a publisher's key changed."),
     ActKind.KEY_ROTATED: _shape("key", "old_vkey new_vkey from_index", "The journal is signed by a new key."),

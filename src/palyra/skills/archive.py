@@ -19,6 +19,8 @@ from palyra.skills.findings import Finding, SkillRefused
 
 MAX_ENTRIES = 256
 MAX_ENTRY_BYTES = 16 << 20
+MAX_MODULE_BYTES = 32 << 20
+"""Of a module: one that brings a whole Python along has 18 MiB."""
 MAX_ARCHIVE_BYTES = 64 << 20
 MAX_PATH = 255
 
@@ -162,9 +164,14 @@ def _check_folders(files: Mapping[str, bytes]) -> None:
 
 
 def _bounded(path: str, size: int) -> int:
-    if size > MAX_ENTRY_BYTES:
-        raise _bad(Finding.ARCHIVE_SIZE, f"{path[:80]!r} is larger than {MAX_ENTRY_BYTES} bytes")
+    if size > most_bytes(path):
+        raise _bad(Finding.ARCHIVE_SIZE, f"{path[:80]!r} is larger than {most_bytes(path)} bytes")
     return size
+
+
+def most_bytes(path: str) -> int:
+    """How large a member may be."""
+    return MAX_MODULE_BYTES if path.startswith("modules/") else MAX_ENTRY_BYTES
 
 
 def _bad(finding: Finding, what: str) -> SkillRefused:

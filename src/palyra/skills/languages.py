@@ -134,7 +134,7 @@ LANGUAGES: Mapping[Language, LanguageFacts] = {
         source="src/lib.rs",
         sdk=(("palyra.rs", "src/palyra.rs"),),
         recipes=(_CARGO,),
-        install="rustup target add wasm32-unknown-unknown",
+        install="rustup target add wasm32-unknown-unknown (on Debian: apt-get install cargo libstd-rust-dev-wasm32)",
     ),
     Language.ASSEMBLYSCRIPT: LanguageFacts(
         name="AssemblyScript",

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from palyra.canon import sha256_hex
 from palyra.errors import StateError
-from palyra.skills.archive import MAX_ENTRIES, MAX_ENTRY_BYTES, check_path, write_zip
+from palyra.skills.archive import MAX_ENTRIES, check_path, most_bytes, write_zip
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.state.db import PATIENCE_S
 from palyra.state.keyfile import sync_folder
@@ -139,10 +139,10 @@ def _read_member(folder: Path, path: str) -> bytes:
     fd = os.open(folder / path, _FLAGS)
     with os.fdopen(fd, "rb") as file:
         seen = os.fstat(fd)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_size > MAX_ENTRY_BYTES or seen.st_nlink != 1:
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size > most_bytes(path) or seen.st_nlink != 1:
             raise ValueError(f"{path} is no plain file")
-        data = file.read(MAX_ENTRY_BYTES + 1)
-    if len(data) > MAX_ENTRY_BYTES:
+        data = file.read(most_bytes(path) + 1)
+    if len(data) > most_bytes(path):
         raise ValueError(f"{path} has grown")
     return data
 

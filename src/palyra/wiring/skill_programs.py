@@ -36,7 +36,7 @@ def find_recipe(recipes: Sequence[Recipe], folders: Sequence[Path]) -> tuple[Rec
 def roots_of(programs: Mapping[str, str], user_home: str) -> tuple[str, ...]:
     """The folders a sandbox has to show, beside the system's own, for these programs to start."""
     roots: set[str] = set()
-    for program in programs.values():
+    for program in filter(os.path.isfile, programs.values()):  # a library's folder lies within its program's
         for path in (program, os.path.realpath(program), *_interpreter(program)):
             roots |= _root(path, user_home)
     return tuple(sorted(root for root in roots if os.path.isdir(root)))

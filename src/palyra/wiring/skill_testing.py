@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import field, replace
+from typing import Protocol
 
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.config.schema import WasmRuntimeConfig
 from palyra.engine.guest_http import read_request
+from palyra.engine.ports import HostCall
 from palyra.errors import Rejected
 from palyra.inside.wasm import abi
 from palyra.inside.wasm.guest import Refused
@@ -30,7 +32,6 @@ from palyra.skills.capabilities import grants_of
 from palyra.skills.manifest import ToolEntry
 from palyra.skills.recorded import Case, Verdict, judge
 from palyra.values import dataclass
-from palyra.wiring.guests import GuestHouse
 
 
 @dataclass(slots=True)
@@ -105,10 +106,16 @@ class RecordedWorld:
         }
 
 
+class Guests(Protocol):
+    """The engine's own port for guests, or the house behind it."""
+
+    async def run(self, plan: WasmPlan, module: bytes, answer: HostCall) -> tuple[Execution, bytes | None]: ...
+
+
 class Proving:
     """Runs the tools of one package on cases."""
 
-    def __init__(self, skill: Skill, house: GuestHouse, runtime: WasmRuntimeConfig) -> None:
+    def __init__(self, skill: Skill, house: Guests, runtime: WasmRuntimeConfig) -> None:
         self._skill, self._house, self._runtime = skill, house, runtime
         self._tools: Mapping[str, ToolEntry] = {tool.id: tool for tool in skill.manifest.tools}
 

@@ -28,6 +28,7 @@ from palyra.model.net import EgressMode, NetGrant
 from palyra.model.outcome import Execution, Status
 from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
+from palyra.skills.archive import MAX_MODULE_BYTES
 from palyra.skills.languages import LANGUAGES, LanguageFacts, Recipe, command_of
 from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError, parse_project
 from palyra.skills.templates.load import read_sdk
@@ -36,7 +37,6 @@ from palyra.wiring.guests import assembler_plan
 from palyra.wiring.skill_programs import find_program, find_recipe, roots_of, search_folders
 
 ASSEMBLER = "wasmtime wat2wasm"
-MAX_MODULE_BYTES = 32 * MIB
 _WORDS = 4000
 """Characters of a compiler's complaint that are passed on."""
 _LIMITS = Limits(
@@ -126,7 +126,8 @@ class Workshop:
             raise _missing(facts, folder, search_folders(folder, self._path))
         recipe, programs = found
         modules = {module: await self._make(project, source, recipe, programs) for module, source in project.sources}
-        return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest(programs[recipe.programs[-1]]))
+        last = [path for path in programs.values() if os.path.isfile(path)][-1]
+        return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest(last))
 
     async def _assemble(self, project: Project) -> Compiled:
         modules = {}
@@ -157,7 +158,7 @@ class Workshop:
         net = NetGrant(EgressMode.STRICT, ())
         needs, wants = needs_for(Tier.C, net)
         owner = copy.stat()
-        folders = dict.fromkeys(os.path.dirname(program) for program in programs.values())
+        folders = dict.fromkeys(os.path.dirname(program) for program in filter(os.path.isfile, programs.values()))
         job = Job(
             program=argv[0],
             program_sha256=_digest(argv[0]),
@@ -210,4 +211,4 @@ def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _digest(path: str) -> str:
-    return sha256_hex(Path(path).read_bytes()) if os.path.isfile(path) else ""
+    return sha256_hex(Path(path).read_bytes())
