@@ -22,6 +22,24 @@ from tests.servers import Seen, make_web_server
 @contextmanager
 def tls_web(name: str) -> Iterator[tuple[Seen, bytes]]:
     """(what reached it, the certificate to trust)."""
+    certificate, key = make_certificate(name)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:
+        chain = Path(folder) / "chain.pem"
+        chain.write_bytes(key + certificate)
+        context.load_cert_chain(chain)
+    server, seen = make_web_server(None)
+    with server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield seen, certificate
+        server.shutdown()
+        thread.join()
+
+
+def make_certificate(name: str) -> tuple[bytes, bytes]:
+    """(certificate, key), as PEM; it signs itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
@@ -32,16 +50,4 @@ def tls_web(name: str) -> Iterator[tuple[Seen, bytes]]:
     )
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     certificate = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:
-        chain = Path(folder) / "chain.pem"
-        chain.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate)
-        context.load_cert_chain(chain)
-    server, seen = make_web_server(None)
-    with server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield seen, certificate
-        server.shutdown()
-        thread.join()
+    return certificate, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -21,7 +21,7 @@ from uvicorn.config import Config as UvicornConfig
 from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
-from palyra.daemon.places import check_reach, open_tcp, open_unix, socket_path, tls_context, url_of
+from palyra.daemon.places import BACKLOG, check_reach, open_tcp, open_unix, socket_path, tls_context, url_of
 from palyra.daemon.routes import Route
 from palyra.daemon.state import State
 from palyra.daemon.taking import begin_taken
@@ -65,11 +65,11 @@ class Server:
         context = tls_context(settings)
         loop, factory = asyncio.get_running_loop(), self._factory()
         tcp = open_tcp(settings)
-        self._servers.append(await loop.create_server(factory, sock=tcp, ssl=context))
+        self._servers.append(await loop.create_server(factory, sock=tcp, ssl=context, backlog=BACKLOG))
         state.listening.append(url_of(tcp, tls=context is not None))
         if hasattr(socket, "AF_UNIX"):
             path = socket_path(state.installation.home.root, settings)
-            self._servers.append(await loop.create_unix_server(factory, sock=open_unix(path)))
+            self._servers.append(await loop.create_unix_server(factory, sock=open_unix(path), backlog=BACKLOG))
             state.listening.append(f"unix:{path}")
 
     def _factory(self) -> Callable[[], asyncio.Protocol]:
@@ -88,7 +88,9 @@ class Server:
         )
         config.load()
         made = make_protocol(
-            header_timeout_s=settings.header_timeout_ms / 1000, max_connections=settings.max_connections
+            header_timeout_s=settings.header_timeout_ms / 1000,
+            max_connections=settings.max_connections,
+            max_header_bytes=settings.max_header_bytes,
         )
         return lambda: made(config=config, server_state=self._wire, app_state={})
 

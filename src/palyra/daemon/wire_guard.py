@@ -33,6 +33,7 @@ def peer_uid(transport: asyncio.BaseTransport) -> int | None:
 class GuardedProtocol(H11Protocol):
     header_timeout_s = 10.0
     max_connections = 4096
+    max_header_bytes = 32_768
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -46,6 +47,9 @@ class GuardedProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        if self._heads_too_large(data):
+            self.send_400_response("")
+            return
         super().data_received(data)
         self._watch()
 
@@ -56,6 +60,13 @@ class GuardedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
         super().connection_lost(exc)
+
+    def _heads_too_large(self, data: bytes) -> bool:
+        """h11 bounds what is incomplete; headers that come whole in one piece are bounded here."""
+        if len(data) <= self.max_header_bytes // 2 or self.conn.their_state is not h11.IDLE:
+            return False
+        head = self.conn.trailing_data[0] + data
+        return len(head) > self.max_header_bytes and head.find(b"\r\n\r\n", 0, self.max_header_bytes) < 0
 
     def _watch(self) -> None:
         """Between requests uvicorn's own timer runs; while headers are awaited, ours."""
@@ -88,7 +99,11 @@ class GuardedProtocol(H11Protocol):
         self.transport.close()
 
 
-def make_protocol(*, header_timeout_s: float, max_connections: int) -> type[GuardedProtocol]:
+def make_protocol(*, header_timeout_s: float, max_connections: int, max_header_bytes: int) -> type[GuardedProtocol]:
     """A protocol class with these bounds: uvicorn makes its instances."""
-    bounds = {"header_timeout_s": header_timeout_s, "max_connections": max_connections}
+    bounds = {
+        "header_timeout_s": header_timeout_s,
+        "max_connections": max_connections,
+        "max_header_bytes": max_header_bytes,
+    }
     return type("BoundedProtocol", (GuardedProtocol,), bounds)
