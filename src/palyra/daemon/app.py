@@ -84,7 +84,7 @@ class Endpoint:
     async def _read(self, request: Request, caller: Caller, watched: Session | None) -> tuple[bytes, Any]:
         """`watched`: a session whose CSRF token comes in the form itself."""
         route = self.route
-        if self._body is None and route.accepts == JSON_TYPE:
+        if route.streamed_body or (self._body is None and route.accepts == JSON_TYPE):
             return b"", None
         raw = await read_body(request, max_bytes=self._max_bytes, timeout_s=self._timeout_s)
         if route.accepts == FORM_TYPE:

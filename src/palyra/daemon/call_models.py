@@ -23,7 +23,7 @@ OPERATOR_ONLY = "For an operator's credential alone; an agent's is refused with 
 class CallBody(Model):
     """One call. A list of these is a batch: its calls share a run where they name none."""
 
-    tool: Annotated[str, Field(min_length=1, max_length=256, description="palyra.process.run, palyra.echo, …")]
+    tool: Annotated[str, Field(max_length=4096, description="palyra.process.run, palyra.echo, …")]
     input: Annotated[dict[str, JsonValue], Field(default_factory=dict, description="By the tool's schema: /v1/tools.")]
     run_id: Annotated[str | None, Field(pattern=ULID, description="A run of POST /v1/runs.")] = None
     call_id: Annotated[str | None, Field(pattern=ULID, description="A retry with the same id runs nothing twice.")] = (
@@ -51,6 +51,12 @@ class CallBody(Model):
     timeout_ms: Annotated[int | None, Field(ge=1, le=86_400_000, description=OPERATOR_ONLY)] = None
     memory_bytes: Annotated[int | None, Field(ge=8 << 20, le=1 << 44, description=OPERATOR_ONLY)] = None
     max_output_bytes: Annotated[int | None, Field(ge=0, le=1 << 32, description=OPERATOR_ONLY)] = None
+    input_base64: Annotated[
+        str | None, Field(description=f"The input's bytes as they came, instead of `input`. {OPERATOR_ONLY}")
+    ] = None
+    changes: Annotated[bool | None, Field(description=f"Tell which files changed. {OPERATOR_ONLY}")] = None
+    stream_stdin: Annotated[bool | None, Field(description=f"stdin comes apart, as a stream. {OPERATOR_ONLY}")] = None
+    confirm: Annotated[bool | None, Field(description=f"A person at this end may be asked. {OPERATOR_ONLY}")] = None
 
     @property
     def operator_words(self) -> tuple[str, ...]:
@@ -60,7 +66,7 @@ class CallBody(Model):
 
 OPERATOR_FIELDS = (
     *("principal", "door", "tier", "egress", "allow", "allow_interpreters", "allow_host", "read", "env"),
-    *("timeout_ms", "memory_bytes", "max_output_bytes"),
+    *("timeout_ms", "memory_bytes", "max_output_bytes", "input_base64", "changes", "stream_stdin", "confirm"),
 )
 CallOrBatch = CallBody | Annotated[list[CallBody], Field(min_length=1)]
 

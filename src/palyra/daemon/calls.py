@@ -13,6 +13,7 @@ import orjson
 from starlette.responses import Response
 
 from palyra.daemon import sse
+from palyra.daemon.attended import attend
 from palyra.daemon.auth import Caller
 from palyra.daemon.call_models import CallBody, CallOrBatch, OutcomeShown
 from palyra.daemon.feed import Event
@@ -35,6 +36,8 @@ async def make(asked: Asked) -> Response:
     given: CallBody | list[CallBody] = asked.body
     state, caller = asked.state, asked.caller
     if isinstance(given, CallBody):
+        if sse.MEDIA_TYPE in asked.request.headers.get("accept", ""):
+            return attend(state, make_order(state, caller, given))
         outcome = await _begin(state, make_order(state, caller, given))
         return Response(_shown(outcome), status_code=status_of(outcome), media_type=JSON_TYPE)
     if len(given) > state.settings.max_batch:
@@ -67,7 +70,7 @@ async def _begin(state: State, order: Order) -> Outcome:
 
 def _shown(outcome: Outcome) -> bytes:
     """While a call goes on there is no attestation yet, and none is pretended."""
-    if outcome.status is Status.RUNNING:
+    if not outcome.attestation:
         value = orjson.loads(outcome_bytes(outcome))
         return orjson.dumps(value | {"attestation": None})
     return outcome_bytes(outcome)

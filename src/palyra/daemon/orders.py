@@ -8,9 +8,12 @@ Not here: running the call (daemon/live), what policies make of it (engine).
 
 from __future__ import annotations
 
+import base64
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 
+from palyra.canon import Json
 from palyra.config.schema import Config
 from palyra.daemon.auth import Caller
 from palyra.daemon.call_models import CallBody
@@ -40,15 +43,26 @@ def make_order(state: State, caller: Caller, body: CallBody, *, shared_run: str 
     run, refusal = _run_or_refusal(state, caller, body, shared_run)
     request = CallRequest(
         tool=body.tool,
-        input=body.input,
+        input=_input(body, refusal),
         run=run,
         call_id=call_id,
         project=body.project,
         lagging=not caller.operator,
         wait_s=_patience_s(state, body),
+        changes=bool(body.changes) and refusal is None,
         refusal=refusal,
     )
     return Order(body=body, caller=caller, request=request)
+
+
+def _input(body: CallBody, refusal: Rejected | None) -> bytes | Mapping[str, Json]:
+    """Bytes that a command line was given go in as they are: the engine judges them, and records what it refuses."""
+    if body.input_base64 is None or refusal is not None:
+        return body.input
+    try:
+        return base64.b64decode(body.input_base64, validate=True)
+    except ValueError:
+        raise Rejected(Reason.BAD_ARGUMENTS, "input_base64 is not base64.", "Send `input` instead.") from None
 
 
 def _patience_s(state: State, body: CallBody) -> float:

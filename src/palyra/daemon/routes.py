@@ -99,6 +99,8 @@ class Route:
     query: type[Model] | None = None
     max_body_bytes: int | None = None
     """None: the configuration's."""
+    streamed_body: bool = False
+    """The handler reads the body itself, as it comes."""
     unreadable: Unreadable | None = None
     page: bool = False
     """HTML for people: not in the OpenAPI document, and who has not logged in is led to the login page."""

@@ -7,6 +7,7 @@ changes. Not here: anything about one request (daemon/routes.Asked).
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from palyra.config.daemon import DaemonConfig
 from palyra.daemon.auth import Guard
@@ -21,6 +22,9 @@ from palyra.wiring.embedded import Installation
 from palyra.wiring.run_terms import RunTerms
 from palyra.wiring.taken import TakenCalls
 from palyra.wiring.tokens import make_tokens
+
+if TYPE_CHECKING:
+    from palyra.daemon.attended import Attendance
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -37,6 +41,8 @@ class State:
     run_terms: RunTerms
     taken: TakenCalls
     ends: CallEnds
+    attended: dict[str, Attendance] = field(default_factory=dict)
+    """Calls with somebody at their other end, by id."""
     listening: list[str] = field(default_factory=list)
     """Where, as URLs; the Unix socket as unix:PATH."""
     stopping: bool = False

@@ -155,12 +155,12 @@ def test_a_form_carries_its_csrf_token_itself(door):
     assert door.ask("POST", "/form", session=session, data=good, headers=sent).text == "one=1 two=2"
     for bad in ({"one": "1"}, {"one": "1", "csrf": "no"}, {"one": "1", "csrf": door.login()[1]}):
         response = door.ask("POST", "/form", session=session, data=bad, headers=sent)
-        assert (response.status_code, error(response)["code"]) == (403, "CSRF")
+        assert (response.status_code, "CSRF" in response.text) == (403, True)
 
 
 def test_a_page_leads_to_the_login(door):
     response = door.ask("GET", "/page")
-    assert (response.status_code, response.headers["location"]) == (303, "/console/login")
+    assert (response.status_code, response.headers["location"]) == (303, "/console/login?next=%2Fpage")
 
 
 def test_who_guesses_is_slowed_and_who_knows_is_not(door):
