@@ -17,7 +17,7 @@ import threading
 from collections.abc import Coroutine, Generator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from palyra.api_approvals import Approvals, AsyncApprovals
 from palyra.canon import Json
@@ -37,6 +37,10 @@ from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.grants import egress_word, grant, tier_word
 from palyra.wiring.places import resolve_workspace
 from palyra.wiring.runs import RunDesk, RunView
+
+if TYPE_CHECKING:
+    from palyra.client.asynchronous import AsyncRemotePalyra
+    from palyra.client.remote import RemotePalyra
 
 __all__ = [
     "Allowance", "AsyncPalyra", "AsyncRun", "ConfigError", "Limits", "OperatorGrant", "Outcome", "Palyra",
@@ -120,6 +124,13 @@ class AsyncPalyra:
     @classmethod
     def open(cls, home: str | None = None, *, config: str | None = None) -> Self:
         return cls(home, config)
+
+    @staticmethod
+    def connect(url: str, *, token: str | None = None, ca_file: str | None = None) -> AsyncRemotePalyra:
+        """A daemon at `http://HOST:PORT` or `unix:PATH`, with the same face; `ca_file`: whom to trust over TLS."""
+        from palyra.client.asynchronous import AsyncRemotePalyra
+
+        return AsyncRemotePalyra(url, token=token, ca_file=ca_file)
 
     async def start(self) -> Self:
         if self._installation is None:
@@ -284,6 +295,13 @@ class Palyra:
     @classmethod
     def open(cls, home: str | None = None, *, config: str | None = None) -> Self:
         return cls(home, config).start()
+
+    @staticmethod
+    def connect(url: str, *, token: str | None = None, ca_file: str | None = None) -> RemotePalyra:
+        """A daemon at `http://HOST:PORT` or `unix:PATH`, with the same face; `ca_file`: whom to trust over TLS."""
+        from palyra.client.remote import RemotePalyra
+
+        return RemotePalyra(url, token=token, ca_file=ca_file)
 
     def start(self) -> Self:
         if self._thread is None:

@@ -84,8 +84,20 @@ class LimitsBody(Model):
     scratch_bytes: Annotated[int | None, Field(ge=1 << 20, le=1 << 40)] = None
 
 
+class BudgetBody(Model):
+    """What the run may use in all; each only narrows."""
+
+    wall_us: Annotated[int | None, Field(ge=0, le=1 << 53)] = None
+    cpu_us: Annotated[int | None, Field(ge=0, le=1 << 53)] = None
+    output_bytes: Annotated[int | None, Field(ge=0, le=1 << 53)] = None
+    egress_bytes: Annotated[int | None, Field(ge=0, le=1 << 53)] = None
+    fuel: Annotated[int | None, Field(ge=0, le=1 << 53)] = None
+
+
 class RunBody(Model):
+    run_id: Annotated[str | None, Field(pattern=ULID, description="A fresh ULID of the caller's own.")] = None
     workspace: Text | None = None
+    budget: BudgetBody | None = None
     limits: LimitsBody | None = None
     egress: Annotated[str | None, Field(pattern=EGRESS, description="Only stricter than what is configured.")] = None
     tier: Annotated[str | None, Field(pattern=r"^(auto|b|c)$", description="Only stricter.")] = None

@@ -9,7 +9,7 @@ from palyra.config.schema import EGRESS_ALIASES
 from palyra.daemon.call_models import RunBody, RunShown
 from palyra.daemon.calls import may_see
 from palyra.daemon.orders import principal_of, workspace_of
-from palyra.daemon.routes import Answer, Asked, Route, Who, json_response, not_found
+from palyra.daemon.routes import Answer, Asked, Refused, Route, Who, json_response, not_found
 from palyra.daemon.state import State
 from palyra.errors import Reason, Rejected
 from palyra.model.call import Door, is_ulid
@@ -26,7 +26,7 @@ async def make(asked: Asked) -> Response:
     limits = body.limits.model_dump(exclude_none=True) if body.limits is not None else {}
     egress = EGRESS_ALIASES.get(body.egress, body.egress) if body.egress is not None else None
     terms = Terms(
-        run_id=state.ids.ulid(),
+        run_id=body.run_id or state.ids.ulid(),
         principal=principal_of(caller, body.principal),
         workspace=workspace_of(config, caller, body.workspace),
         created_unix_ms=state.clock.now_unix_ms(),
@@ -35,12 +35,14 @@ async def make(asked: Asked) -> Response:
         block_all=body.egress == "block_all",
         tier=None if body.tier == "auto" else body.tier,
         calls_max=body.calls_max,
+        most=body.budget.model_dump(exclude_none=True) if body.budget is not None else {},
         device=body.device,
         channel=body.channel,
     )
     check_narrows(config, terms)
     terms.run(config, door=Door.HTTP)  # what cannot be a run is refused before it is kept
-    await state.run_terms.keep(terms)
+    if not await state.run_terms.keep(terms):
+        raise Refused(409, "RUN_ID_REUSED", "There is a run with this id already.", "Leave run_id out.")
     return json_response(await _shown(state, terms), status=201)
 
 

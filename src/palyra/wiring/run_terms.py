@@ -15,9 +15,11 @@ import orjson
 from palyra.config.schema import Config
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.errors import ConfigError, Reason, Rejected
+from palyra.model.budget import Allowance
 from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
+from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 
@@ -38,6 +40,7 @@ class Terms:
     block_all: bool = False
     tier: str | None = None
     calls_max: int | None = None
+    most: dict[str, int] = field(default_factory=dict)
     device: str = ""
     channel: str = ""
 
@@ -64,6 +67,7 @@ class Terms:
             grant=OperatorGrant(block_all=self.block_all),
             scope=RunScope.OPEN,
             calls_max=self.calls_max,
+            most=Allowance(**self.most),
         )
 
 
@@ -88,10 +92,18 @@ class RunTerms:
         self._writer = writer
         self._now = now_unix_ms
 
-    async def keep(self, terms: Terms) -> None:
+    async def keep(self, terms: Terms) -> bool:
+        """False where the id is taken, by anybody's run: then nothing is kept."""
         data = {name: getattr(terms, name) for name in _KEPT}
         values = (terms.run_id, terms.principal, terms.workspace, orjson.dumps(data), terms.created_unix_ms)
-        await self._writer.commit(lambda tx: tx.execute("INSERT INTO run_terms VALUES (?, ?, ?, ?, ?, NULL)", values))
+
+        def work(tx: Transaction) -> bool:
+            if tx.rows("SELECT 1 FROM runs WHERE run_id = ?", (terms.run_id,)):
+                return False
+            sql = "INSERT INTO run_terms VALUES (?, ?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING"
+            return tx.execute(sql, values).rowcount == 1
+
+        return (await self._writer.commit(work))[0]
 
     def find(self, run_id: str) -> Terms | None:
         rows = self._writer.rows("SELECT * FROM run_terms WHERE run_id = ?", (run_id,))
@@ -104,7 +116,7 @@ class RunTerms:
         return self.find(run_id)
 
 
-_KEPT = ("limits", "egress", "block_all", "tier", "calls_max", "device", "channel")
+_KEPT = ("limits", "egress", "block_all", "tier", "calls_max", "most", "device", "channel")
 
 
 def _terms(row: tuple[Any, ...]) -> Terms:

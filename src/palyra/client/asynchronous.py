@@ -1,0 +1,102 @@
+"""The same face with await: each request on a thread of a small pool, because it waits and does nothing else.
+
+Cancelling an awaited call cancels it in the daemon, and its record is closed there, as in the library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from palyra.canon import Json
+from palyra.client.remote import OnOutput, RemotePalyra, RemoteRun
+from palyra.errors import PalyraError
+from palyra.model.outcome import Outcome, StreamName
+from palyra.wiring.clock import SystemClock, SystemIds
+
+T = TypeVar("T")
+LINES_AT_ONCE = 64
+
+
+class AsyncRemoteRun:
+    def __init__(self, inner: RemoteRun, pool: ThreadPoolExecutor) -> None:
+        self._inner = inner
+        self._pool = pool
+
+    @property
+    def run_id(self) -> str:
+        return self._inner.run_id
+
+    async def call(
+        self,
+        tool: str,
+        input: Mapping[str, Json] | bytes | None = None,
+        *,
+        call_id: str | None = None,
+        on_output: OnOutput | None = None,
+        **options: Any,
+    ) -> Outcome:
+        call_id = call_id or _IDS.ulid()
+        told = None if on_output is None else partial(_tell, asyncio.get_running_loop(), on_output)
+        work = partial(self._inner.call, tool, input, call_id=call_id, on_output=told, **options)
+        try:
+            return await _on(self._pool, work)
+        except asyncio.CancelledError:
+            with suppress(PalyraError):
+                await asyncio.shield(_on(self._pool, partial(self._inner.cancel, call_id)))
+            raise
+
+    async def cancel(self, call_id: str) -> bool:
+        return await _on(self._pool, partial(self._inner.cancel, call_id))
+
+    async def end(self) -> None:
+        await _on(self._pool, self._inner.end)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        await self.end()
+
+
+class AsyncRemotePalyra:
+    def __init__(self, url: str, *, token: str | None = None, ca_file: str | None = None) -> None:
+        self._inner = RemotePalyra(url, token=token, ca_file=ca_file)
+        self._pool = ThreadPoolExecutor(LINES_AT_ONCE, thread_name_prefix="palyra-client")
+
+    async def start(self) -> Self:
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.start().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        self._inner.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def run(self, principal: str | None = None, workspace: Any = "", **options: Any) -> AsyncRemoteRun:
+        return AsyncRemoteRun(self._inner.run(principal, workspace, **options), self._pool)
+
+    async def tools(self) -> list[dict[str, Json]]:
+        return await _on(self._pool, self._inner.tools)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, on_output: OnOutput, stream: StreamName, chunk: bytes) -> None:
+    loop.call_soon_threadsafe(on_output, stream, chunk)
+
+
+async def _on(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+_IDS = SystemIds(SystemClock())
