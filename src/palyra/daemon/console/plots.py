@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 from palyra.model.visible import visible_line
 from palyra.values import dataclass
 
-WIDTH = 720
-HEIGHT = 180
+WIDTH = 1040
+HEIGHT = 190
 LEFT, RIGHT, TOP, BOTTOM = 36, 4, 8, 22
-MAX_LABEL_CHARS = 32
+MAX_LABEL_CHARS = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Step:
 
 def timeline(steps: Sequence[Step], *, title: str, plot_id: str) -> Markup:
     """Steps under each other, each where it was in time."""
-    line, label_width, width = 26, 170, WIDTH
+    line, label_width, width = 26, 160, 640
     height = max(1, len(steps)) * line
     whole = max((step.end_us for step in steps), default=1) or 1
     inner = width - label_width - 90

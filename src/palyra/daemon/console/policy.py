@@ -47,7 +47,7 @@ async def policy_page(asked: Asked) -> Response:
         bundle=acts.bundle_json(installation.policies.current()),
         uses=uses_json(installation),
         posture=installation.config.posture,
-        version=installation.versions.pointer(),
+        in_use=installation.versions.pointer(),
         folder=str(installation.home.policies),
     )
 

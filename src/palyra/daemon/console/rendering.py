@@ -126,6 +126,8 @@ def render_page(
     text = environment().get_template(template).render(frame)
     headers = {
         "Content-Security-Policy": policy_of(nonce),
+        # With no-referrer a browser sends `Origin: null` with our own forms, which the door's keeper must refuse.
+        "Referrer-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Permissions-Policy": "camera=(), geolocation=(), microphone=()",

@@ -1,0 +1,79 @@
+"""`make test-browser`: a daemon with a home that has lived, walked through by a real Chromium.
+
+The daemon runs here, on a loopback port of its own; the walk is a program of its own (walk.py), because what drives
+the browser is installed beside the project and not into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from palyra.config.daemon import DaemonConfig
+from palyra.config.load import Home
+from palyra.daemon.server import Server
+from palyra.daemon.state import State, make_state
+from palyra.daemon.table import ROUTES
+from palyra.wiring.embedded import open_installation
+from tests.consoles import world
+from tests.daemons import OPERATOR
+
+WALK = Path(__file__).with_name("walk.py")
+LINKS = 6
+
+
+async def main(python: str, shots: Path) -> int:
+    with tempfile.TemporaryDirectory(prefix="palyra-browser-") as base:
+        calls = await asyncio.to_thread(prepare, Path(base))
+        installation = await open_installation(Home(Path(base, "home")))
+        try:
+            state = make_state(installation, replace(DaemonConfig(), port=0))
+            server = Server(state, ROUTES)
+            ready = asyncio.Event()
+            serving = asyncio.create_task(server.serve(on_ready=ready.set))
+            await ready.wait()
+            try:
+                return await walk(python, shots, await told(state, Path(base), calls))
+            finally:
+                server.end()
+                await serving
+        finally:
+            await installation.close()
+
+
+def prepare(base: Path) -> dict[str, str]:
+    with world(base) as lived:
+        return {name: outcome.call_id for name, outcome in lived.calls.items()}
+
+
+async def told(state: State, base: Path, calls: dict[str, str]) -> dict[str, Any]:
+    """What the walk needs to know."""
+    _, agent = await state.tokens.create(
+        principal="agent:browser", operator=False, by=OPERATOR, workspace=str(base / "workspace")
+    )
+    _, operator = await state.tokens.create(principal="user:another", operator=True, by=OPERATOR)
+    return {
+        "url": next(place for place in state.listening if place.startswith("http")),
+        "codes": [state.sessions.make_link(OPERATOR) for _ in range(LINKS)],
+        "agent": agent,
+        "operator": operator,
+        "workspace": str(base / "workspace"),
+        "calls": calls,
+        "profile": str(base),
+    }
+
+
+async def walk(python: str, shots: Path, known: dict[str, Any]) -> int:
+    shots.mkdir(parents=True, exist_ok=True)
+    process = await asyncio.create_subprocess_exec(python, str(WALK), str(shots), stdin=asyncio.subprocess.PIPE)
+    await process.communicate(json.dumps(known).encode())
+    return process.returncode or 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1], Path(sys.argv[2]))))

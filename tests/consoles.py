@@ -1,0 +1,105 @@
+"""A home that has lived: calls that completed, were refused, and said hostile things; requests that wait; a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from palyra.engine.runs import start_run
+from palyra.engine.trip import CallRequest
+from palyra.model.call import Door, RequestContext, parse_principal
+from palyra.model.outcome import Outcome
+from tests.daemons import OPERATOR, Daemon, daemon
+
+SCRIPT = "<script>alert('palyra')</script>"
+IMAGE = '"><img src=x onerror=alert(1)>'
+ANSI = "\x1b[2J\x1b]0;owned\x07\x9b31m"
+BIDI = "safe\u202etxt.exe\u2066\u200b\ufeff"
+HOSTILE = f"{SCRIPT}{IMAGE}{ANSI}{BIDI}\r\x00{{{{ 7*7 }}}}{{% raw %}}</pre></textarea>&lt;b&gt;\n"
+LONG_LINE = "A" * (1024 * 1024 - 4096)
+ASKS = """
+@id("local.ask-before-git")
+@reason("A person looks at git <b>first</b>.")
+permit (principal, action == Action::"approval::confirm", resource);
+
+@id("local.git-asks")
+@code("NOT_APPROVED")
+@reason("A person looks at git first.")
+forbid (principal, action == Action::"tool::execute", resource == Tool::"palyra.process.run")
+when { context.effective_program == "git" && !context.approved };
+"""
+
+
+@dataclass
+class World:
+    daemon: Daemon
+    workspace: Path
+    calls: dict[str, Outcome] = field(default_factory=dict)
+
+    def call(
+        self, tool: str, input: Mapping[str, Any], *, principal: str = "agent:demo", run_id: str | None = None
+    ) -> Outcome:
+        ports = self.daemon.state.installation.ports
+        run = start_run(
+            ports.config,
+            run_id=run_id or ports.ids.ulid(),
+            context=RequestContext(principal=parse_principal(principal), door=Door.HTTP),
+            workspace=str(self.workspace),
+            now_unix_ms=ports.clock.now_unix_ms(),
+        )
+        outcome: Outcome = self.daemon.run(
+            self.daemon.state.installation.engine.call(CallRequest(tool=tool, input=dict(input), run=run))
+        )
+        return outcome
+
+    def run_program(self, *argv: str, **more: Any) -> Outcome:
+        call = {"command": argv[0], "args": list(argv[1:])} | more.pop("input", {})
+        return self.call("palyra.process.run", call, **more)
+
+    def page(self, path: str, **options: Any) -> httpx.Response:
+        return self.daemon.ask("GET", path, **({"session": self.session} | options))
+
+    def send(self, path: str, fields: Mapping[str, str] | None = None, **options: Any) -> httpx.Response:
+        """A form, as a browser without scripts sends it."""
+        data = {"csrf": self.session[1], **(fields or {})}
+        return self.daemon.ask("POST", path, **({"session": self.session, "data": data} | options))
+
+    def __post_init__(self) -> None:
+        self.session = self.daemon.login(OPERATOR)
+
+
+@contextmanager
+def world(base: Path) -> Iterator[World]:
+    """Everything a page can be asked to show, with hostile text wherever somebody else chooses it."""
+    home, workspace = base / "home", base / "workspace"
+    workspace.mkdir(parents=True)
+    (home / "policies").mkdir(parents=True, mode=0o700)
+    home.chmod(0o700)
+    (home / "policies" / "local.cedar").write_text(ASKS)
+    (workspace / "hostile.txt").write_text(HOSTILE)
+    (workspace / "long.txt").write_text(LONG_LINE)
+    with daemon(home) as served:
+        lived = World(served, workspace)
+        live(lived)
+        yield lived
+
+
+def live(lived: World) -> None:
+    run = lived.daemon.state.ids.ulid()
+    lived.calls["hostile"] = lived.run_program("cat", "hostile.txt", run_id=run)
+    lived.calls["long"] = lived.run_program("cat", "long.txt", run_id=run)
+    lived.calls["echo"] = lived.call("palyra.echo", {HOSTILE: [HOSTILE, {"n": 1}]}, run_id=run)
+    lived.calls["refused"] = lived.run_program("bash", "-c", HOSTILE.replace("\x00", ""), run_id=run)
+    lived.calls["unknown"] = lived.call(SCRIPT, {})
+    lived.calls["asks"] = lived.run_program("git", "log", SCRIPT + BIDI + ANSI, run_id=run)
+    lived.calls["failed"] = lived.run_program("ls", IMAGE, run_id=run)
+
+
+async def settle(seconds: float = 0.0) -> None:
+    await asyncio.sleep(seconds)
