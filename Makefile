@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help dev system demo test test-user test-podman test-toolchains test-cluster test-windows-layout test-crash test-standards conformance soak \
+XXPHONY
 	fuzz lint fmt house escape bench docs lock clean
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
@@ -74,6 +74,12 @@ test-toolchains: dev ## guests built from C, AssemblyScript, Python and JavaScri
 test-podman: dev ## the container backend with a real engine; as root on Debian podman is installed
 	@image=$$(tools/podman.sh) && PALYRA_TEST_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/podman
 
+test-browser: dev ## the console in a real Chromium, with scripts and without; as root on Debian it is installed
+	@tools/browser.sh
+	@test -x .make/browser/bin/python || $(PYTHON) -m venv .make/browser
+	@.make/browser/bin/python -m pip install -qq --require-hashes --requirement requirements/browser.txt
+	@$(PY) -m tests.browser .make/browser/bin/python .make/screenshots
+
 test-windows-layout: dev ## structures of the Windows backend against the mingw-w64 headers; as root on Debian installed
 	@$(PY) tools/windows_layout.py --check
 
@@ -136,6 +142,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) pyproject.toml --extra dev --extra cluster --constraint requirements/dev.txt --output-file requirements/cluster.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
+	@$(COMPILE) requirements/browser.in --output-file requirements/browser.txt
 	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt
 	@$(COMPILE) requirements/toolchains.in --output-file requirements/toolchains.txt
 	@$(COMPILE) requirements/node.in --output-file requirements/node.txt

@@ -28,6 +28,7 @@ LINKS = 6
 
 
 async def main(python: str, shots: Path) -> int:
+    await asyncio.to_thread(shots.mkdir, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="palyra-browser-") as base:
         calls = await asyncio.to_thread(prepare, Path(base))
         installation = await open_installation(Home(Path(base, "home")))
@@ -69,7 +70,6 @@ async def told(state: State, base: Path, calls: dict[str, str]) -> dict[str, Any
 
 
 async def walk(python: str, shots: Path, known: dict[str, Any]) -> int:
-    shots.mkdir(parents=True, exist_ok=True)
     process = await asyncio.create_subprocess_exec(python, str(WALK), str(shots), stdin=asyncio.subprocess.PIPE)
     await process.communicate(json.dumps(known).encode())
     return process.returncode or 0

@@ -104,7 +104,7 @@ class Walk:
         driver.find_element(By.CSS_SELECTOR, "button.main").click()
         self.wait(driver, lambda d: d.find_elements(By.CSS_SELECTOR, "nav[aria-label=Console]"), "logged in")
         cookie = driver.get_cookie("palyra_session")
-        assert cookie["httpOnly"] and cookie["sameSite"] == "Strict", cookie
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict"), cookie
 
     def approve(self, driver: Any, approval_id: str, *, by_keys: bool) -> None:
         item = f"ask-{approval_id}"

@@ -34,7 +34,7 @@ def _none_for_blank(value: Any) -> Any:
 Maybe = BeforeValidator(_none_for_blank)
 Count = Annotated[int, Field(ge=1, le=MAX_LISTED)]
 Place = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
-Cursor = Annotated[str | None, Maybe, Field(max_length=64)]
+Cursor = Annotated[Annotated[str, Field(max_length=64)] | None, Maybe]
 Word = Annotated[str, Field(max_length=512)]
 Line = Annotated[str, Field(max_length=2000)]
 

@@ -68,7 +68,7 @@ class WhichApprovals(NextPage):
 
 class Approving(Model):
     scope: Literal["once", "run"] = "once"
-    for_s: Annotated[int | None, Maybe, Field(ge=1, le=LONGEST_GRANT_S)] = None
+    for_s: Annotated[Annotated[int, Field(ge=1, le=LONGEST_GRANT_S)] | None, Maybe] = None
     """Every such call of this principal, for so many seconds."""
     pattern: Annotated[str, Field(max_length=4000)] = ""
     """Words apart by spaces, or a JSON list of words: `*` within a word, `**` for all further ones."""

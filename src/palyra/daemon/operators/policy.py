@@ -122,7 +122,7 @@ class Source(Model):
     posture: Literal["", "locked", "standard", "developer"] = ""
     version: Word = ""
     text: Annotated[str, Field(max_length=MAX_BUNDLE_BYTES)] = ""
-    files: Annotated[dict[str, str] | None, Maybe, Field(max_length=64)] = None
+    files: Annotated[Annotated[dict[str, str], Field(max_length=64)] | None, Maybe] = None
     since_unix_ms: Annotated[Place | None, Maybe] = None
     """Replay and diff: only calls since then."""
 

@@ -12,7 +12,7 @@ from palyra.daemon.routes import AnswerModel, Asked, Model, Refused, not_found
 from palyra.model.budget import Spending
 from palyra.wiring.runs import LAST, RunView
 
-Amount = Annotated[int | None, Maybe, Field(ge=0, le=1 << 50)]
+Amount = Annotated[Annotated[int, Field(ge=0, le=1 << 50)] | None, Maybe]
 
 
 class RunBudget(AnswerModel):

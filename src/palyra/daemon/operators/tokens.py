@@ -32,7 +32,7 @@ class CreatingToken(Model):
     principal: Word
     operator: bool = False
     workspace: Annotated[str, Field(max_length=4096)] = ""
-    expires_s: Annotated[int | None, Maybe, Field(ge=1, le=LONGEST_MS // 1000)] = None
+    expires_s: Annotated[Annotated[int, Field(ge=1, le=LONGEST_MS // 1000)] | None, Maybe] = None
 
 
 async def list_tokens(asked: Asked) -> Json:

@@ -1,0 +1,164 @@
+"""Every form: nothing happens without the session's CSRF token; with it, what the API does; who did it is journaled."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from palyra.daemon.sessions import COOKIE
+from palyra.daemon.table import ROUTES
+from tests.consoles import world
+from tests.daemons import OPERATOR
+from tests.markup import Markup
+
+FORMS = [route for route in ROUTES if route.page and route.mutates and route.name != "log_in"]
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory):
+    """A home of this file's own: its forms change things."""
+    with world(tmp_path_factory.mktemp("forms")) as made:
+        yield made
+
+
+def waiting(fresh) -> str:
+    (item,) = fresh.daemon.ask("GET", "/console/v1/approvals", session=fresh.session).json()["items"]
+    return str(item["approval_id"])
+
+
+def acts(fresh) -> list[tuple[str, str]]:
+    answer = fresh.daemon.ask("GET", "/console/v1/journal?kind=act&count=200", session=fresh.session).json()
+    found = [item["entry"]["predicate"] for item in answer["items"]]
+    return [(one["act"], one["actor"]) for one in reversed(found)]
+
+
+@pytest.mark.parametrize("route", FORMS, ids=lambda route: route.path)
+def test_a_form_without_its_csrf_token_changes_nothing(fresh, route):
+    path = route.path.replace("{", "").replace("}", "")
+    before = fresh.daemon.state.installation.journal.checkpoint().size
+    for data in ({}, {"csrf": ""}, {"csrf": "0" * 64}, {"csrf": fresh.daemon.login()[1]}):
+        answer = fresh.send(path, data=data)
+        assert answer.status_code == 403, data
+        assert "CSRF" in answer.text
+        assert Markup(answer.text).problems == []
+    assert fresh.daemon.state.installation.journal.checkpoint().size == before
+
+
+@pytest.mark.parametrize("route", FORMS, ids=lambda route: route.path)
+def test_a_form_from_another_site_is_refused(fresh, route):
+    path = route.path.replace("{", "").replace("}", "")
+    for origin in ("http://attacker.example", "null", "http://localhost:9999"):
+        assert fresh.send(path, headers={"Origin": origin}).status_code == 403, origin
+
+
+def test_every_form_on_a_page_carries_the_token(fresh):
+    for path in ("/approvals", f"/approvals/{waiting(fresh)}", "/secrets", "/tokens", "/policy", "/journal/verify"):
+        page = Markup(fresh.page(f"/console{path}").text)
+        posts = [form for form in page.of("form") if form["method"] == "post"]
+        tokens = [field for field in page.of("input") if field.get("name") == "csrf"]
+        assert {field["value"] for field in tokens} == {fresh.session[1]}, path
+        assert len(posts) == len(tokens), path
+
+
+def test_approving_lets_exactly_that_call_through_once(fresh):
+    approval_id = waiting(fresh)
+    answer = fresh.send(f"/console/approvals/{approval_id}/approve", {"reason": "looked at it"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console/approvals?said=approved")
+    assert "Grants that still" in fresh.page("/console/approvals").text
+    again = fresh.send(f"/console/approvals/{approval_id}/approve")
+    assert again.status_code == 422, "a request is decided once"
+    assert ("approval.decided", OPERATOR) in acts(fresh)
+    revoked = fresh.send(f"/console/approvals/{approval_id}/revoke")
+    assert revoked.status_code == 303
+    assert fresh.page(f"/console/approvals/{approval_id}").text.count("revoked") >= 1
+
+
+def test_nobody_decides_on_a_call_of_their_own(fresh):
+    outcome = fresh.run_program("git", "status", principal=OPERATOR)
+    approval_id = outcome.approval.as_json()["approval_id"] if hasattr(outcome.approval, "as_json") else None
+    approval_id = approval_id or outcome.approval["approval_id"]
+    page = fresh.page(f"/console/approvals/{approval_id}")
+    assert "somebody else decides" in page.text
+    assert not [form for form in Markup(page.text).of("form") if "approve" in form["action"]]
+    assert fresh.send(f"/console/approvals/{approval_id}/approve").status_code == 403
+    assert fresh.send(f"/console/approvals/{approval_id}/deny", {"reason": "x"}).status_code == 403
+
+
+def test_looking_at_a_request_is_journaled(fresh):
+    outcome = fresh.run_program("git", "diff", principal="agent:looked-at")
+    fresh.page(f"/console/approvals/{outcome.approval['approval_id']}")
+    assert acts(fresh)[-1] == ("approval.viewed", OPERATOR)
+    denied = fresh.send(f"/console/approvals/{outcome.approval['approval_id']}/deny", {"reason": "not <b>today</b>"})
+    assert denied.status_code == 303
+    page = fresh.page(f"/console/approvals/{outcome.approval['approval_id']}").text
+    assert "not &lt;b&gt;today&lt;/b&gt;" in page
+
+
+def test_a_budget_is_extended(fresh):
+    run = fresh.calls["echo"].run_id
+    assert fresh.send(f"/console/runs/{run}/extend", {"calls": "7", "attempts": ""}).status_code == 303
+    shown = fresh.daemon.ask("GET", f"/console/v1/runs/{run}", session=fresh.session).json()
+    assert shown["budget"]["calls_max"] == 207
+    assert fresh.send(f"/console/runs/{run}/extend", {"calls": "", "attempts": ""}).status_code == 422
+    assert fresh.send(f"/console/runs/{run}/extend", {"calls": "-1"}).status_code == 422
+
+
+def test_a_secret_goes_in_and_never_comes_out(fresh):
+    value = "swordfish-0123456789"
+    answer = fresh.send("/console/secrets", {"name": "FORGE_TOKEN", "value": value, "host": "api.example.com",
+                                             "header": "Authorization", "prefix": "Bearer "})  # fmt: skip
+    assert answer.status_code == 303
+    page = fresh.page("/console/secrets").text
+    assert "FORGE_TOKEN" in page
+    assert value not in page
+    assert value not in fresh.daemon.ask("GET", "/console/v1/secrets", session=fresh.session).text
+    refused = fresh.send("/console/secrets", {"name": "not a name!", "value": value})
+    assert refused.status_code == 422
+    assert value not in refused.text
+    assert fresh.send("/console/secrets/FORGE_TOKEN/delete").status_code == 303
+    assert fresh.send("/console/secrets/FORGE_TOKEN/delete").status_code == 404
+    assert ("secrets.deleted", OPERATOR) in acts(fresh)
+
+
+def test_a_token_is_shown_once(fresh):
+    answer = fresh.send("/console/tokens", {"principal": "agent:made-here", "expires_s": "60"})
+    assert answer.status_code == 200
+    (token,) = re.findall(r"palyra_[0-9A-Z]{26}_[0-9a-f]{64}", answer.text)
+    assert fresh.daemon.ask("GET", "/v1/tools", token=token).status_code == 200
+    assert token not in fresh.page("/console/tokens").text
+    token_id = token.split("_")[1]
+    assert fresh.send(f"/console/tokens/{token_id}/revoke").status_code == 303
+    assert fresh.daemon.ask("GET", "/v1/tools", token=token).status_code == 401
+    assert fresh.send("/console/tokens", {"principal": "agent:x", "operator": "true"}).status_code == 403
+
+
+def test_the_journal_is_verified_by_a_button(fresh):
+    answer = fresh.send("/console/journal/verify", {"every_signature": "true", "replay": "true"})
+    assert answer.status_code == 200
+    assert "The journal verifies." in answer.text
+    assert "decisions were made again" in answer.text
+
+
+def test_other_policies_are_tried_and_used_and_gone_back_from(fresh):
+    bad = fresh.send("/console/policy/replay", {"text": "permit (nonsense", "since": ""})
+    assert bad.status_code == 422
+    assert Markup(bad.text).problems == []
+    text = '@id("local.no-ls")\n@reason("No.")\nforbid (principal, action == Action::"tool::execute", resource)\nwhen { context.effective_program == "ls" };'  # noqa: E501
+    tried = fresh.send("/console/policy/replay", {"text": text})
+    assert tried.status_code == 200
+    assert fresh.calls["failed"].call_id in tried.text, "its call to ls would be refused"
+    used = fresh.send("/console/policy/use", {"text": text})
+    assert used.headers["location"] == "/console/policy?said=used"
+    assert fresh.run_program("ls").reason == "POLICY_DENIED"
+    assert fresh.send("/console/policy/rollback").status_code == 303
+    assert fresh.run_program("ls").reason is None
+    assert [act for act, _ in acts(fresh)][-2:] != ["policy.used", "policy.used"]
+
+
+def test_logging_out_ends_the_session(fresh):
+    session = fresh.daemon.login("user:leaving")
+    answer = fresh.daemon.ask("POST", "/console/logout", session=session, data={"csrf": session[1]})
+    assert answer.status_code == 303
+    assert f'{COOKIE}=""' in answer.headers["set-cookie"]
+    assert fresh.page("/console", session=session).status_code == 303
