@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "approvals": ("palyra.cli.approvals", "See what waits for a person; approve, deny, list and revoke grants."),
     "secrets": ("palyra.cli.secrets", "Keep secrets: encrypted, redacted, bound to hosts."),
     "serve": ("palyra.cli.serve", "Serve agents and operators over HTTP and a Unix socket."),
+    "console": ("palyra.cli.console", "Print a link that opens the operator's console."),
     "token": ("palyra.cli.token", "Make, list and revoke the daemon's tokens."),
     "skills": ("palyra.cli.skills", "Signed packages of tools: trust, audit, enable, take back."),
     "runs": ("palyra.cli.runs", "List runs, show what one has used of its budget, extend it."),

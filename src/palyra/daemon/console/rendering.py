@@ -50,6 +50,8 @@ SAID = {
     "disabled": "The skill is disabled.",
     "quarantined": "The skill is in quarantine.",
     "skill-rolled-back": "The skill's version before is in its place again.",
+    "audited": "The skill was audited again.",
+    "reviewed": "The review was recorded.",
     "removed": "The skill was removed.",
     "trusted": "The key is trusted.",
     "distrusted": "The key is no longer trusted.",

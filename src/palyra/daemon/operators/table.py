@@ -8,6 +8,7 @@ from palyra.daemon.operators import (
     events,
     host,
     journal,
+    links,
     policy,
     processes,
     runs,
@@ -26,5 +27,6 @@ ROUTES: tuple[Route, ...] = (
     *processes.ROUTES,
     *secrets.ROUTES,
     *tokens.ROUTES,
+    *links.ROUTES,
     *events.ROUTES,
 )

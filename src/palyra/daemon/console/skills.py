@@ -1,0 +1,85 @@
+"""`/console/skills`: where skills stand, what they ask for in words, what speaks against them, and the moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from palyra.canon import Json
+from palyra.daemon.console.making import Visit, form, page, then, to, to_the
+from palyra.daemon.console.rendering import render
+from palyra.daemon.operators import skills as acts
+from palyra.daemon.operators import trust
+from palyra.daemon.operators.answering import installed
+from palyra.daemon.routes import Asked
+
+_WORST_FIRST = {"fail": 0, "warn": 1, "pass": 2}
+MOVES = {
+    "quarantined": ("enable", "audit", "remove"),
+    "active": ("disable", "quarantine", "audit"),
+    "disabled": ("enable", "quarantine", "audit", "remove"),
+    "failed": ("enable", "quarantine", "audit", "remove"),
+}
+"""Which forms a skill's page offers; what is really allowed is the life cycle's own to say."""
+
+
+def difference_of(checks: list[dict[str, Json]]) -> dict[str, Json] | None:
+    """What it asks for beyond the version before, as its audit found."""
+    found = next((one for one in checks if one["check_id"] == "capability.diff"), None)
+    details = found.get("details") if found is not None else None
+    return details if isinstance(details, dict) and "from" in details else None
+
+
+async def skills_page(asked: Asked) -> Response:
+    desk, on = installed(asked).skills, installed(asked).config.skills.builder
+    candidates: Any = (await acts.list_candidates(asked))["items"] if on else ()
+    return render(
+        asked,
+        "skills.html",
+        section="skills",
+        skills=desk.list_skills(),
+        keys=desk.trust_list(),
+        candidates=candidates,
+        builder=on,
+    )
+
+
+async def skill_page(asked: Asked) -> Response:
+    it: Any = await acts.show_skill(asked)
+    checks = list((it["audit"] or {}).get("checks", ()))
+    return render(
+        asked,
+        "skill.html",
+        section="skills",
+        it=it,
+        checks=sorted(checks, key=lambda one: _WORST_FIRST.get(one["status"], 0)),
+        difference=difference_of(checks),
+        moves=MOVES.get(it["status"], ()),
+        has_before=any(one["status"] == "disabled" for one in it["versions"][1:]) and it["status"] == "active",
+    )
+
+
+def _form(move: str, act: Any, body: Any, said: str) -> Any:
+    return form(f"/skills/{{id}}/{move}", then(act, to_the("skills", "id", said=said)), name=f"{move}_skill",
+                says=move, body=body)  # fmt: skip
+
+
+ROUTES = (
+    page("/skills", skills_page, name="skills", says="Installed skills.", query=Visit),
+    page("/skills/{id}", skill_page, name="skill", says="One skill: versions, capabilities, audit."),
+    _form("enable", acts.enable_skill, acts.Enabling, "enabled"),
+    _form("disable", acts.disable_skill, acts.Saying, "disabled"),
+    _form("quarantine", acts.quarantine_skill, acts.Saying, "quarantined"),
+    _form("audit", acts.audit_skill, acts.Versioned, "audited"),
+    _form("review", acts.review_skill, acts.Reviewing, "reviewed"),
+    _form("rollback", acts.roll_back_skill, None, "skill-rolled-back"),
+    form("/skills/{id}/remove", then(acts.remove_skill, to("skills", said="removed")), name="remove_skill",
+         says="Take it away."),
+    form("/trust", then(trust.add_trust, to("skills", said="trusted")), name="add_trust", says="Trust a key.",
+         body=trust.Trusting),
+    form("/trust/{publisher}/revoke", then(trust.revoke_trust, to("skills", said="distrusted")), name="revoke_trust",
+         says="Take trust back.", body=trust.Distrusting),
+    form("/candidates/{id}/promote", then(acts.promote_candidate, to("skills", said="promoted")),
+         name="promote_candidate", says="Build it, try it, install it into quarantine."),
+)  # fmt: skip
