@@ -23,6 +23,7 @@ from palyra.config.load import Home
 from palyra.daemon.server import Server
 from palyra.daemon.state import State, make_state
 from palyra.daemon.table import ROUTES
+from palyra.model.approval import ApprovalState
 from palyra.wiring.embedded import open_installation
 
 ERAS = ["legacy", "2026-07-28"]
@@ -156,7 +157,7 @@ def test_an_agents_token_never_answers_for_a_person(home, workspace, era):
     async def work(daemon: Daemon) -> None:
         async with daemon.client(await daemon.token(), era, elicitation_callback=answer) as client:
             call = asyncio.create_task(client.call_tool("palyra_process_run", {"command": "ls"}))
-            while not (waiting := daemon.state.installation.approvals.list(states=["pending"])):
+            while not (waiting := daemon.state.installation.approvals.list(states=[ApprovalState.PENDING])):
                 await asyncio.sleep(0.05)
             if seen:
                 assert (seen[0].mode, seen[0].url) == (

@@ -133,7 +133,7 @@ def _require_sampling(ctx: Context) -> None:
     """The suite wants a tool that needs a capability; none of ours does."""
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.sampling is None:
-        data = {"requiredCapabilities": {"sampling": {}}}
+        data: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(code=MISSING_REQUIRED_CLIENT_CAPABILITY, message="Sampling is needed.", data=data)
 
 
