@@ -5,8 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-XXPHONY
-	fuzz lint fmt house escape bench docs lock clean
+.PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' Makefile)
 
 # The system's python: one under a home folder is out of reach for the plain user that half of the tests run as.
 PYTHON = /usr/bin/python3
