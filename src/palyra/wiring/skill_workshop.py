@@ -126,8 +126,7 @@ class Workshop:
             raise _missing(facts, folder, search_folders(folder, self._path))
         recipe, programs = found
         modules = {module: await self._make(project, source, recipe, programs) for module, source in project.sources}
-        last = [path for path in programs.values() if os.path.isfile(path)][-1]
-        return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest(last))
+        return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest_of_last(programs))
 
     async def _assemble(self, project: Project) -> Compiled:
         modules = {}
@@ -210,5 +209,7 @@ def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
         target.write_bytes(data)
 
 
-def _digest(path: str) -> str:
-    return sha256_hex(Path(path).read_bytes())
+def _digest_of_last(programs: Mapping[str, str]) -> str:
+    """The digest of the program that made the module: the last of the recipe's that is a file."""
+    last = [path for path in programs.values() if os.path.isfile(path)][-1]
+    return sha256_hex(Path(last).read_bytes())

@@ -178,7 +178,8 @@ async def verify_skill(asked: Asked) -> Json:
 
 async def audit_skill(asked: Asked) -> Json:
     version = asked.body.version if asked.body is not None else ""
-    return await _done(lambda: installed(asked).skills.audit(asked.path["id"], by=asked.caller.principal, version=version))
+    skills, by = installed(asked).skills, asked.caller.principal
+    return await _done(lambda: skills.audit(asked.path["id"], by=by, version=version))
 
 
 async def enable_skill(asked: Asked) -> Json:
