@@ -160,7 +160,7 @@ class Workshop:
         folders = dict.fromkeys(os.path.dirname(program) for program in filter(os.path.isfile, programs.values()))
         job = Job(
             program=argv[0],
-            program_sha256=_digest(argv[0]),
+            program_sha256=sha256_hex(Path(argv[0]).read_bytes()),
             argv=argv,
             env=(
                 ("PATH", ":".join([*folders, "/usr/bin", "/bin"])),
