@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import base64
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from wasmtime import wat2wasm
 
+from palyra.config.schema import Config
+from palyra.errors import Rejected
+from palyra.journal.chain import parse_entry
 from palyra.signing import SigningKey
 from palyra.skills.bundle import pack
 from palyra.skills.manifest import SkillManifest, ToolEntry
 from palyra.skills.trust import PinnedKey, Trust
+from palyra.state.writer import Writer
+from palyra.wiring.skill_acts import Done, SkillDesk
+from palyra.wiring.skill_files import SkillFiles
+from palyra.wiring.skills import InstalledSkills
 
 ACME = SigningKey.from_seed(b"acme" * 8)
 EVIL = SigningKey.from_seed(b"evil" * 8)
@@ -70,3 +80,76 @@ def package(
 
 def trust(**keys: SigningKey) -> Trust:
     return Trust(publishers={name: (PinnedKey(key=key.public),) for name, key in (keys or {"acme": ACME}).items()})
+
+
+class NoCompiler:
+    """Compiles nothing: for what is not about modules. `refuses` is what it says of every one."""
+
+    def __init__(self, refuses: Rejected | None = None) -> None:
+        self.refuses = refuses
+        self.compiled: list[str] = []
+
+    async def compile(self, module_sha256: str, module: bytes) -> None:
+        self.compiled.append(module_sha256)
+        if self.refuses is not None:
+            raise self.refuses
+
+
+class Ticking:
+    """A clock that goes on by one at each look, so that the order of things shows."""
+
+    def __init__(self, now: int = NOW) -> None:
+        self.now = now
+
+    def now_unix_ms(self) -> int:
+        self.now += 1
+        return self.now
+
+    def monotonic_us(self) -> int:
+        return self.now * 1000
+
+
+@dataclass
+class House:
+    """A home with a desk for its operator and the port that calls go through."""
+
+    writer: Writer
+    desk: SkillDesk
+    skills: InstalledSkills
+    files: SkillFiles
+    clock: Ticking
+    compiler: NoCompiler
+
+    def status(self, skill_id: str = "acme.echo") -> dict[str, str]:
+        """Version → where it stands."""
+        rows = self.writer.rows("SELECT version, status FROM skills WHERE skill_id = ?", (skill_id,))
+        return dict(rows)
+
+    def acts(self) -> list[tuple[str, str | None, str | None, str]]:
+        """(act, before, after, by) of every entry about skills and trust."""
+        said = [parse_entry(bytes(body)).predicate for (body,) in self.writer.rows("SELECT body FROM entries")]
+        return [
+            (one["act"], one["details"].get("before"), one["details"].get("after"), one["actor"])
+            for one in said
+            if one.get("act", "").startswith(("skill.", "trust."))
+        ]
+
+    def install(self, data: bytes, *, by: str = "user:alice", **how: bool) -> Done:
+        return asyncio.run(self.desk.install(data, by=by, **how))
+
+    def enable(self, skill_id: str = "acme.echo", *, by: str = "user:alice", **how: str) -> Done:
+        return asyncio.run(self.desk.enable(skill_id, by=by, **how))
+
+    def do(self, act: str, *arguments: Any, **how: Any) -> Any:
+        return asyncio.run(getattr(self.desk, act)(*arguments, **how))
+
+    def trust_acme(self) -> House:
+        self.do("trust_add", "acme", base64.b64encode(ACME.public.raw).decode(), by="user:alice")
+        return self
+
+
+def open_house(root: Path, config: Config | None = None) -> House:
+    writer, clock, files, compiler = Writer.open(root), Ticking(), SkillFiles(root), NoCompiler()
+    desk = SkillDesk(writer, config or Config(), clock, files, compiler)
+    skills = InstalledSkills(writer, clock, files)
+    return House(writer=writer, desk=desk, skills=skills, files=files, clock=clock, compiler=compiler)

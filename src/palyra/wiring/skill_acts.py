@@ -103,15 +103,18 @@ class SkillDesk(SkillLookup):
         stored = self._rows.find(skill.payload_sha256, tx)
         fresh = self._fresh(skill, audited, by=by, now=now)
         if stored is not None and stored.status is not Status.REMOVED:
-            same = stored.key_id == fresh.key_id and not replaced
+            edited = stored.facts != fresh.facts
+            same = stored.key_id == fresh.key_id and not replaced and not edited
             self._reports.keep(tx, report)
             if same:
                 return Done(standing=stored, report=report, changed=False)
-            reason = "its files had been changed" if replaced else f"signed anew by key {fresh.key_id}"
+            reason = f"signed anew by key {fresh.key_id}"
+            reason = "installed again: it had been changed" if replaced or edited else reason
             self._keep_payload(tx, skill, fresh)
             again = replace(
                 stored,
                 key_id=fresh.key_id,
+                facts=fresh.facts,
                 status=Status.QUARANTINED,
                 reason=reason,
                 changed_by=by,

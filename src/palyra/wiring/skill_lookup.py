@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from palyra.canon import Json
 from palyra.engine.ports import Clock
+from palyra.journal.acts import PALYRA
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.lifecycle import Standing, Status, newest_first
 from palyra.skills.manifest import SkillManifest, parse_manifest
@@ -23,6 +24,7 @@ class SkillLookup(TrustDesk):
 
     def list_skills(self, *, removed: bool = False) -> list[dict[str, Json]]:
         """One row a skill: the active payload, or the one changed last."""
+        self._mend()
         by_skill: dict[str, list[Standing]] = {}
         for one in self._rows.all():
             if removed or one.status is not Status.REMOVED:
@@ -62,10 +64,17 @@ class SkillLookup(TrustDesk):
     # ── which payload ──
 
     def _known(self, skill_id: str, *, removed: bool = False) -> tuple[Standing, ...]:
+        self._mend()
         found = tuple(s for s in self._rows.of_skill(skill_id) if removed or s.status is not Status.REMOVED)
         if not found:
             raise absent(skill_id)
         return found
+
+    def _mend(self) -> None:
+        """Rows that somebody edited are put into quarantine before anything is decided by them."""
+        if self._rows.has_edited():
+            now = self._clock.now_unix_ms()
+            self._writer.commit_now(lambda tx: self._rows.mend(tx, by=PALYRA, at_unix_ms=now))
 
     def _current(self, skill_id: str) -> Standing:
         return newest_first(self._known(skill_id))[0]

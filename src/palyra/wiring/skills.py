@@ -30,7 +30,7 @@ from palyra.skills.capabilities import grants_of
 from palyra.skills.findings import SkillRefused
 from palyra.skills.lifecycle import Move, Standing, Status
 from palyra.skills.manifest import SkillManifest, ToolEntry
-from palyra.skills.store.life import SkillRows
+from palyra.skills.store.life import EDITED, SkillRows
 from palyra.skills.store.pins import PinRows
 from palyra.skills.tool_spec import spec_of
 from palyra.state.transaction import Transaction
@@ -105,6 +105,8 @@ class InstalledSkills:
         if standing is not None:
             return self._registered(self._load(standing), name)
         owners = self._rows.with_tool(name)
+        if not owners and (edited := self._rows.edited_with_tool(name)):
+            raise self._edited(edited)
         if not owners:
             return None
         raise self._not_active(owners[0].skill_id, "")
@@ -189,6 +191,8 @@ class InstalledSkills:
         )
 
     def _not_active(self, name: str, version: str) -> Rejected:
+        if self._rows.has_edited(name):
+            return self._edited(name)
         standings = self._rows.of_skill(name)
         wanted = [one for one in standings if not version or one.version == version]
         if wanted:
@@ -200,6 +204,15 @@ class InstalledSkills:
             Reason.SKILL_NOT_ACTIVE,
             f"No skill {what[:120]} is installed and enabled here.",
             "palyra skills list shows what is; palyra skills install FILE installs one.",
+        )
+
+    def _edited(self, skill_id: str) -> Rejected:
+        now = self._clock.now_unix_ms()
+        self._writer.commit_now(lambda tx: self._rows.mend(tx, by=PALYRA, at_unix_ms=now))
+        return Rejected(
+            Reason.SKILL_TAMPERED,
+            f"{skill_id} is quarantined: {EDITED}.",
+            f"palyra journal verify, then install {skill_id} again from its package.",
         )
 
 

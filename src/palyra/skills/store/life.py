@@ -26,6 +26,7 @@ _WITH_TOOL = "(SELECT sha256 FROM skill_tools WHERE tool_id = ?)"
 _KEEP = """INSERT INTO skill_payloads VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (sha256) DO UPDATE SET bundle = excluded.bundle, bundle_sha256 = excluded.bundle_sha256"""
 MAX_REASON = 300
+EDITED = "its row in the index was not what was recorded"
 
 
 class Rows(Protocol):
@@ -51,6 +52,12 @@ class SkillRows:
         sql = f"{_SELECT} WHERE status != 'removed' AND sha256 IN {_WITH_TOOL} ORDER BY changed_unix_ms DESC"
         return self._sound(self._writer.rows(sql, (tool_id,)))
 
+    def edited_with_tool(self, tool_id: str) -> str:
+        """The skill whose row, edited since, belongs to a payload with this tool; empty: none."""
+        sql = f"{_SELECT} WHERE status != 'removed' AND sha256 IN {_WITH_TOOL}"
+        rows = self._writer.rows(sql, (tool_id,))
+        return next((str(row[1]) for row in rows if self._parsed(row) is None), "")
+
     def all_active(self) -> tuple[Standing, ...]:
         return self._sound(self._writer.rows(f"{_SELECT} WHERE status = 'active' ORDER BY skill_id"))
 
@@ -68,10 +75,10 @@ class SkillRows:
     def find(self, sha256: str, source: Rows | None = None) -> Standing | None:
         return self._one(source or self._writer, f"{_SELECT} WHERE sha256 = ?", (sha256,))
 
-    def broken(self) -> tuple[str, ...]:
-        """Skill ids of rows whose seal does not hold."""
-        found = self._writer.rows(f"{_SELECT} ORDER BY skill_id")
-        return tuple(str(row[1]) for row in found if self._parsed(row) is None)
+    def has_edited(self, skill_id: str = "") -> bool:
+        """Whether a row, of this skill or of any, is not what was recorded."""
+        where, values = (" WHERE skill_id = ?", (skill_id,)) if skill_id else ("", ())
+        return any(self._parsed(row) is None for row in self._writer.rows(f"{_SELECT}{where}", values))
 
     def bundle(self, sha256: str) -> bytes | None:
         rows = self._writer.rows("SELECT bundle FROM skill_payloads WHERE sha256 = ?", (sha256,))
@@ -121,6 +128,25 @@ class SkillRows:
         before = stored.status if stored is not None else None
         changed = move(standing, kind, by=by, at_unix_ms=at_unix_ms, reason=reason[:MAX_REASON], before=before)
         return self.put(tx, changed, before=before)
+
+    def mend(self, tx: Transaction, *, by: str, at_unix_ms: int) -> None:
+        """Put every edited row into quarantine, sealed, with an entry that says so. Of what it said nothing is kept but
+        which payload it was about: it runs again when it was installed and enabled again."""
+        for row in tx.rows(_SELECT):
+            if self._parsed(row) is None:
+                sha256, skill_id, version, publisher, key_id = map(str, row[:5])
+                standing = Standing(
+                    sha256=sha256,
+                    skill_id=skill_id,
+                    version=version,
+                    publisher=publisher,
+                    key_id=key_id,
+                    status=Status.QUARANTINED,
+                    reason=EDITED,
+                    changed_by=by,
+                    changed_unix_ms=at_unix_ms,
+                )
+                self.put(tx, standing, before=None)
 
     def put(self, tx: Transaction, standing: Standing, *, before: Status | None) -> Standing:
         """Write a standing with the entry that tells of it."""
