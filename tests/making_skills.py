@@ -25,7 +25,7 @@ from palyra.wiring.skills import InstalledSkills
 
 ACME = SigningKey.from_seed(b"acme" * 8)
 EVIL = SigningKey.from_seed(b"evil" * 8)
-NOW = 1_800_000_000_000
+NOW = 1_700_000_000_000
 OBJECT: dict[str, Any] = {"type": "object"}
 
 ECHO = """(module
