@@ -401,7 +401,7 @@ def test_an_edited_row_is_shown_in_quarantine_and_runs_when_it_was_installed_aga
         house.skills.find("acme.echo", version="", tool_id="")
     assert house.install(package()).changed
     house.enable()
-    assert house.skills.find("acme.echo", version="", tool_id="")
+    assert house.skills.find("acme.echo", version="", tool_id="").version == "0.1.0"
 
 
 def test_a_seal_of_one_payload_does_not_fit_another(house: House):

@@ -171,7 +171,12 @@ def test_a_swap_while_the_files_are_read_is_seen(house: House, monkeypatch):
 def test_files_are_hashed_once_until_they_change(house: House, monkeypatch):
     reads = []
     read = house.files.read
-    monkeypatch.setattr(house.files, "read", lambda sha256: reads.append(sha256) or read(sha256))
+
+    def counted(sha256: str):
+        reads.append(sha256)
+        return read(sha256)
+
+    monkeypatch.setattr(house.files, "read", counted)
     for _ in range(3):
         house.skills.find("acme.echo", version="", tool_id="")
     assert len(reads) == 1
