@@ -8,6 +8,9 @@ import click
 
 # command -> (module, attribute, one line for the list), in the order of a skill's life
 COMMANDS: dict[str, tuple[str, str, str]] = {
+    "new": ("palyra.cli.skills_new", "command", "Write a project for a new skill."),
+    "build": ("palyra.cli.skills_build", "command", "Compile a project in a sandbox, pack it and sign it."),
+    "test": ("palyra.cli.skills_test", "command", "Run a built package on its recorded inputs."),
     "sign": ("palyra.cli.skills_package", "sign", "Sign a package anew with another key."),
     "verify": ("palyra.cli.skills_package", "verify", "Whether a package is whole and signed by a trusted key."),
     "show": ("palyra.cli.skills_look", "show", "Explain a package or an installed skill."),
@@ -21,6 +24,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "rollback": ("palyra.cli.skills_life", "rollback", "Return to the version that was enabled before."),
     "remove": ("palyra.cli.skills_life", "remove", "Take a skill away; its history stays."),
     "trust": ("palyra.cli.skills_trust", "command", "Publishers' keys: add, list, revoke, rotate."),
+    "propose": ("palyra.cli.skills_builder", "propose", "Make a candidate out of words or of a run (experimental)."),
+    "candidates": ("palyra.cli.skills_builder", "candidates", "List the candidates."),
+    "promote": ("palyra.cli.skills_builder", "promote", "Build a candidate and install it into quarantine."),
 }
 
 
@@ -43,4 +49,4 @@ class SkillGroup(click.Group):
 
 @click.group("skills", cls=SkillGroup)
 def command() -> None:
-    """Signed packages of WebAssembly tools: trust, audit, enable, and take back."""
+    """Signed packages of WebAssembly tools: write, build, trust, audit, enable, and take back."""

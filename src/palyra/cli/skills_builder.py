@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
 from palyra.cli.skills_author import explained, program_path
 
@@ -33,8 +33,7 @@ def propose(settings: Settings, text: str, skill_id: str, from_run: str) -> int:
     if bool(text) == bool(from_run):
         raise click.UsageError("Give words, or a run with --from-run.")
 
-    async def work(builder: SkillBuilder) -> int:
-        by = login_principal()
+    async def work(builder: SkillBuilder, by: str) -> int:
         if from_run:
             candidate = await builder.learn(from_run, by=by, skill_id=skill_id)
         else:
@@ -56,7 +55,7 @@ def propose(settings: Settings, text: str, skill_id: str, from_run: str) -> int:
 def candidates(settings: Settings) -> int:
     """List the candidates, the newest first."""
 
-    async def work(builder: SkillBuilder) -> int:
+    async def work(builder: SkillBuilder, by: str) -> int:
         found = builder.candidates()
         if settings.json:
             click.echo(orjson.dumps({"items": [one.as_json() for one in found], "next": None}))
@@ -75,8 +74,8 @@ def candidates(settings: Settings) -> int:
 def promote(settings: Settings, candidate_id: str) -> int:
     """Build a candidate in a sandbox, try its tests, and install it into quarantine for an operator to enable."""
 
-    async def work(builder: SkillBuilder) -> int:
-        promoted = await builder.promote(candidate_id, by=login_principal())
+    async def work(builder: SkillBuilder, by: str) -> int:
+        promoted = await builder.promote(candidate_id, by=by)
         if settings.json:
             click.echo(orjson.dumps(promoted.as_json()))
         elif not settings.quiet:
@@ -89,11 +88,12 @@ def promote(settings: Settings, candidate_id: str) -> int:
     return _with_builder(settings, work)
 
 
-def _with_builder(settings: Settings, work: Callable[[SkillBuilder], Awaitable[int]]) -> int:
+def _with_builder(settings: Settings, work: Callable[[SkillBuilder, str], Awaitable[int]]) -> int:
     from palyra.cli.session import with_installation
+    from palyra.wiring.approvals import owner_principal
     from palyra.wiring.skill_builder import SkillBuilder
 
     async def whole(installation: Installation) -> int:
-        return await work(SkillBuilder(installation, path=program_path()))
+        return await work(SkillBuilder(installation, path=program_path()), owner_principal())
 
     return explained(settings, lambda: with_installation(settings, whole))

@@ -36,6 +36,7 @@ def command(settings: Settings, skill_id: str, lang: str, output: str) -> int:
 
 
 def _write(settings: Settings, skill_id: str, lang: str, output: Path) -> int:
+    from palyra.skills.findings import SkillRefused
     from palyra.skills.languages import LANGUAGES as FACTS
     from palyra.skills.languages import Language
     from palyra.skills.scaffold import project_files
@@ -44,7 +45,11 @@ def _write(settings: Settings, skill_id: str, lang: str, output: Path) -> int:
 
     language = Language(lang)
     sdk = {name: read_sdk(name) for name, _ in FACTS[language].sdk}
-    files = project_files(skill_id, language, templates=read_templates(lang), sdk=sdk)
+    try:
+        files = project_files(skill_id, language, templates=read_templates(lang), sdk=sdk)
+    except SkillRefused as refused:
+        why = refused.detail.removeprefix("skill.toml: ")
+        raise click.UsageError(f"{skill_id[:100]!r} is not PUBLISHER.NAME, as in acme.echo: {why}") from None
     folder = output / skill_id
     write_project(folder, files)
     if settings.json:

@@ -126,7 +126,7 @@ class Workshop:
             raise _missing(facts, folder, search_folders(folder, self._path))
         recipe, programs = found
         modules = {module: await self._make(project, source, recipe, programs) for module, source in project.sources}
-        return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest_of_last(programs))
+        return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest(_programs(programs)[-1]))
 
     async def _assemble(self, project: Project) -> Compiled:
         modules = {}
@@ -157,7 +157,7 @@ class Workshop:
         net = NetGrant(EgressMode.STRICT, ())
         needs, wants = needs_for(Tier.C, net)
         owner = copy.stat()
-        folders = dict.fromkeys(os.path.dirname(program) for program in filter(os.path.isfile, programs.values()))
+        folders = dict.fromkeys(os.path.dirname(program) for program in _programs(programs))
         job = Job(
             program=argv[0],
             program_sha256=sha256_hex(Path(argv[0]).read_bytes()),
@@ -209,7 +209,10 @@ def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
         target.write_bytes(data)
 
 
-def _digest_of_last(programs: Mapping[str, str]) -> str:
-    """The digest of the program that made the module: the last of the recipe's that is a file."""
-    last = [path for path in programs.values() if os.path.isfile(path)][-1]
-    return sha256_hex(Path(last).read_bytes())
+def _programs(found: Mapping[str, str]) -> list[str]:
+    """Without what is a library's folder."""
+    return [path for path in found.values() if os.path.isfile(path)]
+
+
+def _digest(path: str) -> str:
+    return sha256_hex(Path(path).read_bytes())

@@ -158,9 +158,7 @@ async def list_reports(asked: Asked) -> Json:
 async def install_skill(asked: Asked) -> Json:
     query: Installing = asked.query
     by, desk = asked.caller.principal, installed(asked).skills
-    return await _done(
-        lambda: desk.install(asked.raw, by=by, tofu=query.tofu, allow_downgrade=query.allow_downgrade)
-    )
+    return await _done(lambda: desk.install(asked.raw, by=by, tofu=query.tofu, allow_downgrade=query.allow_downgrade))
 
 
 async def verify_package(asked: Asked) -> Json:
