@@ -67,7 +67,7 @@ test-user: dev ## what touches the system, conformance and escape tests, as a pl
 	@tools/plain_user.sh bash -c '$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) $(PLAIN) || \
 		{ $(AGAIN); $(PY) -m pytest $(ALONE) $(PYTEST_FLAGS) $(PLAIN); }'
 
-test-toolchains: dev ## guests built from C, AssemblyScript, Python and JavaScript; what builds them is installed below .make
+test-toolchains: dev ## skills and guests built in every language; what builds them is installed below .make
 	@PALYRA_TOOLCHAINS=1 $(PY) -m pytest $(PYTEST_FLAGS) -rs tests/toolchains
 
 test-podman: dev ## the container backend with a real engine; as root on Debian podman is installed
