@@ -1,7 +1,7 @@
 """Projects of `palyra skills new` in every language, built by real toolchains and run: `make test-toolchains`.
 
-Toolchains come from registries alone, the Python ones by requirements/toolchains.txt, the others by the very command that
-Palyra names when they are missing. Rust is skipped where its wasm32 library is not installed.
+Toolchains come from registries alone, the Python ones by requirements/toolchains.txt, the others by the very command
+that Palyra names when they are missing. Rust is skipped where its wasm32 library is not installed.
 """
 
 from __future__ import annotations
