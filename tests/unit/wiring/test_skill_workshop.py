@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.skills.languages import Language
 from palyra.skills.project import ProjectError, parse_project
-from palyra.wiring.skill_workshop import Compiled, Workshop, read_project_files
+from palyra.wiring.skill_programs import Shelf
+from palyra.wiring.skill_workshop import Compiled, Workshop, _made, read_project_files
 from tests.conformance.arena import host, require
 from tests.unit.skills.test_scaffold import new
 
@@ -51,6 +53,14 @@ def test_a_link_in_a_project_is_refused(tmp_path: Path) -> None:
     folder = place(tmp_path, new("acme.echo", Language.WAT))
     (folder / "src" / "secret.wat").symlink_to("/etc/passwd")
     with pytest.raises(ProjectError, match="is a link or no file"):
+        read_project_files(folder)
+
+
+def test_a_folder_of_a_project_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    folder = place(tmp_path / "project", new("acme.echo", Language.WAT))
+    place(tmp_path, {"outside/key": "KEY"})
+    (folder / "assets").symlink_to(tmp_path / "outside")
+    with pytest.raises(ProjectError, match="assets is a link or no file"):
         read_project_files(folder)
 
 
@@ -141,6 +151,36 @@ def test_what_a_compiler_leaves_is_one_file_and_no_link(tmp_path: Path) -> None:
     folder, tools = attack(tmp_path, "os.remove('out.wasm'); os.symlink('/etc/passwd', 'out.wasm')")
     with pytest.raises(ProjectError, match="left no module"):
         compile_project(folder, (str(tools),))
+
+
+def test_a_link_on_the_way_to_the_module_is_not_followed(tmp_path: Path) -> None:
+    """What cargo leaves lies three folders deep; each of them is the compiler's to swap."""
+    copy, elsewhere = tmp_path / "copy", tmp_path / "elsewhere"
+    place(elsewhere, {"release/x.wasm": "the builder's own"})
+    copy.mkdir()
+    (copy / ".out").symlink_to(elsewhere)
+    with pytest.raises(FileNotFoundError):
+        _made(copy, ".out/release/x.wasm")
+
+
+def test_a_projects_own_programs_open_nothing_but_its_node_modules(tmp_path: Path) -> None:
+    """A link to a program of the builder's, or a first line that names one, would show its folder to the compiler."""
+    place(tmp_path, {"private/bin/tool": "#!/bin/sh\n", "private/key": "KEY"})
+    (tmp_path / "private" / "bin" / "tool").chmod(0o755)
+    project = place(tmp_path / "project", {"node_modules/asc/asc.js": f"#!{tmp_path}/private/bin/tool\n"})
+    (project / "node_modules" / "asc" / "asc.js").chmod(0o755)
+    tools = project / "node_modules" / ".bin"
+    tools.mkdir()
+    (tools / "asc").symlink_to("../asc/asc.js")
+    (tools / "clang").symlink_to(tmp_path / "private" / "bin" / "tool")
+    shelf = Shelf.of(project, ())
+    asc = shelf.find("asc")
+    assert asc == str(tools / "asc")
+    assert shelf.roots({"asc": asc}, "") == (str(project / "node_modules"),)
+    assert shelf.find("clang") == ""
+    shutil.move(project / "node_modules", tmp_path / "moved")
+    (project / "node_modules").symlink_to(tmp_path / "moved")
+    assert Shelf.of(project, ()).find("asc") == ""
 
 
 def test_nothing_of_a_build_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
