@@ -41,6 +41,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' Makefile
 
 dev: $(READY) ## set up .venv, ending with .venv/bin/palyra
+	@$(PY) -m compileall -q src
 
 system:
 	@tools/system.sh $(PYTHON) $(PY)

@@ -33,6 +33,8 @@ ROWS = (
     "egress",
     "wasm",
     "wasm_jailed",
+    "cli_version",
+    "cli_run",
 )
 GROWTH = "growth"
 PROJECT = Path(__file__).parents[1]

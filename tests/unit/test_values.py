@@ -14,7 +14,13 @@ import pytest
 from palyra import values
 from palyra.values import dataclass
 
-OPTIONS = ({}, {"frozen": True}, {"slots": True}, {"frozen": True, "slots": True}, {"eq": False})
+OPTIONS: tuple[dict[str, bool], ...] = (
+    {},
+    {"frozen": True},
+    {"slots": True},
+    {"frozen": True, "slots": True},
+    {"eq": False},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,6 @@ def command(settings: Settings, **flags: object) -> int:
 
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
     from palyra.cli.confirm import at_terminal
-    from palyra.cli.learn import tell_learned
     from palyra.cli.render import change_lines, run_exit_code
     from palyra.cli.session import (
         StdinSource,
@@ -126,13 +125,16 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
     print_outcome(settings, outcome)
     for line in () if settings.json else change_lines(outcome):
         click.echo(line, err=True)
-    if flags["learn"] and (unwatched := await tell_learned(installation, request, outcome, flags)):
-        return unwatched
+    if flags["learn"]:
+        from palyra.cli.learn import tell_learned
+
+        if unwatched := await tell_learned(installation, request, outcome, flags):
+            return unwatched
     return INTERRUPTED if through.lost and outcome.success else run_exit_code(outcome)
 
 
 def _grant(flags: dict[str, object]) -> OperatorGrant:
-    from palyra.api import grant
+    from palyra.wiring.grants import grant
 
     return grant(
         executables=flags["executables"],  # type: ignore[arg-type]  # click's types are those of the options above

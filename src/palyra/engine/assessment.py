@@ -20,12 +20,10 @@ from palyra.egress.face import face_of
 from palyra.egress.preflight import denied, hosts_named
 from palyra.egress.watch import watching_face
 from palyra.engine.background import background_limits, check_background
-from palyra.engine.fetch import HTTP_FETCH, prepare_fetch
-from palyra.engine.inside import prepare_inside
 from palyra.engine.listing import is_named
 from palyra.engine.network import granted_network
-from palyra.engine.plugin import make_guest_plan, prepare_plugin
 from palyra.engine.ports import Ports
+from palyra.engine.roads import make_guest_plan, prepare_inside, prepare_plugin
 from palyra.engine.shadow import compare_candidate
 from palyra.engine.shapes import Asked, Shape
 from palyra.engine.trip import Trip
@@ -123,7 +121,7 @@ def prepare(trip: Trip, ports: Ports) -> None:
         trip.facts = Facts()
         return
     if trip.tool.spec.kind is ToolKind.INSIDE:
-        (prepare_fetch if trip.tool.spec.name == HTTP_FETCH else prepare_inside)(trip, ports)
+        prepare_inside(trip, ports)
         return
     if trip.tool.spec.kind is ToolKind.PLUGIN:
         prepare_plugin(trip, ports)

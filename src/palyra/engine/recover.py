@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from palyra.engine.interrupted import close_as_interrupted
 from palyra.engine.ports import Ports
 from palyra.errors import DuplicateCall
 from palyra.model.record import Intent, StoredCall
@@ -25,6 +24,8 @@ async def close_interrupted(stored: StoredCall, ports: Ports) -> None:
 
 
 async def _close(stored: StoredCall, intent: Intent | None, ports: Ports) -> None:
+    from palyra.engine.interrupted import close_as_interrupted  # seldom needed, and every start comes by here
+
     with suppress(DuplicateCall):  # another process closed it in the meantime
         await ports.journal.close_call(close_as_interrupted(stored, intent, ports))
 

@@ -18,19 +18,13 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from palyra.canon import digest
-from palyra.engine import assessment
-from palyra.engine.approval import approve
-from palyra.engine.background import start_background, take_back
+from palyra.engine import assessment, roads
 from palyra.engine.budget import check_budget
-from palyra.engine.builtin import HANDLERS
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
-from palyra.engine.fetch import run_fetch
-from palyra.engine.inside import run_inside
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
-from palyra.engine.plugin import run_plugin
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
@@ -94,7 +88,7 @@ class Engine:
                 _stop(task, trip)
                 await done_whatever_comes(task)
             if not task.cancelled() and task.exception() is None:
-                await finish_whatever_comes(take_back(trip, task.result(), self.ports))
+                await finish_whatever_comes(roads.take_back(trip, task.result(), self.ports))
             raise
 
     def cancel(self, call_id: str) -> bool:
@@ -191,7 +185,7 @@ class Engine:
         assert trip.call is not None
         assert trip.plan is not None
         if isinstance(trip.decision, Ask):
-            pending = await approve(trip, self.ports, self._assess)  # 7
+            pending = await roads.approve(trip, self.ports, self._assess)  # 7
             if pending is not None:
                 return pending
         await mark_run(trip, self.ports)
@@ -199,15 +193,15 @@ class Engine:
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
                 case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:
-                    return await run_inside(trip, plan, self.ports)  # 9, 10
+                    return await roads.run_inside(trip, plan, self.ports)  # 9, 10
                 case ProcessPlan(lifetime="") as plan:
                     return await self._run_process(trip, plan)  # 9, 10
                 case ProcessPlan() as plan:
                     return await self._start_background(trip, plan)  # 9
                 case FetchPlan() as plan:
-                    return await run_fetch(trip, plan, self.ports)  # 9, 10
+                    return await roads.run_fetch(trip, plan, self.ports)  # 9, 10
                 case WasmPlan() as plan:
-                    return await run_plugin(trip, plan, self.ports)  # 9, 10
+                    return await roads.run_plugin(trip, plan, self.ports)  # 9, 10
                 case BuiltinPlan():
                     return await self._run_builtin(trip)
 
@@ -284,12 +278,12 @@ class Engine:
     async def _start_background(self, trip: Trip, plan: ProcessPlan) -> Ending:
         if plan.lifetime == Lifetime.RUN_OWNED and trip.run.scope is RunScope.SESSION:
             self._owning[trip.run.owner] = trip.run
-        return await start_background(trip, plan, self.ports)
+        return await roads.start_background(trip, plan, self.ports)
 
     async def _run_builtin(self, trip: Trip) -> Ending:
         assert trip.tool is not None
         assert trip.call is not None
-        output = await HANDLERS[trip.tool.spec.name](trip.call, self.ports)
+        output = await roads.run_builtin(trip, self.ports)
         output = redact_json(output, self.ports.secrets.known_values(trip.run.run_id))
         check_arguments(trip.tool.output_schema, output)
         usage = Usage(wall_us=self.ports.clock.monotonic_us() - trip.started_us)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from palyra.errors import Reason
 from palyra.launch import _os
-from palyra.launch.container import ContainerRoad
 from palyra.launch.course import Running, follow
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source
@@ -40,6 +39,7 @@ from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
+    from palyra.launch.container import ContainerRoad
 
 FDS_PER_CALL = 25
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""
@@ -60,7 +60,7 @@ class ProcessExecutor:
     def __init__(self, host: HostFacts, *, warm: PoolSize | None = None, egress: Egress | None = None) -> None:
         self._host = host
         self._egress = egress
-        self._containers = ContainerRoad()
+        self._containers: ContainerRoad | None = None
         self._jobs = Jobs()
         # Only where it is certain that somebody closes this executor: without a pool a call leaves nothing at all.
         self._leftovers = Leftovers() if warm is not None else None
@@ -76,6 +76,10 @@ class ProcessExecutor:
         self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
     ) -> Execution:
         if plan.road == "container":
+            if self._containers is None:
+                from palyra.launch.container import ContainerRoad  # seldom taken
+
+                self._containers = ContainerRoad()
             return await self._containers.run(plan, sink, source)
         async with self._room:
             self._at_work.running += 1

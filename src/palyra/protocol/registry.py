@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol
@@ -78,6 +77,8 @@ class Registry:
         return found if found is not None or self._source is None else self._source.tool(name)
 
     def _hint(self, name: str) -> str:
+        from difflib import get_close_matches  # only for a name that nobody knows
+
         near = get_close_matches(name[:_SHOWN], self._tools, n=3)
         return f"Did you mean {' or '.join(near)}?" if near else "palyra tools list shows them all."
 

@@ -15,9 +15,6 @@ import hmac
 import os
 from collections.abc import Mapping
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from palyra.canon import Json, canonical
 from palyra.errors import StateError
 
@@ -57,11 +54,16 @@ def _about(bound: Mapping[str, Json], part: str) -> bytes:
 
 
 def _encrypt(key: bytes, data: bytes, about: bytes) -> str:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # most homes have no vault
+
     nonce = os.urandom(_NONCE_BYTES)
     return base64.b64encode(nonce + AESGCM(key).encrypt(nonce, data, about)).decode("ascii")
 
 
 def _decrypt(key: bytes, text: Json, about: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     try:
         raw = base64.b64decode(str(text), validate=True)
         return AESGCM(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], about)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 from palyra.errors import StateError
-from palyra.state.witness import anchors, check_anchors, push_heads
 from palyra.state.writer import Writer
 
 log = logging.getLogger("palyra.wiring")
@@ -21,6 +20,8 @@ def anchor(writer: Writer, *, thorough: bool) -> None:
     """`StateError` when a witness has seen more or something else. Thorough: the tree is hashed, not only counted."""
     if not writer.rows("SELECT 1 FROM witnesses LIMIT 1"):
         return
+    from palyra.state.witness import anchors, check_anchors  # most homes have no witness
+
     found = tuple(anchors(writer.rows, writer.home.origin))
     for one in found:
         if one.problem is not None:
@@ -32,6 +33,8 @@ def show_head(writer: Writer, *, now_unix_ms: int) -> None:
     rows = writer.rows("SELECT head.size - w.size FROM head, witnesses w ORDER BY w.size LIMIT 1")
     if not rows or rows[0][0] is None or rows[0][0] < STEPS:
         return
+    from palyra.state.witness import push_heads
+
     try:
         for shown in push_heads(writer, at_unix_ms=now_unix_ms):
             if shown.refusal is not None:

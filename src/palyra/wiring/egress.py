@@ -22,8 +22,10 @@ from palyra.model.plan import ProcessPlan
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
+    from palyra.egress.fetch import Credentials, HttpFetcher
     from palyra.egress.server.authority import Authority
     from palyra.egress.server.serving import EgressServer, Interception, Serving
+    from palyra.model.fetch import Fetched, FetchOrder
 
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 """Where distributions keep what their programs trust, in one file."""
@@ -65,6 +67,21 @@ class Egress:
         )
         interception = self._interceptor.interception if self._interceptor is not None else None
         return EgressServer(self._dialer, limits, interception=interception)
+
+
+class LateFetcher:
+    """The engine's Fetcher; what it needs is imported with the first request."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._made: HttpFetcher | None = None
+
+    async def fetch(self, order: FetchOrder, credentials: Credentials) -> Fetched:
+        if self._made is None:
+            from palyra.egress.fetch import HttpFetcher
+
+            self._made = HttpFetcher(dialer_of(self._config))
+        return await self._made.fetch(order, credentials)
 
 
 def dialer_of(config: Config) -> Dialer:

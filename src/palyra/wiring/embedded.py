@@ -15,7 +15,6 @@ from palyra.artifacts.store import ArtifactStore
 from palyra.budget.store import BudgetStore
 from palyra.config.load import Home, load_config, read_passphrase, user_home
 from palyra.config.schema import Config
-from palyra.egress.fetch import HttpFetcher
 from palyra.engine.ports import Approver, Ports
 from palyra.engine.recover import recover
 from palyra.engine.walk import Engine
@@ -35,7 +34,7 @@ from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.changes import note_config
 from palyra.wiring.clock import SystemClock, SystemIds
-from palyra.wiring.egress import Egress, HostSecrets, Interceptor, dialer_of, interceptor_of
+from palyra.wiring.egress import Egress, HostSecrets, Interceptor, LateFetcher, interceptor_of
 from palyra.wiring.guest_door import GuestDoor
 from palyra.wiring.guest_storage import GuestStore
 from palyra.wiring.host import look_at_host
@@ -244,7 +243,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         approver=approver or hands.approvals,
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=hands.vault,
-        fetcher=HttpFetcher(dialer_of(hands.config)),
+        fetcher=LateFetcher(hands.config),
         host_credentials=HostSecrets(hands.vault),
         intercepts=hands.interceptor,
         guests=hands.guests,
