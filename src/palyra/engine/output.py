@@ -102,6 +102,8 @@ def process_output(plan: ProcessPlan, execution: Execution, collector: Collector
     }
     if replaced:
         output["encoding"] = "utf-8-replaced"
+    if execution.ran is not None:
+        output["node"] = execution.ran.as_json()
     if execution.stdin_sha256 is not None:
         output |= {"stdin_bytes": execution.stdin_bytes, "stdin_sha256": execution.stdin_sha256}
     return output | collector.extra()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from palyra.launch.identity import identity_of, stat_inside
 from palyra.launch.waiting import has_ended
-from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
+from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of, workspace_source
 from palyra.sandbox.view import EMPTY_FILE, is_within
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def is_as_planned(held: Held, template: Template) -> bool:
             return False
         if not template.pid_namespace:
             return not difference(held, template, held.program)
-        if held.workspace != identity_of(workspace_of(template.launcher)):
+        if held.workspace != identity_of(workspace_source(template.launcher)):
             return False
         # Where no part of the workspace is closed nothing is looked up in the table.
         same = not template.closed or held.table == mountinfo(held.program)
@@ -50,7 +50,7 @@ def difference(held: Held, template: Template, pid: int) -> str:
     table, workspace = mountinfo(pid), workspace_of(template.launcher)
     shown = stat_inside(pid, workspace)
     found = first_difference(template.closed, table)
-    if not found and identity_of(workspace) != shown:
+    if not found and identity_of(workspace_source(template.launcher)) != shown:
         found = f"{workspace} is another folder inside"
     if not found:
         held.table, held.workspace = table, shown

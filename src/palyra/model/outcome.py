@@ -69,6 +69,19 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """Where in a cluster a program ran, in the words of the node that ran it."""
+
+    node_id: str
+    key_id: str
+    envelope: str
+    """The node's signed statement: a DSSE envelope as canonical JSON."""
+
+    def as_json(self) -> dict[str, Json]:
+        return {"node_id": self.node_id, "key_id": self.key_id, "envelope": self.envelope}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """How a plan ended, as the executor observed it. Output went chunk by chunk to the sink it was given."""
 
@@ -90,6 +103,8 @@ class Execution:
     """What the launcher found missing while starting, on top of the plan's own list."""
     compiled_sha256: str | None = None
     """Of the machine code a guest was run as: which file of the compile cache it was."""
+    ran: Ran | None = None
+    """In a cluster: where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

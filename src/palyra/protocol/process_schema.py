@@ -104,6 +104,11 @@ PROCESS_OUTPUT: dict[str, Json] = {
             "description": "Of palyra run --learn: paths and hosts the program asked for and could not have, and the "
             "smallest grant.",
         },
+        "node": {
+            "type": "object",
+            "required": ["node_id", "key_id", "envelope"],
+            "description": "In a cluster: the node that ran it, and what that node signed.",
+        },
         "stdin_bytes": _COUNT,
         "stdin_sha256": {"type": "string"},
         "projection": {"type": "object", "description": "What was left out, and the artifacts that hold it."},

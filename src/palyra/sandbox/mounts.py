@@ -47,11 +47,21 @@ class Expected:
 
 
 def workspace_of(launcher: Sequence[Word]) -> str:
-    """The one writable bind; where the workspace is read-only too, the bind just before the root is sealed."""
+    """Where the workspace is inside: the one writable bind; where it is read-only too, the bind just before the root is
+    sealed."""
+    return str(launcher[_workspace_word(launcher)])
+
+
+def workspace_source(launcher: Sequence[Word]) -> str:
+    """The host's folder that is shown there: the same path, unless a node of a cluster made a copy."""
+    return str(launcher[_workspace_word(launcher) - 1])
+
+
+def _workspace_word(launcher: Sequence[Word]) -> int:
     if "--bind" in launcher:
-        return str(launcher[launcher.index("--bind") + 2])
+        return launcher.index("--bind") + 2
     seals = (at for at, word in enumerate(launcher) if word == "--remount-ro" and launcher[at + 1] == "/")
-    return str(launcher[next(seals) - 1])
+    return next(seals) - 1
 
 
 def first_difference(closed: Closed, mountinfo: str) -> str:

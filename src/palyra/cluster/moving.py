@@ -1,0 +1,43 @@
+"""Which plans may run on another machine, and the same plan with another folder in its workspace's place. Pure.
+
+A plan moves when nothing of it is tied to the daemon: a bubblewrap sandbox without granted hosts (those are served,
+with their credentials, where the daemon is), without a stream as stdin, that ends with its call.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+
+from palyra.model.plan import ProcessPlan, Word
+
+_BINDS = frozenset({"--bind", "--ro-bind", "--ro-bind-try"})
+BACKEND = "bubblewrap"
+
+
+def workspace_of(plan: ProcessPlan) -> str | None:
+    """The bound folder that the program works in; None for a plan that has to run where the daemon is."""
+    if plan.backend != BACKEND or plan.road != "held":
+        return None
+    if plan.face is not None or plan.stdin_streamed or plan.lifetime or plan.caches:
+        return None
+    shown = [source for source, place in _binds(plan.launcher) if source == place and _holds(place, plan.cwd)]
+    return max(shown, key=len, default=None)
+
+
+def moved(plan: ProcessPlan, workspace: str, folder: str) -> ProcessPlan:
+    """Inside everything is where it was; outside the workspace is `folder`."""
+    words = list(plan.launcher)
+    for at, word in enumerate(plan.launcher):
+        if word in _BINDS and _holds(workspace, str(plan.launcher[at + 1])):
+            inner = posixpath.relpath(str(plan.launcher[at + 1]), workspace)
+            words[at + 1] = folder if inner == "." else posixpath.join(folder, inner)
+    return replace(plan, launcher=tuple(words))
+
+
+def _binds(launcher: tuple[Word, ...]) -> list[tuple[str, str]]:
+    return [(str(launcher[at + 1]), str(launcher[at + 2])) for at, word in enumerate(launcher) if word in _BINDS]
+
+
+def _holds(folder: str, place: str) -> bool:
+    return place == folder or place.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,191 @@
+"""A node: runs what a signed token allows, once, in a copy of the workspace, and signs what came of it.
+
+Order of one dispatch: 1 the token (signature, node, end) · 2 the fence (this epoch once, nothing older than what was
+seen) · 3 a slot · 4 the workspace, made anew from its digest · 5 the program, in its sandbox · 6 what changed, by its
+digest · 7 the signed statement. The copy is gone afterwards: nothing a call did counts until a daemon takes that.
+
+Rules: bytes in, bytes out, canonical JSON alone; tools' code runs in sandboxes that `launch` starts, never in this
+process; the node's private key is made here and never leaves. Not here: Ray (cluster/ray_node), what is sent where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from palyra.canon import Json, canonical, sha256_hex
+from palyra.cluster import moving, trees
+from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.token import Dispatch, Statement, open_token, sign_statement
+from palyra.errors import StateError, TrustError
+from palyra.launch.executor import Executor
+from palyra.launch.values import from_json, to_json
+from palyra.model.outcome import Connection, StreamName
+from palyra.model.plan import ProcessPlan
+from palyra.signing import PublicKey, SigningKey
+
+REMEMBERED = 100_000
+"""Dispatches whose epoch a node remembers; older tokens are long over."""
+MOST_WAITING = 32
+"""Frames that wait to be taken before the program has to wait."""
+STDOUT, STDERR, END, REFUSED, BUSY = b"1", b"2", b"=", b"!", b"~"
+"""How a frame begins: output, how it ended, why it was not begun, no slot."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    node_id: str
+    key: SigningKey
+    cluster_key: PublicKey
+    blobs: BlobFolder
+    folder: Path
+    executor: Executor
+    slots: int
+    now_unix_ms: Callable[[], int]
+
+    draining: bool = field(init=False, default=False)
+    _epochs: OrderedDict[str, int] = field(init=False, default_factory=OrderedDict)
+    _policies: int = field(init=False, default=0)
+    _running: dict[str, asyncio.Task[bytes]] = field(init=False, default_factory=dict)
+
+    @property
+    def busy(self) -> int:
+        return len(self._running)
+
+    async def run(self, order: bytes) -> AsyncGenerator[bytes, None]:
+        """Frames of output as they come, then one that ends it."""
+        try:
+            dispatch, plan, workspace = self._admit(order)
+        except (TrustError, StateError, ValueError, KeyError, TypeError) as error:
+            yield REFUSED + str(error).encode()
+            return
+        if self.draining or self.busy >= self.slots:  # 3
+            self._epochs[dispatch.dispatch_id] = dispatch.epoch - 1
+            yield BUSY
+            return
+        frames: asyncio.Queue[bytes] = asyncio.Queue()
+        sink = _Frames(frames)
+        task = asyncio.ensure_future(self._execute(dispatch, plan, workspace, sink))
+        self._running[dispatch.dispatch_id] = task
+        try:
+            async for frame in _until_done(task, frames):
+                yield frame
+                sink.taken()
+        finally:  # also when nobody listens any more
+            task.cancel()
+            await asyncio.wait([task])
+            self._running.pop(dispatch.dispatch_id, None)
+        yield _last(task)
+
+    def cancel(self, dispatch_id: str) -> bool:
+        task = self._running.get(dispatch_id)
+        return task is not None and task.cancel()
+
+    def _admit(self, order: bytes) -> tuple[Dispatch, ProcessPlan, str]:
+        told = orjson.loads(order)
+        dispatch = open_token(
+            told["token"], self.cluster_key, node_id=self.node_id, now_unix_ms=self.now_unix_ms()
+        )  # 1
+        if sha256_hex(canonical(told["plan"])) != dispatch.plan_sha256:
+            raise TrustError("The plan is not the one that was signed.")
+        if dispatch.policy_number < self._policies:
+            raise TrustError("The policies that allowed this are no longer in use.")
+        self._policies = dispatch.policy_number
+        if dispatch.epoch <= self._epochs.get(dispatch.dispatch_id, 0):  # 2
+            raise TrustError("This dispatch was taken before.")
+        self._epochs[dispatch.dispatch_id] = dispatch.epoch
+        while len(self._epochs) > REMEMBERED:
+            self._epochs.popitem(last=False)
+        plan = from_json(ProcessPlan, told["plan"])
+        workspace = moving.workspace_of(plan)
+        if workspace is None:
+            raise TrustError("This plan cannot be run on another machine.")
+        return dispatch, plan, workspace
+
+    async def _execute(self, dispatch: Dispatch, plan: ProcessPlan, workspace: str, sink: _Frames) -> bytes:
+        folder = Path(tempfile.mkdtemp(prefix="call-", dir=self.folder))
+        try:
+            base = await asyncio.to_thread(trees.read, dispatch.workspace_sha256, self.blobs)
+            await asyncio.to_thread(self._lay_out, base, folder, plan.run_as)  # 4
+            execution = to_json(await self.executor.run(moving.moved(plan, workspace, str(folder)), sink))  # 5
+            after = await asyncio.to_thread(trees.take, folder, self.blobs)
+            changed = trees.keep(trees.changes(base, after), self.blobs)  # 6
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, True)
+        stdout, stderr = (digest.hexdigest() for digest in sink.digests.values())
+        statement = Statement(
+            dispatch_id=dispatch.dispatch_id,
+            epoch=dispatch.epoch,
+            node_id=self.node_id,
+            plan_sha256=dispatch.plan_sha256,
+            workspace_sha256=dispatch.workspace_sha256,
+            execution_sha256=sha256_hex(canonical(execution)),
+            changes_sha256=changed,
+            stdout_sha256=stdout,
+            stderr_sha256=stderr,
+        )
+        answer: dict[str, Json] = {"statement": sign_statement(statement, self.key), "execution": execution}  # 7
+        return canonical(answer)
+
+    def _lay_out(self, base: trees.Tree, folder: Path, owner: tuple[int, int] | None) -> None:
+        trees.write(base, folder, self.blobs, owner=owner)
+        folder.chmod(0o755)
+        if owner is not None:
+            os.chown(folder, *owner)
+
+
+def _last(task: asyncio.Task[bytes]) -> bytes:
+    if task.cancelled():
+        return REFUSED + b"The execution was cancelled."
+    error = task.exception()
+    return END + task.result() if error is None else REFUSED + f"{type(error).__name__}: {error}".encode()
+
+
+class _Frames:
+    """A sink that hands output on, as fast as it is taken."""
+
+    def __init__(self, frames: asyncio.Queue[bytes]) -> None:
+        self._frames = frames
+        self.digests = {StreamName.STDOUT: hashlib.sha256(), StreamName.STDERR: hashlib.sha256()}
+        self._room: asyncio.Future[None] | None = None
+
+    def feed(self, stream: StreamName, chunk: bytes) -> None:
+        self.digests[stream].update(chunk)
+        self._frames.put_nowait((STDOUT if stream is StreamName.STDOUT else STDERR) + chunk)
+
+    def room(self, stream: StreamName) -> asyncio.Future[None] | None:
+        """`launch` reads on only when there is room: a slow daemon slows the program, as a slow pipe would."""
+        if self._frames.qsize() < MOST_WAITING:
+            return None
+        if self._room is None or self._room.done():
+            self._room = asyncio.get_running_loop().create_future()
+        return self._room
+
+    def taken(self) -> None:
+        if self._room is not None and not self._room.done() and self._frames.qsize() < MOST_WAITING:
+            self._room.set_result(None)
+
+    def reached(self, connections: Sequence[Connection]) -> None:
+        """Nothing was granted."""
+
+
+async def _until_done(task: asyncio.Task[bytes], frames: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
+    while not task.done() or not frames.empty():
+        if not frames.empty():
+            yield frames.get_nowait()
+            continue
+        waiting = asyncio.ensure_future(frames.get())
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            yield waiting.result()
+        else:
+            waiting.cancel()

@@ -1,0 +1,84 @@
+"""Which node takes a dispatch: one with a free slot for its tier, the one that had its workspace last where it can.
+
+Rules: a daemon never sends more to a node than the node has slots; who waits is served in turn; a node that was lost or
+drained gets nothing more. Not here: sending (cluster/dispatching).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Set
+from dataclasses import dataclass
+
+from palyra.errors import Reason, Rejected
+from palyra.signing import PublicKey
+
+MOST_REMEMBERED = 10_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    node_id: str
+    key: PublicKey
+    slots: int
+    tiers: frozenset[str]
+    used: int = 0
+    taking: bool = True
+
+    @property
+    def free(self) -> int:
+        return self.slots - self.used if self.taking else 0
+
+
+class Placement:
+    def __init__(self) -> None:
+        self.places: dict[str, Place] = {}
+        self._homes: OrderedDict[str, str] = OrderedDict()
+        """Workspace → the node that ran its last call."""
+        self._freed = asyncio.Condition()
+
+    def add(self, place: Place) -> None:
+        known = self.places.get(place.node_id)
+        if known is None:
+            self.places[place.node_id] = place
+        else:
+            known.taking = True
+
+    def lose(self, node_id: str) -> None:
+        self.places.pop(node_id, None)
+
+    def stop(self, node_id: str) -> None:
+        if node_id in self.places:
+            self.places[node_id].taking = False
+
+    async def take(self, tier: str, workspace: str, *, patience_s: float, avoid: Set[str] = frozenset()) -> Place:
+        """A slot; `Rejected(BUSY)` when none was free in time, or when no node is left at all. `avoid`: better not."""
+        try:
+            async with asyncio.timeout(patience_s), self._freed:
+                while (place := self._choose(tier, workspace, avoid)) is None:
+                    await self._freed.wait()
+                place.used += 1
+        except TimeoutError:
+            hint = "palyra cluster status shows the nodes; palyra cluster up adds one."
+            raise Rejected(Reason.BUSY, f"No node had room for this call within {patience_s:.0f} s.", hint) from None
+        self._homes[workspace] = place.node_id
+        self._homes.move_to_end(workspace)
+        while len(self._homes) > MOST_REMEMBERED:
+            self._homes.popitem(last=False)
+        return place
+
+    async def give_back(self, place: Place) -> None:
+        place.used -= 1
+        async with self._freed:
+            self._freed.notify_all()
+
+    async def told(self) -> None:
+        """Nodes came or went: whoever waits looks again."""
+        async with self._freed:
+            self._freed.notify_all()
+
+    def _choose(self, tier: str, workspace: str, avoid: Set[str]) -> Place | None:
+        fitting = [place for place in self.places.values() if tier in place.tiers and place.free > 0]
+        last = self._homes.get(workspace)
+        return max(fitting, key=lambda one: (one.node_id not in avoid, one.node_id == last, one.free), default=None)

@@ -1,0 +1,138 @@
+"""The way to nodes through Ray: which there are, bytes to them and back, and noticing that one is gone.
+
+Rules: one actor a machine, by name, pinned to it; it holds no slot of Ray's, because daemons and nodes count their own.
+A machine says what it offers as Ray resources (`tier_c`: slots). Ray errors of every kind are `NodeLost`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from palyra.cluster.dispatching import NodeLost
+from palyra.cluster.placing import Place, Placement
+from palyra.cluster.ray_node import RayNode
+from palyra.signing import PublicKey
+
+NAMESPACE = "palyra"
+RESOURCE = "tier_c"
+PREFIX = "palyra-node-"
+HELLO_S = 60.0
+LOST = (ray.exceptions.RayError, ConnectionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What daemons tell a new node."""
+
+    vkey: str
+    blobs: str
+    folder: str
+    warm: int = 1
+
+
+class RayLink:
+    def __init__(self, offer: Offer, placement: Placement) -> None:
+        self._offer, self._placement = offer, placement
+        self._actors: dict[str, Any] = {}
+
+    async def find_nodes(self) -> int:
+        """Take in every machine that offers slots; returns how many there are."""
+        machines = await asyncio.to_thread(ray.nodes)
+        found = {
+            machine["NodeID"]: int(machine["Resources"][RESOURCE])
+            for machine in machines
+            if machine["Alive"] and machine["Resources"].get(RESOURCE, 0) >= 1
+        }
+        for node_id in set(self._actors) - set(found):
+            self._lose(node_id)
+        await asyncio.gather(*(self._join(node_id, slots) for node_id, slots in found.items()))
+        await self._placement.told()
+        return len(self._placement.places)
+
+    async def _join(self, node_id: str, slots: int) -> None:
+        if node_id in self._actors:
+            return
+        told = {
+            "node_id": node_id,
+            "slots": slots,
+            "vkey": self._offer.vkey,
+            "blobs": self._offer.blobs,
+            "folder": self._offer.folder,
+            "warm": self._offer.warm,
+        }
+        try:
+            actor = await asyncio.to_thread(_actor_of, node_id, slots, json.dumps(told).encode())
+            async with asyncio.timeout(HELLO_S):
+                hello = json.loads(await actor.hello.remote())
+        except (*LOST, TimeoutError, ValueError):
+            return
+        self._actors[node_id] = actor
+        self._placement.add(
+            Place(
+                node_id=node_id,
+                key=PublicKey(bytes.fromhex(hello["public"])),
+                slots=int(hello["slots"]),
+                tiers=frozenset(hello["tiers"]),
+            )
+        )
+
+    def _lose(self, node_id: str) -> None:
+        self._actors.pop(node_id, None)
+        self._placement.lose(node_id)
+
+    async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:
+        actor = self._actors.get(node_id)
+        if actor is None:
+            raise NodeLost
+        try:
+            async for reference in actor.run.options(num_returns="streaming").remote(order):
+                yield await reference
+        except LOST as error:
+            self._lose(node_id)
+            raise NodeLost from error
+
+    def cancel(self, node_id: str, dispatch_id: str) -> None:
+        actor = self._actors.get(node_id)
+        if actor is not None:
+            actor.cancel.remote(dispatch_id)
+
+    async def drain(self, node_id: str) -> int:
+        """The node takes nothing more; how much it still runs."""
+        self._placement.stop(node_id)
+        actor = self._actors.get(node_id)
+        try:
+            return 0 if actor is None else int(await actor.drain.remote())
+        except LOST:
+            self._lose(node_id)
+            return 0
+
+    async def busy(self) -> dict[str, dict[str, Any]]:
+        """Per node: how much it runs, of how much."""
+        found = {}
+        for node_id, actor in list(self._actors.items()):
+            try:
+                found[node_id] = json.loads(await actor.busy.remote())
+            except LOST:
+                self._lose(node_id)
+        return found
+
+
+def _actor_of(node_id: str, slots: int, told: bytes) -> Any:
+    kind = ray.remote(RayNode)
+    return kind.options(
+        name=PREFIX + node_id,
+        namespace=NAMESPACE,
+        get_if_exists=True,
+        lifetime="detached",
+        num_cpus=0,
+        max_concurrency=slots + 16,
+        max_restarts=0,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node_id, soft=False),
+    ).remote(told)

@@ -1,0 +1,80 @@
+"""The actor that is a node, on the machine it is pinned to: Ray carries bytes to it and back, and nothing else.
+
+It is started by whoever joins the cluster (cluster/ray_link). Ray is no wall: whoever may speak to it may run code on
+its machines, so it stands behind token authentication on a private interface; a node believes signed tokens alone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.node import Node
+from palyra.launch.pool import PoolSize
+from palyra.launch.process import ProcessExecutor
+from palyra.sandbox.probe import probe
+from palyra.signing import parse_vkey
+from palyra.state.keyfile import create_key, read_key
+
+
+class RayNode:
+    """Told once, as JSON: its id, its slots, the cluster's key, the folders for blobs and for its own state."""
+
+    def __init__(self, told: bytes) -> None:
+        given: dict[str, Any] = json.loads(told)
+        folder = Path(given["folder"]) / given["node_id"]
+        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        folder.chmod(0o711)  # programs of another user walk through it into their copy of the workspace
+        self._warm = int(given["warm"])
+        keys = folder / "key"
+        self._key = read_key(keys) if keys.exists() else create_key(keys)
+        self._slots = int(given["slots"])
+        self._node_id = str(given["node_id"])
+        self._cluster = parse_vkey(given["vkey"])
+        self._blobs = BlobFolder(Path(given["blobs"]))
+        self._folder = folder
+        self._node: Node | None = None
+
+    async def hello(self) -> bytes:
+        """Who this is; the first call makes what needs the loop."""
+        self._made()
+        return json.dumps({"public": self._key.public.raw.hex(), "slots": self._slots, "tiers": ["C"]}).encode()
+
+    async def run(self, order: bytes) -> AsyncIterator[bytes]:
+        async with aclosing(self._made().run(order)) as frames:
+            async for frame in frames:
+                yield frame
+
+    async def cancel(self, dispatch_id: str) -> bool:
+        return self._made().cancel(dispatch_id)
+
+    async def drain(self) -> int:
+        """Takes nothing more; how much is still running."""
+        node = self._made()
+        node.draining = True
+        return node.busy
+
+    async def busy(self) -> bytes:
+        node = self._made()
+        return json.dumps({"busy": node.busy, "slots": node.slots, "draining": node.draining}).encode()
+
+    def _made(self) -> Node:
+        if self._node is None:
+            host = probe(home="", state_home=str(self._folder), search_path=(), owns_process=True)
+            size = PoolSize(per_template=self._warm, total=4 * self._warm) if self._warm else None
+            self._node = Node(
+                node_id=self._node_id,
+                key=self._key,
+                cluster_key=self._cluster.key,
+                blobs=self._blobs,
+                folder=self._folder,
+                executor=ProcessExecutor(host, warm=size),
+                slots=self._slots,
+                now_unix_ms=lambda: time.time_ns() // 1_000_000,
+            )
+        return self._node

@@ -1,0 +1,193 @@
+"""Workspaces by digest: what a folder holds, made anew elsewhere, and what a call changed in it brought back.
+
+Rules: links are carried as links and never followed, on the way out and on the way back; what is neither file, folder
+nor link stays where it is; names are relative, without a step up; a tree is bounded in files and bytes. Bringing back
+writes each file beside its place and renames it there. Two calls that change the same file: the later one wins, as in
+any folder they share.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from palyra.canon import canonical, sha256_hex
+from palyra.cluster.blobs import BlobFolder
+from palyra.errors import StateError
+
+MAX_ENTRIES = 50_000
+MAX_FILE_BYTES = 256 << 20
+MAX_BYTES = 1 << 30
+MAX_TREE_BYTES = 64 << 20
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+Node = list[Any]
+"""["d", mode] · ["l", target] · ["f", mode, sha256]"""
+Tree = Mapping[str, Node]
+
+
+def take(folder: Path, blobs: BlobFolder, known: dict[str, tuple[tuple[int, ...], Node]] | None = None) -> Tree:
+    """The folder as it is. `known` remembers files by their place and times, so that they are read once."""
+    tree: dict[str, Node] = {}
+    left = [MAX_BYTES]
+    for place, seen in _walk(str(folder)):
+        if len(tree) >= MAX_ENTRIES:
+            raise StateError(
+                f"The workspace has more than {MAX_ENTRIES} entries; it cannot be sent to another machine."
+            )
+        name, mode = os.path.relpath(place, folder), stat.S_IMODE(seen.st_mode)
+        _check_name(name)
+        if stat.S_ISDIR(seen.st_mode):
+            tree[name] = ["d", mode]
+        elif stat.S_ISLNK(seen.st_mode):
+            tree[name] = ["l", os.readlink(place)]
+        elif stat.S_ISREG(seen.st_mode):
+            tree[name] = _take_file(place, seen, mode, blobs, left, known)
+    return tree
+
+
+def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            seen = entry.stat(follow_symlinks=False)
+            yield entry.path, seen
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path)
+
+
+def _take_file(
+    place: str,
+    seen: os.stat_result,
+    mode: int,
+    blobs: BlobFolder,
+    left: list[int],
+    known: dict[str, tuple[tuple[int, ...], Node]] | None,
+) -> Node:
+    left[0] -= seen.st_size
+    if seen.st_size > MAX_FILE_BYTES or left[0] < 0:
+        raise StateError("The workspace is too large to be sent to another machine.", "Run it where the daemon is.")
+    times = (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, mode)
+    if known is not None and place in known and known[place][0] == times:
+        return known[place][1]
+    with os.fdopen(os.open(place, _OPEN | os.O_NONBLOCK), "rb") as file:
+        node: Node = ["f", mode, blobs.put(file.read(MAX_FILE_BYTES))]
+    if known is not None:
+        known[place] = (times, node)
+    return node
+
+
+def digest_of(tree: Tree) -> str:
+    return sha256_hex(canonical(dict(tree)))
+
+
+def keep(tree: Tree, blobs: BlobFolder) -> str:
+    return blobs.put(canonical(dict(tree)))
+
+
+def read(sha256: str, blobs: BlobFolder) -> dict[str, Node]:
+    """A tree that somebody kept; `StateError` for one that names a place outside."""
+    value = orjson.loads(blobs.get(sha256, most_bytes=MAX_TREE_BYTES))
+    if not isinstance(value, dict) or len(value) > MAX_ENTRIES:
+        raise StateError("This is no tree.")
+    for name, node in value.items():
+        _check_name(name)
+        fits = isinstance(node, list) and len(node) == {"d": 2, "l": 2, "f": 3, "-": 1}.get(node[0] if node else "", 0)
+        if not fits:
+            raise StateError("This is no tree.")
+    return value
+
+
+def changes(before: Tree, after: Tree) -> dict[str, Node]:
+    """What is new or other, and `["-"]` for what is gone."""
+    written = {name: node for name, node in after.items() if before.get(name) != node}
+    return written | {name: ["-"] for name in before if name not in after}
+
+
+def write(tree: Tree, folder: Path, blobs: BlobFolder, *, owner: tuple[int, int] | None = None) -> None:
+    """Bring `tree` (or changes) into the folder: folders first, what is gone last and deepest first."""
+    root = os.open(folder, _OPEN | os.O_DIRECTORY)
+    try:
+        for name in sorted(tree):
+            if tree[name][0] != "-":
+                _write_one(root, name, tree[name], blobs, owner)
+        for name in sorted(tree, reverse=True):
+            if tree[name][0] == "-":
+                with _parent(root, name) as (parent, last):
+                    _remove(parent, last)
+    finally:
+        os.close(root)
+
+
+def _write_one(root: int, name: str, node: Node, blobs: BlobFolder, owner: tuple[int, int] | None) -> None:
+    with _parent(root, name) as (parent, last):
+        if node[0] == "d":
+            _make_folder(parent, last, int(node[1]))
+        else:
+            temporary = f".palyra-{os.urandom(8).hex()}"
+            if node[0] == "l":
+                os.symlink(str(node[1]), temporary, dir_fd=parent)
+            else:
+                data = blobs.get(str(node[2]), most_bytes=MAX_FILE_BYTES)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=parent), "wb") as file:
+                    file.write(data)
+                    os.fchmod(file.fileno(), int(node[1]) & 0o777)
+            with suppress(NotADirectoryError, FileNotFoundError, OSError):
+                os.rmdir(last, dir_fd=parent)  # an empty folder in its place; a full one is refused by the rename
+            os.rename(temporary, last, src_dir_fd=parent, dst_dir_fd=parent)
+        if owner is not None:
+            os.chown(last, *owner, dir_fd=parent, follow_symlinks=False)
+
+
+def _make_folder(parent: int, last: str, mode: int) -> None:
+    try:
+        os.mkdir(last, 0o700, dir_fd=parent)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(last, dir_fd=parent, follow_symlinks=False).st_mode):
+            os.unlink(last, dir_fd=parent)
+            os.mkdir(last, 0o700, dir_fd=parent)
+    fd = os.open(last, _OPEN | os.O_DIRECTORY, dir_fd=parent)
+    try:
+        os.fchmod(fd, mode & 0o777)
+    finally:
+        os.close(fd)
+
+
+def _remove(parent: int, last: str) -> None:
+    with suppress(FileNotFoundError):
+        try:
+            os.unlink(last, dir_fd=parent)
+        except (IsADirectoryError, PermissionError):
+            with suppress(OSError):
+                os.rmdir(last, dir_fd=parent)
+
+
+@contextmanager
+def _parent(root: int, name: str) -> Iterator[tuple[int, str]]:
+    """The folder a name lies in, reached without following any link."""
+    *folders, last = name.split("/")
+    fd = os.dup(root)
+    try:
+        for folder in folders:
+            inner = os.open(folder, _OPEN | os.O_DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        yield fd, last
+    finally:
+        os.close(fd)
+
+
+def _check_name(name: str) -> None:
+    parts = name.split("/")
+    if not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in name:
+        raise StateError(f"{name[:80]!r} is no place inside a workspace.")
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise StateError("A name in the workspace is no UTF-8; it cannot be sent to another machine.") from error

@@ -1,0 +1,103 @@
+"""Nodes for tests: plans of real sandboxes, nodes in this process, and a way to them that can be cut."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.dispatching import ClusterExecutor
+from palyra.cluster.node import Node
+from palyra.cluster.placing import Place, Placement
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.model.limits import Limits
+from palyra.model.net import NO_NETWORK
+from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.sandbox.planner import needs_for, plan_job
+from palyra.signing import SigningKey
+from tests.conformance.arena import host
+from tests.journaling import ulid
+
+CLUSTER_KEY = SigningKey(bytes(range(32)))
+
+
+def make_workspace() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="palyra-cluster-")).resolve()
+    folder.chmod(0o755)
+    return folder
+
+
+def plan_of(workspace: Path, script: str, **limits: int) -> ProcessPlan:
+    """A shell's script, in tier C, with the workspace writable."""
+    needs, wants = needs_for(Tier.C, NO_NETWORK)
+    seen = workspace.stat()
+    job = Job(
+        program="/bin/sh",
+        program_sha256="",
+        argv=("sh", "-c", script),
+        env=(("PATH", "/usr/bin:/bin"),),
+        cwd=str(workspace),
+        workspace=WorkspaceSight(path=str(workspace), owner_uid=seen.st_uid, owner_gid=seen.st_gid),
+        read_roots=(),
+        limits=Limits(**limits),
+        net=NO_NETWORK,
+        tier=Tier.C,
+        needs=needs,
+        wants=wants,
+    )
+    return plan_job(job, host())
+
+
+@dataclass
+class Machines:
+    """Nodes of this process, and every order that was sent."""
+
+    folder: Path
+    nodes: dict[str, Node] = field(default_factory=dict)
+    orders: list[tuple[str, bytes]] = field(default_factory=list)
+    placement: Placement = field(default_factory=Placement)
+    policy: int = 0
+    now: int = 1_000_000
+
+    def add(self, name: str, *, slots: int = 4) -> Node:
+        folder = self.folder / name
+        folder.mkdir(mode=0o711, parents=True)
+        node = Node(
+            node_id=name,
+            key=SigningKey(os.urandom(32)),
+            cluster_key=CLUSTER_KEY.public,
+            blobs=BlobFolder(self.folder / "blobs"),
+            folder=folder,
+            executor=ProcessExecutor(host()),
+            slots=slots,
+            now_unix_ms=lambda: self.now,
+        )
+        self.nodes[name] = node
+        self.placement.add(Place(node_id=name, key=node.key.public, slots=slots, tiers=frozenset({"C"})))
+        return node
+
+    async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:
+        self.orders.append((node_id, order))
+        async with aclosing(self.nodes[node_id].run(order)) as frames:
+            async for frame in frames:
+                yield frame
+
+    def cancel(self, node_id: str, dispatch_id: str) -> None:
+        self.nodes[node_id].cancel(dispatch_id)
+
+    def executor(self) -> ClusterExecutor:
+        return ClusterExecutor(
+            link=self,
+            placement=self.placement,
+            blobs=BlobFolder(self.folder / "blobs"),
+            here=ProcessExecutor(host()),
+            key=CLUSTER_KEY,
+            new_id=ulid,
+            now_unix_ms=lambda: self.now,
+            policy_number=lambda: self.policy,
+        )

@@ -1,0 +1,369 @@
+"""A dispatch is run by one node, once, until its end; what comes late, or from elsewhere, is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from palyra.canon import canonical, sha256_hex
+from palyra.cluster import trees
+from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.dispatching import NodeLost
+from palyra.cluster.node import BUSY, END, REFUSED
+from palyra.cluster.token import Dispatch, Statement, open_statement, open_token, sign_statement, sign_token
+from palyra.errors import Reason, Rejected, TrustError
+from palyra.launch.values import to_json
+from palyra.model.call import Tier
+from palyra.model.outcome import Status
+from palyra.signing import SigningKey
+from tests.cluster.machines import CLUSTER_KEY, Machines, make_workspace, plan_of
+from tests.conformance.arena import Kept, require
+
+DISPATCH = Dispatch(
+    dispatch_id="d1",
+    epoch=2,
+    node_id="one",
+    plan_sha256="0" * 64,
+    workspace_sha256="1" * 64,
+    policy_number=3,
+    expires_unix_ms=2000,
+)
+STATEMENT = Statement(
+    dispatch_id="d1",
+    epoch=2,
+    node_id="one",
+    plan_sha256="0" * 64,
+    workspace_sha256="1" * 64,
+    execution_sha256="2" * 64,
+    changes_sha256="3" * 64,
+    stdout_sha256="4" * 64,
+    stderr_sha256="5" * 64,
+)
+NODE_KEY = SigningKey(bytes(32))
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    require(Tier.C)
+    folder = make_workspace()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Machines]:
+    folder = make_workspace()  # below tmp_path another user's program could not walk in
+    yield Machines(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(machines: Machines, workspace: Path, script: str, **limits: int) -> tuple[Any, Kept]:
+    output = Kept()
+    execution = asyncio.run(machines.executor().run(plan_of(workspace, script, **limits), output))
+    return execution, output
+
+
+# ── tokens ───────────────────────────────────────────────────────────────────
+
+
+def test_a_token_says_what_it_was_signed_for_until_its_end():
+    envelope = sign_token(DISPATCH, CLUSTER_KEY)
+    assert open_token(envelope, CLUSTER_KEY.public, node_id="one", now_unix_ms=1999) == DISPATCH
+    for node_id, now, key in (("two", 0, CLUSTER_KEY), ("one", 2000, CLUSTER_KEY), ("one", 0, NODE_KEY)):
+        with pytest.raises(TrustError):
+            open_token(envelope, key.public, node_id=node_id, now_unix_ms=now)
+
+
+def test_a_statement_is_no_token_and_a_token_no_statement():
+    with pytest.raises(TrustError):
+        open_token(sign_statement(STATEMENT, CLUSTER_KEY), CLUSTER_KEY.public, node_id="one", now_unix_ms=0)
+    with pytest.raises(TrustError):
+        open_statement(sign_token(DISPATCH, NODE_KEY), NODE_KEY.public, of=DISPATCH)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"epoch": 1}, {"epoch": 3}, {"dispatch_id": "d2"}, {"node_id": "two"}, {"plan_sha256": "9" * 64},
+     {"workspace_sha256": "9" * 64}],
+)  # fmt: skip
+def test_a_partitioned_nodes_late_answer_is_refused(other):
+    assert open_statement(sign_statement(STATEMENT, NODE_KEY), NODE_KEY.public, of=DISPATCH) == STATEMENT
+    late = sign_statement(replace(STATEMENT, **other), NODE_KEY)
+    with pytest.raises(TrustError):
+        open_statement(late, NODE_KEY.public, of=DISPATCH)
+
+
+# ── trees ────────────────────────────────────────────────────────────────────
+
+
+def test_a_workspace_arrives_as_it_was_and_comes_back_as_it_is(tmp_path):
+    blobs, one, two = BlobFolder(tmp_path / "b"), tmp_path / "one", tmp_path / "two"
+    for folder in (one / "sub" / "deep", two):
+        folder.mkdir(parents=True)
+    (one / "a").write_text("a")
+    (one / "sub" / "deep" / "ünïcode").write_bytes(b"\0\1")
+    (one / "a").chmod(0o755)
+    (one / "link").symlink_to("/etc/passwd")
+    (one / "old").mkdir()
+    (one / "old" / "gone").write_text("x")
+    before = trees.take(one, blobs)
+    trees.write(trees.read(trees.keep(before, blobs), blobs), two, blobs)
+    assert trees.take(two, blobs) == before
+    assert (two / "link").is_symlink()
+    shutil.rmtree(two / "old")
+    (two / "a").unlink()
+    (two / "a").mkdir()
+    (two / "a" / "b").write_text("new")
+    (two / "sub" / "deep" / "ünïcode").unlink()
+    after = trees.take(two, blobs)
+    trees.write(trees.changes(before, after), one, blobs)
+    assert trees.take(one, blobs) == after
+
+
+def test_a_tree_that_names_a_place_outside_is_refused(tmp_path):
+    blobs = BlobFolder(tmp_path / "b")
+    for name in ("../x", "/x", "a/../../x", "", "a//b", "."):
+        with pytest.raises(Exception, match="no place inside"):
+            trees.read(blobs.put(canonical({name: ["f", 420, "0" * 64]})), blobs)
+
+
+def test_changes_are_never_written_through_a_link(tmp_path):
+    """A call leaves a link to a folder outside; a node claims to have written below it."""
+    blobs, folder, outside = BlobFolder(tmp_path / "b"), tmp_path / "w", tmp_path / "outside"
+    for one in (folder, outside):
+        one.mkdir()
+    (folder / "sub").symlink_to(outside)
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        trees.write({"sub/x": ["f", 420, blobs.put(b"!")]}, folder, blobs)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_blob_that_is_not_what_its_name_says_is_refused(tmp_path):
+    blobs = BlobFolder(tmp_path)
+    name = blobs.put(b"right")
+    (tmp_path / name[:2] / name).write_bytes(b"wrong")
+    with pytest.raises(Exception, match="not what its name says"):
+        blobs.get(name, most_bytes=100)
+
+
+# ── nodes ────────────────────────────────────────────────────────────────────
+
+
+def test_a_call_runs_on_a_node_and_its_changes_come_home(machines, workspace):
+    machines.add("one")
+    (workspace / "in").write_text("given")
+    execution, output = run(machines, workspace, "cat in; echo err >&2; pwd > where; mkdir d; echo x > d/y; rm in")
+    assert (execution.status, execution.exit_code) == (Status.COMPLETED, 0)
+    assert (output.stdout, output.stderr) == ("given", "err\n")
+    assert (workspace / "where").read_text() == f"{workspace}\n"  # inside everything is where it was
+    assert (workspace / "d" / "y").read_text() == "x\n"
+    assert not (workspace / "in").exists()
+    assert execution.ran.node_id == "one"
+    node = machines.nodes["one"]
+    (_, order), envelope = machines.orders[0], orjson.loads(execution.ran.envelope)
+    token = open_token(orjson.loads(order)["token"], CLUSTER_KEY.public, node_id="one", now_unix_ms=0)
+    assert open_statement(envelope, node.key.public, of=token).stdout_sha256 == sha256_hex(b"given")
+    assert list(node.folder.iterdir()) == []
+
+
+def test_a_failing_program_a_deadline_and_a_flood_end_as_they_do_here(machines, workspace):
+    machines.add("one")
+    assert run(machines, workspace, "exit 7")[0].exit_code == 7
+    assert run(machines, workspace, "sleep 60", wall_ms=300)[0].status is Status.TIMEOUT
+    flooded, output = run(machines, workspace, "yes", output_bytes=100_000)
+    assert flooded.status is Status.QUOTA_EXCEEDED
+    assert len(output.stdout) == 100_000
+
+
+def test_a_token_is_taken_once_by_its_node_alone_and_with_its_own_plan(machines, workspace):
+    node = machines.add("one")
+    machines.add("two")
+    run(machines, workspace, "true")
+    (name, order) = machines.orders[0]
+    told = orjson.loads(order)
+
+    async def frames(to: str, order: bytes) -> list[bytes]:
+        return [frame async for frame in machines.nodes[to].run(order)]
+
+    other = {"one": "two", "two": "one"}[name]
+    assert asyncio.run(frames(name, order)) == [REFUSED + b"This dispatch was taken before."]
+    assert asyncio.run(frames(other, order)) == [REFUSED + b"The dispatch is another node's."]
+    swapped = canonical({**told, "plan": to_json(plan_of(workspace, "echo other"))})
+    assert asyncio.run(frames(name, swapped)) == [REFUSED + b"The plan is not the one that was signed."]
+    machines.now += 10**9
+    assert asyncio.run(frames(name, order)) == [REFUSED + b"The dispatch is over."]
+    assert asyncio.run(frames(name, b"garbage"))[0].startswith(REFUSED)
+    assert node.busy == 0
+
+
+def test_a_node_that_has_seen_newer_policies_refuses_older_dispatches(machines, workspace):
+    machines.add("one")
+    machines.policy = 5
+    assert run(machines, workspace, "true")[0].exit_code == 0
+    machines.policy = 4
+    execution, _ = run(machines, workspace, "echo never > there")
+    assert (execution.status, execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+    assert "no longer in use" in execution.message
+    assert not (workspace / "there").exists()
+
+
+def test_policies_that_change_while_a_call_waits_for_a_slot_stop_it(machines, workspace):
+    node = machines.add("one", slots=1)
+    executor = machines.executor()
+
+    async def scenario() -> Any:
+        first = asyncio.ensure_future(executor.run(plan_of(workspace, "sleep 1"), Kept()))
+        while not node.busy:
+            await asyncio.sleep(0.01)
+        second = asyncio.ensure_future(executor.run(plan_of(workspace, "echo never > there"), Kept()))
+        await asyncio.sleep(0.2)
+        machines.policy = 1
+        await first
+        return await second
+
+    with pytest.raises(Rejected) as refused:
+        asyncio.run(scenario())
+    assert refused.value.reason is Reason.POLICY_DENIED
+    assert not (workspace / "there").exists()
+
+
+def test_a_cancelled_call_is_killed_on_its_node_and_changes_nothing(machines, workspace):
+    node = machines.add("one")
+
+    async def scenario() -> None:
+        task = asyncio.ensure_future(machines.executor().run(plan_of(workspace, "echo x > begun; sleep 60"), Kept()))
+        while not node.busy:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while node.busy:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert list(workspace.iterdir()) == []
+
+
+class Losing(Machines):
+    """The first node that is sent something is lost after so many frames."""
+
+    frames: int = 0
+
+    async def send(self, node_id, order):
+        first = not self.orders
+        count = 0
+        async with aclosing(super().send(node_id, order)) as frames:
+            async for frame in frames:
+                if first and count >= self.frames:
+                    raise NodeLost
+                count += 1
+                yield frame
+
+
+@pytest.mark.parametrize("frames", [0, 1])
+def test_a_call_whose_node_is_lost_is_run_elsewhere_and_counts_once(machines, workspace, frames):
+    losing = Losing(machines.folder)
+    losing.frames = frames
+    for name in ("one", "two"):
+        losing.add(name)
+    (workspace / "log").write_text("")
+    execution, output = run(losing, workspace, "echo hello; echo once >> log")
+    assert (execution.exit_code, output.stdout) == (0, "hello\n")
+    assert (workspace / "log").read_text() == "once\n"
+    (first, _), (second, _) = losing.orders
+    assert first != second == execution.ran.node_id
+
+
+def test_a_program_that_says_something_else_when_run_anew_has_no_second_telling(machines, workspace):
+    losing = Losing(machines.folder)
+    losing.frames = 1
+    for name in ("one", "two"):
+        losing.add(name)
+    execution, output = run(losing, workspace, "cat /proc/sys/kernel/random/uuid; echo x > there")
+    assert (execution.status, execution.reason) == (Status.FAILED, Reason.INTERRUPTED)
+    assert len(output.stdout) == 37
+    assert not (workspace / "there").exists()
+
+
+def test_a_forged_answer_counts_for_nothing(machines, workspace):
+    class Forging(Machines):
+        async def send(self, node_id, order):
+            async for frame in super().send(node_id, order):
+                if frame[:1] != END:
+                    yield frame
+                    continue
+                answer = orjson.loads(frame[1:])
+                answer["execution"]["exit_code"] = 0
+                yield END + canonical(answer)
+
+    forging = Forging(machines.folder)
+    forging.add("one")
+    execution, _ = run(forging, workspace, "echo x > there; exit 3")
+    assert (execution.status, execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+    assert not (workspace / "there").exists()
+
+
+def test_slots_bound_what_a_node_runs_whoever_sends(machines, workspace):
+    node = machines.add("one", slots=2)
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, node.busy)
+            await asyncio.sleep(0.005)
+
+    async def scenario() -> list[Any]:
+        watching = asyncio.ensure_future(watch())
+        daemons = [machines.executor(), machines.executor()]
+        machines.placement.places["one"].slots = 4  # each daemon thinks so; the node knows better
+        many = [
+            one.run(plan_of(workspace, f"echo {n} > f{n}"), Kept()) for n in range(6) for one in daemons[n % 2 :][:1]
+        ]
+        ended = await asyncio.gather(*many)
+        watching.cancel()
+        return list(ended)
+
+    assert [execution.exit_code for execution in asyncio.run(scenario())] == [0] * 6
+    assert most == 2
+    assert sorted(path.name for path in workspace.iterdir()) == [f"f{n}" for n in range(6)]
+
+
+def test_a_draining_node_takes_nothing_more(machines, workspace):
+    node = machines.add("one")
+    machines.add("two")
+    node.draining = True
+
+    async def frames(order: bytes) -> list[bytes]:
+        return [frame async for frame in node.run(order)]
+
+    for n in range(4):
+        execution, _ = run(machines, workspace, f"echo {n}")
+        assert execution.ran.node_id == "two"
+    refused = [order for name, order in machines.orders if name == "one"]
+    assert not refused or asyncio.run(frames(refused[0])) == [BUSY]
+
+
+def test_a_workspace_goes_to_the_node_that_had_it_last(machines, workspace):
+    for name in ("one", "two", "three"):
+        machines.add(name)
+    nodes = {run(machines, workspace, "true")[0].ran.node_id for _ in range(5)}
+    assert len(nodes) == 1
+
+
+def test_what_cannot_move_runs_where_the_daemon_is(machines, workspace):
+    machines.add("one")
+    plan = replace(plan_of(workspace, "echo here"), caches=(str(workspace),))
+    output = Kept()
+    execution = asyncio.run(machines.executor().run(plan, output))
+    assert (execution.exit_code, execution.ran, output.stdout) == (0, None, "here\n")
+    assert machines.orders == []
