@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
 
 MAX_READ_BYTES = 16 << 20
+MAX_SENT_BYTES = 2 << 20
+"""More than any tool takes, and than a daemon reads: what is larger is refused here."""
 
 EPILOG = """\b
 Examples:
@@ -57,8 +59,15 @@ def command(
 ) -> int:
     """Call any tool with JSON input; the result is shown, with --json the whole outcome."""
     from palyra.cli.session import with_installation
+    from palyra.cli.through_daemon import find_daemon
 
     data = read_input(input)
+    daemon = find_daemon(settings) if len(data) <= MAX_SENT_BYTES else None
+    if daemon is not None:
+        more = {"run_id": run_id, "device": device, "channel": channel, "wait_s": wait_s}
+        code = _call_through(daemon, settings, tool, data, workspace, principal, **more)
+        if code is not None:
+            return code
 
     async def work(installation: Installation) -> int:
         from palyra.cli.confirm import at_terminal
@@ -83,6 +92,33 @@ def command(
         return call_exit_code(outcome)
 
     return with_installation(settings, work)
+
+
+def _call_through(
+    daemon: Any, settings: Settings, tool: str, data: bytes, workspace: str | None, principal: str | None, **more: Any
+) -> int | None:
+    """The same by a daemon that is up; its engine judges the same bytes. None: these words cannot be sent."""
+    import base64
+
+    from palyra.cli.render import call_exit_code
+    from palyra.cli.through_daemon import attend, is_sendable, own_words, print_outcome
+
+    body = own_words(workspace, principal) | {
+        "tool": tool,
+        "input_base64": base64.b64encode(data).decode(),
+        "run_id": more["run_id"],
+        "device": more["device"],
+        "channel": more["channel"],
+        "approval_wait_ms": int(more["wait_s"] * 1000),
+        "quiet": True,
+    }
+    if not is_sendable(body):
+        return None
+    outcome = attend(daemon, body, shown=None, with_stdin=False)
+    if not settings.json:
+        show_output(outcome)
+    print_outcome(settings, outcome)
+    return call_exit_code(outcome)
 
 
 def read_input(given: str | None) -> bytes:

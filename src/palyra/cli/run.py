@@ -82,6 +82,16 @@ def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
 @with_settings
 def command(settings: Settings, **flags: object) -> int:
     """Run a program in a sandbox; transparent stdin, stdout, stderr and exit code."""
+    from palyra.cli.through_daemon import find_daemon
+
+    daemon = None if flags["learn"] else find_daemon(settings)
+    if daemon is not None:
+        from palyra.cli.run_through import run_through
+
+        quota = RUN_OUTPUT_BYTES if flags["max_output"] is None else flags["max_output"]
+        code = run_through(daemon, settings, flags | {"max_output": quota})
+        if code is not None:
+            return code
     from palyra.cli.session import with_installation
 
     return with_installation(settings, lambda installation: _run(settings, installation, flags))

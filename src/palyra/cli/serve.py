@@ -71,7 +71,7 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
     assert isinstance(installation, Installation)
     state = make_state(installation, daemon)
     async with mounted(state) as mounts:
-        server = Server(state, ROUTES, mounts)
+        server = Server(state, ROUTES, mounts, config_file=settings.config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, server.end)

@@ -1,8 +1,8 @@
 """A call with somebody at its other end: its output as it comes, its stdin, and questions to the person there.
 
-`POST /v1/calls` with `Accept: text/event-stream` is such a call: events `begun`, `output`, `approval`, `confirm`,
-`outcome`. Rules: nothing of the output is dropped, a program that writes faster than its reader reads waits; the call
-ends with the connection it is read on. Stdin and questions are an operator's alone: `palyra run` and `palyra call`.
+`POST /v1/calls` with `Accept: text/event-stream` is such a call: events `begun`, `output`, `stdin`, `approval`,
+`confirm`, `outcome`. Rules: nothing of the output is dropped, a program that writes faster than its reader reads waits;
+the call ends with the connection it is read on. Stdin and questions are an operator's alone: `palyra run` and `call`.
 
 Not here: calls that are only followed (daemon/calls), what is asked and who may confirm (engine/approval).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated
 
 import orjson
@@ -68,7 +68,8 @@ class Attendance:
         self._question: asyncio.Future[bool | None] | None = None
 
     async def read(self) -> bytes:
-        """The engine's `Source`."""
+        """The engine's `Source`: nothing is read over there before the program wants it."""
+        self._feed.put("stdin", b"{}")
         return await self._stdin.get()
 
     async def write(self, chunk: bytes) -> None:
@@ -77,14 +78,9 @@ class Attendance:
     async def confirm(self, approval: Approval, shown: Mapping[str, Json]) -> bool | None:
         """The engine's `Confirm`: asked over there, answered by `answer`."""
         self._question = asyncio.get_running_loop().create_future()
-        asked = {
-            "approval_id": approval.approval_id,
-            "expires_at_unix_ms": approval.expires_unix_ms,
-            "tool": approval.tool,
-            "principal": approval.principal,
-            "shown": shown,
-        }
-        self._feed.put("confirm", orjson.dumps(asked))
+        told = {field.name: getattr(approval, field.name) for field in fields(approval)}
+        told = {name: value for name, value in told.items() if not isinstance(value, bytes)}
+        self._feed.put("confirm", orjson.dumps({"approval": told, "shown": shown}))
         return await self._question
 
     def answer(self, answer: bool | None) -> bool:  # noqa: FBT001  # yes, no, or nothing

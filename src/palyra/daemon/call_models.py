@@ -25,10 +25,8 @@ class CallBody(Model):
 
     tool: Annotated[str, Field(max_length=4096, description="palyra.process.run, palyra.echo, …")]
     input: Annotated[dict[str, JsonValue], Field(default_factory=dict, description="By the tool's schema: /v1/tools.")]
-    run_id: Annotated[str | None, Field(pattern=ULID, description="A run of POST /v1/runs.")] = None
-    call_id: Annotated[str | None, Field(pattern=ULID, description="A retry with the same id runs nothing twice.")] = (
-        None
-    )
+    run_id: Annotated[str | None, Field(max_length=64, description="A run of POST /v1/runs.")] = None
+    call_id: Annotated[str | None, Field(max_length=64, description="A ULID; a retry runs nothing twice.")] = None
     device: Text = ""
     channel: Text = ""
     workspace: Annotated[
@@ -51,6 +49,9 @@ class CallBody(Model):
     timeout_ms: Annotated[int | None, Field(ge=1, le=86_400_000, description=OPERATOR_ONLY)] = None
     memory_bytes: Annotated[int | None, Field(ge=8 << 20, le=1 << 44, description=OPERATOR_ONLY)] = None
     max_output_bytes: Annotated[int | None, Field(ge=0, le=1 << 32, description=OPERATOR_ONLY)] = None
+    default_workspace: Annotated[
+        Text | None, Field(description=f"Where none is named or configured. {OPERATOR_ONLY}")
+    ] = None
     input_base64: Annotated[
         str | None, Field(description=f"The input's bytes as they came, instead of `input`. {OPERATOR_ONLY}")
     ] = None
@@ -66,7 +67,16 @@ class CallBody(Model):
 
 OPERATOR_FIELDS = (
     *("principal", "door", "tier", "egress", "allow", "allow_interpreters", "allow_host", "read", "env"),
-    *("timeout_ms", "memory_bytes", "max_output_bytes", "input_base64", "changes", "stream_stdin", "confirm"),
+    *(
+        "timeout_ms",
+        "memory_bytes",
+        "max_output_bytes",
+        "default_workspace",
+        "input_base64",
+        "changes",
+        "stream_stdin",
+        "confirm",
+    ),
 )
 CallOrBatch = CallBody | Annotated[list[CallBody], Field(min_length=1)]
 

@@ -21,7 +21,7 @@ from palyra.daemon.state import State
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.engine.trip import CallRequest
 from palyra.errors import ConfigError, Reason, Rejected
-from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal
+from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
 from palyra.model.limits import Limits
 from palyra.values import dataclass
 from palyra.wiring.grants import grant
@@ -98,6 +98,7 @@ def _run_or_refusal(
 def _run(state: State, caller: Caller, body: CallBody, shared_run: str | None) -> Run:
     principal, door = principal_of(caller, body.principal), Door(body.door or Door.HTTP)
     if body.run_id is not None:
+        parse_ulid(body.run_id, what="--run" if door is Door.CLI else "run_id")
         terms = state.run_terms.find(body.run_id)
         if terms is not None and (terms.principal == principal or (caller.operator and body.principal is None)):
             if terms.ended_unix_ms is not None:
@@ -110,7 +111,7 @@ def _run(state: State, caller: Caller, body: CallBody, shared_run: str | None) -
     context = RequestContext(principal=parse_principal(principal), door=door, device=body.device, channel=body.channel)
     run_id = body.run_id or shared_run or state.ids.ulid()
     scope = RunScope.OPEN if body.run_id else RunScope.CALL
-    workspace = workspace_of(state.installation.config, caller, body.workspace)
+    workspace = workspace_of(state.installation.config, caller, body.workspace, body.default_workspace)
     return _granted(
         state.installation.config, _fresh_run(state, run_id, context, workspace=workspace, scope=scope), body
     )
@@ -140,9 +141,9 @@ def principal_of(caller: Caller, named: str | None) -> str:
     return str(parse_principal(named)) if named is not None else caller.principal
 
 
-def workspace_of(config: Config, caller: Caller, named: str | None) -> str:
+def workspace_of(config: Config, caller: Caller, named: str | None, otherwise: str | None = None) -> str:
     """What was named, else what the credential is bound to, else what is configured; never the daemon's own folder."""
-    folder = named or caller.workspace or config.tool_call.process_runner.workspace_root
+    folder = named or caller.workspace or config.tool_call.process_runner.workspace_root or otherwise
     if not folder:
         return ""
     if not os.path.isabs(folder):

@@ -28,6 +28,7 @@ from palyra.daemon.taking import begin_taken
 from palyra.daemon.wire_guard import make_protocol
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
+from palyra.wiring.daemon_note import NOTE, write_note
 
 log = logging.getLogger("palyra.daemon")
 SPARE_FILES = 256
@@ -35,8 +36,17 @@ LAST_ANSWERS_S = 5.0
 
 
 class Server:
-    def __init__(self, state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp] | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        routes: Sequence[Route],
+        mounts: Mapping[str, ASGIApp] | None = None,
+        *,
+        config_file: str | None = None,
+    ) -> None:
+        """`config_file`: a configuration that was named by hand."""
         self.state = state
+        self._config_file = config_file
         self._app = make_app(state, routes, mounts)
         self._wire = ServerState()
         self._servers: list[asyncio.Server] = []
@@ -68,9 +78,11 @@ class Server:
         self._servers.append(await loop.create_server(factory, sock=tcp, ssl=context, backlog=BACKLOG))
         state.listening.append(url_of(tcp, tls=context is not None))
         if hasattr(socket, "AF_UNIX"):
-            path = socket_path(state.installation.home.root, settings)
+            home = state.installation.home.root
+            path = socket_path(home, settings)
             self._servers.append(await loop.create_unix_server(factory, sock=open_unix(path), backlog=BACKLOG))
             state.listening.append(f"unix:{path}")
+            write_note(home, socket_path=path, url=state.listening[0], config_file=self._config_file)
 
     def _factory(self) -> Callable[[], asyncio.Protocol]:
         settings = self.state.settings
@@ -100,8 +112,9 @@ class Server:
             server.close()
         await self._finish_calls()  # 2, 3
         await self._close_connections()  # 4
-        with suppress(OSError):
-            socket_path(self.state.installation.home.root, self.state.settings).unlink()
+        home = self.state.installation.home.root
+        for path in (home / "run" / NOTE, socket_path(home, self.state.settings)):
+            path.unlink(missing_ok=True)
         await self._note(ActKind.INSTALLATION_STOPPED, reason="asked to end")
 
     async def _finish_calls(self) -> None:

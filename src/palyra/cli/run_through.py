@@ -1,0 +1,61 @@
+"""`palyra run` by a daemon that is up: the flags as the operator's words, the child's streams as they come."""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+from typing import Any
+
+import click
+
+from palyra.cli.options import Settings
+from palyra.cli.through_daemon import Shown, attend, is_sendable, own_words, print_outcome, say_why
+
+PIPE_GONE, INTERRUPTED = 128 + 13, 128 + 2
+
+
+def run_through(daemon: Any, settings: Settings, flags: dict[str, Any]) -> int | None:
+    """None: these words cannot be sent, so the home is opened here, and the engine refuses and records them."""
+    from palyra.cli.render import change_lines, run_exit_code
+
+    shown = Shown()
+    body = own_words(flags["workspace"], flags["principal"]) | _words(flags) | {"quiet": settings.json}
+    if not is_sendable(body):
+        return None
+    outcome = attend(daemon, body, shown=shown, with_stdin=sys.stdin is not None)
+    say_why(shown)
+    if shown.failed is not None:
+        return PIPE_GONE
+    print_outcome(settings, outcome)
+    for line in () if settings.json else change_lines(outcome):
+        click.echo(line, err=True)
+    return INTERRUPTED if shown.given_up and outcome.success else run_exit_code(outcome)
+
+
+def _words(flags: dict[str, Any]) -> dict[str, Any]:
+    timeout = flags["timeout"]
+    return {
+        "tool": "palyra.process.run",
+        **_input(flags["argv"]),
+        "tier": flags["tier"],
+        "egress": flags["egress"],
+        "allow_host": list(flags["hosts"]) or None,
+        "allow": list(flags["executables"]) or None,
+        "allow_interpreters": flags["allow_interpreters"] or None,
+        "read": [os.path.abspath(folder) for folder in flags["read_roots"]] or None,
+        "env": dict(flags["env"]) or None,
+        "timeout_ms": None if timeout is None else max(1, round(timeout * 1000)),
+        "memory_bytes": flags["memory"],
+        "max_output_bytes": flags["max_output"],
+        "changes": flags["changes"] or None,
+    }
+
+
+def _input(argv: tuple[str, ...]) -> dict[str, Any]:
+    """Arguments that are not UTF-8 cannot be JSON: they go in as they are, and the engine refuses and records them."""
+    try:
+        "".join(argv).encode("utf-8")
+    except UnicodeEncodeError:
+        return {"input_base64": base64.b64encode(b" ".join(os.fsencode(word) for word in argv)).decode()}
+    return {"input": {"command": argv[0], "args": list(argv[1:])}}
