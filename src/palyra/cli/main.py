@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "journal": ("palyra.cli.journal", "Read and verify the tamper-evident journal."),
     "verify": ("palyra.cli.verify", "Verify an outcome or attestation, offline."),
     "doctor": ("palyra.cli.doctor", "Check this machine; name what is missing and how to fix it."),
+    "hook": ("palyra.cli.hook", "Let the policies decide what Claude Code, Codex or Cursor run themselves."),
     "mcp": ("palyra.cli.mcp", "Serve the tools to an MCP client over stdin and stdout."),
     "init": ("palyra.cli.init", "Write a commented palyra.toml and a policy folder into the home."),
     "explain": ("palyra.cli.explain", "What a reason code means and what to do about it."),

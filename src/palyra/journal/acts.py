@@ -59,6 +59,7 @@ class ActKind(StrEnum):
     SANDBOX_NOT_PROVED = "sandbox.not_proved"
     PROCESS_ENDED = "process.ended"
     HOME_COLLECTED = "home.collected"
+    HOOK_ANSWERED = "hook.answered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,11 @@ SHAPES: Mapping[ActKind, Shape] = {
         "home",
         "artifacts_before_unix_ms logs_before_unix_ms artifact blob log value file cgroup container probe",
         "What was past its time, or left by processes that are gone, was removed; how many of each.",
+    ),
+    ActKind.HOOK_ANSWERED: _shape(
+        "hook",
+        "agent event tool programs permission reason policies session_sha256",
+        "An agent's host asked whether it may run a tool itself.",
     ),
 }
 

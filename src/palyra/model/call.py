@@ -56,6 +56,8 @@ class Door(StrEnum):
     PYTHON = "python"
     HTTP = "http"
     MCP = "mcp"
+    HOOK = "hook"
+    """An agent's host asks before it runs a tool itself: decided here, run there."""
 
 
 class Tier(StrEnum):

@@ -1,0 +1,100 @@
+"""`palyra hook install | status | uninstall AGENT`: the policies decide before an agent's host runs a tool itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say
+
+if TYPE_CHECKING:
+    from palyra.cli.hook_files import HookFile
+
+AGENTS = ("claude-code", "codex", "cursor")
+AGENT = click.argument("agent", type=click.Choice(AGENTS))
+NEXT = {
+    "claude-code": "Start Claude Code again; /hooks shows it.",
+    "codex": "Codex runs hooks where [features] codex_hooks = true stands in its config.toml.",
+    "cursor": "Start Cursor again; its settings list the hook.",
+}
+
+
+@click.group("hook")
+def command() -> None:
+    """Let the policies decide what Claude Code, Codex or Cursor run themselves."""
+
+
+@command.command("install", epilog="Example: palyra hook install claude-code")
+@AGENT
+@with_settings
+def install(settings: Settings, agent: str) -> int:
+    """Put the hook into the agent's own settings; what stood there is kept and can be put back."""
+    file = _file(settings, agent)
+    changed = file.install()
+    _show(settings, file, "installed" if changed else "was installed already")
+    if changed and not settings.json and not settings.quiet:
+        say(NEXT[agent], err=True)
+    return 0
+
+
+@command.command("uninstall", epilog="Example: palyra hook uninstall claude-code")
+@AGENT
+@with_settings
+def uninstall(settings: Settings, agent: str) -> int:
+    """Take it out again: the file is as it was, byte for byte, unless somebody changed it since."""
+    file = _file(settings, agent)
+    _show(settings, file, file.uninstall())
+    return 0
+
+
+@command.command("status", epilog="Example: palyra hook status claude-code")
+@AGENT
+@with_settings
+def status(settings: Settings, agent: str) -> int:
+    """Is it there, and does it start this Palyra? Exit 1 when not."""
+    file = _file(settings, agent)
+    state = file.state()
+    _show(settings, file, state)
+    return 0 if state == "installed" else 1
+
+
+@command.command("answer", hidden=True)
+@AGENT
+@with_settings
+def answer(settings: Settings, agent: str) -> int:
+    """What the hook's own program asks where no daemon runs: an event on stdin, the host's answer on stdout."""
+    from palyra.cli.session import with_installation
+    from palyra.protocol.agent_events import MAX_EVENT_BYTES, Agent
+    from palyra.wiring.embedded import Installation
+    from palyra.wiring.hooks import answer_hook
+
+    event = sys.stdin.buffer.read(MAX_EVENT_BYTES + 1)
+    project = os.environ.get("CLAUDE_PROJECT_DIR", "")
+
+    async def work(installation: Installation) -> int:
+        said = await answer_hook(installation, Agent(agent), event, project=project)
+        sys.stdout.buffer.write(said.stdout)
+        sys.stderr.buffer.write(said.stderr)
+        return said.code
+
+    return with_installation(settings, work)
+
+
+def _file(settings: Settings, agent: str) -> HookFile:
+    from palyra.cli.hook_files import find
+    from palyra.config.load import find_home
+    from palyra.protocol.agent_events import Agent
+
+    return find(Agent(agent), find_home(settings.home).root)
+
+
+def _show(settings: Settings, file: HookFile, state: str) -> None:
+    if settings.json:
+        click.echo(orjson.dumps({"agent": file.agent.value, "state": state, "file": str(file.path)}))
+    elif not settings.quiet:
+        say(f"{file.agent}: {state}  {file.path}")

@@ -1,0 +1,84 @@
+"""A shell's line → the programs it runs, where that can be told for certain. Pure.
+
+Plain are words, quotes that hide nothing, and programs joined by `&&`, `||`, `;`, `|` or a new line, with output that
+is thrown away or joined (`>/dev/null`, `2>&1`). Everything else (variables, substitutions, patterns, redirections, `&`,
+comments, assignments, escapes) may become another program than the one that is read here: then the line is code for an
+interpreter, and policy is asked about that. Better to call a harmless line code than the other way round.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_QUIET = re.compile(r"(?:[12]?>\s*/dev/null|2>&1|&>\s*/dev/null)(?=[\s;|&]|$)")
+_SEPARATORS = ("&&", "||", ";", "|", "\n")
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+%@^=")
+_IN_DOUBLE = frozenset('$`\\"!')
+MAX_LINE_CHARS = 64 * 1024
+KEYWORDS = frozenset(
+    "if then else elif fi for while until do done case esac in function select time coproc eval exec source export set "
+    "unset alias trap return exit shift read wait command builtin declare local readonly let pushd popd .".split()
+)
+"""Words that the shell itself obeys: what they run is not in the first word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    words: tuple[str, ...]
+    joined_by: str
+    """What stands before it: empty for the first."""
+
+
+def programs_of(line: str) -> tuple[Program, ...] | None:
+    """Each program with its arguments, in order; None when the line is code."""
+    if len(line) > MAX_LINE_CHARS:
+        return None
+    commands: list[tuple[str, list[str]]] = [("", [])]
+    at, end = 0, len(line)
+    while at < end:
+        quiet = _QUIET.match(line, at) if _begins_word(line, at) else None
+        if quiet is not None:
+            at = quiet.end()
+        elif line[at] in " \t":
+            at += 1
+        elif (separator := next((mark for mark in _SEPARATORS if line.startswith(mark, at)), None)) is not None:
+            commands.append((separator, []))
+            at += len(separator)
+        else:
+            word, at = _word(line, at)
+            if word is None:
+                return None
+            commands[-1][1].append(word)
+    found = tuple(Program(tuple(words), joined_by) for joined_by, words in commands if words)
+    return found if found and all(_is_plain(program.words) for program in found) else None
+
+
+def _begins_word(line: str, at: int) -> bool:
+    return at == 0 or line[at - 1] in " \t;|&\n"
+
+
+def _word(line: str, at: int) -> tuple[str | None, int]:
+    """The word that begins here and where it ends; None for anything a shell would expand."""
+    parts: list[str] = []
+    began = at
+    while at < len(line) and line[at] not in " \t;|&\n":
+        mark = line[at]
+        if mark in "'\"":
+            closing = line.find(mark, at + 1)
+            inner = line[at + 1 : closing]
+            if closing < 0 or (mark == '"' and not _IN_DOUBLE.isdisjoint(inner)):
+                return None, at
+            parts.append(inner)
+            at = closing + 1
+        elif mark in _PLAIN or (mark > "\x7f" and mark.isalnum()):
+            parts.append(mark)
+            at += 1
+        else:
+            return None, at
+    return ("".join(parts), at) if at > began else (None, at)
+
+
+def _is_plain(words: tuple[str, ...]) -> bool:
+    first = words[0]
+    return bool(first) and "=" not in first and first not in KEYWORDS

@@ -1,0 +1,68 @@
+"""A shell's line is read as programs only where it cannot be anything else."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palyra.protocol.shell_line import programs_of
+
+
+def words(line: str) -> list[list[str]] | None:
+    found = programs_of(line)
+    return None if found is None else [list(program.words) for program in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("git status", [["git", "status"]]),
+        ("git commit -m 'a message; with $signs'", [["git", "commit", "-m", "a message; with $signs"]]),
+        ('grep "two words" a.txt | wc -l', [["grep", "two words", "a.txt"], ["wc", "-l"]]),
+        ("a && b || c ; d\ne", [["a"], ["b"], ["c"], ["d"], ["e"]]),
+        ("ls 2>/dev/null >/dev/null 2>&1", [["ls"]]),
+        ("make --jobs=2 2>&1 | tail -5", [["make", "--jobs=2"], ["tail", "-5"]]),
+        ("echo 'it'\"s\" '' é", [["echo", "its", "", "é"]]),
+    ],
+)
+def test_plain_lines_are_the_programs_in_them(line, expected):
+    assert words(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo $HOME", "echo `id`", "echo $(id)", "ls *.py", "ls ?", "ls [ab]", "echo {a,b}", "(id)", "{ id; }",
+        "id > out", "id >> out", "cat < in", "cat <<EOF", "id &", "id & id", "! id", "# comment", "a # b", "~/x",
+        "ls ~", "X=1 id", "a\\ b", 'echo "$x"', 'echo "`id`"', 'echo "a\\"b"', "echo 'open", 'echo "open',
+        "if true; then id; fi", "for x in 1; do id; done", "eval id", "exec id", "source x", ". x", "export A=1",
+        "command id", "trap id EXIT", "id >/dev/null/../../etc/x", "id 2>/dev/nullx", "", "   ", ";", "ls >&2",
+        "ls &>out", "a\rb", "a\u00a0b", "a\x00b", "time id", "coproc id", "=x", "'' x", "x" * 70_000,
+    ],
+)  # fmt: skip
+def test_whatever_a_shell_would_expand_or_obey_is_code(line):
+    assert programs_of(line) is None
+
+
+@given(st.text(max_size=40))
+def test_no_line_makes_the_reader_fail_or_loop(line):
+    programs_of(line)
+
+
+ALPHABET = st.sampled_from(list("ab-/.=' \";|&\n>2$`\\*~#(){}!?[]1é"))
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(st.lists(ALPHABET, max_size=14).map("".join))
+def test_what_is_read_as_words_is_what_bash_reads(line):
+    """For single commands: bash itself is asked what the words are."""
+    found = programs_of(line)
+    if found is None or len(found) != 1 or "/dev/null" in line or ">" in line:
+        return
+    script = f"show() {{ printf '%s\\0' \"$@\"; }}\nshow {line}"
+    shown = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, timeout=10)
+    assert shown.stdout.decode().split("\0")[:-1] == list(found[0].words)
