@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +14,16 @@ from palyra.engine.runs import start_run
 from palyra.engine.trip import CallRequest
 from palyra.model.call import Door, RequestContext, parse_principal
 from palyra.model.outcome import Outcome
+from palyra.skills.capabilities import Capabilities
+from palyra.skills.manifest import OperatorInfo
 from tests.daemons import OPERATOR, Daemon, daemon
+from tests.making_skills import package, tool
 
 SCRIPT = "<script>alert('palyra')</script>"
 IMAGE = '"><img src=x onerror=alert(1)>'
 ANSI = "\x1b[2J\x1b]0;owned\x07\x9b31m"
 BIDI = "safe\u202etxt.exe\u2066\u200b\ufeff"
+SIGNED_UNIX_MS = 1_700_000_000_000
 HOSTILE = f"{SCRIPT}{IMAGE}{ANSI}{BIDI}\r\x00{{{{ 7*7 }}}}{{% raw %}}</pre></textarea>&lt;b&gt;\n"
 LONG_LINE = "A" * (1024 * 1024 - 4096)
 ASKS = """
@@ -99,7 +102,20 @@ def live(lived: World) -> None:
     lived.calls["unknown"] = lived.call(SCRIPT, {})
     lived.calls["asks"] = lived.run_program("git", "log", SCRIPT + BIDI + ANSI, run_id=run)
     lived.calls["failed"] = lived.run_program("ls", IMAGE, run_id=run)
+    install_skills(lived)
 
 
-async def settle(seconds: float = 0.0) -> None:
-    await asyncio.sleep(seconds)
+def packed(skill_id: str, version: str, **more: Any) -> bytes:
+    return package(skill_id, version, at_unix_ms=SIGNED_UNIX_MS, **more)
+
+
+def install_skills(lived: World) -> None:
+    """One that is enabled, with a newer version waiting that asks for more; one that waits for its first time."""
+    desk, run = lived.daemon.state.installation.skills, lived.daemon.run
+    hostile = OperatorInfo(display_name=SCRIPT, summary=f"Echoes {IMAGE} back.")
+    tools = (tool("acme.echo", description=f"Gives back {SCRIPT}."),)
+    run(desk.install(packed("acme.echo", "0.1.0", operator=hostile, tools=tools), by=OPERATOR, tofu=True))
+    run(desk.enable("acme.echo", by=OPERATOR))
+    more = Capabilities(http_egress_allowlist=("api.example.com",), write_roots=("notes",))
+    run(desk.install(packed("acme.echo", "0.2.0", operator=hostile, tools=tools, capabilities=more), by=OPERATOR))
+    run(desk.install(packed("acme.other", "1.0.0", tools=(tool("acme.other"),)), by=OPERATOR))

@@ -141,10 +141,23 @@ class Walk:
             self.open(driver, f"/console/calls/{done['call_id']}")
             assert done["call_id"] in self.heading(driver)
             self.shoot(driver, f"{name}-call")
+            self.enable_skill(driver)
+            self.shoot(driver, f"{name}-skill")
             self.open(driver, "/console/journal/verify")
             driver.find_element(By.ID, "verify").click()
             self.wait(driver, lambda d: "The journal verifies." in d.page_source, "verified")
             self.shoot(driver, f"{name}-verified")
+
+    def enable_skill(self, driver: Any) -> None:
+        page = "/console/skills/acme.other"
+        self.open(driver, page)
+        for stop in driver.find_elements(By.CSS_SELECTOR, "form[action$='/disable'] button"):
+            stop.click()
+            self.wait(driver, lambda d: "said=disabled" in d.current_url, "disabled")
+            break
+        driver.find_element(By.ID, "enable").click()
+        self.wait(driver, lambda d: "said=enabled" in d.current_url, "enabled")
+        assert "active" in driver.find_element(By.CSS_SELECTOR, "header.head .state").text
 
     def hostile(self) -> None:
         """Pages full of hostile output: nothing runs, nothing is loaded, and a line of a megabyte is just text."""
@@ -164,7 +177,7 @@ class Walk:
             "overview": "", "approvals": "/approvals", "calls": "/calls", "runs": "/runs", "journal": "/journal",
             "policy": "/policy", "explain": "/policy/explain?tool=palyra.process.run&principal=agent:demo",
             "replay": "/policy/replay?posture=developer", "processes": "/processes", "secrets": "/secrets",
-            "tokens": "/tokens", "doctor": "/doctor",
+            "tokens": "/tokens", "doctor": "/doctor", "skills": "/skills", "skill": "/skills/acme.echo",
         }  # fmt: skip
         with self.browser("pages", scripts=True) as driver:
             self.open(driver, "/console/login")

@@ -37,8 +37,8 @@ def command(settings: Settings, place: str | None) -> int:
         say_error(f"No daemon answers at {path}: {error}.", "Start it first: palyra serve")
         return 1
     if status != 200:
-        error = answer.get("error", {})
-        say_error(str(error.get("message", "The daemon refused.")), error.get("hint"))
+        told = answer.get("error", {})
+        say_error(str(told.get("message", "The daemon refused.")), told.get("hint"))
         return 1
     if settings.json:
         click.echo(orjson.dumps(answer))

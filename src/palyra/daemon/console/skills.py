@@ -32,16 +32,15 @@ def difference_of(checks: list[dict[str, Json]]) -> dict[str, Json] | None:
 
 
 async def skills_page(asked: Asked) -> Response:
-    desk, on = installed(asked).skills, installed(asked).config.skills.builder
-    candidates: Any = (await acts.list_candidates(asked))["items"] if on else ()
+    desk = installed(asked).skills
     return render(
         asked,
         "skills.html",
         section="skills",
         skills=desk.list_skills(),
         keys=desk.trust_list(),
-        candidates=candidates,
-        builder=on,
+        candidates=(),
+        builder=False,
     )
 
 
@@ -80,6 +79,4 @@ ROUTES = (
          body=trust.Trusting),
     form("/trust/{publisher}/revoke", then(trust.revoke_trust, to("skills", said="distrusted")), name="revoke_trust",
          says="Take trust back.", body=trust.Distrusting),
-    form("/candidates/{id}/promote", then(acts.promote_candidate, to("skills", said="promoted")),
-         name="promote_candidate", says="Build it, try it, install it into quarantine."),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palyra.daemon.console import approvals, calls, journal, login, machine, overview, policy
+from palyra.daemon.console import approvals, calls, journal, login, machine, overview, policy, skills
 from palyra.daemon.routes import Route
 
 PAGES: tuple[Route, ...] = (
@@ -13,4 +13,5 @@ PAGES: tuple[Route, ...] = (
     *journal.ROUTES,
     *policy.ROUTES,
     *machine.ROUTES,
+    *skills.ROUTES,
 )

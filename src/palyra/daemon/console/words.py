@@ -19,8 +19,8 @@ MAX_LINES = 2000
 
 _TONES = {
     "good": "completed approved active ok allow allowed sound held running granted trusted exited pass promoted",
-    "bad": "refused denied broken failed timeout trapped tampered forbid deny error lost killed interrupted revoked "
-    "fail",
+    "bad": "refused denied broken failed fail timeout trapped tampered forbid deny error lost killed interrupted "
+    "revoked",
     "warn": "pending pending_approval waiting ask advice quarantined quota_exceeded out_of_fuel expired degraded warn",
 }
 _TONE_OF = {word: tone for tone, words in _TONES.items() for word in words.split()}

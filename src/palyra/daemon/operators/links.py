@@ -17,7 +17,9 @@ class LoginLink(AnswerModel):
 async def make_link(asked: Asked) -> Json:
     place = next((place for place in asked.state.listening if place.startswith("http")), None)
     if place is None:
-        raise Refused(409, "NO_ADDRESS", "The daemon listens on no address a browser can open.", "See --host, --port.")
+        raise Refused(
+            409, "NO_ADDRESS", "The daemon listens on no address a browser could open.", "See --host, --port."
+        )
     principal = asked.caller.principal
     return {
         "url": f"{place}/console/login?code={asked.state.sessions.make_link(principal)}",

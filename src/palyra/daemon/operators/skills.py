@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from palyra.canon import Json
 from palyra.daemon.operators.answering import PREFIX, Line, Listed, Word, change, get, installed
-from palyra.daemon.routes import Answer, AnswerModel, Asked, Model, Refused, Route, Who, json_response, not_found
+from palyra.daemon.routes import Answer, AnswerModel, Asked, Model, Refused, Route, Who, json_response
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.wiring.skill_acts import Done
 from palyra.wiring.skill_views import package_json
@@ -125,7 +125,7 @@ class Installing(Model):
 
 def refused(error: SkillRefused) -> Refused:
     if error.finding is Finding.LIFE_ABSENT:
-        return not_found("skill")
+        return Refused(404, "NOT_FOUND", error.detail, error.hint)
     status = 409 if error.finding.value.startswith(_STATE) else 422
     return Refused(status, error.finding.value, error.detail, error.hint)
 
@@ -176,8 +176,9 @@ async def verify_skill(asked: Asked) -> Json:
 
 async def audit_skill(asked: Asked) -> Json:
     version = asked.body.version if asked.body is not None else ""
-    skills, by = installed(asked).skills, asked.caller.principal
-    return await _done(lambda: skills.audit(asked.path["id"], by=by, version=version))
+    return await _done(
+        lambda: installed(asked).skills.audit(asked.path["id"], by=asked.caller.principal, version=version)
+    )
 
 
 async def enable_skill(asked: Asked) -> Json:

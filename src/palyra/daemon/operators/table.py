@@ -13,7 +13,9 @@ from palyra.daemon.operators import (
     processes,
     runs,
     secrets,
+    skills,
     tokens,
+    trust,
 )
 from palyra.daemon.routes import Route
 
@@ -27,6 +29,8 @@ ROUTES: tuple[Route, ...] = (
     *processes.ROUTES,
     *secrets.ROUTES,
     *tokens.ROUTES,
+    *skills.ROUTES,
+    *trust.ROUTES,
     *links.ROUTES,
     *events.ROUTES,
 )

@@ -156,6 +156,34 @@ def test_other_policies_are_tried_and_used_and_gone_back_from(fresh):
     assert [act for act, _ in acts(fresh)][-2:] != ["policy.used", "policy.used"]
 
 
+def test_a_skill_is_enabled_stopped_and_gone_back_from(fresh):
+    def standing() -> tuple[str, str]:
+        shown = fresh.daemon.ask("GET", "/console/v1/skills/acme.echo", session=fresh.session).json()
+        return shown["version"], shown["status"]
+
+    page = fresh.page("/console/skills/acme.echo")
+    assert "Sends requests to api.example.com." not in page.text, "the version that waits is not the one in use"
+    assert fresh.send("/console/skills/acme.echo/enable", {"version": "0.2.0"}).status_code == 303
+    assert standing() == ("0.2.0", "active")
+    page = Markup(fresh.page("/console/skills/acme.echo").text)
+    assert "more: Sends requests to api.example.com." in page.text
+    assert fresh.send("/console/skills/acme.echo/rollback").status_code == 303
+    assert standing() == ("0.1.0", "active")
+    assert fresh.send("/console/skills/acme.echo/quarantine", {"reason": "odd"}).status_code == 303
+    assert fresh.send("/console/skills/acme.echo/quarantine", {"reason": "odd"}).status_code == 409
+    assert fresh.send("/console/skills/acme.none/enable", {"version": ""}).status_code == 404
+    assert ("skill.changed", OPERATOR) in acts(fresh)
+
+
+def test_trust_taken_back_stops_what_a_key_signed(fresh):
+    assert fresh.send("/console/trust", {"publisher": "nobody", "key": "not a key"}).status_code == 409
+    answer = fresh.send("/console/trust/acme/revoke", {"key_id": ""})
+    assert answer.headers["location"] == "/console/skills?said=distrusted"
+    shown = fresh.daemon.ask("GET", "/console/v1/skills/acme.other", session=fresh.session).json()
+    assert shown["status"] == "quarantined"
+    assert "revoked" in fresh.page("/console/skills").text
+
+
 def test_logging_out_ends_the_session(fresh):
     session = fresh.daemon.login("user:leaving")
     answer = fresh.daemon.ask("POST", "/console/logout", session=session, data={"csrf": session[1]})

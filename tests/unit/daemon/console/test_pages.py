@@ -17,7 +17,7 @@ PLAIN = [
     "", "/approvals", "/approvals?state=all", "/calls", "/calls?status=refused", "/calls?status=open", "/runs",
     "/journal", "/journal?kind=act", "/journal?since=24h&text=process", "/journal/verify", "/journal/0", "/policy",
     "/policy/explain", "/policy/replay", "/policy/replay?posture=locked", "/processes", "/secrets", "/tokens",
-    "/doctor",
+    "/doctor", "/skills", "/skills/acme.echo", "/skills/acme.other",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from palyra.daemon.operators.table import ROUTES
 from palyra.journal.proof import check_proof
-from tests.consoles import world
+from tests.consoles import packed, world
 from tests.daemons import OPERATOR
 
 BY_NAME = {route.name: route for route in ROUTES}
@@ -35,7 +35,8 @@ def ask(own, route_name: str, /, *, status: int = 200, query: str = "", json=Non
 
 def test_lists_are_of_their_shape(own):
     names = ["overview", "list_backends", "doctor", "list_approvals", "list_grants", "list_runs", "list_calls",
-             "list_entries", "show_head", "list_bundles", "list_processes", "list_secrets", "list_tokens"]  # fmt: skip
+             "list_entries", "show_head", "list_bundles", "list_processes", "list_secrets", "list_tokens",
+             "list_skills", "list_trust"]  # fmt: skip
     for name in names:
         ask(own, name)
 
@@ -154,6 +155,39 @@ def test_tokens_and_secrets_through_the_api(own):
     assert ask(own, "set_secret", json=secret)["scope"]["principals"] == ["agent:ci-*", "agent:x"]
     ask(own, "set_secret", status=422, json=secret | {"name": "bad name"})
     assert ask(own, "delete_secret", name="API_KEY") == {"name": "API_KEY", "deleted": True}
+
+
+def test_skills_through_the_api(own):
+    from tests.making_skills import EVIL, tool
+
+    def send(name: str, data: bytes, query: str = ""):
+        route = BY_NAME[name]
+        headers = {"Content-Type": "application/octet-stream"}
+        return own.daemon.ask("POST", route.path + query, token=own.operator, content=data, headers=headers)
+
+    whole = ask(own, "show_skill", id="acme.echo")
+    assert [one["version"] for one in whole["versions"]] == ["0.1.0", "0.2.0"]
+    assert ask(own, "list_reports", id="acme.echo")["items"]
+    good = packed("acme.third", "1.0.0", tools=(tool("acme.third"),))
+    assert send("verify_package", good).json()["skill_id"] == "acme.third"
+    installed = send("install_skill", good)
+    TypeAdapter(BY_NAME["install_skill"].answers[200].model).validate_json(installed.content)
+    assert installed.json()["status"] == "quarantined"
+    for name in ("audit_skill", "verify_skill"):
+        assert ask(own, name, id="acme.third", json={})["audit"]["verdict"] in ("pass", "warn")
+    ask(own, "review_skill", id="acme.third", json={"notes": "looked at it"})
+    assert ask(own, "enable_skill", id="acme.third", json={})["status"] == "active"
+    assert ask(own, "disable_skill", id="acme.third", json={"reason": "enough"})["status"] == "disabled"
+    assert ask(own, "quarantine_skill", id="acme.third", json={})["status"] == "quarantined"
+    ask(own, "roll_back_skill", status=404, id="acme.third")
+    assert ask(own, "remove_skill", id="acme.third")["status"] == "removed"
+    evil = send("install_skill", packed("acme.evil", "1.0.0", key=EVIL, tools=(tool("acme.evil"),)))
+    assert (evil.status_code, evil.json()["error"]["code"]) == (409, "trust.key_changed")
+    broken = send("install_skill", good[:-10])
+    assert broken.status_code == 422
+    ask(own, "show_skill", status=404, id="acme.none")
+    ask(own, "add_trust", status=409, json={"publisher": "x", "key": "y"})
+    ask(own, "revoke_trust", status=409, publisher="nobody", json={})
 
 
 def test_output_is_a_download_of_plain_text(own):
