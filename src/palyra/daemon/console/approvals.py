@@ -12,6 +12,7 @@ from palyra.daemon.console.making import form, page, then, to, to_the
 from palyra.daemon.console.rendering import render
 from palyra.daemon.operators import approvals as acts
 from palyra.daemon.operators.answering import installed
+from palyra.daemon.operators.events import journal_size
 from palyra.daemon.routes import Asked
 from palyra.model.approval import Approval
 from palyra.values import dataclass
@@ -57,6 +58,7 @@ def waiting_of(asked: Asked, approval: Approval) -> Waiting:
 async def queue_page(asked: Asked) -> Response:
     query: QueuePage = asked.query
     store = installed(asked).approvals
+    seen = journal_size(asked)  # before the list is read: what comes after it is an event
     listing: Any = await acts.list_approvals(asked)
     found = [store.find(item["approval_id"]) for item in listing["items"][:MAX_QUEUE]]
     queue = [waiting_of(asked, approval) for approval in found if approval is not None]
@@ -67,6 +69,7 @@ async def queue_page(asked: Asked) -> Response:
         state=query.state,
         states=("pending", "approved", "denied", "expired", "revoked", "all"),
         queue=queue,
+        seen=seen - 1,
         next=listing["next"],
         grants=store.grants() if query.state == "pending" else (),
         own=asked.caller.principal,

@@ -48,10 +48,10 @@ def _after(asked: Asked) -> int:
     last = asked.request.headers.get("last-event-id", "")
     if last.isascii() and last.isdigit() and len(last) <= 15:
         return int(last)
-    return asked.query.after if asked.query.after is not None else _size(asked) - 1
+    return asked.query.after if asked.query.after is not None else journal_size(asked) - 1
 
 
-def _size(asked: Asked) -> int:
+def journal_size(asked: Asked) -> int:
     return int(installed(asked).writer.rows("SELECT size FROM head")[0][0])
 
 
@@ -81,7 +81,7 @@ async def _events(asked: Asked, after: int) -> AsyncIterator[bytes]:
 
 
 def _since(asked: Asked, after: int) -> tuple[Entry, ...]:
-    size = _size(asked)
+    size = journal_size(asked)
     if size <= after + 1:
         return ()
     return journal_of(asked).lookup.tail(PAGE, before=min(size, after + 1 + PAGE))[-(size - after - 1) :]
