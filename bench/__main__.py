@@ -35,6 +35,7 @@ ROWS = (
     "wasm_jailed",
     "cli_version",
     "cli_run",
+    "skills",
 )
 GROWTH = "growth"
 PROJECT = Path(__file__).parents[1]

@@ -29,6 +29,7 @@ from palyra.daemon.wire_guard import make_protocol
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
 from palyra.wiring.daemon_note import NOTE, write_note
+from palyra.wiring.skill_upkeep import audit_now_and_then
 
 log = logging.getLogger("palyra.daemon")
 SPARE_FILES = 256
@@ -62,9 +63,11 @@ class Server:
         await self._note(ActKind.INSTALLATION_STARTED, listen=list(self.state.listening))
         await begin_taken(self.state)
         on_ready()
+        audits = asyncio.ensure_future(audit_now_and_then(self.state.installation.skills))
         try:
             await self._end.wait()
         finally:
+            audits.cancel()
             await self._close()
 
     async def _open(self) -> None:
