@@ -19,6 +19,7 @@ from palyra.skills.bundle import pack
 from palyra.skills.manifest import SkillManifest, ToolEntry
 from palyra.skills.trust import PinnedKey, Trust
 from palyra.state.writer import Writer
+from palyra.wiring.clock import SystemClock
 from palyra.wiring.skill_acts import Done, SkillDesk
 from palyra.wiring.skill_files import SkillFiles
 from palyra.wiring.skills import InstalledSkills
@@ -151,5 +152,5 @@ class House:
 def open_house(root: Path, config: Config | None = None) -> House:
     writer, clock, files, compiler = Writer.open(root), Ticking(), SkillFiles(root), NoCompiler()
     desk = SkillDesk(writer, config or Config(), clock, files, compiler)
-    skills = InstalledSkills(writer, clock, files)
+    skills = InstalledSkills(writer, SystemClock(), files)
     return House(writer=writer, desk=desk, skills=skills, files=files, clock=clock, compiler=compiler)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,8 +25,10 @@ from palyra.state.db import PATIENCE_S
 from palyra.state.keyfile import sync_folder
 from palyra.state.lock import FileLock
 
-Signature = tuple[tuple[object, ...], ...]
-"""What changes when somebody touches a file: name, kind, size, times, place on the disk."""
+Signature = tuple[tuple[int, ...], ...]
+"""What changes when somebody touches a file: kind, size, times, place on the disk."""
+CHANGED = 3
+"""Where in it the time of the last change is, which nobody can set."""
 
 _NEW = ".new-"
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -100,18 +102,23 @@ class SkillFiles:
             )
         return files
 
-    def signature(self, sha256: str) -> Signature:
-        """Of every file and folder, from the inodes alone; empty when the folder is gone."""
+    def names(self, sha256: str) -> tuple[str, ...]:
+        """Every file and folder of the payload, its own folder first. A name more or less later changes a folder's
+        times, so these are all that has to be looked at again."""
         folder = self.folder(sha256)
-        found = []
         try:
-            for path in ("", *_walk(folder)):
-                seen = os.lstat(folder / path)
-                times = (seen.st_mtime_ns, seen.st_ctime_ns)
-                found.append((path, seen.st_mode, seen.st_size, *times, seen.st_ino, seen.st_dev, seen.st_uid))
+            return (str(folder), *(f"{folder}/{path}" for path in _walk(folder)))
         except OSError:
             return ()
-        return tuple(found)
+
+    @staticmethod
+    def signature(names: Sequence[str]) -> Signature:
+        """From the inodes alone; empty when one of them is gone."""
+        try:
+            seen = [os.lstat(name) for name in names]
+        except OSError:
+            return ()
+        return tuple((s.st_mode, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for s in seen)
 
     def _sweep(self, known: frozenset[str]) -> None:
         for entry in list(os.scandir(self.root)):

@@ -35,10 +35,12 @@ from palyra.skills.store.pins import PinRows
 from palyra.skills.tool_spec import spec_of
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
-from palyra.wiring.skill_files import Signature, SkillFiles
+from palyra.wiring.skill_files import CHANGED, Signature, SkillFiles
 
 log = logging.getLogger("palyra.skills")
 
+SETTLED_MS = 100
+"""The kernel's times go by ticks of some milliseconds: two changes within one look like one."""
 MOST_BYTES = 128 << 20
 """Modules that are kept in memory, the longest unused going first."""
 
@@ -50,7 +52,10 @@ class _Loaded:
     standing: Standing
     manifest: SkillManifest
     modules: dict[str, bytes]
+    names: tuple[str, ...]
     signature: Signature
+    is_settled: bool
+    """The files were last changed long enough before they were read: another change would show in their times."""
     tools: dict[str, SkillTool] = field(default_factory=dict)
     registered: dict[str, RegisteredTool] = field(default_factory=dict)
 
@@ -142,16 +147,16 @@ class InstalledSkills:
         if pin is None or pin.pinned.revoked_unix_ms is not None:
             raise self._stop(standing, "The key that signed it is no longer trusted.", Reason.SKILL_NOT_ACTIVE)
         loaded = self._loaded.get(standing.sha256)
-        if loaded is not None and loaded.signature == self._files.signature(standing.sha256) != ():
-            if loaded.standing is not standing and loaded.standing != standing:
-                loaded.standing = standing
+        if loaded is not None and loaded.is_settled and loaded.signature == self._files.signature(loaded.names):
+            loaded.standing = standing
             self._loaded.move_to_end(standing.sha256)
             return loaded
         return self._read(standing)
 
     def _read(self, standing: Standing) -> _Loaded:
         self._loaded.pop(standing.sha256, None)
-        before = self._files.signature(standing.sha256)
+        names = self._files.names(standing.sha256)
+        before, now_ms = self._files.signature(names), self._clock.now_unix_ms()
         try:
             files = self._files.read(standing.sha256)
             manifest = check_members(files)
@@ -161,7 +166,15 @@ class InstalledSkills:
             raise self._stop(standing, "Its files are another skill's.", Reason.SKILL_TAMPERED)
         # A change while we read is seen by the next call: its signature is that of before.
         modules = {sha256_hex(files[path]): files[path] for path in manifest.modules}
-        loaded = _Loaded(standing=standing, manifest=manifest, modules=modules, signature=before)
+        newest_ms = max((one[CHANGED] for one in before), default=0) // 1_000_000
+        loaded = _Loaded(
+            standing=standing,
+            manifest=manifest,
+            modules=modules,
+            names=names,
+            signature=before,
+            is_settled=newest_ms + SETTLED_MS < now_ms,
+        )
         self._keep(loaded)
         return loaded
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from palyra.canon import sha256_hex
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.skills.lifecycle import COLUMNS, Move, Standing, Status, move, parse_standing
-from palyra.skills.store.seals import Seals
+from palyra.skills.store.seals import MOST_REMEMBERED, Seals
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
@@ -37,6 +37,7 @@ class SkillRows:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._seals = Seals(writer, "skill standing v1")
+        self._known: dict[tuple[Any, ...], Standing] = {}
 
     # ── reading ──
 
@@ -102,6 +103,15 @@ class SkillRows:
         return tuple(one for one in map(self._parsed, rows) if one is not None)
 
     def _parsed(self, row: tuple[Any, ...]) -> Standing | None:
+        """Remembered by the row itself, as it was when its seal held."""
+        found = self._known.get(row)
+        if found is None and (found := self._judged(row)) is not None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[row] = found
+        return found
+
+    def _judged(self, row: tuple[Any, ...]) -> Standing | None:
         try:
             standing = parse_standing(row[:-1])
             if self._seals.holds(standing.sealed_bytes(), row[-1], entry=standing.entry):

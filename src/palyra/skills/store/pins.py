@@ -12,7 +12,7 @@ from palyra.errors import TrustError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.signing import PublicKey
 from palyra.skills.store.life import Rows
-from palyra.skills.store.seals import Seals
+from palyra.skills.store.seals import MOST_REMEMBERED, Seals
 from palyra.skills.trust import PinnedKey, Trust
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -62,6 +62,7 @@ class PinRows:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._seals = Seals(writer, "pinned key v1")
+        self._known: dict[tuple[Any, ...], Pin] = {}
 
     def trust(self, source: Rows | None = None) -> Trust:
         found: dict[str, list[PinnedKey]] = {}
@@ -85,6 +86,15 @@ class PinRows:
         return tuple(pin for pin in map(self._parsed, rows) if pin is not None)
 
     def _parsed(self, row: tuple[Any, ...]) -> Pin | None:
+        """Remembered by the row itself: judging a curve point costs more than a whole call, and each call asks."""
+        found = self._known.get(row)
+        if found is None and (found := self._judged(row)) is not None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[row] = found
+        return found
+
+    def _judged(self, row: tuple[Any, ...]) -> Pin | None:
         try:
             pin = Pin(
                 publisher=row[0],
