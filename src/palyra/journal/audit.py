@@ -23,6 +23,7 @@ from palyra.journal.chain import ACT, parse_entry
 from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
+from palyra.journal.skill_standing import SkillRow, SkillStanding
 from palyra.journal.standing import ApprovalRow, Standing
 from palyra.model.record import Checkpoint, Entry, Owner
 from palyra.signing import NoteVerifier
@@ -76,6 +77,7 @@ class Audit:
     _findings: list[Located] = field(init=False, default_factory=list)
     _calls: CallsAudit = field(init=False)
     _standing: Standing = field(init=False, default_factory=Standing)
+    _skills: SkillStanding = field(init=False, default_factory=SkillStanding)
     _keys: Keys = field(init=False)
     _frontier: Frontier = field(init=False)
     _next: int = field(init=False)
@@ -163,6 +165,7 @@ class Audit:
             else:
                 self._handed += [handed] if handed is not None else []
         self._calls.read(index, view, edited=not whole)
+        self._skills.read(view)
         for contradiction in self._standing.read(view):
             self._find("STANDING", index, contradiction)
 
@@ -227,6 +230,7 @@ class Audit:
         rows: int | None = None,
         runs: Iterable[RunRow] | None = None,
         approvals: Iterable[ApprovalRow] | None = None,
+        skills: Iterable[SkillRow] | None = None,
     ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
@@ -234,6 +238,8 @@ class Audit:
             self._find("KEYS", None, "The changes of keys in the journal are not those the installation tells of.")
         self._calls.finish(rows=rows, runs=runs)
         for detail in self._standing.check_approvals(approvals) if approvals is not None else ():
+            self._find("KEPT", None, detail)
+        for detail in self._skills.check(skills, from_index=self._pruned_until) if skills is not None else ():
             self._find("KEPT", None, detail)
         for size in sorted(self._wanted):
             if size > self._next:
@@ -312,6 +318,7 @@ def run_rows(
     rows: int | None = None,
     runs: Iterable[RunRow] | None = None,
     approvals: Iterable[ApprovalRow] | None = None,
+    skills: Iterable[SkillRow] | None = None,
 ) -> Report:
     """The same for plain (index, leaf hash, body): a million of them need no value each."""
     rest = iter(checkpoints)
@@ -328,4 +335,4 @@ def run_rows(
     while waiting is not None:
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
-    return audit.finish(head, rows=rows, runs=runs, approvals=approvals)
+    return audit.finish(head, rows=rows, runs=runs, approvals=approvals, skills=skills)

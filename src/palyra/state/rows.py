@@ -18,6 +18,7 @@ from palyra.journal.audit_calls import SPENT_NAMES, RunRow
 from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
 from palyra.journal.chain import open_salt
 from palyra.journal.lookup import as_bytes
+from palyra.journal.skill_standing import SkillRow
 from palyra.journal.standing import ApprovalRow
 from palyra.model.approval import COLUMNS, parse_row
 from palyra.model.outcome import LIMIT_NAMES
@@ -123,6 +124,15 @@ class JournalRows:
                 kept.append(("terms", found.get("terms", b""), approval.terms_bytes()))
             values = dict(zip(COLUMNS, row, strict=True))
             yield ApprovalRow(approval_id=approval.approval_id, values=values, kept=tuple(kept))
+
+    def skills(self) -> Iterator[SkillRow]:
+        """Standings of skills, and pinned keys."""
+        for sha256, status, entry in self._connection.execute("SELECT sha256, status, entry FROM skills"):
+            yield SkillRow(what=sha256, said=status, entry=entry)
+        sql = "SELECT publisher, key_id, revoked_unix_ms, replaced_by, entry FROM skill_publishers"
+        for publisher, key_id, revoked, replaced_by, entry in self._connection.execute(sql):
+            said = "revoked" if revoked is not None else "retired" if replaced_by else "trusted"
+            yield SkillRow(what=f"{publisher} {key_id}", said=said, entry=entry)
 
     def deletions(self) -> Sequence[Deletion]:
         names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")

@@ -97,6 +97,7 @@ def audit_rows(
                 rows=rows.count_calls(),
                 runs=rows.runs(),
                 approvals=rows.approvals(),
+                skills=rows.skills(),
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")

@@ -276,6 +276,7 @@ class SkillDesk(SkillLookup):
         """Look again at an installed payload. What fails is quarantined, or failed where it only no longer compiles."""
         target = self._chosen(skill_id, version) if version else self._current(skill_id)
         try:
+            self._check_history(target)
             checks = (await self._audit(self._read_again(target))).checks
         except SkillRefused as refused:
             checks = (failed(refused),)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from palyra.canon import Json
 from palyra.engine.ports import Clock
-from palyra.journal.acts import PALYRA
+from palyra.journal.acts import PALYRA, ActKind
+from palyra.journal.chain import parse_entry
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.lifecycle import Standing, Status, newest_first
 from palyra.skills.manifest import SkillManifest, parse_manifest
@@ -15,6 +16,9 @@ from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.wiring.skill_trust import TrustDesk
 from palyra.wiring.skill_views import manifest_json, standing_json
+
+PAGE = 2000
+"""Entries that are looked through at a time."""
 
 
 class SkillLookup(TrustDesk):
@@ -90,6 +94,23 @@ class SkillLookup(TrustDesk):
         if found is None:
             raise changed_meanwhile(standing.skill_id)
         return found
+
+    def _check_history(self, standing: Standing) -> None:
+        """A row that is signed can still be an old one, put back: then a later entry tells of this payload."""
+        wanted, after = standing.sha256.encode(), standing.entry
+        sql = "SELECT idx, body FROM entries WHERE idx > ? ORDER BY idx LIMIT ?"
+        while rows := self._writer.rows(sql, (after, PAGE)):
+            after = rows[-1][0]
+            for _, body in rows:
+                if body is None or wanted not in (data := bytes(body)):
+                    continue
+                said = parse_entry(data).predicate
+                if said.get("act") == ActKind.SKILL_CHANGED and said["details"]["sha256"] == standing.sha256:
+                    raise SkillRefused(
+                        Finding.TAMPERED,
+                        f"The row of {standing.skill_id} is an old one that was put back: a later entry differs.",
+                        "palyra journal verify, then install the skill again from its package.",
+                    )
 
 
 def absent(skill_id: str) -> SkillRefused:

@@ -436,3 +436,38 @@ def test_a_report_that_somebody_wrote_is_none(house: House):
     with sqlite3.connect(house.writer.home.database) as other:
         other.execute("""UPDATE skill_reports SET body = CAST(replace(body, '"fail"', '"pass"') AS BLOB)""")
     assert refusal(house.enable).finding is Finding.LIFE_AUDIT
+
+
+def test_an_old_row_that_is_put_back_is_found_by_an_audit_and_by_verify(house: House):
+    """It is signed, so it counts; but the entry that took it back is in the journal."""
+    house.install(package())
+    house.enable()
+    old = house.writer.rows("SELECT * FROM skills")[0]
+    house.do("quarantine", "acme.echo", by="user:alice", reason="calls home")
+    with sqlite3.connect(house.writer.home.database) as other:
+        marks = ", ".join("?" * len(old))
+        other.execute(f"INSERT OR REPLACE INTO skills VALUES ({marks})", old)
+    (finding,) = verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+    assert old[0] in finding.detail
+    done = house.do("audit", "acme.echo", by="user:alice")
+    assert (done.report.failures, done.standing.status) == (("files.tampered",), Status.QUARANTINED)
+    assert not verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE skills SET status = 'active'",
+        "DELETE FROM skills",
+        "DELETE FROM skill_publishers",
+        "UPDATE skill_publishers SET revoked_unix_ms = NULL",
+    ],
+)
+def test_edited_rows_are_found_by_verify(house: House, edit):
+    house.install(package())
+    house.do("trust_revoke", "acme", by="user:alice")
+    assert not verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+    with sqlite3.connect(house.writer.home.database) as other:
+        other.execute(edit)
+    (finding,) = verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+    assert finding.code == "KEPT"

@@ -21,7 +21,9 @@ log = logging.getLogger("palyra.skills")
 
 _SELECT = f"SELECT {', '.join(COLUMNS)}, seal FROM skills"  # noqa: S608 - names of our own columns
 _MARKS = ", ".join("?" * (len(COLUMNS) + 1))
-_PUT = f"INSERT OR REPLACE INTO skills ({', '.join(COLUMNS)}, seal) VALUES ({_MARKS})"  # noqa: S608
+_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS[1:], "seal"))
+_PUT = f"""INSERT INTO skills ({", ".join(COLUMNS)}, seal) VALUES ({_MARKS})
+    ON CONFLICT (sha256) DO UPDATE SET {_CHANGES}"""  # noqa: S608
 _WITH_TOOL = "(SELECT sha256 FROM skill_tools WHERE tool_id = ?)"
 _KEEP = """INSERT INTO skill_payloads VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (sha256) DO UPDATE SET bundle = excluded.bundle, bundle_sha256 = excluded.bundle_sha256"""

@@ -24,7 +24,9 @@ _COLUMNS = (
     "added_by, entry"
 )
 _SELECT = f"SELECT {_COLUMNS}, seal FROM skill_publishers"  # noqa: S608 - names of our own columns
-_PUT = f"INSERT OR REPLACE INTO skill_publishers ({_COLUMNS}, seal) VALUES ({', '.join('?' * 11)})"  # noqa: S608
+_CHANGES = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS.split(", ")[2:], "seal"))
+_PUT = f"""INSERT INTO skill_publishers ({_COLUMNS}, seal) VALUES ({", ".join("?" * 11)})
+    ON CONFLICT (publisher, key_id) DO UPDATE SET {_CHANGES}"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,9 +63,10 @@ class ReportRows:
 
     def keep(self, tx: Transaction, report: Report) -> None:
         body = canonical(report.as_json())
+        number = tx.rows("SELECT coalesce(max(number), 0) + 1 FROM skill_reports")[0][0]
         tx.execute(
-            "INSERT INTO skill_reports (sha256, at_unix_ms, body, seal) VALUES (?, ?, ?, ?)",
-            (report.sha256, report.at_unix_ms, body, self._seals.sign(body)),
+            "INSERT INTO skill_reports (number, sha256, at_unix_ms, body, seal) VALUES (?, ?, ?, ?, ?)",
+            (number, report.sha256, report.at_unix_ms, body, self._seals.sign(body)),
         )
         tx.execute(
             "DELETE FROM skill_reports WHERE sha256 = ? AND number NOT IN "
