@@ -42,16 +42,16 @@ def explained(settings: Settings, work: Callable[[], int]) -> int:
     try:
         return work()
     except ProjectError as error:
-        code, detail, hint = "PROJECT", error.detail, error.hint
+        code, detail, hint = "", error.detail, error.hint
     except SkillRefused as error:
         code, detail, hint = error.finding.value, error.detail, error.hint
     except (Rejected, StateError) as error:
-        code = error.reason.value if isinstance(error, Rejected) else "STATE"
+        code = error.reason.value if isinstance(error, Rejected) else ""
         detail, hint = error.detail, error.hint
     if settings.json:
-        say_json_error(code, detail, hint)
+        say_json_error(code or "PROJECT", detail, hint)
     first, _, rest = detail.partition("\n")
-    say_error(first, hint)
+    say_error(f"{code}: {first}" if code else first, hint)
     if rest and not settings.json:
         from palyra.cli.say import say
 
