@@ -113,6 +113,12 @@ def main() -> None:
     sys.exit(code)
 
 
+def serve_main() -> None:
+    """`palyrad`: `palyra serve` under the name a system's own list of services knows it by."""
+    sys.argv.insert(1, "serve")
+    main()
+
+
 def called_command(words: list[str]) -> str:
     """The command's name, also where click stops before it: the first word that is no option and no option's value."""
     rest = iter(words)

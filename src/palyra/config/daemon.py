@@ -45,6 +45,8 @@ class DaemonConfig:
     """Calls in one request."""
     shutdown_ms: int = 10_000
     """How long calls may go on after SIGTERM; then they are ended and recorded as cancelled."""
+    traces: bool = False
+    """OpenTelemetry spans of calls, sent where the OTEL_… environment says; needs palyra[otel]."""
     session_ms: int = 43_200_000
     """How long a login to the console holds."""
 

@@ -63,6 +63,9 @@ class Endpoint:
         self._max_bytes = route.max_body_bytes or state.settings.max_body_bytes
         self._timeout_s = state.settings.body_timeout_ms / 1000
 
+    def count(self, response: Response) -> None:
+        self._state.metrics.requested(self.route.name, response.status_code)
+
     def nonce(self) -> str:
         return self._state.ids.random_bytes(16).hex()
 
@@ -155,8 +158,10 @@ class Dispatch:
         request = Request(scope, receive, send)
         endpoint = self._endpoints.get(scope["method"])
         response = await guarded(endpoint.answer if endpoint else self._wrong_method, request)
-        if endpoint is not None and endpoint.route.page:
-            response = error_page(response, nonce=endpoint.nonce())
+        if endpoint is not None:
+            endpoint.count(response)
+            if endpoint.route.page:
+                response = error_page(response, nonce=endpoint.nonce())
         await finished(response)(scope, receive, send)
 
     async def _wrong_method(self, request: Request) -> Response:

@@ -34,11 +34,12 @@ _STATUS_OF = {Reason.BUSY: 429, Reason.JOURNAL_DOWN: 503}
 
 async def make(asked: Asked) -> Response:
     given: CallBody | list[CallBody] = asked.body
-    state, caller = asked.state, asked.caller
+    state = asked.state
     if isinstance(given, CallBody):
+        order = _ordered(asked, given)
         if sse.MEDIA_TYPE in asked.request.headers.get("accept", ""):
-            return attend(state, make_order(state, caller, given))
-        outcome = await _begin(state, make_order(state, caller, given))
+            return attend(state, order)
+        outcome = await _begin(state, order)
         return Response(_shown(outcome), status_code=status_of(outcome), media_type=JSON_TYPE)
     if len(given) > state.settings.max_batch:
         raise Refused(
@@ -48,10 +49,17 @@ async def make(asked: Asked) -> Response:
             "Send several requests, or raise daemon.max_batch.",
         )
     shared_run = state.ids.ulid()
-    orders = [make_order(state, caller, body, shared_run=shared_run) for body in given]
+    orders = [_ordered(asked, body, shared_run) for body in given]
     outcomes = await asyncio.gather(*(_begin(state, order) for order in orders))
     content = b"[%s]" % b",".join(_shown(outcome) for outcome in outcomes)
     return Response(content, status_code=_status_of_all(outcomes), media_type=JSON_TYPE)
+
+
+def _ordered(asked: Asked, body: CallBody, shared_run: str | None = None) -> Order:
+    order = make_order(asked.state, asked.caller, body, shared_run=shared_run)
+    if asked.state.tracing is not None and order.request.call_id is not None:
+        asked.state.tracing.begun(order.request.call_id, asked.request.headers)
+    return order
 
 
 async def record_unreadable(state: State, caller: Caller, data: bytes) -> None:

@@ -21,6 +21,7 @@ from uvicorn.config import Config as UvicornConfig
 from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
+from palyra.daemon.chores import chores_of, do_chores
 from palyra.daemon.places import BACKLOG, check_reach, open_tcp, open_unix, socket_path, tls_context, url_of
 from palyra.daemon.routes import Route
 from palyra.daemon.state import State
@@ -29,7 +30,6 @@ from palyra.daemon.wire_guard import make_protocol
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
 from palyra.wiring.daemon_note import NOTE, write_note
-from palyra.wiring.skill_upkeep import audit_now_and_then
 
 log = logging.getLogger("palyra.daemon")
 SPARE_FILES = 256
@@ -48,6 +48,7 @@ class Server:
         """`config_file`: a configuration that was named by hand."""
         self.state = state
         self._config_file = config_file
+        self._chores = chores_of(state.installation)
         self._app = make_app(state, routes, mounts)
         self._wire = ServerState()
         self._servers: list[asyncio.Server] = []
@@ -63,11 +64,13 @@ class Server:
         await self._note(ActKind.INSTALLATION_STARTED, listen=list(self.state.listening))
         await begin_taken(self.state)
         on_ready()
-        audits = asyncio.ensure_future(audit_now_and_then(self.state.installation.skills))
+        clock = self.state.clock
+        chores = asyncio.ensure_future(do_chores(self._chores, monotonic_us=clock.monotonic_us))
         try:
             await self._end.wait()
         finally:
-            audits.cancel()
+            chores.cancel()
+            await asyncio.wait([chores])
             await self._close()
 
     async def _open(self) -> None:
@@ -123,6 +126,8 @@ class Server:
     async def _finish_calls(self) -> None:
         await self.state.calls.finish(within_s=self.state.settings.shutdown_ms / 1000)
         await self.state.ends.settle()
+        if self.state.tracing is not None:
+            await asyncio.to_thread(self.state.tracing.shut_down)
 
     async def _close_connections(self) -> None:
         for connection in list(self._wire.connections):

@@ -13,7 +13,9 @@ from palyra.config.daemon import DaemonConfig
 from palyra.daemon.auth import Guard
 from palyra.daemon.ends import CallEnds
 from palyra.daemon.live import LiveCalls
+from palyra.daemon.metrics import Metrics
 from palyra.daemon.sessions import Failures, Sessions
+from palyra.daemon.tracing import Tracing, make_tracing
 from palyra.engine.ports import Clock, Ids
 from palyra.tokens.store import TokenStore
 from palyra.values import dataclass
@@ -41,6 +43,8 @@ class State:
     run_terms: RunTerms
     taken: TakenCalls
     ends: CallEnds
+    metrics: Metrics
+    tracing: Tracing | None = None
     attended: dict[str, Attendance] = field(default_factory=dict)
     """Calls with somebody at their other end, by id."""
     listening: list[str] = field(default_factory=list)
@@ -71,6 +75,11 @@ def make_state(installation: Installation, settings: DaemonConfig) -> State:
     )
     taken = TakenCalls(installation.writer)
     ends = CallEnds(taken=taken, now_unix_ms=now)
+    metrics = Metrics(knows_tool=installation.engine.registry.has)
+    ends.watchers.append(metrics.call_ended)
+    tracing = make_tracing(now_unix_ms=now) if settings.traces else None
+    if tracing is not None:
+        ends.watchers.append(tracing.ended)
     calls = LiveCalls(
         installation.engine,
         most=settings.max_calls,
@@ -88,4 +97,6 @@ def make_state(installation: Installation, settings: DaemonConfig) -> State:
         run_terms=RunTerms(installation.writer, now_unix_ms=now),
         taken=taken,
         ends=ends,
+        metrics=metrics,
+        tracing=tracing,
     )
