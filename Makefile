@@ -19,6 +19,7 @@ MINUTES = 1
 ROWS =
 SECONDS_EACH = 30
 TARGETS =
+EXAMPLES = 25
 # Each test makes its own folders, homes and servers, so they go side by side.
 SIDE_BY_SIDE = -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
 PYTEST_FLAGS =
@@ -113,6 +114,11 @@ test-standards: dev ## exports checked by securesystemslib, in-toto-attestation 
 conformance: dev ## MCP's own suite for 2026-07-28 and the Inspector, over stdio and HTTP; both installed by npm below .make
 	@$(PY) tools/conformance.py
 
+test-api: dev ## schemathesis over the whole OpenAPI document of a real daemon, as an agent and as an operator (EXAMPLES=25)
+	@test -x .make/api/bin/python || $(PYTHON) -m venv .make/api
+	@.make/api/bin/python -m pip install -qq --require-hashes --requirement requirements/api.txt
+	@$(PY) tools/api.py .make/api/bin/schemathesis --examples $(EXAMPLES)
+
 test-crash: dev ## many more kills and power cuts under the journal than `make test` plays
 	@PALYRA_KILLS=100 PALYRA_POWER_CUTS=2000 $(PY) -m pytest $(PYTEST_FLAGS) tests/escape/test_journal_processes.py \
 		tests/escape/test_power_cuts.py
@@ -142,6 +148,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) pyproject.toml --extra dev --extra cluster --constraint requirements/dev.txt --output-file requirements/cluster.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
+	@$(COMPILE) requirements/api.in --output-file requirements/api.txt
 	@$(COMPILE) requirements/browser.in --output-file requirements/browser.txt
 	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt
 	@$(COMPILE) requirements/toolchains.in --output-file requirements/toolchains.txt

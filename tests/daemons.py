@@ -20,7 +20,7 @@ from palyra.daemon.state import State, make_state
 from palyra.daemon.table import ROUTES
 from palyra.wiring.embedded import open_installation
 
-BASE = "http://localhost:7142"
+HOST = "localhost:7142"
 AGENT, OTHER, OPERATOR = "agent:one", "agent:two", "user:operator"
 
 
@@ -62,20 +62,71 @@ class Daemon:
         headers: Mapping[str, str] | None = None,
         **options: Any,
     ) -> httpx.Response:
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            state = {} if peer_uid is None else {"peer_uid": peer_uid}
-            await self.app(scope | {"state": state}, receive, send)
-
-        sent = dict(headers or {})
+        sent = {"Host": HOST, **(headers or {})}
         if token is not None:
             sent["Authorization"] = f"Bearer {token}"
         if session is not None:
             sent["Cookie"] = f"{COOKIE}={session[0]}"
         if csrf is not None:
             sent[CSRF_HEADER] = csrf
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url=BASE, timeout=60) as client:
-            return await client.request(method, path, headers=sent, **options)
+        # The request is httpx's, for its bodies and headers; a client for each would cost more than all else.
+        request = httpx.Request(method, f"http://{HOST}{path}", headers=sent, **options)
+        return await self._answer(request, {} if peer_uid is None else {"peer_uid": peer_uid})
+
+    async def _answer(self, request: httpx.Request, state: dict[str, Any]) -> httpx.Response:
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": request.method,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+            "scheme": request.url.scheme,
+            "path": request.url.path,
+            "raw_path": request.url.raw_path.split(b"?")[0],
+            "query_string": request.url.query,
+            "server": ("localhost", 7142),
+            "client": ("127.0.0.1", 123),
+            "root_path": "",
+            "state": state,
+        }
+        parts, heard = _parts(request), _Heard()
+        await self.app(scope, parts.receive, heard.send)
+        return httpx.Response(heard.status, headers=heard.headers, content=bytes(heard.body), request=request)
+
+
+class _Parts:
+    """A request's body as the application receives it; afterwards the client stays and says nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        self._parts = stream.__aiter__() if hasattr(stream, "__aiter__") else None
+        self._ended = self._parts is None
+
+    async def receive(self) -> dict[str, Any]:
+        if self._ended:
+            await asyncio.Event().wait()
+        assert self._parts is not None
+        try:
+            return {"type": "http.request", "body": await anext(self._parts), "more_body": True}
+        except StopAsyncIteration:
+            self._ended = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+
+def _parts(request: httpx.Request) -> _Parts:
+    return _Parts(request.stream)
+
+
+class _Heard:
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = bytearray()
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], message["headers"]
+        else:
+            self.body += message.get("body", b"")
 
 
 @contextmanager

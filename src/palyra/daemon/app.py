@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from palyra.daemon.auth import Caller, Proof, check_access, check_csrf
+from palyra.daemon.auth import NOBODY, Caller, Proof, check_access, check_csrf
 from palyra.daemon.console.errors import error_page
 from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
 from palyra.daemon.routes import FORM_TYPE, JSON_TYPE, Asked, Refused, Route, Who
@@ -71,7 +71,7 @@ class Endpoint:
 
     async def answer(self, request: Request) -> Response:
         route, state = self.route, self._state
-        caller = identify(request, state)  # 1
+        caller = identify(request, state, anybody=route.who is Who.ANYBODY)  # 1
         if route.page and route.who is not Who.ANYBODY and caller.proof is Proof.NONE and not route.mutates:
             return RedirectResponse(login_link(request), status_code=303)
         check_access(caller, route.who)
@@ -115,13 +115,15 @@ def login_link(request: Request) -> str:
     return f"{LOGIN_PAGE}?{urlencode({'next': wanted})}" if wanted != "/console" else LOGIN_PAGE
 
 
-def identify(request: Request, state: State) -> Caller:
-    """Also for what is mounted beside the table."""
+def identify(request: Request, state: State, *, anybody: bool = False) -> Caller:
+    """Also for what is mounted beside the table. `anybody`: a credential is not needed, so a wrong one is as none."""
     peer_uid: int | None = request.scope.get("state", {}).get("peer_uid")
     state.guard.check_place(request.headers, peer_uid=peer_uid)
     try:
         return state.guard.identify(request.headers, request.cookies, peer_uid=peer_uid)
     except Refused as wrong:
+        if anybody:
+            return NOBODY
         raise slowed(wrong, request, state) from None
 
 

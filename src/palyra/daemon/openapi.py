@@ -17,6 +17,7 @@ from palyra.daemon.routes import JSON_TYPE, Answer, AnswerModel, Route, Who
 from palyra.version import __version__
 
 REF = "#/components/schemas/{model}"
+EVENTS = "text/event-stream"
 _PARAMETER = re.compile(r"{([a-z_]+)}")
 
 
@@ -53,7 +54,7 @@ def answers_of(route: Route) -> dict[int, Answer]:
     """All that a route may answer; what it says itself stands before what any route says."""
     found: dict[int, Answer] = dict(ANY)
     if route.who is not Who.ANYBODY:
-        found |= WITH_CREDENTIAL | STATEFUL
+        found |= WITH_CREDENTIAL | STATEFUL | MISSING
     if route.body is not None or route.accepts != JSON_TYPE:
         found |= WITH_BODY | CHECKED
     if route.query is not None:
@@ -140,7 +141,8 @@ def _response(answer: Answer, schemas: _Schemas) -> dict[str, Any]:
     if answer.model is not None:
         found["content"] = {answer.media_type: {"schema": schemas.of(answer.model, "serialization")}}
     elif answer.media_type != JSON_TYPE:
-        found["content"] = {answer.media_type: {"schema": {"type": "string"}}}
+        schema: dict[str, Any] = {} if answer.media_type == EVENTS else {"type": "string"}
+        found["content"] = {answer.media_type: {"schema": schema}}
     return found
 
 

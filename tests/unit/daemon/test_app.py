@@ -182,6 +182,5 @@ def test_two_routes_for_one_place_are_a_mistake(tmp_path):
         pass
 
 
-def test_a_head_request_is_a_get_without_a_body(served: Daemon):
-    response = served.ask("HEAD", "/healthz")
-    assert (response.status_code, response.content) == (200, b"")
+def test_a_head_request_is_answered_as_its_get(served: Daemon):
+    assert served.ask("HEAD", "/healthz").headers == served.ask("GET", "/healthz").headers

@@ -68,10 +68,10 @@ SESSIONS = ("session", "session, wrong csrf")
 
 def expected(route: Route, kind: str) -> int:
     """What the rules of the door say, written once more and otherwise."""
-    if kind in WRONG:
-        return 401
     if route.who is Who.ANYBODY:
         return REACHED
+    if kind in WRONG:
+        return 401
     if kind in UNKNOWN:
         return 303 if route.page and not route.mutates else 401
     if kind in SESSIONS:
