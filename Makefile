@@ -81,6 +81,10 @@ test-browser: dev ## the console in a real Chromium, with scripts and without; a
 	@.make/browser/bin/python -m pip install -qq --require-hashes --requirement requirements/browser.txt
 	@$(PY) -m tests.browser .make/browser/bin/python .make/screenshots
 
+screenshots: dev ## the pictures of the console's guide, taken again
+	@tools/browser.sh
+	@$(PY) -m tests.browser .make/browser/bin/python docs/guide --portrait
+
 test-windows-layout: dev ## structures of the Windows backend against the mingw-w64 headers; as root on Debian installed
 	@$(PY) tools/windows_layout.py --check
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 
@@ -16,6 +17,7 @@ from palyra.model.call import Door, RequestContext, parse_principal
 from palyra.model.outcome import Outcome
 from palyra.skills.capabilities import Capabilities
 from palyra.skills.manifest import OperatorInfo
+from palyra.wiring.clock import SystemClock
 from tests.daemons import OPERATOR, Daemon, daemon
 from tests.making_skills import package, tool
 
@@ -107,6 +109,43 @@ def live(lived: World) -> None:
 
 def packed(skill_id: str, version: str, **more: Any) -> bytes:
     return package(skill_id, version, at_unix_ms=SIGNED_UNIX_MS, **more)
+
+
+@contextmanager
+def portrait(base: Path) -> Iterator[World]:
+    """A home as it looks after an ordinary day, without anything hostile: for pictures."""
+    home, workspace = base / "home", base / "workspace"
+    workspace.mkdir(parents=True)
+    (home / "policies").mkdir(parents=True, mode=0o700)
+    home.chmod(0o700)
+    (home / "policies" / "local.cedar").write_text(ASKS.replace(" <b>first</b>", " first"))
+    (workspace / "notes.txt").write_text("notes\n")
+    real = SystemClock.now_unix_ms
+    with daemon(home) as served:
+        lived = World(served, workspace)
+        lived.calls["portrait"] = lived.call("palyra.echo", {})
+        for hour in range(23, -1, -1):
+            with patch.object(SystemClock, "now_unix_ms", lambda clock, late=hour: real(clock) - late * 3_600_000):
+                ordinary_hour(lived, hour)
+        lived.run_program("git", "push", "origin", "main", principal="agent:release")
+        lived.run_program("git", "fetch", "--all", principal="agent:builder")
+        desk = served.state.installation.skills
+        lived.daemon.run(desk.install(packed("acme.echo", "0.1.0"), by=OPERATOR, tofu=True))
+        yield lived
+
+
+def ordinary_hour(lived: World, hour: int) -> None:
+    run = lived.daemon.state.ids.ulid()
+    busy = (3, 2, 2, 1, 1, 2, 4, 7, 11, 14, 13, 9, 8, 12, 15, 14, 12, 9, 7, 6, 5, 4, 4, 3)[hour]
+    for number in range(busy):
+        lived.call("palyra.echo", {"n": number}, principal="agent:builder", run_id=run)
+    lived.call("palyra.fs.read", {"path": "notes.txt"}, principal="agent:builder", run_id=run)
+    if busy > 6:
+        lived.run_program("bash", "-c", "make", principal="agent:release")
+        lived.run_program("ls", "-la", principal="agent:builder", run_id=run)
+    if busy > 11:
+        lived.run_program("curl", "https://example.com", principal="agent:research")
+        lived.call("acme.summarise", {}, principal="agent:research")
 
 
 def install_skills(lived: World) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,17 @@ from palyra.daemon.server import Server
 from palyra.daemon.state import State, make_state
 from palyra.daemon.table import ROUTES
 from palyra.wiring.embedded import open_installation
-from tests.consoles import world
+from tests.consoles import portrait, world
 from tests.daemons import OPERATOR
 
 WALK = Path(__file__).with_name("walk.py")
 LINKS = 6
 
 
-async def main(python: str, shots: Path) -> int:
+async def main(python: str, shots: Path, prepares: Callable[[Path], dict[str, str]]) -> int:
     await asyncio.to_thread(shots.mkdir, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="palyra-browser-") as base:
-        calls = await asyncio.to_thread(prepare, Path(base))
+        calls = await asyncio.to_thread(prepares, Path(base))
         installation = await open_installation(Home(Path(base, "home")))
         try:
             state = make_state(installation, replace(DaemonConfig(), port=0))
@@ -52,6 +53,12 @@ def prepare(base: Path) -> dict[str, str]:
         return {name: outcome.call_id for name, outcome in lived.calls.items()}
 
 
+def portray(base: Path) -> dict[str, str]:
+    """A day in the life of a home, for the pictures of the guide."""
+    with portrait(base) as lived:
+        return {name: outcome.call_id for name, outcome in lived.calls.items()}
+
+
 async def told(state: State, base: Path, calls: dict[str, str]) -> dict[str, Any]:
     """What the walk needs to know."""
     _, agent = await state.tokens.create(
@@ -66,6 +73,7 @@ async def told(state: State, base: Path, calls: dict[str, str]) -> dict[str, Any
         "workspace": str(base / "workspace"),
         "calls": calls,
         "profile": str(base),
+        "portrait": "portrait" in calls,
     }
 
 
@@ -76,4 +84,5 @@ async def walk(python: str, shots: Path, known: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1], Path(sys.argv[2]))))
+    prepares = portray if "--portrait" in sys.argv else prepare
+    sys.exit(asyncio.run(main(sys.argv[1], Path(sys.argv[2]), prepares)))

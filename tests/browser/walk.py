@@ -172,6 +172,17 @@ class Walk:
                 assert wide, f"{name} makes the page wider than the window"
                 self.shoot(driver, f"page-call-{name}")
 
+    def portrait(self) -> None:
+        """The pictures of docs/guide/console.md."""
+        with self.browser("portrait", scripts=True) as driver:
+            driver.set_window_size(1180, 860)
+            self.log_in(driver, by_link=True)
+            for scheme, name, path in (("light", "overview", ""), ("dark", "approvals", "/approvals")):
+                media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+                driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+                self.open(driver, f"/console{path}")
+                driver.save_screenshot(str(self.shots / f"console-{name}.png"))
+
     def pages(self) -> None:
         paths = {
             "overview": "", "approvals": "/approvals", "calls": "/calls", "runs": "/runs", "journal": "/journal",
@@ -208,6 +219,9 @@ class Walk:
 
 def main() -> int:
     walk = Walk(json.load(sys.stdin), Path(sys.argv[1]))
+    if walk.known["portrait"]:
+        walk.portrait()
+        return 0
     walk.pages()
     walk.hostile()
     walk.walk("scripts", scripts=True)

@@ -45,10 +45,11 @@ async def stream_events(asked: Asked) -> Response:
 
 
 def _after(asked: Asked) -> int:
-    last = asked.request.headers.get("last-event-id", "")
+    """Never past the end: a journal that was put back from a copy is shorter than what a listener saw of it."""
+    last, newest = asked.request.headers.get("last-event-id", ""), journal_size(asked) - 1
     if last.isascii() and last.isdigit() and len(last) <= 15:
-        return int(last)
-    return asked.query.after if asked.query.after is not None else journal_size(asked) - 1
+        return min(int(last), newest)
+    return newest if asked.query.after is None else min(asked.query.after, newest)
 
 
 def journal_size(asked: Asked) -> int:

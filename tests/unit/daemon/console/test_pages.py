@@ -118,6 +118,12 @@ def test_a_question_is_shown_as_text(lived, name, hostile):
         assert hostile not in page.text
 
 
+def test_nothing_is_missed_between_the_queue_and_its_events(lived):
+    """A request that comes after the page was made and before its stream begins must be an event of that stream."""
+    (place,) = re.findall(r'data-events="/console/v1/events\?after=([0-9]+)"', lived.page("/console/approvals").text)
+    assert int(place) == lived.daemon.state.installation.journal.checkpoint().size - 1
+
+
 def test_a_page_says_only_what_palyra_may_be_told_to_say(lived):
     assert "Approved." in lived.page("/console/approvals?said=approved").text
     assert "phishing" not in lived.page("/console/approvals?said=phishing").text

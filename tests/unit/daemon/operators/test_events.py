@@ -86,8 +86,10 @@ def test_where_a_listener_begins(served):
     served.run(make_tokens(served, 1))
     size = served.state.installation.journal.checkpoint().size
     assert events._after(asked(served)) == size - 1
-    assert events._after(asked(served, after=3)) == 3
-    assert events._after(asked(served, **{"last-event-id": "7"})) == 7
+    assert events._after(asked(served, after=0)) == 0
+    assert events._after(asked(served, after=1 << 50)) == size - 1
+    assert events._after(asked(served, **{"last-event-id": "0"})) == 0
+    assert events._after(asked(served, **{"last-event-id": "9" * 15})) == size - 1, "not for ever past the end"
     assert events._after(asked(served, **{"last-event-id": "x\ny"})) == size - 1
 
 
