@@ -9,8 +9,8 @@ from starlette.responses import Response
 from palyra.canon import Json
 from palyra.daemon.console.making import Visit, form, page, then, to, to_the
 from palyra.daemon.console.rendering import render
+from palyra.daemon.operators import candidates, trust
 from palyra.daemon.operators import skills as acts
-from palyra.daemon.operators import trust
 from palyra.daemon.operators.answering import installed
 from palyra.daemon.routes import Asked
 
@@ -32,15 +32,16 @@ def difference_of(checks: list[dict[str, Json]]) -> dict[str, Json] | None:
 
 
 async def skills_page(asked: Asked) -> Response:
-    desk = installed(asked).skills
+    desk, on = installed(asked).skills, installed(asked).config.skills.builder
+    found: Any = await candidates.list_candidates(asked) if on else {"items": ()}
     return render(
         asked,
         "skills.html",
         section="skills",
         skills=desk.list_skills(),
         keys=desk.trust_list(),
-        candidates=(),
-        builder=False,
+        candidates=found["items"],
+        builder=on,
     )
 
 
@@ -79,4 +80,6 @@ ROUTES = (
          body=trust.Trusting),
     form("/trust/{publisher}/revoke", then(trust.revoke_trust, to("skills", said="distrusted")), name="revoke_trust",
          says="Take trust back.", body=trust.Distrusting),
+    form("/candidates/{id}/promote", then(candidates.promote_candidate, to("skills", said="promoted")),
+         name="promote_candidate", says="Build it, try it, install it into quarantine."),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from palyra.daemon.operators import (
     approvals,
     calls,
+    candidates,
     events,
     host,
     journal,
@@ -29,6 +30,7 @@ ROUTES: tuple[Route, ...] = (
     *processes.ROUTES,
     *secrets.ROUTES,
     *tokens.ROUTES,
+    *candidates.ROUTES,
     *skills.ROUTES,
     *trust.ROUTES,
     *links.ROUTES,

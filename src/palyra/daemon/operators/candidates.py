@@ -1,0 +1,67 @@
+"""`/console/v1/skills/builder`: candidates of the skill builder, and their promotion into quarantine."""
+
+from __future__ import annotations
+
+from palyra.canon import Json
+from palyra.daemon.operators.answering import Listed, change, get, installed
+from palyra.daemon.operators.skills import SkillMoved, refused
+from palyra.daemon.routes import AnswerModel, Asked, Refused, not_found
+from palyra.model.call import is_ulid
+from palyra.skills.findings import SkillRefused
+from palyra.skills.project import ProjectError
+from palyra.wiring.skill_builder import SkillBuilder
+
+
+class CandidateFacts(AnswerModel):
+    candidate_id: str
+    skill_id: str
+    version: str
+    wish: str
+    source: str
+    shape: str
+    model: str
+    capabilities: dict[str, Json]
+    made_unix_ms: int
+    made_by: str
+    promoted_sha256: str
+
+
+class PromotedSkill(AnswerModel):
+    candidate: CandidateFacts
+    built: dict[str, Json]
+    tests: list[dict[str, Json]]
+    skill: SkillMoved
+
+
+def builder_of(asked: Asked) -> SkillBuilder:
+    installation = installed(asked)
+    try:
+        return SkillBuilder(installation, path=installation.config.tool_call.process_runner.path)
+    except ProjectError as error:
+        raise Refused(409, "BUILDER_OFF", error.detail, error.hint) from error
+
+
+async def list_candidates(asked: Asked) -> Json:
+    return {"items": [one.as_json() for one in builder_of(asked).candidates()], "next": None}
+
+
+async def promote_candidate(asked: Asked) -> Json:
+    if not is_ulid(asked.path["id"]):
+        raise not_found("candidate")
+    builder = builder_of(asked)
+    if asked.path["id"] not in {one.candidate_id for one in builder.candidates()}:
+        raise not_found("candidate")
+    try:
+        return (await builder.promote(asked.path["id"], by=asked.caller.principal)).as_json()
+    except SkillRefused as error:
+        raise refused(error) from error
+    except ProjectError as error:
+        raise Refused(409, "NOT_PROMOTED", error.detail, error.hint) from error
+
+
+ROUTES = (
+    get("/skills/builder/candidates", list_candidates, name="list_candidates", says="Candidates of the builder.",
+        model=Listed[CandidateFacts]),
+    change("/skills/builder/candidates/{id}/promote", promote_candidate, name="promote_candidate",
+           says="Build a candidate, try it, and install it into quarantine.", model=PromotedSkill),
+)  # fmt: skip
