@@ -140,7 +140,7 @@ class Imagined(Model):
 
 async def explain_call(asked: Asked) -> Json:
     if not is_ulid(asked.query.call_id):
-        raise not_found("call")
+        raise Refused(422, "BAD_ARGUMENTS", "That is no call's id.", "GET /console/v1/calls lists them.")
     return (await explain_recorded(installed(asked), asked.query.call_id)).as_json()
 
 
@@ -261,7 +261,8 @@ def source_files(asked: Asked, body: Source) -> Mapping[str, str]:
         _only(body, "version")
         version = versions.find(body.version)
         if version is None:
-            raise not_found("version")
+            hint = "GET /console/v1/policy/bundles lists them."
+            raise Refused(422, "BAD_ARGUMENTS", "There is no such version.", hint)
         return versions.files(version)
     if body.files:
         _only(body, "files")

@@ -119,7 +119,8 @@ def test_other_policies_are_compared(own):
     assert ask(own, "diff_policies", json={"posture": "locked"})["same"] is False
     ask(own, "diff_policies", status=422, json={})
     ask(own, "diff_policies", status=422, json={"posture": "locked", "text": "x"})
-    ask(own, "diff_policies", status=404, json={"version": "deadbeef"})
+    ask(own, "diff_policies", status=422, json={"version": "deadbeef"})
+    ask(own, "explain_call", status=422, query="?call_id=x")
     ask(own, "use_policies", status=422, json={"text": "permit ("})
     ask(own, "use_policies", status=422, json={"posture": "locked"})
     ask(own, "roll_back_policies", status=409)
