@@ -47,7 +47,9 @@ class Frontier:
         return b"".join(self.nodes)
 
     def copy(self) -> Frontier:
-        return Frontier(self.size, self.nodes)
+        twin = Frontier()
+        twin.size, twin.nodes = self.size, self.nodes.copy()
+        return twin
 
     def append(self, leaf: bytes) -> None:
         nodes, count = self.nodes, self.size

@@ -66,8 +66,12 @@ class Writer:
         self._guard = threading.RLock()
         self._signer = NoteSigner(home.origin, home.key)
         self._trusted: tuple[int, bytes, str] | None = None
+        self._frontier = Frontier()
+        """Of the trusted head."""
         self._queue: list[_Waiting[Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._last_batch = 1
+        self._turn_is_used = False
         self._pause_s = 0.0
         self._waiting_since: float | None = None
         self._down: StateError | None = None
@@ -140,13 +144,29 @@ class Writer:
         if loop is not self._loop:
             if self._loop is not None and self._loop.is_running():
                 raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
-            self._loop, self._queue = loop, []
+            self._loop, self._queue, self._turn_is_used = loop, [], False
         waiting.future = loop.create_future()
+        if self._goes_at_once(loop) and self._try([waiting]):
+            waiting.answer()
+            self._look_after(loop)
+            return waiting.future
         self._queue.append(waiting)
         if len(self._queue) == 1:
             self._pause_s, self._waiting_since = FIRST_PAUSE_S, None
             loop.call_soon(self._flush, loop)
         return waiting.future
+
+    def _goes_at_once(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whoever comes alone gains nothing by waiting for others to share the commit: the first of a turn of the loop,
+        where the last commit was one caller's too. The others of that turn go together."""
+        if self._queue or self._last_batch > 1 or self._turn_is_used:
+            return False
+        self._turn_is_used = True
+        loop.call_soon(self._begin_turn)
+        return True
+
+    def _begin_turn(self) -> None:
+        self._turn_is_used = False
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         if loop is not self._loop:
@@ -199,6 +219,7 @@ class Writer:
         return [waiting for waiting in batch if waiting.closing and self._closings_only]
 
     def _transact(self, database: Database, batch: list[_Waiting[Any]]) -> None:
+        self._last_batch = len(batch)
         transaction = Transaction(database, self._read_head(database), alone=len(batch) == 1)  # 3
         before = transaction.frontier.size
         for waiting in batch:  # 4
@@ -208,7 +229,8 @@ class Writer:
             checkpoint = self._seal(database, transaction.frontier, transaction.successor)  # 5
         database.commit()  # 6
         if checkpoint is not None:
-            self._trusted = (checkpoint.size, transaction.frontier.pack(), checkpoint.note)
+            self._frontier = transaction.frontier
+            self._trusted = (checkpoint.size, self._frontier.pack(), checkpoint.note)
             for waiting in batch:
                 if waiting.index is not None:
                     waiting.receipt = Receipt(
@@ -241,18 +263,19 @@ class Writer:
             raise HeadBroken("the head is missing")
         size, packed, note = rows[0]
         signed = "" if note is None else note
+        if (size, packed, signed) == self._trusted:
+            return self._frontier.copy()
         try:
             frontier = Frontier.parse(size, packed)
-            if (size, packed, signed) != self._trusted:
-                # The head that hands over is signed by the old key too: it must not be gone on from with that one.
-                vkey = database.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
-                if vkey is None or vkey[0] != self.home.verifier.vkey:
-                    raise KeyChanged
-                self._check_head(frontier, signed)
+            # The head that hands over is signed by the old key too: it must not be gone on from with that one.
+            vkey = database.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
+            if vkey is None or vkey[0] != self.home.verifier.vkey:
+                raise KeyChanged
+            self._check_head(frontier, signed)
         except (ValueError, TrustError) as error:
             raise HeadBroken(str(error).rstrip(".")) from error
-        self._trusted = (size, packed, signed)
-        return frontier
+        self._trusted, self._frontier = (size, packed, signed), frontier
+        return frontier.copy()
 
     def _check_head(self, frontier: Frontier, note: str) -> None:
         signed = open_checkpoint(note, self._signer.verifier) if note else Checkpoint("", 0, EMPTY_ROOT, "")

@@ -210,6 +210,7 @@ def test_a_call_cancelled_between_commit_and_answer_is_closed_as_opened(journal:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         await store.open_call(opening(other, RUN))  # alone, a call is committed without a turn of the loop
+        writer._last_batch = 2  # as if several had come together: the next waits for others
         task = loop.create_task(store.open_call(opening(call_id, RUN)))
         await asyncio.sleep(0)  # the task waits; the commit is next in the loop
         loop.call_soon(task.cancel)  # right after it
@@ -231,10 +232,11 @@ def test_a_call_cancelled_between_commit_and_answer_is_closed_as_opened(journal:
 
 
 def test_a_call_cancelled_before_its_commit_leaves_nothing(journal: tuple[Writer, JournalStore]) -> None:
-    _, store = journal
+    writer, store = journal
 
     async def scenario() -> None:
         await store.open_call(opening(ulid(), RUN))
+        writer._last_batch = 2  # as if several had come together: the next waits for others
         task = asyncio.get_running_loop().create_task(store.open_call(opening(ulid(), RUN)))
         asyncio.get_running_loop().call_soon(task.cancel)
         with pytest.raises(asyncio.CancelledError):

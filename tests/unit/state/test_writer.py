@@ -52,13 +52,40 @@ def test_what_waits_goes_into_one_commit_under_one_checkpoint(writer: Writer) ->
     async def scenario() -> list[tuple[int, Any]]:
         return await asyncio.gather(*(writer.commit(append) for _ in range(50)))
 
-    answers = asyncio.run(scenario())
-    assert [value for value, _ in answers] == list(range(50))
-    assert [receipt.index for _, receipt in answers] == list(range(50))
-    assert len({receipt.checkpoint for _, receipt in answers}) == 1
-    assert open_checkpoint(answers[0][1].checkpoint, writer.home.verifier).size == 50
-    assert count(writer, "checkpoints") == 1
+    async def twice() -> list[tuple[int, Any]]:
+        return [*await scenario(), *await scenario()]
+
+    answers = asyncio.run(twice())
+    assert [value for value, _ in answers] == list(range(100))
+    assert [receipt.index for _, receipt in answers] == list(range(100))
+    sizes = [open_checkpoint(receipt.checkpoint, writer.home.verifier).size for _, receipt in answers]
+    assert sizes == [1] + [50] * 49 + [100] * 50, "the very first knew of no other; from then on they go together"
+    assert count(writer, "checkpoints") == 3
     assert audit_home(writer.home).findings == ()
+
+
+def test_whoever_comes_alone_is_done_at_once(writer: Writer) -> None:
+    async def scenario() -> list[bool]:
+        done = []
+        for _ in range(3):
+            future = writer.commit(append)
+            done.append(future.done())
+            await future
+            await asyncio.sleep(0)
+        return done
+
+    assert asyncio.run(scenario()) == [True, True, True]
+
+
+def test_callers_that_keep_coming_in_one_turn_do_not_each_commit_alone(writer: Writer) -> None:
+    async def scenario() -> list[bool]:
+        futures = [writer.commit(append) for _ in range(5)]
+        done = [future.done() for future in futures]
+        await asyncio.gather(*futures)
+        return done
+
+    assert asyncio.run(scenario()) == [True, False, False, False, False]
+    assert count(writer, "checkpoints") == 2
 
 
 def test_a_refusal_undoes_its_own_work_and_no_other(writer: Writer) -> None:
