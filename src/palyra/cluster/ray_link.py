@@ -42,6 +42,9 @@ class RayLink:
         self._offer, self._placement = offer, placement
         self._actors: dict[str, Any] = {}
 
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self._actors)
+
     async def find_nodes(self) -> int:
         """Take in every machine that offers slots; returns how many there are."""
         machines = await asyncio.to_thread(ray.nodes)
