@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray._private.authentication.authentication_utils import is_token_auth_enabled
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from palyra.cluster.dispatching import NodeLost
 from palyra.cluster.placing import Place, Placement
 from palyra.cluster.ray_node import RayNode
+from palyra.errors import ConfigError
 from palyra.signing import PublicKey
 
 NAMESPACE = "palyra"
@@ -35,6 +37,19 @@ class Offer:
     blobs: str
     folder: str
     warm: int = 1
+
+
+def join_ray(address: str) -> None:
+    """This process as a client of the cluster; `ConfigError` when it cannot be reached, or is open to everybody."""
+    if not is_token_auth_enabled():
+        raise ConfigError("Ray is open to everybody here.", "Set RAY_AUTH_MODE=token on every machine.")
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+        except (*LOST, RuntimeError, OSError) as error:
+            raise ConfigError(
+                f"Ray cannot be reached at {address}: {error}.", "palyra cluster up starts it."
+            ) from error
 
 
 class RayLink:

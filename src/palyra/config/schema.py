@@ -16,6 +16,8 @@ from typing import Any, get_args, get_type_hints
 
 from palyra.canon import Json, digest
 from palyra.config.budget import BudgetConfig
+from palyra.config.cluster import RANGES as CLUSTER_RANGES
+from palyra.config.cluster import ClusterConfig, complain
 from palyra.config.credentials import KEY_SOURCES, CredentialConfig, VaultConfig, check_credential
 from palyra.config.daemon import RANGES as DAEMON_RANGES
 from palyra.config.daemon import DaemonConfig
@@ -198,6 +200,7 @@ class Config:
     """Which secret belongs to which host: a header that Palyra adds outside the sandbox, on that host alone."""
     journal: JournalConfig = field(default_factory=JournalConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     skills: SkillsConfig = field(default_factory=SkillsConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     gc: GcConfig = field(default_factory=GcConfig)
@@ -249,6 +252,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     **SKILLS_RANGES,
     **DAEMON_RANGES,
     **GC_RANGES,
+    **CLUSTER_RANGES,
     "request_ms": (1000, 30 * 24 * 3600 * 1000),
     "grant_ms": (1000, 30 * 24 * 3600 * 1000),
     "max_pending": (1, 100_000),
@@ -278,6 +282,8 @@ def parse_config(mapping: Mapping[str, Any]) -> Config:
         raise ConfigKeyError(("policy", "mode"), "policy.mode is shadow: policy.candidate must be an absolute folder.")
     if config.vault.passphrase_file and not config.vault.passphrase_file.startswith("/"):
         raise ConfigKeyError(("vault", "passphrase_file"), "vault.passphrase_file must be an absolute path.")
+    if (complaint := complain(config.cluster)) is not None:
+        raise ConfigKeyError(("cluster", complaint[0]), complaint[1])
     for credential in config.credentials:
         try:
             check_credential(credential)

@@ -212,4 +212,11 @@ MIGRATIONS: tuple[Migration, ...] = (
                seal BLOB NOT NULL, PRIMARY KEY (publisher, key_id)
            ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        # Daemons of a cluster that say they live: a process of another machine cannot be looked at (cluster/leases).
+        """CREATE TABLE daemons (
+               boot_id TEXT NOT NULL, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, seen_unix_ms INTEGER NOT NULL,
+               PRIMARY KEY (boot_id, pid, start_ticks)
+           ) STRICT, WITHOUT ROWID""",
+    ),
 )

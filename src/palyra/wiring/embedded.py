@@ -34,6 +34,7 @@ from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.changes import note_config
 from palyra.wiring.clock import SystemClock, SystemIds
+from palyra.wiring.cluster import ClusterDoor, open_state, owners_of
 from palyra.wiring.egress import Egress, HostSecrets, Interceptor, LateFetcher, interceptor_of
 from palyra.wiring.guest_door import GuestDoor
 from palyra.wiring.guest_storage import GuestStore
@@ -49,6 +50,7 @@ from palyra.wiring.versions import PolicyVersions, candidate_policies
 from palyra.wiring.webhook import Webhook
 
 if TYPE_CHECKING:
+    from palyra.cluster.leases import Leases
     from palyra.wiring.skill_acts import SkillDesk
 
 
@@ -68,6 +70,7 @@ class Installation:
     webhook: Webhook
     writer: Writer
     executor: ProcessExecutor
+    cluster: ClusterDoor
     guests: GuestDoor
     vault: Vault
 
@@ -88,6 +91,7 @@ class Installation:
             await self.engine.close()
         finally:
             await self.guests.close()
+            await self.cluster.close()
             await self.executor.close()
             self.background.close()
             await self.webhook.close()
@@ -109,7 +113,7 @@ async def open_installation(
     `one_call`: it will end after its first call, so no sandbox is started ahead of a second.
     """
     config, source = load_config(home, config_file)
-    writer = Writer.open(home.root, passphrase=read_passphrase(config))
+    writer = open_state(home.root, config, passphrase=read_passphrase(config))
     try:
         hands = _gather(
             home,
@@ -126,6 +130,7 @@ async def open_installation(
         if not one_call:  # a command that decides nothing (stop, journal) must work beside a broken policy; run does it
             installation.policies.current()
             installation.vault.load()
+        await installation.cluster.open()
         await recover(installation.ports)
         await installation.background.recover()
         await installation.approvals.expire_overdue()
@@ -148,7 +153,7 @@ class _Hands:
     host: HostFacts
     clock: SystemClock
     ids: SystemIds
-    owners: ProcessOwners
+    owners: ProcessOwners | Leases
     background: KeptProcesses
     vault: Vault
     webhook: Webhook
@@ -157,6 +162,7 @@ class _Hands:
     versions: PolicyVersions
     policies: PolicyStore
     executor: ProcessExecutor
+    cluster: ClusterDoor
     interceptor: Interceptor | None
     guests: GuestDoor
     skills: SkillDoor
@@ -172,7 +178,8 @@ def _gather(
     one_call: bool,
     ask_passphrase: Callable[[], str] | None,
 ) -> _Hands:
-    clock, owners = SystemClock(), ProcessOwners()
+    clock = SystemClock()
+    owners = owners_of(config, writer, clock.now_unix_ms)
     ids = SystemIds(clock)
     host = look_at_host(home, config, owns_process=owns_process)
     keeping = keeper_of(home.root, source)
@@ -196,6 +203,15 @@ def _gather(
         versions=versions,
         policies=PolicyStore(config.posture, home.policies, versions=versions),
         executor=executor,
+        cluster=ClusterDoor(
+            config,
+            writer,
+            owners,
+            executor,
+            new_id=ids.ulid,
+            now_unix_ms=clock.now_unix_ms,
+            policy_number=lambda: versions.use().number,
+        ),
         interceptor=interceptor,
         guests=GuestDoor(
             executor, host, config.tool_call.wasm_runtime, home.root / "compiled", spare=0 if one_call else 1
@@ -220,6 +236,7 @@ def _join(home: Home, source: Path | None, writer: Writer, hands: _Hands, approv
         webhook=hands.webhook,
         writer=writer,
         executor=hands.executor,
+        cluster=hands.cluster,
         guests=hands.guests,
         vault=hands.vault,
     )
@@ -233,7 +250,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         clock=clock,
         ids=ids,
         look=Looker(home=user_home(), state_home=str(home.root)),
-        executor=hands.executor,
+        executor=hands.cluster.executor,
         background=hands.background,
         journal=hands.journal,
         owners=hands.owners,

@@ -28,8 +28,8 @@ from palyra.launch.survivors import kill_strays
 from palyra.model.plan import WorkspaceSight
 from palyra.model.process import StartOrder
 from palyra.state.lock import FileLock
-from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock
+from palyra.wiring.cluster import open_state
 from palyra.wiring.egress import Egress
 from palyra.wiring.host import look_at_host
 from palyra.wiring.owners import ProcessOwners
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _keep(home: Home, config_file: str | None) -> None:
     config, _ = load_config(home, config_file)
-    writer = Writer.open(home.root, passphrase=read_passphrase(config))
+    writer = open_state(home.root, config, passphrase=read_passphrase(config))
     try:
         clock, owners = SystemClock(), ProcessOwners()
         host = look_at_host(home, config, owns_process=True)

@@ -1,0 +1,141 @@
+"""A cluster, joined: the state on its server, daemons' leases, and an executor that sends calls to nodes.
+
+Nothing of `palyra.cluster` is imported unless `[cluster]` says so: it is an extra.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palyra.config.schema import Config
+from palyra.engine.ports import Executor, Owners
+from palyra.errors import ConfigError, StateError
+from palyra.state.writer import Writer
+from palyra.wiring.owners import ProcessOwners
+
+if TYPE_CHECKING:
+    from palyra.cluster.leases import Leases
+
+log = logging.getLogger("palyra.cluster")
+LOOK_S = 2.0
+INSTALL = "Run: pip install 'palyra[cluster]'"
+
+
+def open_state(root: Path, config: Config, *, passphrase: bytes | None) -> Writer:
+    """The home's own database, or the cluster's."""
+    if not config.cluster.database:
+        return Writer.open(root, passphrase=passphrase)
+    try:
+        from palyra.cluster.opening import open_writer
+    except ImportError as error:
+        raise ConfigError(f"[cluster] needs {error.name}, which is not installed.", INSTALL) from error
+    return open_writer(config.cluster.database, root, passphrase=passphrase)
+
+
+def owners_of(config: Config, writer: Writer, now_unix_ms: Callable[[], int]) -> ProcessOwners | Leases:
+    here = ProcessOwners()
+    if not config.cluster.database:
+        return here
+    from palyra.cluster.leases import Leases
+
+    leases = Leases(writer, here, now_unix_ms)
+    leases.renew()
+    return leases
+
+
+class ClusterDoor:
+    """Keeps this daemon known to the others and the nodes known to it. `executor` is the engine's."""
+
+    def __init__(
+        self,
+        config: Config,
+        writer: Writer,
+        owners: Owners,
+        here: Executor,
+        *,
+        new_id: Callable[[], str],
+        now_unix_ms: Callable[[], int],
+        policy_number: Callable[[], int],
+    ) -> None:
+        self.executor: Executor = here
+        self._config, self._owners = config.cluster, owners
+        self._tasks: list[asyncio.Task[None]] = []
+        self._link: Any = None
+        if config.cluster.nodes:
+            self._link, self.executor = _to_nodes(
+                config, writer, here, new_id=new_id, now_unix_ms=now_unix_ms, policy_number=policy_number
+            )
+
+    async def open(self) -> None:
+        if self._link is not None:
+            await self._link.find_nodes()
+            self._tasks.append(asyncio.ensure_future(self._look()))
+        if self._config.database:
+            self._tasks.append(asyncio.ensure_future(self._live()))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._link.find_nodes()
+            except Exception:  # Ray's own troubles are of every kind, and the next look may be luckier
+                log.exception("the nodes could not be looked at")
+
+    async def _live(self) -> None:
+        from palyra.cluster.leases import RENEW_S, Leases
+
+        assert isinstance(self._owners, Leases)
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                self._owners.renew()
+            except StateError as error:
+                log.critical("this daemon can no longer say that it lives: %s", error.detail)
+
+
+def _to_nodes(
+    config: Config,
+    writer: Writer,
+    here: Executor,
+    *,
+    new_id: Callable[[], str],
+    now_unix_ms: Callable[[], int],
+    policy_number: Callable[[], int],
+) -> tuple[Any, Executor]:
+    try:
+        from palyra.cluster.ray_link import Offer, RayLink, join_ray
+    except ImportError as error:
+        raise ConfigError(f"[cluster] nodes needs {error.name}, which is not installed.", INSTALL) from error
+    from palyra.cluster.blobs import BlobFolder
+    from palyra.cluster.dispatching import ClusterExecutor
+    from palyra.cluster.placing import Placement
+
+    cluster = config.cluster
+    join_ray(cluster.nodes)
+    placement = Placement()
+    offer = Offer(vkey=writer.home.verifier.vkey, blobs=cluster.blobs, folder=cluster.node_folder)
+    link = RayLink(offer, placement)
+    executor = ClusterExecutor(
+        link=link,
+        placement=placement,
+        blobs=BlobFolder(Path(cluster.blobs)),
+        here=here,
+        key=writer.home.key,
+        new_id=new_id,
+        now_unix_ms=now_unix_ms,
+        policy_number=policy_number,
+    )
+    return link, executor
