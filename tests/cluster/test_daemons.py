@@ -1,0 +1,105 @@
+"""Whole installations on one server: the same call through any of them, one budget, one journal."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.api import AsyncPalyra
+from palyra.cluster.verifying import verify_cluster
+from palyra.errors import ConfigError
+from palyra.model.record import Owner
+from palyra.state.writer import Writer
+from palyra.wiring.owners import ProcessOwners
+from tests.cluster.machines import make_workspace
+from tests.journaling import ulid
+from tests.postgres import url_of
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    folder = make_workspace()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def url(home: Path) -> str:
+    return url_of(home)
+
+
+def daemon(home: Path, number: int, url: str, settings: str = "") -> AsyncPalyra:
+    """The first makes the cluster's key, the others got a copy of it."""
+    root = home if number == 0 else home.with_name(f"daemon{number}")
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if number:
+        (root / "state").mkdir(mode=0o700, exist_ok=True)
+        shutil.copy(home / "state" / "installation.key", root / "state" / "installation.key")
+    (root / "palyra.toml").write_text(f'{settings}\n[cluster]\ndatabase = "{url}"\n')
+    return AsyncPalyra.open(str(root))
+
+
+def test_two_daemons_are_one_installation(home, url, place):
+    call_id = ulid()
+
+    async def scenario() -> list[Any]:
+        async with daemon(home, 0, url, "[tool_call]\nmax_calls_per_run = 3") as first:
+            async with daemon(home, 1, url, "[tool_call]\nmax_calls_per_run = 3") as second:
+                run_id = ulid()
+                runs = [one.run(principal="agent:demo", workspace=str(place), run_id=run_id) for one in (first, second)]
+                same = [await run.call("palyra.echo", {"text": "hi"}, call_id=call_id) for run in runs]
+                more = [await runs[n % 2].call("palyra.echo", {"text": str(n)}) for n in range(4)]
+        return [*same, *more]
+
+    one, again, *more = asyncio.run(scenario())
+    assert one.output == again.output
+    assert one.attestation["attestation_id"] == again.attestation["attestation_id"]
+    assert [outcome.reason for outcome in more] == [None, None, "BUDGET_SPENT", "BUDGET_SPENT"]
+    report = verify_cluster(url, home, is_alive=ProcessOwners().is_alive, every_signature=True)
+    assert report.findings == ()
+
+
+def test_a_daemon_of_another_machine_is_alive_while_it_says_so(home, url, place):
+    from palyra.cluster.leases import LEASE_MS, Leases
+    from palyra.cluster.opening import open_writer
+
+    class Elsewhere:
+        def me(self) -> Owner:
+            return Owner("another boot", 7, 7)
+
+        def is_alive(self, owner: Owner) -> bool:
+            raise AssertionError("another machine's process was looked up here")
+
+    now = [1_000_000]
+    writer: Writer = open_writer(url, home)
+    there = Leases(writer, Elsewhere(), lambda: now[0])
+    here = Leases(writer, ProcessOwners(), lambda: now[0])
+    assert not here.is_alive(there.me())
+    there.renew()
+    assert here.is_alive(there.me())
+    now[0] += LEASE_MS
+    assert not here.is_alive(there.me())
+    assert here.is_alive(here.me())
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["database = 'host=x password=y'", "database = 'postgresql://me:secret@host/db'", "nodes = '127.0.0.1:1'",
+     "database = 'host=/x'\nnodes = '127.0.0.1:1'", "database = 'host=/x'\nnode_folder = 'here'"],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused_with_their_key(home, settings):
+    home.mkdir(mode=0o700)
+    (home / "palyra.toml").write_text(f"[cluster]\n{settings}\n")
+
+    async def scenario() -> None:
+        async with AsyncPalyra.open(str(home)):
+            pass
+
+    with pytest.raises(ConfigError, match=r"cluster\."):
+        asyncio.run(scenario())
