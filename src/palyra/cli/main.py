@@ -7,6 +7,7 @@ A reader that went away ends any command with 141, as SIGPIPE would.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,9 @@ PIPE_GONE = 128 + 13
 """What a shell says of a program that SIGPIPE ended."""
 
 
+NO_THREAD = "can't start new thread"
+"""All that Python says when the user has no more processes."""
+MEND_STATE = "palyra doctor and palyra journal verify say more."
 MEND_POLICY = "Mend the file in the home's policies folder; palyra policy check tries it without using it."
 
 
@@ -157,20 +161,27 @@ def _show_usage(error: click.UsageError) -> None:
 def _own_error(error: Exception, usage_code: int) -> int:
     from palyra.config.load import HomeError
     from palyra.errors import ConfigError, PalyraError, Rejected, StateError
+    from palyra.model.reasons import SHORTAGES
     from palyra.policy.scan import PolicyError
 
     if isinstance(error, Rejected):
         say_error(f"{error.reason}: {error.detail}", error.hint)
         return 126
     if isinstance(error, (ConfigError, StateError)):
-        say_error(error.detail, error.hint or (MEND_POLICY if isinstance(error, PolicyError) else None))
+        # A call whose record cannot be kept is not made: that has a code, as every refusal of a call.
+        mend = {PolicyError: MEND_POLICY, StateError: MEND_STATE}
+        code = "JOURNAL_DOWN: " if isinstance(error, StateError) and usage_code != 2 else ""
+        say_error(code + error.detail, error.hint or mend.get(type(error)))
         return usage_code if isinstance(error, HomeError) else 125
     if isinstance(error, PalyraError):
         say_error(str(error))
         return 125
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        say_error("No more threads can be started.", SHORTAGES[errno.EAGAIN])
+        return 125
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-        say_error(f"{about}{error.strerror or error}.")
+        say_error(f"{about}{error.strerror or error}.", SHORTAGES.get(error.errno or 0, "Look at that file or folder."))
         _show_where(error)
         return 125
     say_error(

@@ -29,6 +29,7 @@ from palyra.journal.chain import (
 from palyra.model.budget import Spending
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Plan, ProcessPlan
+from palyra.model.reasons import REASONS
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.stream import redact_text
@@ -90,7 +91,7 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
         success=ending.success,
         reason=ending.reason,
         message=_clean(ending.message, secrets),
-        hint=_clean(ending.hint, secrets),
+        hint=_clean(_hint(ending), secrets),
         output=ending.output,
         usage=execution.usage,
         budget=BudgetView(calls_max=trip.run.calls_max),
@@ -99,6 +100,11 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
         attestation=attestation,
     )
     return outcome, _closing(trip, ports, execution, outcome, output_bytes, fixed)
+
+
+def _hint(ending: Ending) -> str | None:
+    """Nobody is left with a code alone: where nothing better is known, what the reference says about it."""
+    return ending.hint or (REASONS[ending.reason].remedy if ending.reason is not None else None)
 
 
 def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from palyra.canon import digest
 from palyra.engine import assessment, roads
+from palyra.engine.broken import broken
 from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
@@ -169,13 +170,9 @@ class Engine:
             ending = refused(Rejected(Reason.JOURNAL_DOWN, error.detail, error.hint))
         except asyncio.CancelledError:
             ending = Ending(status=Status.CANCELLED, reason=Reason.CANCELLED, message="The call was cancelled.")
-        except Exception:
+        except Exception as error:
             log.exception("call %s failed inside Palyra", trip.call_id)
-            ending = Ending(
-                status=Status.FAILED,
-                reason=Reason.INTERNAL,
-                message="Palyra failed while handling this call; its log says where.",
-            )
+            ending = broken(error)
         outcome = self._finish_now(trip, ending)
         return outcome if outcome is not None else await finish_whatever_comes(self._finish(trip, ending))
 
@@ -256,7 +253,7 @@ class Engine:
             success=success,
             reason=execution.reason,
             message=execution.message,
-            hint=None if success else refused_hosts_hint(execution.connections),
+            hint=None if success else execution.hint or refused_hosts_hint(execution.connections),
             execution=execution,
             output=output,
         )

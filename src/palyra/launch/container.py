@@ -17,13 +17,12 @@ import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
-from palyra.errors import Reason
 from palyra.launch import _os
 from palyra.launch.course import follow
 from palyra.launch.ending import Ended
-from palyra.launch.executor import LaunchFailed, Sink, Source
+from palyra.launch.executor import LaunchFailed, Sink, Source, not_started
 from palyra.launch.waiting import has_ended, readable, unbroken
-from palyra.model.outcome import Execution, Status
+from palyra.model.outcome import Execution
 from palyra.model.plan import Hole, ProcessPlan
 from palyra.sandbox.docker import LABEL, NAME, OWNER
 from palyra.values import dataclass
@@ -93,7 +92,7 @@ class ContainerRoad:
         try:
             return await follow(_start(plan, engine), plan, sink, source)
         except (LaunchFailed, OSError) as error:
-            return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
+            return not_started(error)
 
 
 async def sweep(engine: Engine) -> list[str]:

@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from palyra.errors import Reason
 from palyra.model.face import Listener
-from palyra.model.outcome import Connection, Execution, StreamName
+from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
+from palyra.model.reasons import SHORTAGES
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
@@ -60,3 +62,10 @@ class Executor(Protocol):
 
 class LaunchFailed(Exception):
     """Nothing of the plan's program ran; the sentence says what the launcher or the kernel said."""
+
+
+def not_started(error: LaunchFailed | OSError) -> Execution:
+    """What becomes of a call whose sandbox could not be started."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    hint = SHORTAGES.get(cause.errno or 0) if isinstance(cause, OSError) else None
+    return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error), hint=hint)

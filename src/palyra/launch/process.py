@@ -18,11 +18,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from palyra.errors import Reason
 from palyra.launch import _os
 from palyra.launch.course import Running, follow
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end
-from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source
+from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
@@ -33,7 +32,7 @@ from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
 from palyra.launch.waiting import ends_within, unbroken
 from palyra.model.host import HostFacts
-from palyra.model.outcome import Connection, Execution, Status
+from palyra.model.outcome import Connection, Execution
 from palyra.model.plan import ProcessPlan
 from palyra.values import dataclass
 
@@ -94,14 +93,14 @@ class ProcessExecutor:
         try:
             template = self._template(plan)
         except LaunchFailed as error:
-            return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
+            return not_started(error)
         try:
             held = self.pool.take(template) if self.pool is not None else None
             if held is None:
                 held = await self._start(template)
             return await self.run_held(held, plan, sink, source, credentials)
         except LaunchFailed as error:
-            return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
+            return not_started(error)
         finally:
             if self.pool is not None:
                 self.pool.wish(template)

@@ -89,6 +89,7 @@ class Execution:
     """completed, timeout, quota_exceeded, cancelled or failed."""
     reason: Reason | None = None
     message: str | None = None
+    hint: str | None = None
     exit_code: int | None = None
     signal: int | None = None
     stdout_bytes: int = 0

@@ -1,9 +1,12 @@
 """What each reason means and what to do about it: one row a code, for `palyra explain` and the reference.
 
-A test holds this table against `errors.Reason`, and docs/reference/reasons.md is made from it.
+Beside them, what to do about a machine that has run out of something. A test holds the table against `errors.Reason`,
+and docs/reference/reasons.md is made from it.
 """
 
 from __future__ import annotations
+
+import errno
 
 from palyra.errors import Reason
 from palyra.values import dataclass
@@ -111,3 +114,15 @@ REASONS: dict[Reason, Page] = {
     Reason.CALL_ID_REUSED: Page("The call id belongs to another call.", "Send a fresh call_id, or leave it out."),
     Reason.INTERNAL: Page("Palyra itself failed.", "The log says where; report it."),
 }
+
+SHORTAGES: dict[int, str] = {
+    errno.EMFILE: "Too many files are open: raise the limit (ulimit -n 1024), or run fewer calls at once.",
+    errno.ENFILE: "The machine has no more open files: end some programs, or raise fs.file-max.",
+    errno.EAGAIN: "This user has no more processes: end some, or raise the limit (ulimit -u, a cgroup's pids.max).",
+    errno.ENOMEM: "The machine is out of memory: end some programs, or run fewer calls at once.",
+    errno.ENOSPC: "The disk is full, or the kernel has no more namespaces (sysctl user.max_user_namespaces).",
+    errno.EDQUOT: "The disk quota is used up: free some space.",
+    errno.EROFS: "The file system is mounted read-only: mount it writable, or name another place.",
+    errno.EACCES: "This user may not: name another place, or change who may.",
+}
+"""What to do when the machine gives no more of something, by the number its kernel says it with."""

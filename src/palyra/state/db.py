@@ -26,14 +26,14 @@ from palyra.signing import NoteVerifier, SigningKey
 from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, current_key, name_first_key, other_key, read_keys
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock
+from palyra.state.reserve import refill_reserve
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
+from palyra.state.trouble import is_full, unusable
 from palyra.values import dataclass
 
 OLDEST_SQLITE = (3, 37)
 PATIENCE_S = 30.0
 BUSY_TIMEOUT_S = 2.0
-_CHUNK = 1 << 18
-RESERVE_BYTES = 1 << 20
 READ_MAP_BYTES = 4 << 30
 
 
@@ -116,7 +116,7 @@ def read_home(root: Path) -> ReadHome:
             _check_kind(connection, root)
             keys = read_keys(connection)
     except (sqlite3.Error, OSError) as error:
-        raise StateError(f"The database {state / 'palyra.db'} cannot be read: {error}.") from error
+        raise unusable(state / "palyra.db", error) from error
     try:
         key = read_key(state / KEY_FILE)
     except StateError:
@@ -142,7 +142,8 @@ def open_home(
         check_private(state, state.lstat(), is_kind=stat.S_ISDIR)
         connection = connect(state / "palyra.db")
     except OSError as error:
-        raise StateError(f"The state in {root} cannot be used: {error.strerror}.", "Name another --home.") from error
+        hint = "Free some space, or name another --home." if is_full(root.parent) else "Name another --home."
+        raise StateError(f"The state in {root} cannot be used: {error.strerror}.", hint) from error
     try:
         if made := strangers(connection):
             raise StateError(
@@ -153,8 +154,9 @@ def open_home(
         keys = read_keys(connection)
         key = current_key(state, keys, passphrase=passphrase)
     except sqlite3.Error as error:
+        trouble = unusable(state / "palyra.db", error)
         connection.close()
-        raise StateError(f"The database {state / 'palyra.db'} cannot be used: {error}.") from error
+        raise trouble from error
     except BaseException:
         connection.close()
         raise
@@ -187,9 +189,7 @@ def connect(database: Path) -> sqlite3.Connection:
         ):
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error as error:
-        raise StateError(
-            f"The database {database} cannot be opened: {error}.", "Restore it from a backup, or name another --home."
-        ) from error
+        raise unusable(database, error) from error
     return connection
 
 
@@ -198,9 +198,9 @@ def snapshot(database: Path) -> Iterator[sqlite3.Connection]:
     """One unchanging view of the database for long reads, while others go on writing."""
     with contextlib.ExitStack() as stack:
         try:
-            connection = connect(database) if _is_writable(database) else _connect_to_read(database, stack)
+            connection = _connect_to_look(database, stack)
         except (sqlite3.Error, OSError) as error:
-            raise StateError(f"The database {database} cannot be read: {error}.") from error
+            raise unusable(database, error) from error
         stack.callback(connection.close)
         if 0 < _version(connection) < len(MIGRATIONS):
             connection = _migrated_copy(connection, stack)
@@ -218,6 +218,17 @@ def strangers(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 def _is_writable(database: Path) -> bool:
     return os.access(database, os.W_OK) and os.access(database.parent, os.W_OK)
+
+
+def _connect_to_look(database: Path, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    if not _is_writable(database):
+        return _connect_to_read(database, stack)
+    try:
+        return connect(database)
+    except StateError:
+        if not is_full(database.parent):  # a full disk has no room for the log's index, but can be read
+            raise
+        return _connect_to_read(database, stack)
 
 
 def _connect_to_read(database: Path, stack: contextlib.ExitStack) -> sqlite3.Connection:
@@ -311,32 +322,6 @@ def _build(root: Path, migrations: tuple[Migration, ...]) -> None:
     sync_folder(folder)
     folder.rename(root / "state")
     sync_folder(root)
-
-
-def refill_reserve(path: Path) -> None:
-    """Space that is given back when the disk is full, so that calls which ran can still be closed."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        if os.fstat(fd).st_size != RESERVE_BYTES:
-            file.write(bytes(RESERVE_BYTES))
-            file.flush()
-            os.fsync(fd)
-
-
-def fill_up(path: Path, length: int) -> None:
-    """Lengthen a file with zeros, on disk when this returns; what it holds is not touched. Undone if it fails."""
-    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        size = os.fstat(fd).st_size
-        try:
-            for at in range(size, length, _CHUNK):
-                os.pwrite(fd, bytes(min(_CHUNK, length - at)), at)
-            os.fdatasync(fd)
-        except OSError:
-            os.ftruncate(fd, size)
-            raise
-    finally:
-        os.close(fd)
 
 
 # ── every start ──────────────────────────────────────────────────────────────

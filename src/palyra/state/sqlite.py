@@ -14,8 +14,9 @@ from typing import Any
 
 from palyra.errors import StateError
 from palyra.state.database import Trouble
-from palyra.state.db import Home, connect, fill_up
+from palyra.state.db import Home, connect
 from palyra.state.lock import FileLock
+from palyra.state.reserve import fill_up
 
 ENTRIES_PER_COPY_BACK = 128
 """Whoever commits the entry that crosses a multiple of this copies the log back; about 6 MiB of log."""

@@ -13,8 +13,9 @@ import pytest
 
 from palyra.errors import StateError
 from palyra.signing import parse_vkey
-from palyra.state.db import RESERVE_BYTES, Home, open_home, read_home, snapshot
+from palyra.state.db import Home, open_home, read_home, snapshot
 from palyra.state.keyfile import create_key, read_key
+from palyra.state.reserve import RESERVE_BYTES
 from palyra.state.schema import MIGRATIONS, Migration
 from palyra.state.writer import Writer
 from tests.journaling import NOW, act, audit_home

@@ -15,7 +15,7 @@ import pytest
 
 from palyra.errors import Reason, Rejected, StateError
 from palyra.journal.checkpoint import open_checkpoint
-from palyra.state import db
+from palyra.state import reserve
 from palyra.state import sqlite as sqlite_module
 from palyra.state import writer as writer_module
 from palyra.state.lock import FileLock
@@ -391,7 +391,7 @@ def test_a_disk_that_stays_full_stops_closings_too(writer: Writer) -> None:
 def test_the_reserve_comes_back_at_the_next_start(writer: Writer) -> None:
     writer.home.reserve.unlink()
     Writer.open(writer.home.root).close()
-    assert writer.home.reserve.stat().st_size == db.RESERVE_BYTES
+    assert writer.home.reserve.stat().st_size == reserve.RESERVE_BYTES
 
 
 def test_a_lock_file_that_is_gone_is_an_answer_and_not_a_hang(writer: Writer) -> None:
@@ -448,7 +448,7 @@ def test_a_log_that_cannot_be_lengthened_is_left_as_it_was(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "fdatasync", full)
     with pytest.raises(OSError, match="No space"):
-        db.fill_up(file, 1 << 20)
+        reserve.fill_up(file, 1 << 20)
     assert file.read_bytes() == b"frames"
 
 

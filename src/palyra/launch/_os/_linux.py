@@ -103,7 +103,7 @@ def _prepare(
     """Everything that reads files is done here, so that what is returned can be called where none may be opened."""
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in places.items()]
     actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in keep]
-    actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable() - set(keep) - set(places)]
+    actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _closable(_inheritable() - set(keep) - set(places))]
 
     def start() -> int:
         pid = os.posix_spawn(
@@ -224,6 +224,16 @@ def _inheritable() -> set[int]:
             except OSError:
                 continue  # the listing's own descriptor, or closed by another thread since
     return found
+
+
+def _closable(fds: set[int]) -> set[int]:
+    """Without those above our own limit, which a lowered limit leaves open: no action may name them (EBADF). They are
+    closed by their own flag instead; nobody who started us can have meant them for what we start."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    for fd in fds:
+        if fd >= limit:
+            os.set_inheritable(fd, False)
+    return {fd for fd in fds if fd < limit}
 
 
 def exit_status(pidfd: int) -> int | None:

@@ -1,0 +1,108 @@
+"""A disk that is full, read-only, or closed to us: refused with the cause by name, and sound again afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Cli, check_said
+
+STORY = """
+import json, subprocess, sys
+disk, workspace = sys.argv[1], sys.argv[2]
+
+def palyra(*words, home="home", stdin=b""):
+    argv = [sys.executable, "-m", "palyra", "--home", f"{disk}/{home}", *words]
+    done = subprocess.run(argv, cwd=workspace, input=stdin, capture_output=True)
+    print(json.dumps([list(words), done.returncode, done.stdout.decode(), done.stderr.decode()]), flush=True)
+
+def fill():
+    with open(f"{disk}/fill", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError:
+            pass
+"""
+FULL = (
+    STORY
+    + """
+import os
+palyra("run", "--", "echo", "first")
+fill()
+palyra("run", "--", "echo", "full")
+palyra("call", "palyra.echo", "{}")
+palyra("secrets", "set", "name", stdin=b"a long secret")
+palyra("gc")
+palyra("journal", "export", "--output", f"{disk}/export.jsonl")
+palyra("run", "--", "echo", "new", home="new")
+palyra("journal", "verify")
+os.unlink(f"{disk}/fill")
+palyra("run", "--", "echo", "again")
+palyra("secrets", "list", "--json")
+palyra("run", "--", "echo", "made", home="new")
+palyra("journal", "verify")
+"""
+)
+READ_ONLY = (
+    STORY
+    + """
+palyra("run", "--", "echo", "first")
+subprocess.run(["mount", "-o", "remount,bind,ro", disk], check=True)
+palyra("run", "--", "echo", "read-only")
+palyra("call", "palyra.echo", "{}")
+palyra("secrets", "set", "name", stdin=b"a long secret")
+palyra("gc")
+palyra("journal", "export", "--output", f"{disk}/export.jsonl")
+palyra("run", "--", "echo", "new", home="new")
+palyra("journal", "verify")
+subprocess.run(["mount", "-o", "remount,bind,rw", disk], check=True)
+palyra("run", "--", "echo", "again")
+palyra("secrets", "list", "--json")
+palyra("run", "--", "echo", "made", home="new")
+palyra("journal", "verify")
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("story", "cause"), [(FULL, "full"), (READ_ONLY, "read-only")])
+def test_a_disk_that_takes_nothing_refuses_by_name_and_is_sound_afterwards(
+    cli: Cli, own_mounts: tuple[str, ...], tmp_path: Path, story: str, cause: str
+) -> None:
+    import sys
+
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=5m,mode=700 none '{disk}' && exec \"$@\""
+    argv = [*own_mounts, "sh", "-c", mount, "sh", sys.executable, "-c", story, str(disk), str(cli.workspace)]
+    done = subprocess.run(argv, env=cli.environ, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    first, *refused, verified, again, secrets, made, at_last = steps
+    assert (first[1:3], again[1:3], made[1:3]) == ([0, "first\n"], [0, "again\n"], [0, "made\n"])
+    for words, returncode, stdout, stderr in refused:
+        assert returncode not in (0, 1), words
+        assert stdout == "", words
+        check_said(stderr.encode(), code="JOURNAL_DOWN: " if words[0] in ("run", "call") else "")
+    assert all(cause in step[3] for step in (refused[0], refused[2]))
+    assert (verified[1], at_last[1]) == (0, 0)
+    assert json.loads(secrets[2])["items"] == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_state_this_user_may_not_write_is_said_to_be_so(cli: Cli) -> None:
+    assert cli("run", "--", "true").returncode == 0
+    (cli.home / "state").chmod(0o500)
+    try:
+        done = cli("run", "--", "echo", "x")
+        check_said(done.stderr, code="JOURNAL_DOWN: ")
+        assert (done.returncode, done.stdout) == (125, b"")
+        assert cli("journal", "verify").returncode == 0
+    finally:
+        (cli.home / "state").chmod(0o700)
+    assert cli("run", "--", "true").returncode == 0
