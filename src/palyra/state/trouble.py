@@ -44,6 +44,8 @@ def _cause(database: Path, error: Exception) -> tuple[str, str]:
         read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError as problem:
         return str(problem.strerror), RESTORE
+    if not database.exists():
+        return "it is not there", RESTORE
     if read_only:
         return "its file system is mounted read-only", "Mount it writable, or name another --home."
     if is_full(folder):

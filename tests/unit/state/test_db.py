@@ -146,7 +146,7 @@ def run_sql(sql: str) -> Callable[[Path], None]:
         (lambda state: state.chmod(0o755), "open to other users"),
         (lambda state: state.parent.chmod(0o770), "written by other users"),
         (link_state, "not what Palyra put there"),
-        (lambda state: (state / "palyra.db").unlink(), "cannot be opened"),
+        (lambda state: (state / "palyra.db").unlink(), "it is not there"),
         (lambda state: (state / "palyra.db").write_bytes(b"not a database" * 500), "cannot be"),
         (lambda state: (state / "palyra.db").write_bytes(b""), "not a database of Palyra"),
         (run_sql("PRAGMA application_id = 7"), "not a database of Palyra"),
