@@ -75,7 +75,9 @@ def sign(settings: Settings, file: str, key: str, output: str | None) -> int:
 
 
 def _write(target: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_bytes(data)
+    """Whole or not at all, and through no link that somebody put in its way."""
+    temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
     os.replace(temporary, target)

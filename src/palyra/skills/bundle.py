@@ -206,6 +206,21 @@ def _verified(envelope: Mapping[str, Json], key: PublicKey) -> bytes:
     return payload
 
 
+def check_manifest_text(bundle: bytes, text: bytes, *, payload_sha256: str, key_id: str) -> SkillManifest:
+    """A manifest that is kept beside its statements, as they were signed by that key about that payload. What a person
+    is shown of a skill is what will run, also where its files are gone."""
+    envelope = parse_lines(bundle)[0]
+    claimed, raw = Binding.claimed(statement_of(envelope))
+    key = sound_key(raw)
+    statement = statement_of(envelope)
+    subject = [{"name": f"{claimed.skill_id}-{claimed.version}.zip", "digest": {"sha256": payload_sha256}}]
+    _verified(envelope, key)
+    said = statement["predicate"].get("manifest_sha256")
+    if key.key_id != key_id or statement.get("subject") != subject or said != sha256_hex(text):
+        raise SkillRefused(Finding.SWAPPED, "The manifest that is kept is not the one that was signed.", _HINT)
+    return parse_manifest(text)
+
+
 def check_members(files: Mapping[str, bytes]) -> SkillManifest:
     """6 — the manifest of a set of files that is one whole package."""
     for path in files:
@@ -244,6 +259,7 @@ __all__ = [
     "Provenance",
     "Skill",
     "Statements",
+    "check_manifest_text",
     "check_members",
     "join",
     "open_parcel",

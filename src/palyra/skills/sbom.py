@@ -50,13 +50,14 @@ def check_sbom(data: bytes, files: Mapping[str, bytes], *, skill_id: str, versio
         raise _bad(f"is larger than {MAX_BYTES} bytes")
     try:
         bom = orjson.loads(data)
-        subject = bom["metadata"]["component"]
-        listed = [(c["name"], _digest(c)) for c in bom["components"] if c["type"] == "file"]
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        kind, spec_version = bom["bomFormat"], str(bom["specVersion"])
+        subject = (bom["metadata"]["component"]["name"], bom["metadata"]["component"]["version"])
+        listed = [(str(c["name"]), _digest(c)) for c in bom["components"] if c["type"] == "file"]
+    except (KeyError, TypeError, ValueError):
         raise _bad("is not a CycloneDX bill in JSON that lists files with SHA-256 digests") from None
-    if bom.get("bomFormat") != "CycloneDX" or bom.get("specVersion") not in SPEC_VERSIONS:
+    if kind != "CycloneDX" or spec_version not in SPEC_VERSIONS:
         raise _bad("is of another format or version than CycloneDX 1.5 to 1.7")
-    if (subject.get("name"), subject.get("version")) != (skill_id, version):
+    if subject != (skill_id, version):
         raise _bad("is about another skill or version")
     wanted = [(path, sha256_hex(content)) for path, content in files.items() if path != FILE]
     if sorted(listed) != sorted(wanted):
@@ -65,7 +66,8 @@ def check_sbom(data: bytes, files: Mapping[str, bytes], *, skill_id: str, versio
 
 def _digest(component: Mapping[str, object]) -> str:
     hashes = component["hashes"]
-    assert isinstance(hashes, list)
+    if not isinstance(hashes, list):
+        raise TypeError("hashes are a list")
     found = [str(one["content"]) for one in hashes if one["alg"] == "SHA-256"]
     if len(found) != 1:
         raise ValueError("a file has exactly one SHA-256")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
@@ -29,6 +30,7 @@ PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
 SBOM_TYPE = "urn:palyra:cyclonedx-reference:v1"
 ORDER = (SKILL_TYPE, PROVENANCE_TYPE, SBOM_TYPE)
 BUILD_TYPE = "urn:palyra:skill-build:v1"
+_KEY_ID = re.compile(r"[0-9a-f]{16}")
 _HINT = "Have the publisher build the package again."
 
 
@@ -59,8 +61,8 @@ class Binding:
             raise _bad("the first statement does not say whose package this is")
         if not PUBLISHER.fullmatch(found.publisher) or not SKILL_ID.fullmatch(found.skill_id):
             raise _bad("a publisher or a skill is named as none can be")
-        if not is_version(found.version) or found.signed_unix_ms < 0:
-            raise _bad("its version or time is none")
+        if not is_version(found.version) or found.signed_unix_ms < 0 or not _KEY_ID.fullmatch(found.key_id):
+            raise _bad("its version, time or key is none")
         return found, raw
 
 

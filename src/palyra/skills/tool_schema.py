@@ -1,7 +1,9 @@
 """The JSON Schemas a skill's tools bring along: valid, small, and resolved within themselves.
 
 A reference out of the schema would make whoever compiles it open an address or a file that the skill's author chose, so
-`$ref` may point only into the schema itself, and `$schema` may name no other dialect than 2020-12.
+`$ref` may point only into the schema itself, and `$schema` may name no other dialect than 2020-12. References never
+lead back to where they stand, and followed through they make a schema of bounded size: forty definitions that each name
+the next one twice would otherwise keep the engine busy for years over an empty object.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from palyra.skills.fields import bad
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_BYTES = 64 << 10
 MAX_DEPTH = 24
+MAX_EXPANDED = 20_000
+"""Parts of a schema with every reference followed."""
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _NAMING = frozenset({"$id", "$anchor", "$dynamicAnchor", "$vocabulary"})
 
@@ -34,6 +38,7 @@ def check_schema(value: object, path: str, *, of_object: bool) -> dict[str, Json
         raise bad(path, f"is larger than {MAX_BYTES} bytes")
     if of_object and value.get("type") != "object":
         raise bad(path, 'does not say type = "object"')
+    _check_expanded(value, path)
     try:
         jsonschema_rs.Draft202012Validator(value)
     except (ValueError, jsonschema_rs.ValidationError) as error:
@@ -53,6 +58,49 @@ def _check_values(value: Any, path: str, *, depth: int) -> None:
             _check_values(item, path, depth=depth + 1)
     elif not isinstance(value, (str, int, float, bool)):
         raise bad(path, "holds a date or a time, which JSON does not have")
+
+
+def _check_expanded(schema: dict[str, Json], path: str) -> None:
+    sizes: dict[str, int] = {}
+    under_way: set[str] = set()
+
+    def size_of(value: Any) -> int:
+        if isinstance(value, Mapping):
+            total = 1 + sum(size_of(item) for key, item in value.items() if key != "$defs")
+            return total + sum(of_reference(value[key]) for key in _REFERENCES if isinstance(value.get(key), str))
+        return 1 + sum(map(size_of, value)) if isinstance(value, list) else 1
+
+    def of_reference(pointer: str) -> int:
+        if pointer in under_way:
+            raise bad(path, f"has a reference that leads back to itself: {pointer[:80]}")
+        if pointer not in sizes:
+            under_way.add(pointer)
+            sizes[pointer] = size_of(_at(schema, pointer, path))
+            under_way.discard(pointer)
+        if sizes[pointer] > MAX_EXPANDED:
+            raise bad(path, f"has more than {MAX_EXPANDED} parts with its references followed")
+        return sizes[pointer]
+
+    try:
+        whole = size_of(schema)
+    except RecursionError:
+        raise bad(path, "has references that follow each other too far") from None
+    if whole > MAX_EXPANDED:
+        raise bad(path, f"has more than {MAX_EXPANDED} parts with its references followed")
+
+
+def _at(schema: Any, pointer: str, path: str) -> Any:
+    """RFC 6901, within the schema. Percent signs are refused: readers disagree about them."""
+    found = schema
+    for part in pointer.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping) and name in found and "%" not in part:
+            found = found[name]
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            raise bad(path, f"has a reference that leads nowhere: {pointer[:80]}")
+    return found
 
 
 def _check_key(key: str, item: Any, path: str) -> None:

@@ -10,6 +10,7 @@ land in quarantine, whatever stood there before.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -71,7 +72,8 @@ class SkillDesk(SkillLookup):
     async def install(self, file_bytes: bytes, *, by: str, tofu: bool = False, allow_downgrade: bool = False) -> Done:
         """A package into quarantine, audited. `tofu`: take the key of a publisher who has none here yet."""
         parcel, tofu_by = open_parcel(file_bytes), by if tofu else ""
-        skill = read_parcel(parcel, self._key_for(parcel, tofu_by=tofu_by)[0])
+        key = self._key_for(parcel, tofu_by=tofu_by)[0]
+        skill = await asyncio.to_thread(read_parcel, parcel, key)  # a large one takes its time, and calls go on
         self._check_version(skill, self._rows.of_skill(skill.manifest.skill_id), allow_downgrade=allow_downgrade)
         audited = await self._audit(skill)
         with self._files.writing(self._rows.known_folders):
@@ -160,8 +162,8 @@ class SkillDesk(SkillLookup):
 
     def _check_version(self, skill: Skill, standings: Sequence[Standing], *, allow_downgrade: bool) -> None:
         manifest, here = skill.manifest, [one for one in standings if one.status is not Status.REMOVED]
-        if allow_downgrade:
-            return
+        if allow_downgrade or any(one.sha256 == skill.payload_sha256 for one in here):
+            return  # the very same again is no step back: that is how changed files are mended
         for one in here:
             if one.version == manifest.version and one.sha256 != skill.payload_sha256:
                 raise SkillRefused(

@@ -5,6 +5,7 @@ Touches the compiler's child and the feed's file; what the findings mean is skil
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,13 +55,14 @@ async def audit_skill(
     skill: Skill, config: Config, compiler: Compiles, *, previous: SkillManifest | None, previous_key_id: str = ""
 ) -> Audited:
     sights = {path: await _look(skill.files[path], compiler) for path in skill.manifest.modules}
+    assets = [data for path, data in skill.files.items() if path.startswith("assets/")]
     subject = Subject(
         manifest=skill.manifest,
         payload_sha256=skill.payload_sha256,
         key_id=skill.key.key_id,
         digests=skill.digests,
         modules=sights,
-        asset_secrets=sum(_secrets_in(data) for path, data in skill.files.items() if path.startswith("assets/")),
+        asset_secrets=await asyncio.to_thread(lambda: sum(map(_secrets_in, assets))),
         previous=previous,
         previous_key_id=previous_key_id,
         known_bad=read_feed(config.skills.known_bad_feed),
@@ -95,7 +97,7 @@ def _whole(skill: Skill) -> tuple[Check, ...]:
 
 async def _look(module: bytes, compiler: Compiles) -> ModuleSight:
     try:
-        facts = scan(module)
+        facts = await asyncio.to_thread(scan, module)
     except Rejected as refused:
         return ModuleSight(refused=refused.detail)
     not_compiled = ""
@@ -103,8 +105,13 @@ async def _look(module: bytes, compiler: Compiles) -> ModuleSight:
         await compiler.compile(sha256_hex(module), module)
     except Rejected as refused:
         not_compiled = refused.detail
+    urls, shapes = await asyncio.to_thread(_content, module)
+    return ModuleSight(facts=facts, not_compiled=not_compiled, urls=urls, secret_shapes=shapes)
+
+
+def _content(module: bytes) -> tuple[tuple[str, ...], int]:
     urls = sorted({found.decode("ascii") for found in _URL.findall(module)})[:_MOST_URLS]
-    return ModuleSight(facts=facts, not_compiled=not_compiled, urls=tuple(urls), secret_shapes=_secrets_in(module))
+    return tuple(urls), _secrets_in(module)
 
 
 def _secrets_in(data: bytes) -> int:

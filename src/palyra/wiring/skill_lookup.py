@@ -6,9 +6,10 @@ from palyra.canon import Json
 from palyra.engine.ports import Clock
 from palyra.journal.acts import PALYRA, ActKind
 from palyra.journal.chain import parse_entry
+from palyra.skills.bundle import check_manifest_text
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.lifecycle import Standing, Status, newest_first
-from palyra.skills.manifest import SkillManifest, parse_manifest
+from palyra.skills.manifest import SkillManifest
 from palyra.skills.store.life import SkillRows
 from palyra.skills.store.pins import PinRows
 from palyra.skills.store.reports import ReportRows
@@ -60,10 +61,10 @@ class SkillLookup(TrustDesk):
         return [report.as_json() for report in sorted(found, key=lambda r: -r.at_unix_ms)]
 
     def manifest(self, standing: Standing) -> SkillManifest:
-        text = self._rows.manifest_text(standing.sha256)
-        if text is None:
+        text, bundle = self._rows.manifest_text(standing.sha256), self._rows.bundle(standing.sha256)
+        if text is None or bundle is None:
             raise absent(standing.skill_id)
-        return parse_manifest(text)
+        return check_manifest_text(bundle, text, payload_sha256=standing.sha256, key_id=standing.key_id)
 
     # ── which payload ──
 

@@ -72,6 +72,7 @@ class InstalledSkills:
         self._rows = SkillRows(writer)
         self._pins = PinRows(writer)
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
+        self._listed: tuple[tuple[Standing, ...], Sequence[ToolSpec]] = ((), ())
 
     # ── the engine's port ──
 
@@ -118,8 +119,14 @@ class InstalledSkills:
 
     def specs(self) -> Sequence[ToolSpec]:
         """Of every enabled skill. One that cannot be used any more is left out; its calls say why."""
+        standings = self._rows.all_active()
+        if standings != self._listed[0]:
+            self._listed = (standings, self._specs(standings))
+        return self._listed[1]
+
+    def _specs(self, standings: Sequence[Standing]) -> Sequence[ToolSpec]:
         found: list[ToolSpec] = []
-        for standing in self._rows.all_active():
+        for standing in standings:
             try:
                 loaded = self._load(standing)
             except Rejected as refused:

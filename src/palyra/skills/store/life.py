@@ -14,6 +14,7 @@ from palyra.canon import sha256_hex
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.skills.lifecycle import COLUMNS, Move, Standing, Status, move, parse_standing
 from palyra.skills.store.seals import MOST_REMEMBERED, Seals
+from palyra.skills.version import is_version
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
@@ -150,7 +151,7 @@ class SkillRows:
                 standing = Standing(
                     sha256=sha256,
                     skill_id=skill_id,
-                    version=version,
+                    version=version if is_version(version) else "0.0.0",
                     publisher=publisher,
                     key_id=key_id,
                     status=Status.QUARANTINED,

@@ -1,0 +1,62 @@
+"""A skill's schemas: nothing is fetched for them, and no input makes one of them run for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from palyra.skills.findings import Finding, SkillRefused
+from palyra.skills.tool_schema import check_schema
+
+
+def chain(count: int, *, twice: bool) -> dict[str, Any]:
+    """Definitions that each name the next one, once or twice."""
+    defs: dict[str, Any] = {
+        f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * (2 if twice else 1)} for n in range(count)
+    }
+    return {"type": "object", "$defs": {**defs, f"d{count}": {"type": "object"}}, "$ref": "#/$defs/d0"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        chain(40, twice=True),
+        chain(2000, twice=False),
+        {"type": "object", "allOf": [{"$ref": "#"}]},
+        {"type": "object", "properties": {"next": {"$ref": "#"}}},
+        {"type": "object", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"type": "object", "properties": {"a": {"not": {"$ref": "#/properties/a"}}}},
+        {"type": "object", "$ref": "#/$defs/absent"},
+        {"type": "object", "$defs": {"a b": {}}, "$ref": "#/$defs/a%20b"},
+        {"type": "object", "anyOf": [{}], "$ref": "#/anyOf/1"},
+        {"type": "object", "$ref": "#anchor"},
+        {"type": "object", "$dynamicRef": "#meta"},
+        {"type": "object", "properties": {"a": {"pattern": "((((a{1,100}){1,100}){1,100}){1,100}){1,100}"}}},
+        {"type": "object", "enum": [{"n": n} for n in range(12_000)]},
+    ],
+    ids=lambda schema: str(schema)[:60],
+)
+def test_a_schema_that_could_run_for_ever_or_leads_nowhere_is_refused(schema):
+    with pytest.raises(SkillRefused) as caught:
+        check_schema(schema, "input_schema", of_object=True)
+    assert caught.value.finding is Finding.MANIFEST_VALUE
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        chain(20, twice=False),
+        chain(5, twice=True),
+        {
+            "type": "object",
+            "$defs": {"point": {"type": "object", "properties": {"x": {"type": "number"}}}},
+            "properties": {"a": {"$ref": "#/$defs/point"}, "b": {"items": {"$ref": "#/$defs/point"}}},
+        },
+        {"type": "object", "properties": {"a/b": {}, "c": {"$ref": "#/properties/a~1b"}}},
+    ],
+    ids=lambda schema: str(schema)[:60],
+)
+def test_ordinary_schemas_with_definitions_are_taken(schema):
+    assert check_schema(schema, "input_schema", of_object=True) == schema
