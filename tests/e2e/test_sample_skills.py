@@ -28,10 +28,21 @@ def test_there_are_three_samples() -> None:
     assert sorted(path.name for path in SAMPLES.iterdir()) == ["json-query", "redact", "repo-issues"]
 
 
+def large_query() -> dict[str, Any]:
+    """100 KB to read and to filter, within the fuel that a skill has by default."""
+    items = [{"name": "pen", "price": 2.5}, {"name": "desk", "price": 120}]
+    document = {"orders": [{"id": n, "customer": {"name": f"c{n}"}, "items": items} for n in range(1000)]}
+    assert len(json.dumps(document)) > 100_000
+    asked = {"document": document, "query": "$.orders[*].items[?price >= 10].name", "limit": 1}
+    return {"input": asked, "expect": {"exit_code": 0, "result": {"matches": ["desk"], "more": True}}}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", ["json-query", "redact", "repo-issues"])
 def test_a_sample_builds_and_passes_its_recorded_inputs(sample: str, tmp_path: Path) -> None:
     folder = copy_of(sample, tmp_path)
+    if sample == "json-query":
+        (folder / "tests" / "large.json").write_text(json.dumps(large_query()))
 
     async def work(bench: Bench) -> dict[str, str]:
         built = await build_project(folder, bench.workshop, lambda publisher: KEY, at_unix_ms=1)

@@ -44,7 +44,7 @@ def command(settings: Settings, folder: str) -> int:
             return NOT_SO if failed else 0
         for verdict in verdicts:
             if verdict.passed and not settings.quiet:
-                say(f"ok    {verdict.name}")
+                say(f"ok    {verdict.name}" + (f"  ({verdict.fuel} fuel)" if verdict.fuel is not None else ""))
             elif not verdict.passed:
                 say(f"FAIL  {verdict.name}\n{verdict.diff}")
         if not settings.quiet:

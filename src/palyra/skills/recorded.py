@@ -50,9 +50,11 @@ class Verdict:
     name: str
     passed: bool
     diff: str = ""
+    fuel: int | None = None
+    """What it used of its budget; None where nothing ran."""
 
     def as_json(self) -> dict[str, Json]:
-        return {"name": self.name, "passed": self.passed, "diff": self.diff}
+        return {"name": self.name, "passed": self.passed, "diff": self.diff, "fuel": self.fuel}
 
 
 def parse_cases(files: Mapping[str, bytes], manifest: SkillManifest) -> tuple[Case, ...]:

@@ -131,6 +131,7 @@ class Proving:
             got: dict[str, Json] = {"status": "refused", "reason": refused.reason.value, "message": refused.detail}
             return judge(case, got)
         verdict = judge(case, {**_told(tool, execution, output), **world.left()})
+        verdict = replace(verdict, fuel=execution.usage.fuel)
         unmade = len(case.http) - world.requests
         surprises = [*world.surprises, *([f"{unmade} recorded requests were not made"] if unmade > 0 else [])]
         if not surprises:

@@ -1,6 +1,9 @@
 // A path and what it selects. Every step maps the values so far to new ones, in the document's order.
 import { Json } from "../sdk/json";
 
+const OPERATORS: string[] = ["==", "!=", "<=", ">=", "<", ">"];
+const SAME = 0, OTHER = 1, AT_MOST = 2, AT_LEAST = 3, LESS = 4;
+
 export class Query {
   error: string = "";
   at: i32 = 0;
@@ -16,7 +19,7 @@ export class Query {
   }
 
   private step(values: Json[]): Json[] {
-    if (this.take("..")) return this.named(everyDepth(values), this.name());
+    if (this.take("..")) return everywhere(values, this.name());
     if (this.take(".*")) return inside(values);
     if (this.take(".")) return this.named(values, this.name());
     if (this.take("[")) return this.bracket(values);
@@ -43,21 +46,21 @@ export class Query {
     this.skipSpace();
     const operator = this.operator();
     this.skipSpace();
-    const literal: Json | null = operator == "" ? null : this.literal();
+    const literal: Json | null = operator < 0 ? null : this.literal();
+    const test: Test | null = literal == null ? null : new Test(operator, literal);
     this.skipSpace();
     const kept: Json[] = [];
     for (let i = 0; i < values.length; i++) {
       let value: Json | null = values[i];
       for (let n = 0; n < names.length && value != null; n++) value = value.member(names[n]);
-      if (value != null && (literal == null || holds(value, operator, literal))) kept.push(values[i]);
+      if (value != null && (test == null || test.holds(value))) kept.push(values[i]);
     }
     return this.closed(kept);
   }
 
-  private operator(): string {
-    const all = ["==", "!=", "<=", ">=", "<", ">"];
-    for (let i = 0; i < all.length; i++) if (this.take(all[i])) return all[i];
-    return "";
+  private operator(): i32 {
+    for (let i = 0; i < OPERATORS.length; i++) if (this.take(OPERATORS[i])) return i;
+    return -1;
   }
 
   private literal(): Json | null {
@@ -118,8 +121,8 @@ export class Query {
 function inside(values: Json[]): Json[] {
   const found: Json[] = [];
   for (let i = 0; i < values.length; i++) {
-    const entries = values[i].entries();
-    for (let n = 0; n < entries.length; n++) found.push(entries[n].value);
+    const below = values[i].values();
+    for (let n = 0; n < below.length; n++) found.push(below[n]);
   }
   return found;
 }
@@ -128,40 +131,49 @@ function indexed(values: Json[], index: i32): Json[] {
   const found: Json[] = [];
   for (let i = 0; i < values.length; i++) {
     if (!values[i].isArray) continue;
-    const items = inside([values[i]]);
+    const items = values[i].values();
     const place = index < 0 ? items.length + index : index;
     if (place >= 0 && place < items.length) found.push(items[place]);
   }
   return found;
 }
 
-function everyDepth(values: Json[]): Json[] {
+function everywhere(values: Json[], name: string): Json[] {
   const found: Json[] = [];
   for (let i = 0; i < values.length; i++) {
-    found.push(values[i]);
-    const deeper = everyDepth(inside([values[i]]));
-    for (let n = 0; n < deeper.length; n++) found.push(deeper[n]);
+    const below = values[i].everywhere(name);
+    for (let n = 0; n < below.length; n++) found.push(below[n]);
   }
   return found;
 }
 
 /** Numbers compare by size, texts by their characters; two kinds are never equal, larger or smaller. */
-function holds(value: Json, operator: string, literal: Json): bool {
-  if (value.isNumber && literal.isNumber) return compare(value.number(), literal.number(), operator);
-  if (value.isString && literal.isString) {
-    const a = value.text(), b = literal.text();
-    return compare(a < b ? -1 : a > b ? 1 : 0, 0, operator);
-  }
-  const same = value.source() == literal.source();
-  return operator == "==" ? same : operator == "!=" ? !same : false;
-}
+class Test {
+  private size: f64;
+  private text: string;
 
-function compare(a: f64, b: f64, operator: string): bool {
-  if (operator == "==") return a == b;
-  if (operator == "!=") return a != b;
-  if (operator == "<") return a < b;
-  if (operator == "<=") return a <= b;
-  return operator == ">" ? a > b : a >= b;
+  constructor(private operator: i32, private literal: Json) {
+    this.size = literal.number();
+    this.text = literal.isString ? literal.text() : literal.source();
+  }
+
+  holds(value: Json): bool {
+    if (value.isNumber && this.literal.isNumber) return this.stands(value.number(), this.size);
+    if (value.isString && this.literal.isString) {
+      const text = value.text();
+      return this.stands(text < this.text ? -1 : text > this.text ? 1 : 0, 0);
+    }
+    const same = value.first == this.literal.first && value.source() == this.text;
+    return this.operator == SAME ? same : this.operator == OTHER ? !same : false;
+  }
+
+  private stands(a: f64, b: f64): bool {
+    if (this.operator == SAME) return a == b;
+    if (this.operator == OTHER) return a != b;
+    if (this.operator == AT_MOST) return a <= b;
+    if (this.operator == AT_LEAST) return a >= b;
+    return this.operator == LESS ? a < b : a > b;
+  }
 }
 
 function isDigit(c: string): bool { return c >= "0" && c <= "9"; }

@@ -1,6 +1,6 @@
 // samples.redact: replaces what looks like personal data by its kind.
 import { input, output } from "../sdk/palyra";
-import { Entry, Json, Writer } from "../sdk/json";
+import { Json, Writer } from "../sdk/json";
 import { KINDS, lengthOf, startsHere } from "./kinds";
 
 export function run(): i32 {
@@ -18,7 +18,7 @@ export function run(): i32 {
     }
     counts[kind]++;
     const mark = Uint8Array.wrap(String.UTF8.encode("[" + KINDS[kind] + "]"));
-    clean.append(mark, 0, mark.length);
+    clean.copy(mark.dataStart, mark.dataStart + mark.length);
     at += lengthOf(kind, text, at);
   }
   return output(answer(clean.bytes(), counts));
@@ -26,10 +26,10 @@ export function run(): i32 {
 
 function kindsWithout(keep: Json | null): StaticArray<bool> {
   const wanted = new StaticArray<bool>(KINDS.length);
-  const kept: Entry[] = keep == null ? [] : keep.entries();
+  const kept: Json[] = keep == null ? [] : keep.values();
   for (let kind = 0; kind < KINDS.length; kind++) {
     wanted[kind] = true;
-    for (let i = 0; i < kept.length; i++) if (kept[i].value.text() == KINDS[kind]) wanted[kind] = false;
+    for (let i = 0; i < kept.length; i++) if (kept[i].text() == KINDS[kind]) wanted[kind] = false;
   }
   return wanted;
 }

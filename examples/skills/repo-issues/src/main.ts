@@ -55,9 +55,9 @@ function header(out: Writer, name: string, value: string): void {
 /** Of each issue what an agent needs; pull requests, which this API lists too, are left out. */
 function pick(body: Json): Json {
   const out = new Writer().open("[");
-  const all = body.entries();
+  const all = body.values();
   for (let i = 0; i < all.length; i++) {
-    const issue = all[i].value;
+    const issue = all[i];
     if (issue.member("pull_request") != null) continue;
     const user = issue.member("user");
     const author: Json | null = user == null ? null : user.member("login");
@@ -74,9 +74,9 @@ function pick(body: Json): Json {
 function labels(out: Writer, given: Json | null): void {
   out.open("[");
   if (given != null) {
-    const all = given.entries();
+    const all = given.values();
     for (let i = 0; i < all.length; i++) {
-      const name = all[i].value.member("name");
+      const name = all[i].member("name");
       if (name != null) out.value(name);
     }
   }
@@ -85,11 +85,11 @@ function labels(out: Writer, given: Json | null): void {
 
 /** Only with a tag the forge can be asked by: without one nobody could tell whether it is old. */
 function remember(asked: Asked, response: Json, issues: Json): void {
-  const headers = response.member("headers")!.entries();
+  const headers = response.member("headers")!.values();
   for (let i = 0; i < headers.length; i++) {
-    const pair = headers[i].value.entries();
-    if (pair[0].value.text() != "etag") continue;
-    const out = new Writer().open("{").key("etag").value(pair[1].value).key("issues").value(issues).close("}");
+    const pair = headers[i].values();
+    if (pair[0].text() != "etag") continue;
+    const out = new Writer().open("{").key("etag").value(pair[1]).key("issues").value(issues).close("}");
     if (store_value(CACHE, asked.key, out.bytes()) < 0) log(3, "the answer could not be kept");
   }
 }
