@@ -30,14 +30,14 @@ def indexed_until(rows: Rows) -> int:
     return int(found[0][0]) if found and found[0][0].isascii() and found[0][0].isdigit() else 0
 
 
-def catch_up(writer: Writer, *, batches: int | None = None) -> int:
-    """Index what came since; returns how many entries that were."""
+def catch_up(writer: Writer, *, batches: int | None = None, size: int = BATCH) -> int:
+    """Index what came since; returns how many entries that were. Small batches let others write in between."""
     done = 0
     while batches is None or batches > 0:
-        count, _ = writer.commit_now(_next_batch)
+        count, _ = writer.commit_now(lambda tx: _next_batch(tx, size))
         done += count
         batches = None if batches is None else batches - 1
-        if count < BATCH:
+        if count < size:
             break
     if done:
         writer.commit_now(_tidy)
@@ -64,9 +64,9 @@ def forget(writer: Writer) -> None:
     writer.commit_now(work)
 
 
-def _next_batch(tx: Transaction) -> int:
+def _next_batch(tx: Transaction, size: int) -> int:
     first = indexed_until(tx.rows)
-    end = min(tx.frontier.size, first + BATCH)
+    end = min(tx.frontier.size, first + size)
     if end <= first:
         return 0
     sql = "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? AND body IS NOT NULL"

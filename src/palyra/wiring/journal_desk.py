@@ -38,7 +38,9 @@ from palyra.wiring.history import check_decisions
 
 BEHIND = 512
 """Entries the index may lack before a question brings it up to date; they are read one by one meanwhile."""
-BATCHES_AT_ONCE = 4
+BATCHES_AT_ONCE = 64
+BATCH = 256
+"""Calls under way write in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class JournalDesk:
         size = self._writer.rows("SELECT size FROM head")[0][0]
         if size - indexed_until(self._writer.rows) >= BEHIND:
             with contextlib.suppress(StateError):
-                await asyncio.to_thread(catch_up, self._writer, batches=BATCHES_AT_ONCE)
+                await asyncio.to_thread(catch_up, self._writer, batches=BATCHES_AT_ONCE, size=BATCH)
 
     def entry(self, index: int) -> Entry | None:
         return self.lookup.entry(index)

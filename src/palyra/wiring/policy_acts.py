@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
@@ -80,7 +81,13 @@ def uses_json(installation: Installation) -> list[dict[str, Json]]:
 
 def posture_bundle(installation: Installation, posture: str) -> PolicyBundle:
     """Another posture with the operator's policies of now beside it."""
-    return load_posture(posture, installation.policies.local())
+    return _loaded(posture, tuple(sorted(installation.policies.local().items())))
+
+
+@lru_cache(maxsize=2 * len(POSTURES))
+def _loaded(posture: str, local: tuple[tuple[str, str], ...]) -> PolicyBundle:
+    """Bundles are values: every explanation compares with the same two others."""
+    return load_posture(posture, dict(local))
 
 
 # ── what others would decide ──

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from starlette.responses import Response
@@ -61,7 +62,7 @@ async def call_page(asked: Asked) -> Response:
     stored = acts.stored_call(asked)
     record = call_json(stored, journal_of(asked).of_call(stored.call_id))
     view = call_view(record, stored.tool, stored.reason)
-    told = explain_stored(installed(asked), stored).as_json() if stored.details else None
+    told = (await asyncio.to_thread(explain_stored, installed(asked), stored)).as_json() if stored.details else None
     drawn = timeline(view.steps, title="The call in time", plot_id="steps") if view.steps else None
     return render(asked, "call.html", section="calls", it=view, told=told, drawn=drawn, record=record)
 
