@@ -15,6 +15,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Generator, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -242,6 +243,11 @@ class _LoopThread:
                 finished.wait(FINISH_S)
             raise
 
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin it and do not wait; cancelling the future ends the call, and its record is closed."""
+        self._check(work)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     async def _finish(self, work: Coroutine[Any, Any, T], finished: threading.Event) -> T:
         try:
             return await work
@@ -273,6 +279,20 @@ class SyncRun:
 
     def call(self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Any) -> Outcome:
         return self._thread.wait_for(self._run.call(tool, input, **options))
+
+    def submit(self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Any) -> Future[Outcome]:
+        """The same without waiting, for code with an event loop of its own: `await asyncio.wrap_future(…)`."""
+        return self._thread.submit(self._run.call(tool, input, **options))
+
+    @property
+    def workspace(self) -> str:
+        return self._run.run.workspace
+
+    def beside(self) -> SyncRun:
+        """Another run of the same principal in the same workspace: its calls do not wait for this one's to end."""
+        installation = self._run._installation
+        run = replace(self._run.run, run_id=installation.ports.ids.ulid())
+        return SyncRun(AsyncRun(run, installation), self._thread)
 
     def end(self) -> None:
         """Cancel what is under way in this run and end the background processes it owns. Detached ones go on."""
