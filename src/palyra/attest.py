@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -83,6 +84,7 @@ class Statement:
 
 
 _NAMES = tuple(f.name for f in fields(Statement))
+_read = attrgetter(*_NAMES)
 FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
 _BEFORE_DIGEST = tuple(sorted(name for name in FIELDS if name < "execution_sha256"))
 _AFTER_DIGEST = tuple(sorted(name for name in FIELDS if name > "execution_sha256"))
@@ -103,7 +105,10 @@ class Finding:
 
 def attest(statement: Statement, key: SigningKey) -> dict[str, Json]:
     """Every field flat, `execution_sha256`, `key_id`, and the signed envelope."""
-    predicate = {name: _plain(getattr(statement, name)) for name in _NAMES}
+    predicate: dict[str, Json] = dict(zip(_NAMES, _read(statement), strict=True))
+    for name, value in predicate.items():
+        if type(value) not in _EXACT:
+            predicate[name] = _plain(value)
     predicate["key_id"] = key.key_id
     # The digest stands among the fields it is made over: they are written once, in two halves around its place.
     first = canonical_strict({name: predicate[name] for name in _BEFORE_DIGEST})[:-1]
@@ -201,12 +206,12 @@ def _execution_sha256(predicate: Mapping[str, Json]) -> str:
     return sha256_hex(canonical_strict({k: v for k, v in predicate.items() if k != "execution_sha256"}))
 
 
-_EXACT = frozenset({str, int, bool})
+_EXACT = frozenset({str, int, bool, type(None)})
 _ENFORCEMENT = tuple(f.name for f in fields(Enforcement))
 
 
 def _plain(value: Any) -> Json:
-    if value is None or type(value) in _EXACT:
+    if type(value) in _EXACT:
         return value
     if isinstance(value, bytes):
         return value.hex()

@@ -27,7 +27,7 @@ from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
 from palyra.launch.network import close_listeners, open_listeners
 from palyra.launch.verifying import difference, in_new_root, misplaced, mountinfo
-from palyra.launch.waiting import has_ended, readable, unbroken
+from palyra.launch.waiting import has_ended, pause, readable, unbroken
 from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 20.0
 _MOUNT_STEP_S = 0.0005
+_BRIEF_STEP_S = 0.0002
+_BRIEF_STEPS = 100
 _NS_GET_USERNS = 0xB701
 _PID_MAX = "/proc/sys/kernel/pid_max"
 _ENDED = "The sandbox ended before it was ready."
@@ -149,16 +151,24 @@ class Held:
 
 
 async def start_held(
-    template: Template, *, shell: str, name: str, jobs: Jobs, abandon: Callable[[Held], Awaitable[None]]
+    template: Template,
+    *,
+    shell: str,
+    name: str,
+    jobs: Jobs,
+    abandon: Callable[[Held], Awaitable[None]],
+    is_alone: bool = False,
 ) -> Held:
-    """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one."""
+    """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one.
+    `is_alone`: a call waits for it and nothing else runs, so its mounts are waited for in place: the loop's own clock
+    is coarser than what is left to wait for."""
     held = Held()
     held.namespaced = template.pid_namespace
     ready = info = block = -1
     try:
         ready, info, block = _spawn(held, template, shell)
         async with asyncio.timeout(START_TIMEOUT_S):
-            await _enter(held, template, jobs, ready=ready, info=info, block=block)
+            await _enter(held, template, jobs, ready=ready, info=info, block=block, is_alone=is_alone)
         _verify(held, template, ready)
         if template.group is not None:
             held.group = make_group(template.group, name)
@@ -245,7 +255,9 @@ def _filled(words: tuple[Word, ...], files: Sequence[int], pipes: dict[Hole, int
     return [str(pipes[w] if w in pipes else files[w.index]) if isinstance(w, Hole) else w for w in words]
 
 
-async def _enter(held: Held, template: Template, jobs: Jobs, *, ready: int, info: int, block: int) -> None:
+async def _enter(
+    held: Held, template: Template, jobs: Jobs, *, ready: int, info: int, block: int, is_alone: bool
+) -> None:
     """3, 4, 5."""
     bounding: asyncio.Task[bool] | None = None
     try:
@@ -253,7 +265,7 @@ async def _enter(held: Held, template: Template, jobs: Jobs, *, ready: int, info
             await _learn_init(held, info)
             if template.pid_max:  # while the launcher is busy with its mounts; nothing runs inside before it is done
                 bounding = asyncio.create_task(_bound_pids(held, template, jobs))
-            await _check_mounts(held, template, jobs)
+            await _check_mounts(held, template, jobs, is_alone=is_alone)
             if template.face is not None:
                 held.listeners = await open_listeners(held.init, template.face, jobs.run)
             os.write(block, b"x")
@@ -289,12 +301,16 @@ async def _learn_init(held: Held, info: int) -> None:
         raise LaunchFailed(_ENDED)
 
 
-async def _check_mounts(held: Held, template: Template, jobs: Jobs) -> None:
+async def _check_mounts(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
     """Before the launcher goes on, nothing has been exec'd inside: even the shell would come from what is mounted."""
+    steps = _BRIEF_STEPS if is_alone else 0
     while not (in_new_root(held, template) and is_finished(table := mountinfo(held.init))):
         if has_ended(held.init_fd):
             raise LaunchFailed(_ENDED)
-        await asyncio.sleep(_MOUNT_STEP_S)
+        if steps > 0:
+            steps -= 1
+            pause(_BRIEF_STEP_S)
+        await asyncio.sleep(0 if steps > 0 else _MOUNT_STEP_S)
     changed = first_stranger(template.launcher, table, mountinfo(os.getpid()))
     if template.closed and not changed:
         await _close_paths(held, template, jobs)

@@ -97,7 +97,7 @@ class ProcessExecutor:
         try:
             held = self.pool.take(template) if self.pool is not None else None
             if held is None:
-                held = await self._start(template)
+                held = await self._start(template, is_alone=self._at_work.running == 1)
             return await self.run_held(held, plan, sink, source, credentials)
         except LaunchFailed as error:
             return not_started(error)
@@ -135,12 +135,17 @@ class ProcessExecutor:
         if self._leftovers is not None:
             self._leftovers.close()
 
-    async def _start(self, template: Template) -> Held:
+    async def _start(self, template: Template, *, is_alone: bool = False) -> Held:
         if self._starts and template.pid_max:  # whoever starts a second one starts more
             self._jobs.get_ready()
         self._starts += 1
         return await start_held(
-            template, shell=self._host.shell, name=os.urandom(16).hex(), jobs=self._jobs, abandon=self._abandon
+            template,
+            shell=self._host.shell,
+            name=os.urandom(16).hex(),
+            jobs=self._jobs,
+            abandon=self._abandon,
+            is_alone=is_alone,
         )
 
     async def run_held(

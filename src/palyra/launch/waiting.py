@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -58,6 +59,11 @@ def ends_within(pidfd: int, timeout_s: float) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))
+
+
+def pause(seconds: float) -> None:
+    """In this thread: for a moment that the loop's clock, which counts milliseconds, cannot tell."""
+    time.sleep(seconds)
 
 
 async def writable(fd: int) -> None:

@@ -15,6 +15,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from palyra.model.plan import Word
@@ -66,6 +67,8 @@ def _workspace_word(launcher: Sequence[Word]) -> int:
 
 def first_difference(closed: Closed, mountinfo: str) -> str:
     """A sentence about the first mount that is not as planned, or an empty string."""
+    if not closed:
+        return ""
     table = parse_mountinfo(mountinfo)
     by_ident = {mount.ident: mount for mount in table}
     covered = {mount.parent for mount in table if mount.point == _point_of(by_ident, mount.parent)}
@@ -112,6 +115,11 @@ def first_stranger(launcher: Sequence[Word], mountinfo: str, host_mountinfo: str
 
 def planned_mounts(launcher: Sequence[Word]) -> tuple[tuple[str, str], ...]:
     """(where, what is shown there) of every mount the launcher was told to make; "" where it is made anew."""
+    return _planned(tuple(launcher))
+
+
+@lru_cache(maxsize=64)
+def _planned(launcher: tuple[Word, ...]) -> tuple[tuple[str, str], ...]:
     found = []
     for at, word in enumerate(launcher):
         match word:
@@ -143,7 +151,9 @@ def expected_mounts(closed: Closed) -> tuple[Expected, ...]:
     )
 
 
+@lru_cache(maxsize=8)
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    """Remembered: the host's table seldom changes, and a sandbox's is looked at several times while it waits."""
     mounts = []
     for line in text.split("\n"):  # not splitlines: a name may hold a form feed or U+2028
         if not line:
@@ -171,4 +181,4 @@ def _point_of(by_ident: dict[str, Mount], ident: str) -> str | None:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+    return text if "\\" not in text else _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
