@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.launch import _os
 from palyra.launch.held import Held
-from palyra.launch.waiting import has_ended, readable_within
+from palyra.launch.waiting import ends_within, has_ended, readable_within
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -80,11 +80,23 @@ def cut_off(held: Held, *, subreaper: bool) -> None:
     turns; `end` does what is left. The program's own status stays with its pidfd. Where the kernel does not tell it
     there, the launcher must end by itself, and nothing is done here."""
     if held.init_fd < 0:
+        held.cut_off = held.domain is not None and held.group is None and held.domain.kill_all()
         return
     with contextlib.suppress(_os.Unsupported):
         _os.exit_status(held.program_fd)
         held.cut_off = True
         kill_tree(held, subreaper=subreaper)
+
+
+def is_gone(held: Held, timeout_s: float) -> bool:
+    """Whether all that `cut_off` killed ends within a moment, waited for in place. Then `end` waits for nothing."""
+    if not held.cut_off or held.group is not None:
+        return False
+    gone = held.init_fd < 0 or ends_within(held.init_fd, timeout_s)
+    if held.domain is not None:
+        held.emptied = is_empty(held.domain)
+        gone = gone and held.emptied
+    return gone and ends_within(held.pid_fd, timeout_s)
 
 
 async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
@@ -103,7 +115,7 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
         if not await _gone(held.pid_fd, _LAUNCHER_TIMEOUT_S):  # by itself, so that it reaps what it can
             _os.send_signal(held.pid_fd, signal.SIGKILL)
             gone = await _gone(held.pid_fd, _GONE_TIMEOUT_S) and gone
-        if held.domain is not None:
+        if held.domain is not None and not held.emptied:
             gone = await _emptied(held.domain) and gone
         if held.group is not None:
             cpu_us, out_of_memory = held.group.cpu_us(), held.group.ran_out_of_memory()
@@ -196,11 +208,15 @@ async def _gone(pidfd: int, timeout_s: float) -> bool:
     return pidfd < 0 or has_ended(pidfd) or await readable_within(pidfd, timeout_s)
 
 
+def is_empty(domain: Domain) -> bool:
+    return all(_os.state(pid) in _DEAD for pid in domain.inside(_os.all_pids()))
+
+
 async def _emptied(domain: Domain) -> bool:
     """Everyone inside was sent SIGKILL and can start nobody any more, so one look that finds no one alive is enough."""
     clock = asyncio.get_running_loop().time
     until = clock() + _GONE_TIMEOUT_S
-    while any(_os.state(pid) not in _DEAD for pid in domain.inside(_os.all_pids())):
+    while not is_empty(domain):
         if clock() > until:
             return False
         await asyncio.sleep(_STATUS_STEP_S)

@@ -96,9 +96,9 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("control", "cut_off", "domain", "group", "init", "init_fd", "listeners", "mounts_fd", "namespaced",
-                 "pid", "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout", "table",
-                 "workspace")  # fmt: skip
+    __slots__ = ("control", "cut_off", "domain", "emptied", "group", "init", "init_fd", "listeners", "mounts_fd",
+                 "namespaced", "pid", "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout",
+                 "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -115,6 +115,8 @@ class Held:
         self.table = ""
         """Its mount table as it was verified."""
         self.group: Group | None = None
+        self.emptied = False
+        """Nobody is left in its domain."""
         self.cut_off = False
         """The program has ended and everything else was killed at once."""
         self.listeners: tuple[Listener, ...] = ()

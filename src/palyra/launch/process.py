@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from palyra.launch import _os
 from palyra.launch.course import Running, follow
-from palyra.launch.ending import Ended, ask_to_end, cut_off, end
+from palyra.launch.ending import Ended, ask_to_end, cut_off, end, is_gone
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
@@ -30,7 +30,7 @@ from palyra.launch.limits import limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
-from palyra.launch.waiting import ends_within, unbroken
+from palyra.launch.waiting import unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution
 from palyra.model.plan import ProcessPlan
@@ -227,13 +227,7 @@ class _HeldProgram:
         return self._at_work.running == 1
 
     def is_gone(self, timeout_s: float) -> bool:
-        held = self._held
-        return (
-            held.cut_off
-            and held.group is None
-            and ends_within(held.init_fd, timeout_s)
-            and ends_within(held.pid_fd, timeout_s)
-        )
+        return is_gone(self._held, timeout_s)
 
     def take(self, name: str) -> int:
         return self._held.take(name)

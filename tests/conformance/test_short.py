@@ -1,0 +1,79 @@
+"""Programs that end before the loop turns are waited for in place: with the same promises as any other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from palyra.errors import Reason
+from palyra.launch import course
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.model.limits import Limits
+from palyra.model.outcome import Status
+from palyra.sandbox.planner import plan_job
+from tests.conformance.arena import OWNERS, Arena, Kept, arena, host, marked_processes, require
+
+pytestmark = pytest.mark.slow
+SH = "/bin/sh"
+
+
+@pytest.fixture(params=[(tier, owner) for tier in (Tier.B, Tier.C) for owner in OWNERS], ids=str)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Arena]:
+    tier, owner = request.param
+    require(tier)
+    monkeypatch.setattr(course, "BRIEF_S", 5.0)  # on a busy machine too
+    with arena(tier, owner) as made:
+        yield made
+
+
+def test_all_that_was_written_is_captured(place: Arena) -> None:
+    size = 60_000  # less than a pipe holds, so that the program ends without a reader
+    found = place.run(SH, "-c", f"head -c {size} /dev/zero; echo told >&2; exit 3")
+    assert found.execution.status is Status.COMPLETED
+    assert (found.execution.exit_code, found.execution.stdout_bytes, found.output.stderr) == (3, size, "told\n")
+    assert found.output.stdout == "\0" * size
+
+
+def test_more_than_a_pipe_holds_is_read_while_it_runs(place: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "BRIEF_S", 0.05)  # it waits for a reader meanwhile
+    found = place.run(SH, "-c", "head -c 300000 /dev/zero")
+    assert (found.execution.exit_code, found.execution.stdout_bytes) == (0, 300_000)
+
+
+def test_the_quota_holds(place: Arena) -> None:
+    limits = Limits(wall_ms=30_000, output_bytes=1000)
+    found = place.run(SH, "-c", "head -c 50000 /dev/zero", limits=limits)
+    assert (found.execution.status, found.execution.reason) == (Status.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED)
+    assert len(found.output.stdout) == 1000
+
+
+def test_a_signal_is_named(place: Arena) -> None:
+    assert place.run(SH, "-c", "kill -9 $$").execution.signal == 9
+
+
+def test_a_program_that_cannot_be_started_is_told_so(place: Arena) -> None:
+    found = place.run("/usr/bin/no-such-program")
+    assert (found.execution.status, found.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+
+
+def test_what_it_leaves_behind_is_gone_when_the_call_returns(place: Arena) -> None:
+    mark = f"left-behind-{place.folder.name}"
+    script = f"setsid {SH} -c 'sleep 100; : {mark}' >/dev/null 2>&1 & setsid {SH} -c 'sleep 100; : {mark}' & echo off"
+    found = place.run(SH, "-c", script)
+    assert found.output.stdout == "off\n"
+    if not found.execution.degraded:
+        assert marked_processes(mark) == []
+
+
+def test_programs_beside_each_other_do_not_hold_up_the_loop(place: Arena) -> None:
+    async def story() -> list[str]:
+        made, kept = ProcessExecutor(host()), [Kept(), Kept()]
+        plan = plan_job(place.job(SH, "-c", "sleep 0.2; echo done"), host())
+        await asyncio.gather(*(made.run(plan, one) for one in kept))
+        await made.close()
+        return [one.stdout for one in kept]
+
+    assert asyncio.run(story()) == ["done\n", "done\n"]
