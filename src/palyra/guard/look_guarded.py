@@ -23,7 +23,8 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
     """(paths to keep read-only, files to hide) that exist in this workspace."""
     protected: set[str] = set()
     masked: set[str] = set()
-    for name in (names := sorted(_list(workspace))):
+    names, folders = _scan(workspace)
+    for name in names:
         if name.startswith(".env"):
             kind, real = _settle(workspace, name, allowance)
             if kind == "file" and name not in ENV_EXAMPLES:
@@ -34,7 +35,7 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
             protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
         elif name == ".git":
             protected.update(_find_in_git(workspace, allowance))
-    for folder in _find_nested(workspace, names):
+    for folder in _find_nested(workspace, folders):
         protected.update(_find_in_repository(workspace, folder, allowance))
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
 
@@ -78,15 +79,31 @@ def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[s
             yield from _find_submodules(path, depth + 1, allowance)
 
 
-def _find_nested(workspace: str, names: Sequence[str]) -> Iterator[str]:
+def _find_nested(workspace: str, folders: Sequence[str]) -> Iterator[str]:
     """`.git` one and two levels below the top. Advice: a crowd of folders may hide one, and then it is not found."""
-    left, level = MAX_FOLDERS, [workspace]
-    for _ in range(2):
-        listed = ((place, names if place == workspace else sorted(_list(place))) for place in level[:left])
-        below = [f"{place}/{name}" for place, found in listed for name in found if name != ".git"][:left]
+    first = [f"{workspace}/{name}" for name in folders if name != ".git"][:MAX_FOLDERS]
+    left = MAX_FOLDERS - len(first)
+    for place in first:
+        names, below = _scan(place)
+        if ".git" in names:
+            yield f"{place}/.git"
+        below = [name for name in below if name != ".git"][:left]
         left -= len(below)
-        level = [place for place in below if not os.path.islink(place) and os.path.isdir(place)]
-        yield from (f"{place}/.git" for place in level if os.path.lexists(f"{place}/.git"))
+        inner = (f"{place}/{name}/.git" for name in below)
+        yield from (path for path in inner if os.path.lexists(path))
+
+
+def _scan(place: str) -> tuple[list[str], list[str]]:
+    """(names in it, those of them that are folders and no links), each sorted. One question to the kernel for all of
+    them: this is asked before and after every call, of workspaces with thousands of files."""
+    try:
+        if os.path.islink(place):
+            return [], []
+        with os.scandir(place) as entries:
+            found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+    except (OSError, ValueError):
+        return [], []
+    return [name for name, _ in found], [name for name, is_folder in found if is_folder]
 
 
 def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> Iterator[str]:
