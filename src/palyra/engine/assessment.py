@@ -187,7 +187,7 @@ def _shape(trip: Trip, process: ProcessInput) -> Shape | None:
     if process.lifetime is not None or process.stdin or trip.request.learn:
         return None
     return Shape(
-        run=trip.run,
+        terms=trip.run.terms,
         tool=trip.tool,
         input=trip.call.input,
         input_bytes=trip.input_bytes,

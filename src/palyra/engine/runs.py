@@ -52,6 +52,8 @@ class Run:
     """Of the background processes it starts."""
     record: RunSpec = field(init=False, repr=False, compare=False)
     """As it is stored. Both are asked for several times a call."""
+    terms: tuple[object, ...] = field(init=False, repr=False, compare=False)
+    """All of it that says what a call may do; which run it is, since when and how much it has left says nothing."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "owner", ProcessOwner(self.run_id, str(self.context.principal)))
@@ -66,6 +68,8 @@ class Run:
             quota=self.quota,
         )
         object.__setattr__(self, "record", record)
+        terms = (self.context, self.workspace, self.limits, self.tier, self.egress, self.grant, self.scope)
+        object.__setattr__(self, "terms", terms)
 
 
 MAX_TEXT_CHARS = 4096

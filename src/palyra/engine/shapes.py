@@ -1,10 +1,10 @@
 """Calls that were asked before: agents run the same few commands over and over.
 
 What follows from a call's words, its run and what the disk shows is worked out once, and used again while all of these
-are equal. Rules: remembered is only what pure rooms answered, beside everything they were asked with: an equal run, the
-same bytes of input, equal sights. The disk is looked at anew for every call; policy is asked whenever anything that its
-policies look at has changed, the bundle too; a plan is taken only for the very job it was made from. A call that was
-refused is not remembered, and the memory is bounded.
+are equal. Rules: remembered is only what pure rooms answered, beside everything they were asked with: a run on equal
+terms, the same bytes of input, equal sights. The disk is looked at anew for every call; policy is asked whenever
+anything that its policies look at has changed, the bundle too; a plan is taken only for the very job it was made from.
+A call that was refused is not remembered, and the memory is bounded.
 
 Not here: the rooms themselves (engine/assessment), what of a request can change (policy/request).
 """
@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json, canonical_plain
-from palyra.engine.runs import Run
 from palyra.engine.trip import CallRequest, Trip
 from palyra.model.grant import Decision
 from palyra.model.plan import Facts, Job, LookRequest, Plan, Sights
@@ -32,7 +31,7 @@ MAX_SHAPES = 128
 MAX_INPUT_BYTES = 4096
 """Longer ones are seldom sent twice, and would fill the memory."""
 
-Key = tuple[str, str, bytes]
+Key = tuple[str, str, str, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +47,9 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shape:
-    """One call of one run as it was assessed last. A process that ends with its call, and is fed nothing."""
+    """One call on its run's terms, as it was assessed last: a process that ends with its call, and is fed nothing."""
 
-    run: Run
+    terms: tuple[object, ...]
     tool: RegisteredTool
     input: Mapping[str, Json]
     input_bytes: bytes
@@ -78,7 +77,7 @@ class Shapes:
     def find(self, trip: Trip) -> Shape | None:
         key = _key(trip.request)
         shape = None if key is None else self._known.get(key)
-        if shape is None or (shape.run is not trip.run and shape.run != trip.run):
+        if shape is None or (shape.terms is not trip.run.terms and shape.terms != trip.run.terms):
             return None
         return shape
 
@@ -101,4 +100,4 @@ def _key(request: CallRequest) -> Key | None:
     data = given if isinstance(given, bytes) else canonical_plain(given)
     if data is None or len(data) > MAX_INPUT_BYTES:
         return None
-    return request.run.run_id, request.tool, data
+    return request.run.owner.principal, request.run.workspace, request.tool, data

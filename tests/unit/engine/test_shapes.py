@@ -14,12 +14,14 @@ from palyra.engine.trip import CallRequest, Trip
 from palyra.engine.walk import Engine
 from palyra.errors import Reason, Rejected
 from palyra.model.budget import Allowance
+from palyra.model.call import Door, OperatorGrant
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.policy.store import PolicyStore
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.testing import FakePolicies, fake_ports, fake_run
 
+OTHER_RUN = "01HF7YAT000000000000000RV2"
 LS = {"command": "ls", "args": ["-la", "folder/file"]}
 
 
@@ -100,6 +102,23 @@ def run_is_short_of_time(ports, run):
     return replace(run, most=Allowance(wall_us=2_000_000))
 
 
+def another_run_on_the_same_terms(ports, run):
+    ports.journal._budgets[OTHER_RUN] = [1, 2, 3, 4]
+    return fake_run(run_id=OTHER_RUN)
+
+
+def run_has_other_limits(ports, run):
+    return replace(run, limits=replace(run.limits, cpu_ms=1000))
+
+
+def run_has_a_grant(ports, run):
+    return replace(run, grant=OperatorGrant(env=(("A", "b"),)))
+
+
+def run_came_through_another_door(ports, run):
+    return replace(run, context=replace(run.context, door=Door.HTTP, device="d"))
+
+
 def nothing_happened(ports, run):
     return run
 
@@ -107,7 +126,8 @@ def nothing_happened(ports, run):
 CHANGES = (
     nothing_happened, links_out, program_is_another, program_is_gone, run_has_another_workspace,
     run_is_another_principals, run_has_a_label, policy_is_another, an_hour_passed, budget_is_nearly_spent,
-    attempts_are_spent, run_is_short_of_time,
+    attempts_are_spent, run_is_short_of_time, another_run_on_the_same_terms, run_has_other_limits, run_has_a_grant,
+    run_came_through_another_door,
 )  # fmt: skip
 
 
@@ -130,6 +150,14 @@ def test_what_was_worked_out_is_used_again():
     assert second.plan is first.plan
     assert second.facts is first.facts
     assert second.decision is first.decision
+
+
+def test_runs_on_the_same_terms_share_what_was_worked_out():
+    engine = make_engine(fake_ports())
+    first, _ = ask(engine)
+    second, _ = ask(engine, run=fake_run(run_id=OTHER_RUN))
+    assert second.plan is first.plan
+    assert second.call.run_id == OTHER_RUN
 
 
 def test_another_input_is_another_call():
