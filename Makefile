@@ -134,7 +134,7 @@ soak: dev ## 64 callers at once; then no process, mount, namespace, file or desc
 	@$(PY) -m tests.soak --seconds $$(( $(MINUTES) * 60 ))
 	@PALYRA_GUEST_CALLS=100000 $(PY) -m pytest $(PYTEST_FLAGS) tests/unit/inside/wasm/test_flat.py
 
-fuzz: dev ## new cases for every property test, random bytes against the egress parsers (SECONDS_EACH=30 TARGETS="heads hello")
+fuzz: dev ## new cases for every property test, random bytes against every parser (SECONDS_EACH=30 TARGETS="heads hello")
 	@$(PY) -m pytest $(PYTEST_FLAGS) -m hypothesis --hypothesis-profile=search tests/unit
 	@$(PY) -m pip install -qq --require-hashes --only-binary :all: --requirement requirements/fuzz.txt \
 		|| echo 'palyra: no atheris for this Python' >&2

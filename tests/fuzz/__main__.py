@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --seconds N [target …]`: random bytes against the egress parsers, so long for each target.
+"""`python -m tests.fuzz --seconds N [target …]`: random bytes against every parser, so long for each target.
 
 With atheris (coverage-guided, requirements/fuzz.txt) where this Python has it, otherwise with Hypothesis, which knows
 nothing of coverage; the first line says which. Exit 1: a promise is broken; the bytes are printed.
@@ -29,7 +29,7 @@ def say(line: str) -> None:
 def run_atheris(name: str, seconds: int, corpus: str) -> None:
     """Never returns: libFuzzer ends the process."""
     atheris = importlib.import_module("atheris")
-    with atheris.instrument_imports(include=["palyra.egress"]):
+    with atheris.instrument_imports(include=["palyra"]):
         targets = importlib.import_module("tests.fuzz.targets")
     for at, seed in enumerate(targets.SEEDS[name]):
         Path(corpus, str(at)).write_bytes(seed)

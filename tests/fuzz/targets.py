@@ -24,6 +24,7 @@ from palyra.egress.sniff import Kind, sniff
 from palyra.egress.socks import read_greeting, read_request
 from palyra.errors import Rejected
 from palyra.model.net import EgressMode, NetGrant
+from tests.fuzz import parsers
 from tests.unit.egress.playbook import client_hello, extension
 
 GRANT = NetGrant(EgressMode.STRICT, tuple(map(parse_pattern, ("a.test", "b.test:22", "*.s.test"))))
@@ -178,7 +179,7 @@ def _play(talk: Conversation, pending: list[ev.Event]) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     one.__name__: one for one in (hosts, heads, chunks, hello, first_bytes, socks, dns, conversation)
-}
+} | parsers.TARGETS
 
 _HELLO = client_hello("a.test", extension(0xFE0D, b"x"))
 _GET = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
@@ -216,4 +217,4 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b"\x81" + _HELLO,
         b"\x82SSH-2.0-x\r\n",
     ),
-}
+} | parsers.SEEDS
