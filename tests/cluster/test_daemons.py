@@ -48,12 +48,12 @@ def test_two_daemons_are_one_installation(home, url, place):
     call_id = ulid()
 
     async def scenario() -> list[Any]:
-        async with daemon(home, 0, url, "[tool_call]\nmax_calls_per_run = 3") as first:
-            async with daemon(home, 1, url, "[tool_call]\nmax_calls_per_run = 3") as second:
-                run_id = ulid()
-                runs = [one.run(principal="agent:demo", workspace=str(place), run_id=run_id) for one in (first, second)]
-                same = [await run.call("palyra.echo", {"text": "hi"}, call_id=call_id) for run in runs]
-                more = [await runs[n % 2].call("palyra.echo", {"text": str(n)}) for n in range(4)]
+        few = "[tool_call]\nmax_calls_per_run = 3"
+        async with daemon(home, 0, url, few) as first, daemon(home, 1, url, few) as second:
+            run_id = ulid()
+            runs = [one.run(principal="agent:demo", workspace=str(place), run_id=run_id) for one in (first, second)]
+            same = [await run.call("palyra.echo", {"text": "hi"}, call_id=call_id) for run in runs]
+            more = [await runs[n % 2].call("palyra.echo", {"text": str(n)}) for n in range(4)]
         return [*same, *more]
 
     one, again, *more = asyncio.run(scenario())

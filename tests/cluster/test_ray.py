@@ -140,7 +140,7 @@ def test_killing_a_node_amid_five_hundred_calls_loses_none_and_runs_none_twice(m
 def test_output_comes_as_it_is_written_and_a_cancelled_call_is_killed_there(machines, folder, workspace):
     node = machines.add()
 
-    async def work(executor: ClusterExecutor, link: RayLink) -> tuple[str, int]:
+    async def work(executor: ClusterExecutor, link: RayLink) -> tuple[str, list[Path]]:
         output = Kept()
         task = asyncio.ensure_future(executor.run(plan_of(workspace, "echo first; sleep 60; echo never > x"), output))
         async with asyncio.timeout(60):

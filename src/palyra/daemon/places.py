@@ -33,7 +33,8 @@ def socket_path(home: Path, settings: DaemonConfig) -> Path:
 def take_home(home: Path) -> FileLock:
     """Held as long as the daemon lives."""
     run = home / "run"
-    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)  # by itself: parents of a folder get the umask's mode
+    run.mkdir(mode=0o700, exist_ok=True)
     os.close(os.open(run / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     lock = FileLock(run / LOCK)
     if not lock.acquire(_LOCK_PATIENCE_S):
