@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palyra.engine.ports import Clock
+from palyra.errors import StateError
 from palyra.model.skill import SkillTool
 from palyra.model.tool import ToolSpec
 from palyra.protocol.registry import RegisteredTool
@@ -36,12 +37,18 @@ class SkillDoor:
         return self._installed().is_active(tool)
 
     def knows(self, name: str) -> bool:
+        try:
+            return self._is_named(name)
+        except StateError:  # asked before a call has begun; the call itself says that the journal is down
+            return False
+
+    def tool(self, name: str) -> RegisteredTool | None:
+        return self._installed().tool(name) if self._is_named(name) else None
+
+    def _is_named(self, name: str) -> bool:
         if name.startswith("palyra.") or "." not in name:  # no skill can have such a name
             return False
         return bool(self._writer.rows("SELECT 1 FROM skill_tools WHERE tool_id = ? LIMIT 1", (name,)))
-
-    def tool(self, name: str) -> RegisteredTool | None:
-        return self._installed().tool(name) if self.knows(name) else None
 
     def specs(self) -> Sequence[ToolSpec]:
         if not self._writer.rows("SELECT 1 FROM skills WHERE status = 'active' LIMIT 1"):

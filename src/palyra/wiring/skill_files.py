@@ -41,6 +41,9 @@ class SkillFiles:
     def folder(self, sha256: str) -> Path:
         return self.root / sha256
 
+    def is_here(self, sha256: str) -> bool:
+        return os.path.lexists(self.folder(sha256))
+
     @contextmanager
     def writing(self, known: Callable[[], frozenset[str]]) -> Iterator[None]:
         """Hold the folder for a change; what no row knows is swept first. `known`: digests whose files belong here."""
@@ -90,6 +93,8 @@ class SkillFiles:
         """Every file of the payload; `SkillRefused` when they are not exactly what was installed."""
         folder = self.folder(sha256)
         try:
+            if not stat.S_ISDIR(os.lstat(folder).st_mode):
+                raise ValueError("a link in the folder's place")
             files = {path: _read_member(folder, path) for path in _members(folder)}
             same = sha256_hex(write_zip(files)) == sha256
         except (OSError, SkillRefused, ValueError):
@@ -146,7 +151,7 @@ def _read_member(folder: Path, path: str) -> bytes:
     fd = os.open(folder / path, _FLAGS)
     with os.fdopen(fd, "rb") as file:
         seen = os.fstat(fd)
-        if not stat.S_ISREG(seen.st_mode) or seen.st_size > most_bytes(path) or seen.st_nlink != 1:
+        if not stat.S_ISREG(seen.st_mode) or seen.st_size > most_bytes(path):
             raise ValueError(f"{path} is no plain file")
         data = file.read(most_bytes(path) + 1)
     if len(data) > most_bytes(path):

@@ -33,6 +33,7 @@ from palyra.skills.manifest import SkillManifest, ToolEntry
 from palyra.skills.store.life import EDITED, SkillRows
 from palyra.skills.store.pins import PinRows
 from palyra.skills.tool_spec import spec_of
+from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.wiring.skill_files import CHANGED, Signature, SkillFiles
@@ -71,6 +72,8 @@ class InstalledSkills:
         self._files = files
         self._rows = SkillRows(writer)
         self._pins = PinRows(writer)
+        self._is_shared = not isinstance(writer.database, SqliteDatabase)
+        """Several machines have these rows, each its own files: files that never came here are no tampering."""
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._listed: tuple[tuple[Standing, ...], Sequence[ToolSpec]] = ((), ())
 
@@ -162,6 +165,12 @@ class InstalledSkills:
 
     def _read(self, standing: Standing) -> _Loaded:
         self._loaded.pop(standing.sha256, None)
+        if self._is_shared and not self._files.is_here(standing.sha256):
+            raise Rejected(
+                Reason.SKILL_NOT_ACTIVE,
+                f"{standing.skill_id} {standing.version} is enabled, and its files are not on this machine.",
+                "Install the same package here too: palyra skills install FILE",
+            )
         names = self._files.names(standing.sha256)
         before, now_ms = self._files.signature(names), self._clock.now_unix_ms()
         try:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from palyra.canon import sha256_hex
-from palyra.errors import Reason, Rejected
+from palyra.errors import Reason, Rejected, StateError
 from palyra.model.tool import Capability, ToolKind
 from palyra.model.wasm import GuestKind, StorageGrant
 from palyra.protocol.catalog import BUILTIN_TOOLS
@@ -127,7 +127,10 @@ TAMPERING = {
     "a file less": lambda at: (at / "sbom.cdx.json").unlink(),
     "no folder": lambda at: at.rename(at.with_name("gone")),
     "a link to the same bytes": lambda at: _swap_for_a_link(at / "modules/echo.wasm"),
-    "a second name of the same file": lambda at: os.link(at / "skill.toml", at.parent / "second"),
+    "a link in the folder's place": lambda at: (
+        at.rename(at.parent.parent / "moved"),
+        at.symlink_to(at.parent.parent / "moved"),
+    ),
     "a pipe in a file's place": lambda at: (at / "skill.toml").unlink() or os.mkfifo(at / "skill.toml"),
 }
 
@@ -186,6 +189,29 @@ def test_files_are_hashed_once_until_they_change(house: House, monkeypatch):
     for _ in range(2):
         house.skills.find("acme.echo", version="", tool_id="")
     assert len(reads) == 3, "what was touched a moment ago could be touched again unseen, so it is not relied on yet"
+
+
+def test_a_backup_by_hard_links_is_no_tampering(house: House):
+    house.skills.find("acme.echo", version="", tool_id="")
+    os.link(folder(house) / "skill.toml", folder(house).parent.parent / "backup")
+    assert house.skills.find("acme.echo", version="", tool_id="").version == "0.1.0"
+
+
+def test_files_that_never_came_to_this_machine_are_no_tampering_where_rows_are_shared(house: House):
+    house.skills._is_shared = True
+    folder(house).rename(folder(house).with_name("elsewhere"))
+    assert refusal(house) is Reason.SKILL_NOT_ACTIVE
+    assert house.status() == {"0.1.0": "active"}
+    house.install(package(capabilities=ASKING))
+    assert house.skills.find("acme.echo", version="", tool_id="").version == "0.1.0"
+
+
+def test_a_journal_that_is_down_is_told_by_the_call_and_not_by_its_name(house: House):
+    door = SkillDoor(house.writer, house.clock, house.writer.home.root)
+    house.writer.close()
+    assert not door.knows("acme.echo")
+    with pytest.raises(StateError):
+        door.tool("acme.echo")
 
 
 def test_changed_bytes_under_the_old_times_are_seen_all_the_same(house: House):
