@@ -23,6 +23,7 @@ from palyra.wiring.clock import SystemClock
 from palyra.wiring.skill_acts import Done, SkillDesk
 from palyra.wiring.skill_files import SkillFiles
 from palyra.wiring.skills import InstalledSkills
+from tests.stores import open_writer
 
 ACME = SigningKey.from_seed(b"acme" * 8)
 EVIL = SigningKey.from_seed(b"evil" * 8)
@@ -150,7 +151,7 @@ class House:
 
 
 def open_house(root: Path, config: Config | None = None) -> House:
-    writer, clock, files, compiler = Writer.open(root), Ticking(), SkillFiles(root), NoCompiler()
+    writer, clock, files, compiler = open_writer(root), Ticking(), SkillFiles(root), NoCompiler()
     desk = SkillDesk(writer, config or Config(), clock, files, compiler)
     skills = InstalledSkills(writer, SystemClock(), files)
     return House(writer=writer, desk=desk, skills=skills, files=files, clock=clock, compiler=compiler)

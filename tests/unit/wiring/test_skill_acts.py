@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sqlite3
 
 import pytest
 
@@ -15,19 +14,29 @@ from palyra.skills.capabilities import Capabilities
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.lifecycle import Status
 from palyra.skills.trust import sign_rotation
-from palyra.state.db import read_home
-from palyra.state.verifying import verify_journal
 from tests.making_skills import ACME, EVIL, NOW, House, open_house, package, tool
+from tests.stores import audit, tampering
 
 NEW = SigningKey.from_seed(b"new!" * 8)
 
 
 @pytest.fixture
-def house(home):
-    found = open_house(home)
-    found.trust_acme()
-    yield found
-    found.writer.close()
+def opened(home):
+    """Opens homes, and closes them afterwards."""
+    houses: list[House] = []
+
+    def open_one(config: Config | None = None) -> House:
+        houses.append(open_house(home, config))
+        return houses[-1]
+
+    yield open_one
+    for one in houses:
+        one.writer.close()
+
+
+@pytest.fixture
+def house(opened):
+    return opened().trust_acme()
 
 
 def refusal(work, *arguments, **how) -> SkillRefused:
@@ -54,11 +63,11 @@ def test_a_new_skill_lands_in_quarantine_with_its_audit_and_two_entries(house: H
     ]
     assert house.compiler.compiled
     assert house.files.read(done.standing.sha256)
-    assert not verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+    assert not audit(house.writer.home, alive=True).findings
 
 
-def test_an_unknown_publisher_is_taken_on_first_use_only_when_asked(home):
-    house = open_house(home)
+def test_an_unknown_publisher_is_taken_on_first_use_only_when_asked(opened):
+    house = opened()
     assert refusal(house.install, package()).finding is Finding.TRUST_UNKNOWN
     assert house.acts() == []
     house.install(package(), tofu=True)
@@ -75,7 +84,7 @@ def test_first_use_never_replaces_a_key_that_is_known_or_revoked(house: House):
 
 
 def test_first_use_does_not_mend_a_row_that_somebody_edited(house: House):
-    house.writer.commit_now(lambda tx: tx.execute("UPDATE skill_publishers SET seal = x'00'"))
+    house.writer.commit_now(lambda tx: tx.execute("UPDATE skill_publishers SET seal = ?", (b"no",)))
     assert refusal(house.install, package(), tofu=True).finding is Finding.TRUST_UNKNOWN
 
 
@@ -212,7 +221,7 @@ def test_disabling_and_enabling_again(house: House):
 def test_removal_keeps_the_history_and_takes_the_files(house: House):
     done = house.install(package())
     house.enable()
-    house.writer.commit_now(lambda tx: tx.execute("INSERT INTO guest_values VALUES ('acme.echo', 'k', x'00')"))
+    house.writer.commit_now(lambda tx: tx.execute("INSERT INTO guest_values VALUES ('acme.echo', 'k', ?)", (b"v",)))
     house.do("remove", "acme.echo", by="user:alice")
     assert house.status() == {"0.1.0": "removed"}
     assert not house.files.folder(done.standing.sha256).exists()
@@ -234,8 +243,8 @@ def test_two_skills_cannot_have_one_tool_enabled(house: House):
     house.enable("acme.two")
 
 
-def test_four_eyes_want_another_person(home):
-    house = open_house(home, Config(skills=SkillsConfig(four_eyes=True))).trust_acme()
+def test_four_eyes_want_another_person(opened):
+    house = opened(Config(skills=SkillsConfig(four_eyes=True))).trust_acme()
     house.install(package(), by="user:alice")
     assert refusal(house.enable, by="user:alice").finding is Finding.LIFE_SECOND_PERSON
     assert refusal(house.enable, by="user:alice", override_reason="please").finding is Finding.LIFE_SECOND_PERSON
@@ -301,8 +310,8 @@ def test_weak_keys_and_names_that_are_none_are_not_pinned(house: House):
         assert refusal(house.do, "trust_add", name, key_text(EVIL), by="u").finding is Finding.MANIFEST_PUBLISHER
 
 
-def test_a_key_that_runs_out_signs_nothing_new_and_what_it_signed_stands(home):
-    house = open_house(home)
+def test_a_key_that_runs_out_signs_nothing_new_and_what_it_signed_stands(opened):
+    house = opened()
     house.do("trust_add", "acme", key_text(ACME), by="user:alice", valid_until_unix_ms=NOW + 1000)
     house.install(package())
     house.enable()
@@ -314,10 +323,10 @@ def test_a_key_that_runs_out_signs_nothing_new_and_what_it_signed_stands(home):
 # ── audits ──
 
 
-def test_an_audit_that_fails_later_quarantines(house: House, tmp_path):
+def test_an_audit_that_fails_later_quarantines(house: House, opened, tmp_path):
     feed = tmp_path / "feed.json"
     feed.write_text('{"digests": [], "publishers": []}')
-    watched = open_house(house.writer.home.root, Config(skills=SkillsConfig(known_bad_feed=str(feed))))
+    watched = opened(Config(skills=SkillsConfig(known_bad_feed=str(feed))))
     watched.install(package())
     watched.enable()
     assert not watched.do("audit", "acme.echo", by="user:alice").changed
@@ -325,7 +334,6 @@ def test_an_audit_that_fails_later_quarantines(house: House, tmp_path):
     done = watched.do("audit", "acme.echo", by="user:alice")
     assert (done.standing.status, done.standing.reason) == (Status.QUARANTINED, "audit failed: feed.known_bad")
     assert len(watched.desk.reports("acme.echo")) == 3
-    watched.writer.close()
 
 
 def test_what_only_no_longer_compiles_has_failed_and_is_enabled_after_repair(house: House):
@@ -377,9 +385,9 @@ def test_a_package_is_audited_without_being_installed(house: House):
 )
 def test_a_row_that_somebody_edited_counts_for_nothing(house: House, edit):
     house.install(package())
-    with sqlite3.connect(house.writer.home.database) as other:
+    with tampering(house.writer.home) as other:
         other.execute(edit)
-    assert house.skills.specs() == []
+    assert list(house.skills.specs()) == []
     with pytest.raises(Rejected) as caught:
         house.skills.tool("acme.echo")
     assert caught.value.reason is Reason.SKILL_TAMPERED
@@ -392,7 +400,7 @@ def test_a_row_that_somebody_edited_counts_for_nothing(house: House, edit):
 
 def test_an_edited_row_is_shown_in_quarantine_and_runs_when_it_was_installed_again(house: House):
     house.install(package())
-    with sqlite3.connect(house.writer.home.database) as other:
+    with tampering(house.writer.home) as other:
         other.execute("UPDATE skills SET status = 'active', enabled_by = 'user:alice'")
     (shown,) = house.desk.list_skills()
     assert (shown["status"], shown["reason"]) == ("quarantined", "its row in the index was not what was recorded")
@@ -408,7 +416,7 @@ def test_a_seal_of_one_payload_does_not_fit_another(house: House):
     house.install(package())
     house.enable()
     house.install(package(version="0.2.0"))
-    with sqlite3.connect(house.writer.home.database) as other:
+    with tampering(house.writer.home) as other:
         other.execute("UPDATE skills SET status = 'disabled' WHERE version = '0.1.0'")
         other.execute(
             "UPDATE skills SET status = 'active', seal = (SELECT seal FROM skills WHERE version = '0.1.0') "
@@ -424,7 +432,7 @@ def test_a_pin_that_somebody_edited_is_no_pin(house: House):
     house.install(package())
     house.enable()
     house.do("trust_revoke", "acme", by="user:alice")
-    with sqlite3.connect(house.writer.home.database) as other:
+    with tampering(house.writer.home) as other:
         other.execute("UPDATE skill_publishers SET revoked_unix_ms = NULL")
     assert refusal(house.install, package(version="0.2.0")).finding is Finding.TRUST_UNKNOWN
     assert house.desk.trust_list() == []
@@ -433,7 +441,7 @@ def test_a_pin_that_somebody_edited_is_no_pin(house: House):
 def test_a_report_that_somebody_wrote_is_none(house: House):
     house.compiler.refuses = Rejected(Reason.BAD_ARGUMENTS, "It does not compile.")
     house.install(package())
-    with sqlite3.connect(house.writer.home.database) as other:
+    with tampering(house.writer.home) as other:
         other.execute("""UPDATE skill_reports SET body = CAST(replace(body, '"fail"', '"pass"') AS BLOB)""")
     assert refusal(house.enable).finding is Finding.LIFE_AUDIT
 
@@ -444,14 +452,15 @@ def test_an_old_row_that_is_put_back_is_found_by_an_audit_and_by_verify(house: H
     house.enable()
     old = house.writer.rows("SELECT * FROM skills")[0]
     house.do("quarantine", "acme.echo", by="user:alice", reason="calls home")
-    with sqlite3.connect(house.writer.home.database) as other:
+    with tampering(house.writer.home) as other:
         marks = ", ".join("?" * len(old))
-        other.execute(f"INSERT OR REPLACE INTO skills VALUES ({marks})", old)
-    (finding,) = verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+        other.execute("DELETE FROM skills")
+        other.execute(f"INSERT INTO skills VALUES ({marks})", old)
+    (finding,) = audit(house.writer.home, alive=True).findings
     assert old[0] in finding.detail
     done = house.do("audit", "acme.echo", by="user:alice")
     assert (done.report.failures, done.standing.status) == (("files.tampered",), Status.QUARANTINED)
-    assert not verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+    assert not audit(house.writer.home, alive=True).findings
 
 
 @pytest.mark.parametrize(
@@ -466,8 +475,8 @@ def test_an_old_row_that_is_put_back_is_found_by_an_audit_and_by_verify(house: H
 def test_edited_rows_are_found_by_verify(house: House, edit):
     house.install(package())
     house.do("trust_revoke", "acme", by="user:alice")
-    assert not verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
-    with sqlite3.connect(house.writer.home.database) as other:
+    assert not audit(house.writer.home, alive=True).findings
+    with tampering(house.writer.home) as other:
         other.execute(edit)
-    (finding,) = verify_journal(read_home(house.writer.home.root), is_alive=lambda _: True).findings
+    (finding,) = audit(house.writer.home, alive=True).findings
     assert finding.code == "KEPT"
