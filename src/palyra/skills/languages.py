@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from palyra.skills.world import WIT, WORLD
 from palyra.values import dataclass
 
 CORE_FUEL, COMPONENT_FUEL = 10_000_000, 1_000_000_000
@@ -89,9 +90,9 @@ _COMPONENTIZE_PY = Recipe(
     programs=("componentize-py",),
     arguments=(
         "-d",
-        "sdk/palyra.wit",
+        WIT,
         "-w",
-        "skill",
+        WORLD,
         "componentize",
         "{stem}",
         "--stub-wasi",
@@ -107,13 +108,13 @@ _COMPONENTIZE_QJS = Recipe(
     arguments=(
         "{componentize-qjs}",
         "--wit",
-        "sdk/palyra.wit",
+        WIT,
         "--js",
         "{source}",
         "--sync",
         "--stub-wasi",
         "-n",
-        "skill",
+        WORLD,
         "-o",
         "{target}",
     ),

@@ -32,6 +32,7 @@ from palyra.skills.archive import MAX_MODULE_BYTES
 from palyra.skills.languages import LANGUAGES, LanguageFacts, Recipe, command_of
 from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError, parse_project
 from palyra.skills.templates.load import read_sdk
+from palyra.skills.world import WIT, with_world
 from palyra.values import dataclass
 from palyra.wiring.guests import assembler_plan
 from palyra.wiring.skill_programs import Shelf
@@ -159,7 +160,7 @@ class Workshop:
     ) -> bytes:
         copy = _fresh_folder()
         try:
-            _write_all(copy, project.files)
+            _write_all(copy, _staged(project))
             name = project.manifest.skill_id.replace(".", "-")
             argv, made = command_of(recipe, source=source, target="out.wasm", crate=name, found=programs)
             output = Collected()
@@ -233,6 +234,14 @@ def _check(execution: Execution, output: Collected, source: str) -> None:
 
 def _fresh_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="palyra-build-")).resolve()
+
+
+def _staged(project: Project) -> dict[str, bytes]:
+    files = dict(project.files)
+    if WIT in files:
+        text = files[WIT].decode("utf-8", "replace")
+        files[WIT] = with_world(text, project.manifest.capabilities).encode()
+    return files
 
 
 def _write_all(folder: Path, files: Mapping[str, bytes]) -> None:
