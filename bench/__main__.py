@@ -36,6 +36,7 @@ ROWS = (
     "cli_version",
     "cli_run",
     "skills",
+    "http",
 )
 GROWTH = "growth"
 PROJECT = Path(__file__).parents[1]

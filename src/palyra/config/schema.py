@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
-from functools import lru_cache
 from typing import Any, get_args, get_type_hints
 
 from palyra.canon import Json, digest
@@ -221,10 +220,18 @@ class Config:
         )
 
 
-@lru_cache(maxsize=8)
+_DIGESTS: dict[int, tuple[Config, str]] = {}
+
+
 def _digest(config: Config) -> str:
-    """Every attestation carries it, and a configuration lives for thousands of calls."""
-    return digest(as_json(config))
+    """Every record carries it several times, and a configuration lives for thousands of calls: known by being the same
+    value, because comparing or hashing all of it costs more than what it is asked for."""
+    known = _DIGESTS.get(id(config))
+    if known is None or known[0] is not config:
+        if len(_DIGESTS) >= 8:
+            _DIGESTS.clear()
+        known = _DIGESTS[id(config)] = (config, digest(as_json(config)))
+    return known[1]
 
 
 # path -> what it must be: (allowed words) or (smallest, largest)

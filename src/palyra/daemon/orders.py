@@ -46,6 +46,7 @@ def make_order(state: State, caller: Caller, body: CallBody, *, shared_run: str 
         input=_input(body, refusal),
         run=run,
         call_id=call_id,
+        fresh_id=body.call_id is None,
         project=body.project,
         lagging=not caller.operator,
         wait_s=_patience_s(state, body),

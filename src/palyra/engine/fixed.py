@@ -81,12 +81,14 @@ class Fixed:
 
 def fixed_of(trip: Trip, ports: Ports) -> Fixed:
     secrets, owner = ports.secrets.known_values(trip.run.run_id), ports.owners.me()
-    known = trip.shape.fixed if trip.shape is not None else None
+    known = trip.shape.fixed if trip.shape is not None else trip.fixed
     if known is not None and known.fits(trip, owner, secrets):
         return known
     fixed = _make(trip, ports, secrets)
-    if trip.shape is not None and trip.plan is not None:
-        trip.shape.fixed = fixed
+    if trip.plan is not None:
+        trip.fixed = fixed
+        if trip.shape is not None:
+            trip.shape.fixed = fixed
     return fixed
 
 

@@ -32,6 +32,7 @@ from palyra.protocol.registry import RegisteredTool
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
+    from palyra.engine.fixed import Fixed
     from palyra.engine.shapes import Shape
 
 Confirm = Callable[[Approval, Mapping[str, Json]], Awaitable[bool | None]]
@@ -58,6 +59,8 @@ class CallRequest:
     """Ask the person at this call's own terminal; only the command line's own door gives one, and only on a tty."""
     on_pending: OnPending | None = None
     """Told which approval the call waits for, and None when the wait is over."""
+    fresh_id: bool = False
+    """The door made `call_id` itself a moment ago: nobody can have used it, so nobody is asked for a first outcome."""
     wait_s: float = 0.0
     """How long to wait for somebody else's decision, where policy asks for one."""
     changes: bool = False
@@ -133,6 +136,8 @@ class Trip:
     """Canonical JSON of the plan, made once: its digest is attested, its commitment journaled."""
     shape: Shape | None = None
     """This call as it was asked before, or as it will be remembered."""
+    fixed: Fixed | None = None
+    """What its intent and its result share, where no shape keeps it."""
     approval_id: str | None = None
     permission: Permission | None = None
     opened: Recorded | None = None

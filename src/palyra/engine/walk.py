@@ -71,7 +71,7 @@ class Engine:
     async def call(self, request: CallRequest) -> Outcome:
         """Run one call to its end. Cancelling the caller kills the call, and the record is still closed."""
         trip = self._begin(request)
-        if trip.request.call_id is not None:
+        if trip.request.call_id is not None and not trip.request.fresh_id:
             first = await self._first_outcome(trip)
             if first is not None:
                 return first

@@ -131,6 +131,11 @@ class Keys:
                 at = data.find(anchor, at + 1)
         return places
 
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        """Where none of these is, `find` finds nothing; empty where another search decides."""
+        return () if self._search is not None else self.anchors
+
     def judge(self, window: Window) -> Verdict:
         if not (window.edge and self._coloured) and self._edge.match(window.data, window.at) is None:
             return None
