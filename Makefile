@@ -150,6 +150,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
 	@$(COMPILE) pyproject.toml --extra dev --extra cluster --constraint requirements/dev.txt --output-file requirements/cluster.txt
+	@$(COMPILE) pyproject.toml --extra daemon --extra mcp --constraint requirements/dev.txt --output-file requirements/daemon.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
 	@$(COMPILE) requirements/api.in --output-file requirements/api.txt

@@ -4,9 +4,10 @@
     reference.py [--check]
 
 The pages: reference/acts.md from the table of acts, reference/cli.md from the commands, reference/config.md from the
-configuration's dataclasses, reference/mcp-conformance.md from what is not claimed, reference/policy.md from the
-policies' schema and bundles, reference/reasons.md from the table of reasons, reference/tools.md from the catalogue of
-built-in tools, guarantees.md from the enum of guarantees, the plans of the backends and the tests that attack them.
+configuration's dataclasses, reference/http.md from the daemon's routes, reference/mcp-conformance.md from what is not
+claimed, reference/policy.md from the policies' schema and bundles, reference/reasons.md from the table of reasons,
+reference/tools.md from the catalogue of built-in tools, guarantees.md from the enum of guarantees, the plans of the
+backends and the tests that attack them.
 house.svg is drawn by the house tool; it follows every line of code, so it is written and not checked.
 
 Not here: what each page says of its subject (the reference_… files beside this one), pages written by hand
@@ -31,6 +32,7 @@ from palyra.protocol.catalog import BUILTIN_TOOLS
 from reference_cli import make_cli
 from reference_config import make_config
 from reference_guarantees import make_guarantees
+from reference_http import make_http
 from reference_mcp import make_mcp
 from reference_policy import make_policy
 
@@ -131,6 +133,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/reference/acts.md": make_acts,
     "docs/reference/cli.md": make_cli,
     "docs/reference/config.md": make_config,
+    "docs/reference/http.md": make_http,
     "docs/reference/mcp-conformance.md": make_mcp,
     "docs/reference/policy.md": make_policy,
     "docs/reference/reasons.md": make_reasons,

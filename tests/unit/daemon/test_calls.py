@@ -275,3 +275,13 @@ def test_tools_are_those_the_caller_could_use(served, one):
     page = served.ask("GET", "/v1/tools", token=one).json()
     assert set(page) == {"items", "next"}
     assert {"palyra.echo", "palyra.process.run"} <= {tool["name"] for tool in page["items"]}
+
+
+def test_an_agents_stream_comes_late_and_an_operators_does_not(served, one, operator):
+    from palyra.daemon.call_models import CallBody
+    from palyra.daemon.orders import make_order
+
+    body = CallBody(tool="palyra.echo")
+    for token, lagging in ((one, True), (operator, False)):
+        caller = served.state.guard.identify({"authorization": f"Bearer {token}"}, {}, peer_uid=None)
+        assert make_order(served.state, caller, body).request.lagging is lagging
