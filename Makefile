@@ -76,13 +76,11 @@ test-podman: dev ## the container backend with a real engine; as root on Debian 
 	@image=$$(tools/podman.sh) && PALYRA_TEST_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/podman
 
 test-browser: dev ## the console in a real Chromium, with scripts and without; as root on Debian it is installed
-	@tools/browser.sh
-	@test -x .make/browser/bin/python || $(PYTHON) -m venv .make/browser
-	@.make/browser/bin/python -m pip install -qq --require-hashes --requirement requirements/browser.txt
+	@tools/browser.sh $(PYTHON) .make/browser
 	@$(PY) -m tests.browser .make/browser/bin/python .make/screenshots
 
 screenshots: dev ## the pictures of the console's guide, taken again
-	@tools/browser.sh
+	@tools/browser.sh $(PYTHON) .make/browser
 	@$(PY) -m tests.browser .make/browser/bin/python docs/guide --portrait
 
 test-windows-layout: dev ## structures of the Windows backend against the mingw-w64 headers; as root on Debian installed

@@ -1,7 +1,14 @@
 #!/usr/bin/env bash
-# A Chromium and its driver for tests/browser. As root on Debian and its kin what is missing is installed; anyone else is
-# told what to install.
+# A Chromium with its driver, what drives it, and axe-core's accessibility rules, for tests/browser.
+#
+#   tools/browser.sh PYTHON TARGET
+#
+# As root on Debian and its kin a missing Chromium is installed; anyone else is told what to install. Everything else goes
+# into TARGET, from the hashed locks in requirements. Without npm the accessibility rules are left out, and that is said.
 set -euo pipefail
+python=$1
+target=$2
+locks=$(cd "$(dirname "$0")/../requirements" && pwd)
 
 find_missing() {
     command -v chromium >/dev/null || echo chromium
@@ -9,13 +16,23 @@ find_missing() {
 }
 
 missing=$(find_missing)
-[ -n "$missing" ] || exit 0
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    echo "palyra: install these first: $(echo $missing)" >&2
-    exit 1
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "palyra: install these first:" $missing >&2
+        exit 1
+    fi
+    echo "palyra: installing" $missing "…" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086  # a list of words
+    apt-get install -qq -y --no-install-recommends $missing >/dev/null 2>&1 ||
+        { apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends $missing >/dev/null; }
 fi
-echo "palyra: installing" $missing "…" >&2
-export DEBIAN_FRONTEND=noninteractive
-# shellcheck disable=SC2086  # a list of words
-apt-get install -qq -y --no-install-recommends $missing >/dev/null 2>&1 ||
-    { apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends $missing >/dev/null; }
+
+test -x "$target/bin/python" || "$python" -m venv "$target"
+"$target/bin/python" -m pip install -qq --require-hashes --requirement "$locks/browser.txt"
+if command -v npm >/dev/null; then
+    cp "$locks/axe/package.json" "$locks/axe/package-lock.json" "$target/"
+    npm ci --prefix "$target" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+else
+    echo "palyra: there is no npm; the accessibility rules are not checked" >&2
+fi

@@ -25,7 +25,6 @@ from tests.consoles import portrait, world
 from tests.daemons import OPERATOR
 
 WALK = Path(__file__).with_name("walk.py")
-LINKS = 6
 
 
 async def main(python: str, shots: Path, prepares: Callable[[Path], dict[str, str]]) -> int:
@@ -67,7 +66,6 @@ async def told(state: State, base: Path, calls: dict[str, str]) -> dict[str, Any
     _, operator = await state.tokens.create(principal="user:another", operator=True, by=OPERATOR)
     return {
         "url": next(place for place in state.listening if place.startswith("http")),
-        "codes": [state.sessions.make_link(OPERATOR) for _ in range(LINKS)],
         "agent": agent,
         "operator": operator,
         "workspace": str(base / "workspace"),

@@ -27,6 +27,10 @@ FLAGS = (
 ).split()
 PATIENCE_S = 20
 SCHEMES = ("light", "dark")
+AXE = """const done = arguments[arguments.length - 1];
+axe.run({resultTypes: ["violations"]}).then(
+  (found) => done(found.violations.map((one) => `${one.id} x${one.nodes.length}: ${one.nodes[0].html.slice(0, 200)}`)),
+  (error) => done([String(error)]))"""
 
 
 class Walk:
@@ -35,11 +39,15 @@ class Walk:
         self.shots = shots
         self.url: str = known["url"]
         self.failures: list[str] = []
+        axe = Path(sys.prefix, "node_modules", "axe-core", "axe.min.js")
+        self.rules = axe.read_text(encoding="utf-8") if axe.exists() else ""
+        self.scripts = True
 
     # ── the browser ──
 
     @contextmanager
     def browser(self, name: str, *, scripts: bool) -> Iterator[Any]:
+        self.scripts = scripts
         options = webdriver.ChromeOptions()
         options.binary_location = shutil.which("chromium") or "/usr/bin/chromium"
         profile = Path(self.known["profile"], f"profile-{name}")
@@ -70,7 +78,15 @@ class Walk:
             media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
             driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
             driver.save_screenshot(str(self.shots / f"{name}-{scheme}.png"))
+            self.check_rules(driver, f"{name}-{scheme}")
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    def check_rules(self, driver: Any, name: str) -> None:
+        """axe-core's rules: names, roles, landmarks, contrast. It runs beside the page, past its own policy."""
+        if self.rules and self.scripts:
+            driver.execute_script(self.rules)
+            found = driver.execute_async_script(AXE)
+            self.failures += [f"{name}: accessibility: {problem}" for problem in found]
 
     def open(self, driver: Any, path: str) -> None:
         driver.get(self.url + path)
@@ -78,25 +94,28 @@ class Walk:
     def heading(self, driver: Any) -> str:
         return str(driver.find_element(By.TAG_NAME, "h1").text)
 
-    # ── the agent at the other door ──
+    # ── the other doors ──
 
     def call(self, *argv: str) -> dict[str, Any]:
         body = {"tool": "palyra.process.run", "input": {"command": argv[0], "args": list(argv[1:])}}
         body["workspace"] = self.known["workspace"]
+        return self.post("/v1/calls", self.known["agent"], body)
+
+    def post(self, path: str, token: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         request = urllib.request.Request(
-            f"{self.url}/v1/calls",
-            data=json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {self.known['agent']}", "Content-Type": "application/json"},
+            self.url + path,
+            data=json.dumps(body or {}).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
-            outcome: dict[str, Any] = json.load(answer)
-        return outcome
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     # ── the stations ──
 
     def log_in(self, driver: Any, *, by_link: bool) -> None:
         if by_link:
-            self.open(driver, f"/console/login?code={self.known['codes'].pop()}")
+            driver.get(self.post("/console/v1/links", self.known["operator"])["url"])
         else:
             self.open(driver, "/console/approvals")
             assert "/console/login" in driver.current_url, "who is not logged in is led to the login page"
