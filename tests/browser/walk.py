@@ -207,7 +207,7 @@ class Walk:
             "overview": "", "approvals": "/approvals", "calls": "/calls", "runs": "/runs", "journal": "/journal",
             "policy": "/policy", "explain": "/policy/explain?tool=palyra.process.run&principal=agent:demo",
             "replay": "/policy/replay?posture=developer", "processes": "/processes", "secrets": "/secrets",
-            "tokens": "/tokens", "doctor": "/doctor", "skills": "/skills", "skill": "/skills/acme.echo",
+            "tokens": "/tokens", "doctor": "/doctor", "skills": "/skills", "skill": "/skills/acme.echo?version=0.2.0",
         }  # fmt: skip
         with self.browser("pages", scripts=True) as driver:
             self.open(driver, "/console/login")

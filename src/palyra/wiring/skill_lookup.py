@@ -43,10 +43,12 @@ class SkillLookup(TrustDesk):
             found.append({**standing_json(first), "audit": verdict, "waiting_versions": sorted(waiting)})
         return found
 
-    def show_skill(self, skill_id: str) -> dict[str, Json]:
-        """All of it: what it is, what it asks for in words, every version, the newest audit."""
+    def show_skill(self, skill_id: str, *, version: str = "") -> dict[str, Json]:
+        """All of it: what it is, what it asks for in words, every version, the newest audit; or so of one version."""
         standings = newest_first(self._known(skill_id, removed=True))
-        first = standings[0]
+        first = next((one for one in standings if version in ("", one.version)), None)
+        if first is None:
+            raise absent(f"{skill_id} {version}")
         report = self._reports.newest(first.sha256)
         return {
             **standing_json(first),

@@ -14,6 +14,11 @@ from palyra.daemon.operators import skills as acts
 from palyra.daemon.operators.answering import installed
 from palyra.daemon.routes import Asked
 
+
+class SkillPage(acts.Versioned):
+    said: str = ""
+
+
 _WORST_FIRST = {"fail": 0, "warn": 1, "pass": 2}
 MOVES = {
     "quarantined": ("enable", "audit", "remove"),
@@ -29,6 +34,13 @@ def difference_of(checks: list[dict[str, Json]]) -> dict[str, Json] | None:
     found = next((one for one in checks if one["check_id"] == "capability.diff"), None)
     details = found.get("details") if found is not None else None
     return details if isinstance(details, dict) and "from" in details else None
+
+
+def moves_of(it: dict[str, Any]) -> tuple[str, ...]:
+    """Stopping is about the version in use; a page of another one does not offer it."""
+    offered = MOVES.get(it["status"], ())
+    in_use = it["versions"][0]["sha256"] == it["sha256"]
+    return offered if in_use else tuple(move for move in offered if move in ("enable", "audit"))
 
 
 async def skills_page(asked: Asked) -> Response:
@@ -55,7 +67,10 @@ async def skill_page(asked: Asked) -> Response:
         it=it,
         checks=sorted(checks, key=lambda one: _WORST_FIRST.get(one["status"], 0)),
         difference=difference_of(checks),
-        moves=MOVES.get(it["status"], ()),
+        moves=moves_of(it),
+        waiting_versions=[
+            one for one in it["versions"] if one["status"] == "quarantined" and one["sha256"] != it["sha256"]
+        ],
         has_before=any(one["status"] == "disabled" for one in it["versions"][1:]) and it["status"] == "active",
     )
 
@@ -67,7 +82,8 @@ def _form(move: str, act: Any, body: Any, said: str) -> Any:
 
 ROUTES = (
     page("/skills", skills_page, name="skills", says="Installed skills.", query=Visit),
-    page("/skills/{id}", skill_page, name="skill", says="One skill: versions, capabilities, audit."),
+    page("/skills/{id}", skill_page, name="skill", says="One skill: versions, capabilities, audit.",
+         query=SkillPage),
     _form("enable", acts.enable_skill, acts.Enabling, "enabled"),
     _form("disable", acts.disable_skill, acts.Saying, "disabled"),
     _form("quarantine", acts.quarantine_skill, acts.Saying, "quarantined"),

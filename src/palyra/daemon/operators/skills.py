@@ -143,7 +143,7 @@ async def list_skills(asked: Asked) -> Json:
 
 async def show_skill(asked: Asked) -> Json:
     try:
-        return installed(asked).skills.show_skill(asked.path["id"])
+        return installed(asked).skills.show_skill(asked.path["id"], version=asked.query.version)
     except SkillRefused as error:
         raise refused(error) from error
 
@@ -245,7 +245,7 @@ ROUTES = (
     _package("/verify", _verify, "verify_package", "Is this package whole, and signed by a trusted key?",
              dict[str, Json], None),
     get("/skills/{id}", show_skill, name="show_skill", says="All of a skill: versions, capabilities in words, audit.",
-        model=SkillWhole),
+        model=SkillWhole, query=Versioned),
     get("/skills/{id}/reports", list_reports, name="list_reports", says="Its audits, the newest first.",
         model=Listed[SkillReport]),
     change("/skills/{id}/verify", verify_skill, name="verify_skill", says="Hold its files against what was signed.",

@@ -163,6 +163,11 @@ def test_a_skill_is_enabled_stopped_and_gone_back_from(fresh):
 
     page = fresh.page("/console/skills/acme.echo")
     assert "Sends requests to api.example.com." not in page.text, "the version that waits is not the one in use"
+    assert "/console/skills/acme.echo?version=0.2.0" in page.text, "but it is pointed to"
+    asked = Markup(fresh.page("/console/skills/acme.echo?version=0.2.0").text)
+    assert "more: Sends requests to api.example.com." in asked.text, "seen before it is enabled"
+    assert [form["action"].rpartition("/")[2] for form in asked.of("form")[1:]] == ["enable", "audit"]
+    assert fresh.page("/console/skills/acme.echo?version=9.9.9").status_code == 404
     assert fresh.send("/console/skills/acme.echo/enable", {"version": "0.2.0"}).status_code == 303
     assert standing() == ("0.2.0", "active")
     page = Markup(fresh.page("/console/skills/acme.echo").text)

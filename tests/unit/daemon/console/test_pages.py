@@ -18,6 +18,7 @@ PLAIN = [
     "/journal", "/journal?kind=act", "/journal?since=24h&text=process", "/journal/verify", "/journal/0", "/policy",
     "/policy/explain", "/policy/replay", "/policy/replay?posture=locked", "/processes", "/secrets", "/tokens",
     "/doctor", "/skills", "/skills/acme.echo", "/skills/acme.other",
+    "/skills/acme.echo?version=0.2.0",
 ]  # fmt: skip
 
 
