@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("palyra.cli.doctor", "Check this machine; name what is missing and how to fix it."),
     "hook": ("palyra.cli.hook", "Let the policies decide what Claude Code, Codex or Cursor run themselves."),
     "mcp": ("palyra.cli.mcp", "Serve the tools to an MCP client over stdin and stdout."),
+    "cluster": ("palyra.cli.cluster", "Many machines: nodes that run calls for every daemon."),
     "init": ("palyra.cli.init", "Write a commented palyra.toml and a policy folder into the home."),
     "explain": ("palyra.cli.explain", "What a reason code means and what to do about it."),
     "gc": ("palyra.cli.gc", "Remove old artifacts and logs, and what dead processes left."),

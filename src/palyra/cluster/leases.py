@@ -42,6 +42,10 @@ class Leases:
         rows = self._writer.rows(_SEEN, (owner.boot_id, owner.pid, owner.start_ticks))
         return bool(rows) and self._now() - rows[0][0] < LEASE_MS
 
+    def living(self) -> list[Owner]:
+        sql = "SELECT boot_id, pid, start_ticks FROM daemons WHERE seen_unix_ms > ? ORDER BY boot_id, pid"
+        return [Owner(*row) for row in self._writer.rows(sql, (self._now() - LEASE_MS,))]
+
     def renew(self) -> None:
         """Blocks as a commit does."""
         me, now = self.me(), self._now()

@@ -60,6 +60,7 @@ class ActKind(StrEnum):
     PROCESS_ENDED = "process.ended"
     HOME_COLLECTED = "home.collected"
     HOOK_ANSWERED = "hook.answered"
+    NODE_DRAINED = "node.drained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ SHAPES: Mapping[ActKind, Shape] = {
         "agent event tool programs permission reason policies session_sha256",
         "An agent's host asked whether it may run a tool itself.",
     ),
+    ActKind.NODE_DRAINED: _shape("node", "node_id", "A node of the cluster takes nothing more."),
 }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from palyra.config.schema import Config
 from palyra.engine.ports import Executor, Owners
 from palyra.errors import ConfigError, StateError
+from palyra.journal.acts import Act, ActKind, record_act
 from palyra.state.writer import Writer
 from palyra.wiring.owners import ProcessOwners
 
@@ -63,7 +64,7 @@ class ClusterDoor:
         policy_number: Callable[[], int],
     ) -> None:
         self.executor: Executor = here
-        self._config, self._owners = config.cluster, owners
+        self._config, self._writer, self._owners, self._now = config.cluster, writer, owners, now_unix_ms
         self._tasks: list[asyncio.Task[None]] = []
         self._link: Any = None
         if config.cluster.nodes:
@@ -85,6 +86,29 @@ class ClusterDoor:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks = []
+
+    async def nodes(self) -> list[dict[str, Any]]:
+        """What each node runs, of how much."""
+        if self._link is None:
+            return []
+        return [{"node_id": node_id, **found} for node_id, found in sorted((await self._link.busy()).items())]
+
+    def daemons(self) -> list[dict[str, Any]]:
+        """Those that said a moment ago that they live."""
+        from palyra.cluster.leases import Leases
+
+        if not isinstance(self._owners, Leases):
+            return []
+        return [{"boot_id": one.boot_id, "pid": one.pid} for one in self._owners.living()]
+
+    async def drain(self, node_id: str, *, actor: str) -> int | None:
+        """How much the node still runs; None when there is no such node. Journaled."""
+        if self._link is None or node_id not in self._link.nodes():
+            return None
+        act = Act(kind=ActKind.NODE_DRAINED, actor=actor, subject=f"node/{node_id}", details={"node_id": node_id})
+        self._writer.commit_now(lambda tx: record_act(tx, act, at_unix_ms=self._now()))
+        left: int = await self._link.drain(node_id)
+        return left
 
     async def _look(self) -> None:
         while True:
@@ -115,6 +139,10 @@ def _to_nodes(
     now_unix_ms: Callable[[], int],
     policy_number: Callable[[], int],
 ) -> tuple[Any, Executor]:
+    from palyra.cluster.ray_machine import Machine
+
+    root = writer.home.root
+    Machine(state=root / "state", run=root / "run").take_environment()
     try:
         from palyra.cluster.ray_link import Offer, RayLink, join_ray
     except ImportError as error:
