@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,3 +106,26 @@ def test_settings_that_cannot_be_are_refused_with_their_key(home, settings):
 
     with pytest.raises(ConfigError, match=r"cluster\."):
         asyncio.run(scenario())
+
+
+def test_the_command_line_verifies_the_clusters_journal(home, url, place):
+    async def scenario() -> None:
+        async with daemon(home, 0, url) as first:
+            await first.run(principal="agent:demo", workspace=str(place)).call("palyra.echo", {"text": "hi"})
+
+    asyncio.run(scenario())
+    argv = [sys.executable, "-m", "palyra", "--home", str(home), "journal", "verify", "--json"]
+    done = subprocess.run(argv, cwd=Path(__file__).parents[2] / "src", capture_output=True, timeout=60)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["ok"]) == (0, True)
+    assert told["entries"] >= 2
+    with tampering_of(url) as connection:
+        connection.execute("UPDATE calls SET status = 'failed'")
+    done = subprocess.run(argv, cwd=Path(__file__).parents[2] / "src", capture_output=True, timeout=60)
+    assert (done.returncode, json.loads(done.stdout)["findings"][0]["code"]) == (1, "KEPT")
+
+
+def tampering_of(url: str) -> Any:
+    import psycopg
+
+    return psycopg.connect(url)

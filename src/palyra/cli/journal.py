@@ -15,7 +15,7 @@ import click
 import orjson
 
 from palyra.cli.journal_export import export, prove
-from palyra.cli.journal_home import Reading, readable, reading
+from palyra.cli.journal_home import Reading, cluster_database, readable, reading
 from palyra.cli.journal_keep import redact, retain
 from palyra.cli.journal_search import catch_up_quietly, find_page, make_question
 from palyra.cli.journal_witness import rotate_key, witness
@@ -126,6 +126,20 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
     from palyra.wiring.owners import ProcessOwners
 
     notes = [_checkpoint_of(Path(name)) for name in known]
+    if (server := cluster_database(settings)) is not None:
+        from palyra.cluster.verifying import verify_cluster
+
+        root, url = server
+        with bar(None, "entries") as move:
+            report = verify_cluster(
+                url,
+                root,
+                is_alive=ProcessOwners().is_alive,
+                known=notes,
+                every_signature=every_signature,
+                progress=move,
+            )
+        return _tell(settings, report, ())
     with reading(settings) as journal:
         anchors = journal.anchors()
     notes += [anchor.head.note for anchor in anchors if anchor.head is not None]

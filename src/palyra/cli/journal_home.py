@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -74,3 +75,16 @@ def reading(settings: Settings) -> Iterator[Reading]:
             rows=JournalRows(connection, home.segments),
             query=rows,
         )
+
+
+def cluster_database(settings: Settings) -> tuple[Path, str] | None:
+    """(this daemon's folder, the server), where the configuration says that the state is on one."""
+    from palyra.config.load import find_home, load_config
+    from palyra.errors import ConfigError
+
+    home = find_home(settings.home)
+    try:
+        config, _ = load_config(home, settings.config)
+    except ConfigError:  # then the home is read as it lies there
+        return None
+    return (home.root, config.cluster.database) if config.cluster.database else None

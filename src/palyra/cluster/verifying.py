@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from palyra.cluster import dialect
+from palyra.cluster.leases import LEASE_MS
 from palyra.cluster.opening import read_keys, strangers
 from palyra.cluster.postgres import connect
 from palyra.journal.audit import Report
@@ -55,7 +56,7 @@ def verify_cluster(
     root: Path,
     *,
     is_alive: Callable[[Owner], bool],
-    known: tuple[str, ...] = (),
+    known: Sequence[str] = (),
     every_signature: bool = False,
     progress: Progress | None = None,
 ) -> Report:
@@ -63,6 +64,17 @@ def verify_cluster(
     with snapshot(url) as (rows, connection):
         home = ReadHome(root=root, keys=read_keys(connection), holds_key=False)
         question = Question(
-            home=home, is_alive=is_alive, known=known, every_signature=every_signature, progress=progress
+            home=home,
+            is_alive=lambda owner: is_alive(owner) or _says_it_lives(rows, owner),
+            known=known,
+            every_signature=every_signature,
+            progress=progress,
         )
         return audit_rows(question, JournalRows(rows), strangers(connection), unreadable=psycopg.Error)
+
+
+def _says_it_lives(rows: Snapshot, owner: Owner) -> bool:
+    """A daemon of another machine, by the server's clock."""
+    sql = """SELECT 1 FROM daemons WHERE boot_id = ? AND pid = ? AND start_ticks = ?
+             AND seen_unix_ms > extract(epoch FROM now()) * 1000 - ?"""
+    return rows.execute(sql, (owner.boot_id, owner.pid, owner.start_ticks, LEASE_MS)).fetchone() is not None

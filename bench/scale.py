@@ -1,0 +1,228 @@
+"""`python -m bench.scale`: what a call costs in a cluster, part by part, and what many machines would make of it.
+
+Measured here, on one machine: durable commits on PostgreSQL, a tier C call here and through a Ray node, workspaces by
+digest, calls a second with one, two and three nodes. Then the model (bench/scale_model) is asked about 10, 100 and 1000
+nodes. Writes bench/results/scale.json and docs/bench/scale.svg. Needs what `make test-cluster` installs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+os.environ |= {
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+}
+
+from bench.machine import read_machine
+from bench.scale_model import Costs, Shape, Simulation
+from bench.scale_plot import draw_scale
+from palyra.budget.store import BudgetStore
+from palyra.cluster import trees
+from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.dispatching import ClusterExecutor
+from palyra.cluster.opening import open_writer
+from palyra.cluster.placing import Placement
+from palyra.cluster.ray_link import Offer, RayLink
+from palyra.journal.store import JournalStore
+from palyra.launch.pool import PoolSize
+from palyra.launch.process import ProcessExecutor
+from palyra.signing import NoteVerifier
+from tests import postgres
+from tests.cluster.machines import CLUSTER_KEY, make_workspace, plan_of
+from tests.conformance.arena import Kept, host
+from tests.journaling import closing, opening, run_spec, ulid
+
+PROJECT = Path(__file__).parents[1]
+SLOTS = 2
+ROUNDS = int(os.environ.get("PALYRA_SCALE_ROUNDS", "60"))
+PROGRAM_MS = 100.0
+"""What a program is taken to run in the model: most tools wait for a disk or a compiler about that long."""
+
+
+def main() -> int:
+    postgres.SETTINGS |= {"fsync": "on", "full_page_writes": "on"}
+    base = make_workspace()
+    try:
+        record: dict[str, Any] = {"machine": read_machine(base)}
+        record |= measure_commits(base)
+        record |= measure_trees(base)
+        record |= measure_calls(base)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    record["model"] = model(record)
+    (PROJECT / "bench/results/scale.json").write_text(json.dumps(record, indent=2) + "\n")
+    (PROJECT / "docs/bench/scale.svg").write_text(draw_scale(record))
+    print(json.dumps(record, indent=2))
+    return 0
+
+
+def measure_commits(base: Path) -> dict[str, float]:
+    """One caller's append, and 64 callers': what a batch costs, and what each entry adds."""
+    root = base / "home"
+    writer = open_writer(postgres.url_of(root), root)
+    store = JournalStore(writer, BudgetStore())
+    run = run_spec(ulid(), calls_max=1 << 30, attempts_max=1 << 30)
+
+    async def one() -> None:
+        call_id = ulid()
+        await store.open_call(opening(call_id, run))
+        await store.close_call(closing(call_id, run))
+
+    async def many(callers: int, each: int) -> float:
+        async def caller() -> None:
+            for _ in range(each):
+                await one()
+
+        began = time.perf_counter()
+        await asyncio.gather(*(caller() for _ in range(callers)))
+        return (time.perf_counter() - began) * 1000 / (2 * callers * each)
+
+    asyncio.run(many(1, 5))
+    alone_ms = asyncio.run(many(1, ROUNDS))
+    shared_ms = asyncio.run(many(64, max(4, ROUNDS // 8)))
+    writer.close()
+    return {"commit_alone_ms": round(alone_ms, 3), "entry_of_64_ms": round(shared_ms, 3)}
+
+
+def measure_trees(base: Path) -> dict[str, float]:
+    """A workspace of a thousand small files: looked at again, and laid out elsewhere."""
+    blobs, folder = BlobFolder(base / "tree-blobs"), base / "tree"
+    for number in range(1000):
+        place = folder / f"d{number % 20}" / f"f{number}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"x" * 1000 + str(number).encode())
+    known: dict[str, Any] = {}
+    tree = trees.take(folder, blobs, known)
+    began = time.perf_counter()
+    trees.take(folder, blobs, known)
+    again = time.perf_counter()
+    (base / "copy").mkdir()
+    trees.write(tree, base / "copy", blobs)
+    done = time.perf_counter()
+    return {
+        "look_again_1000_files_ms": round((again - began) * 1000, 2),
+        "lay_out_1000_files_ms": round((done - again) * 1000, 2),
+    }
+
+
+def measure_calls(base: Path) -> dict[str, Any]:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    small = {"object_store_memory": 80 << 20}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small})
+    ray.init(address=cluster.address, namespace="palyra", log_to_driver=False, configure_logging=False)
+    workspace = make_workspace()
+    found: dict[str, Any] = {"throughput": []}
+    try:
+        for nodes in (1, 2, 3):
+            cluster.add_node(num_cpus=1, resources={"tier_c": SLOTS}, **small)
+            found |= asyncio.run(_with_nodes(base, workspace, nodes, found))
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        shutil.rmtree(workspace, ignore_errors=True)
+    return found
+
+
+async def _with_nodes(base: Path, workspace: Path, nodes: int, found: dict[str, Any]) -> dict[str, Any]:
+    placement = Placement()
+    vkey = NoteVerifier("palyra.cluster/bench", CLUSTER_KEY.public).vkey
+    link = RayLink(Offer(vkey=vkey, blobs=str(base / "blobs"), folder=str(base / "nodes"), warm=SLOTS), placement)
+    while await link.find_nodes() < nodes:  # noqa: ASYNC110 - Ray tells nobody when a node is there
+        await asyncio.sleep(0.2)
+    here = ProcessExecutor(host(), warm=PoolSize(per_template=SLOTS, total=4 * SLOTS))
+    there = ClusterExecutor(
+        link=link,
+        placement=placement,
+        blobs=BlobFolder(base / "blobs"),
+        here=here,
+        key=CLUSTER_KEY,
+        new_id=ulid,
+        now_unix_ms=lambda: time.time_ns() // 1_000_000,
+        policy_number=lambda: 0,
+    )
+    if nodes == 1:
+        found |= await _beside(here.run, there.run, workspace)
+    for name, script in (("waiting", "sleep 0.1"), ("busy", "true")):
+        rate = await _rate(there.run, workspace, script, callers=4 * nodes * SLOTS)
+        found["throughput"].append({"nodes": nodes, "program": name, "calls_per_s": round(rate, 2)})
+    await here.close()
+    return found
+
+
+Run = Callable[..., Awaitable[Any]]
+
+
+async def _beside(here: Run, there: Run, workspace: Path) -> dict[str, float]:
+    """The same call here and there, in turns."""
+    took: dict[str, list[float]] = {"here": [], "there": []}
+    plan = plan_of(workspace, "true")
+    for number in range(ROUNDS + 5):
+        for name, run in (("here", here), ("there", there)):
+            began = time.perf_counter()
+            execution = await run(plan, Kept())
+            assert execution.exit_code == 0, execution
+            if number >= 5:
+                took[name].append((time.perf_counter() - began) * 1000)
+    medians = {f"call_{name}_p50_ms": round(statistics.median(times), 2) for name, times in took.items()}
+    added = [there - here for here, there in zip(took["here"], took["there"], strict=True)]
+    return medians | {"added_p50_ms": round(statistics.median(added), 2)}
+
+
+async def _rate(run: Run, workspace: Path, script: str, *, callers: int) -> float:
+    ended, until = 0, time.perf_counter() + 5
+
+    async def caller() -> None:
+        nonlocal ended
+        while time.perf_counter() < until:
+            execution = await run(plan_of(workspace, script), Kept())
+            ended += execution.exit_code == 0
+
+    began = time.perf_counter()
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    return ended / (time.perf_counter() - began)
+
+
+def model(record: dict[str, Any]) -> list[dict[str, Any]]:
+    added = max(0.5, record["added_p50_ms"])
+    costs = Costs(
+        daemon_ms=added + 1.0,
+        commit_ms=max(0.1, record["commit_alone_ms"] - record["entry_of_64_ms"]),
+        entry_ms=record["entry_of_64_ms"],
+        node_ms=record["call_here_p50_ms"],
+        program_ms=PROGRAM_MS,
+    )
+    rows = []
+    for nodes in (1, 10, 100, 1000):
+        for daemons in (1, 3, 10):
+            figures = Simulation(Shape(nodes=nodes, slots=16, daemons=daemons), costs).run(20)
+            rows.append(
+                {
+                    "nodes": nodes,
+                    "daemons": daemons,
+                    "calls_per_s": round(figures.calls_per_s, 1),
+                    "daemons_busy": round(figures.daemons_busy, 2),
+                    "sequencer_busy": round(figures.sequencer_busy, 2),
+                    "slots_busy": round(figures.slots_busy, 2),
+                    "limit": figures.limit,
+                }
+            )
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
