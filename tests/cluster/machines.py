@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.copies import Copies
 from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.node import Node
 from palyra.cluster.placing import Place, Placement
@@ -72,7 +73,7 @@ class Machines:
             key=SigningKey(os.urandom(32)),
             cluster_key=CLUSTER_KEY.public,
             blobs=BlobFolder(self.folder / "blobs"),
-            folder=folder,
+            copies=Copies(folder, BlobFolder(self.folder / "blobs"), most_idle=4),
             executor=ProcessExecutor(host()),
             slots=slots,
             now_unix_ms=lambda: self.now,

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,11 @@ def test_two_daemons_are_one_installation(home, url, place):
     call_id = ulid()
 
     async def scenario() -> list[Any]:
-        few = "[tool_call]\nmax_calls_per_run = 3"
-        async with daemon(home, 0, url, few) as first, daemon(home, 1, url, few) as second:
-            run_id = ulid()
-            runs = [one.run(principal="agent:demo", workspace=str(place), run_id=run_id) for one in (first, second)]
+        async with AsyncExitStack() as stack:
+            run_id, runs = ulid(), []
+            for number in range(2):  # the second gets a copy of the key that the first made
+                one = await stack.enter_async_context(daemon(home, number, url, "[tool_call]\nmax_calls_per_run = 3"))
+                runs.append(one.run(principal="agent:demo", workspace=str(place), run_id=run_id))
             same = [await run.call("palyra.echo", {"text": "hi"}, call_id=call_id) for run in runs]
             more = [await runs[n % 2].call("palyra.echo", {"text": str(n)}) for n in range(4)]
         return [*same, *more]

@@ -122,7 +122,8 @@ def test_a_workspace_arrives_as_it_was_and_comes_back_as_it_is(tmp_path):
     (two / "a").unlink()
     (two / "a").mkdir()
     (two / "a" / "b").write_text("new")
-    (two / "sub" / "deep" / "ünïcode").unlink()
+    shutil.rmtree(two / "sub")
+    (two / "sub").write_text("a full folder became a file")
     after = trees.take(two, blobs)
     trees.write(trees.changes(before, after), one, blobs)
     assert trees.take(one, blobs) == after
@@ -171,7 +172,25 @@ def test_a_call_runs_on_a_node_and_its_changes_come_home(machines, workspace):
     (_, order), envelope = machines.orders[0], orjson.loads(execution.ran.envelope)
     token = open_token(orjson.loads(order)["token"], CLUSTER_KEY.public, node_id="one", now_unix_ms=0)
     assert open_statement(envelope, node.key.public, of=token).stdout_sha256 == sha256_hex(b"given")
-    assert list(node.folder.iterdir()) == []
+
+
+def test_a_copy_is_used_again_and_holds_what_the_next_call_was_given(machines, workspace):
+    """Nothing of an earlier call shows that the workspace does not hold: no file, no mode, no link."""
+    machines.add("one")
+    (workspace / "a").write_text("1")
+    run(machines, workspace, "echo 2 > b; chmod 700 b; ln -s /etc link; mkdir -p deep/er; chmod 700 deep; rm a")
+    folders = list((machines.folder / "one").iterdir())
+    shutil.rmtree(workspace / "deep")
+    (workspace / "link").unlink()
+    (workspace / "link").write_text("a file now")
+    (workspace / "b").chmod(0o644)
+    (workspace / "a").write_text("3")
+    _, output = run(machines, workspace, "find . | sort; cat a b link; stat -c %a b")
+    assert output.stdout == ".\n./a\n./b\n./link\n32\na file now644\n"
+    assert list((machines.folder / "one").iterdir()) == folders
+    run(machines, workspace, "mkfifo pipe")  # no tree can carry it: the copy goes
+    _, output = run(machines, workspace, "ls")
+    assert output.stdout == "a\nb\nlink\n"
 
 
 def test_a_failing_program_a_deadline_and_a_flood_end_as_they_do_here(machines, workspace):

@@ -124,7 +124,7 @@ class ClusterExecutor:
         except _Other:
             message = "The node was lost, and the program, run anew, did not say what it had said before."
             return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
-        except (TrustError, StateError) as error:
+        except (TrustError, StateError, OSError) as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
 
     async def _send(self, plan: ProcessPlan, workspace: str, told: _Told) -> Execution:

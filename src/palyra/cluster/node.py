@@ -2,7 +2,7 @@
 
 Order of one dispatch: 1 the token (signature, node, end) · 2 the fence (this epoch once, nothing older than what was
 seen) · 3 a slot · 4 the workspace, made anew from its digest · 5 the program, in its sandbox · 6 what changed, by its
-digest · 7 the signed statement. The copy is gone afterwards: nothing a call did counts until a daemon takes that.
+digest · 7 the signed statement. Nothing that a call did to its copy counts until a daemon takes that.
 
 Rules: bytes in, bytes out, canonical JSON alone; tools' code runs in sandboxes that `launch` starts, never in this
 process; the node's private key is made here and never leaves. Not here: Ray (cluster/ray_node), what is sent where.
@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import shutil
-import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import orjson
 
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.cluster import moving, trees
 from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.copies import Copies
 from palyra.cluster.token import Dispatch, Statement, open_token, sign_statement
 from palyra.errors import StateError, TrustError
 from palyra.launch.executor import Executor
@@ -47,7 +44,7 @@ class Node:
     key: SigningKey
     cluster_key: PublicKey
     blobs: BlobFolder
-    folder: Path
+    copies: Copies
     executor: Executor
     slots: int
     now_unix_ms: Callable[[], int]
@@ -112,15 +109,18 @@ class Node:
         return dispatch, plan, workspace
 
     async def _execute(self, dispatch: Dispatch, plan: ProcessPlan, workspace: str, sink: _Frames) -> bytes:
-        folder = Path(tempfile.mkdtemp(prefix="call-", dir=self.folder))
+        copies = self.copies
+        base = await asyncio.to_thread(trees.read, dispatch.workspace_sha256, self.blobs)
+        copy = await asyncio.to_thread(copies.lay_out, workspace, plan.run_as, base)  # 4
         try:
-            base = await asyncio.to_thread(trees.read, dispatch.workspace_sha256, self.blobs)
-            await asyncio.to_thread(self._lay_out, base, folder, plan.run_as)  # 4
-            execution = to_json(await self.executor.run(moving.moved(plan, workspace, str(folder)), sink))  # 5
-            after = await asyncio.to_thread(trees.take, folder, self.blobs)
+            moved = moving.moved(plan, workspace, str(copy.folder))
+            execution = to_json(await self.executor.run(moved, sink))  # 5
+            after, whole = await asyncio.to_thread(copies.read, copy)
             changed = trees.keep(trees.changes(base, after), self.blobs)  # 6
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, True)
+        except BaseException:
+            copies.discard(copy)
+            raise
+        await asyncio.to_thread(copies.keep if whole else copies.discard, copy)
         stdout, stderr = (digest.hexdigest() for digest in sink.digests.values())
         statement = Statement(
             dispatch_id=dispatch.dispatch_id,
@@ -135,12 +135,6 @@ class Node:
         )
         answer: dict[str, Json] = {"statement": sign_statement(statement, self.key), "execution": execution}  # 7
         return canonical(answer)
-
-    def _lay_out(self, base: trees.Tree, folder: Path, owner: tuple[int, int] | None) -> None:
-        trees.write(base, folder, self.blobs, owner=owner)
-        folder.chmod(0o755)
-        if owner is not None:
-            os.chown(folder, *owner)
 
 
 def _last(task: asyncio.Task[bytes]) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.copies import Copies
 from palyra.cluster.node import Node
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
@@ -72,7 +73,7 @@ class RayNode:
                 key=self._key,
                 cluster_key=self._cluster.key,
                 blobs=self._blobs,
-                folder=self._folder,
+                copies=Copies(self._folder, self._blobs, most_idle=4 * self._slots),
                 executor=ProcessExecutor(host, warm=size),
                 slots=self._slots,
                 now_unix_ms=lambda: time.time_ns() // 1_000_000,

@@ -32,8 +32,14 @@ Node = list[Any]
 Tree = Mapping[str, Node]
 
 
-def take(folder: Path, blobs: BlobFolder, known: dict[str, tuple[tuple[int, ...], Node]] | None = None) -> Tree:
-    """The folder as it is. `known` remembers files by their place and times, so that they are read once."""
+def take(
+    folder: Path,
+    blobs: BlobFolder,
+    known: dict[str, tuple[tuple[int, ...], Node]] | None = None,
+    others: list[str] | None = None,
+) -> Tree:
+    """The folder as it is. `known` remembers files by their place and times, so that they are read once; `others` is
+    told what is neither file, folder nor link."""
     tree: dict[str, Node] = {}
     left = [MAX_BYTES]
     for place, seen in _walk(str(folder)):
@@ -49,6 +55,8 @@ def take(folder: Path, blobs: BlobFolder, known: dict[str, tuple[tuple[int, ...]
             tree[name] = ["l", os.readlink(place)]
         elif stat.S_ISREG(seen.st_mode):
             tree[name] = _take_file(place, seen, mode, blobs, left, known)
+        elif others is not None:
+            others.append(name)
     return tree
 
 
@@ -110,16 +118,17 @@ def changes(before: Tree, after: Tree) -> dict[str, Node]:
 
 
 def write(tree: Tree, folder: Path, blobs: BlobFolder, *, owner: tuple[int, int] | None = None) -> None:
-    """Bring `tree` (or changes) into the folder: folders first, what is gone last and deepest first."""
+    """Bring `tree` (or changes) into the folder: what is gone goes first, deepest first; then folders before what they
+    hold."""
     root = os.open(folder, _OPEN | os.O_DIRECTORY)
     try:
+        for name in sorted(tree, reverse=True):
+            if tree[name][0] == "-":
+                with suppress(FileNotFoundError, NotADirectoryError), _parent(root, name) as (parent, last):
+                    _remove(parent, last)
         for name in sorted(tree):
             if tree[name][0] != "-":
                 _write_one(root, name, tree[name], blobs, owner)
-        for name in sorted(tree, reverse=True):
-            if tree[name][0] == "-":
-                with _parent(root, name) as (parent, last):
-                    _remove(parent, last)
     finally:
         os.close(root)
 

@@ -1,0 +1,75 @@
+"""Copies of workspaces on a node, kept between calls: the next call of a workspace finds most of it there.
+
+Rules: a copy serves one call at a time and one workspace in its life; before a call it is made what the call's digest
+says, by what differs; after a call that went wrong, or that left what no tree can carry (a socket, a pipe), it is
+thrown away. The number of idle ones is bounded, the longest idle going first. A sandbox that was started ahead for a
+copy fits its next call too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from palyra.cluster import trees
+from palyra.cluster.blobs import BlobFolder
+
+PREFIX = "copy-"
+Owner = tuple[int, int] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Copy:
+    workspace: str
+    owner: Owner
+    folder: Path
+    tree: Mapping[str, trees.Node] = field(default_factory=dict)
+    known: dict[str, tuple[tuple[int, ...], trees.Node]] = field(default_factory=dict)
+
+
+class Copies:
+    def __init__(self, folder: Path, blobs: BlobFolder, *, most_idle: int) -> None:
+        self._folder, self._blobs, self._most_idle = folder, blobs, most_idle
+        self._idle: list[Copy] = []
+        """The longest idle first."""
+        for left in folder.glob(f"{PREFIX}*"):  # of a node that was killed
+            shutil.rmtree(left, ignore_errors=True)
+
+    def lay_out(self, workspace: str, owner: Owner, base: trees.Tree) -> Copy:
+        """A copy that holds exactly `base`; blocks as files do."""
+        copy = self._find(workspace, owner)
+        try:
+            trees.write(trees.changes(copy.tree, base), copy.folder, self._blobs, owner=owner)
+        except BaseException:
+            self.discard(copy)
+            raise
+        copy.tree = base
+        return copy
+
+    def read(self, copy: Copy) -> tuple[trees.Tree, bool]:
+        """What is there now, and whether all of it could be told."""
+        others: list[str] = []
+        copy.tree = trees.take(copy.folder, self._blobs, copy.known, others)
+        return copy.tree, not others
+
+    def keep(self, copy: Copy) -> None:
+        self._idle.append(copy)
+        while len(self._idle) > self._most_idle:
+            self.discard(self._idle.pop(0))
+
+    def discard(self, copy: Copy) -> None:
+        shutil.rmtree(copy.folder, ignore_errors=True)
+
+    def _find(self, workspace: str, owner: Owner) -> Copy:
+        for at in range(len(self._idle) - 1, -1, -1):
+            if (self._idle[at].workspace, self._idle[at].owner) == (workspace, owner):
+                return self._idle.pop(at)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder))
+        folder.chmod(0o755)
+        if owner is not None:
+            os.chown(folder, *owner)
+        return Copy(workspace=workspace, owner=owner, folder=folder)
