@@ -40,6 +40,7 @@ class FakeSkills:
     """Skill tools by skill id, each with its module."""
 
     active: dict[str, tuple[SkillTool, bytes]] = field(default_factory=dict)
+    failed: list[tuple[str, str]] = field(default_factory=list)
 
     def find(self, skill_id: str, *, version: str, tool_id: str) -> SkillTool:
         skill_id = skill_id or next((name for name, (t, _) in self.active.items() if t.tool_id == tool_id), "")
@@ -49,6 +50,9 @@ class FakeSkills:
 
     def module(self, tool: SkillTool) -> bytes:
         return self.active[tool.skill_id][1]
+
+    def fail(self, tool: SkillTool, why: str) -> None:
+        self.failed.append((tool.skill_id, why))
 
     def is_active(self, tool: SkillTool) -> bool:
         return tool.skill_id in self.active

@@ -59,6 +59,8 @@ def _tell(settings: Settings, done: Done) -> int:
     if settings.quiet:
         return 0
     standing, report = done.standing, done.report
+    if done.pinned_key_id:
+        say(f"Key {done.pinned_key_id} is trusted for {standing.publisher} from now on, because you said so.")
     if not done.changed:
         say(f"{standing.skill_id} {standing.version} was installed already and is {standing.status.value}.")
         return 0

@@ -183,6 +183,8 @@ async def run_plugin(trip: Trip, plan: WasmPlan, ports: Ports) -> Ending:
         execution, output = Execution(status=Status.CANCELLED, reason=Reason.CANCELLED, usage=usage), None
         execution = replace(execution, message="The call was cancelled.")
     except Rejected as refused:  # before any code of the guest's ran: it cannot be compiled, or not be jailed here
+        if trip.guest.skill is not None and refused.reason is Reason.BAD_ARGUMENTS:
+            ports.skills.fail(trip.guest.skill, refused.detail)
         usage = Usage(wall_us=ports.clock.monotonic_us() - trip.started_us)
         return Ending(
             status=Status.REFUSED,

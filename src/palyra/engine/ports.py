@@ -140,6 +140,9 @@ class Skills(Protocol):
     def is_active(self, tool: SkillTool) -> bool:
         """Whether just this payload is still enabled: asked before it runs, and now and then while it does."""
 
+    def fail(self, tool: SkillTool, why: str) -> None:
+        """It can no longer be compiled or started here: it is out of use until somebody enables it again."""
+
 
 class GuestStorage(Protocol):
     """A durable key-value space of each skill. `put` raises `Rejected(QUOTA_EXCEEDED)`."""

@@ -51,11 +51,14 @@ class Done:
     standing: Standing
     report: Report | None = None
     changed: bool = True
+    pinned_key_id: str = ""
+    """The key that was taken on first use."""
 
     def as_json(self) -> dict[str, Json]:
         return {
             **standing_json(self.standing),
             "changed": self.changed,
+            "pinned_key_id": self.pinned_key_id or None,
             "audit": self.report.as_json() if self.report is not None else None,
         }
 
@@ -84,7 +87,8 @@ class SkillDesk(SkillLookup):
                     skill, self._rows.of_skill(skill.manifest.skill_id, tx), allow_downgrade=allow_downgrade
                 )
                 _, pin = self._key_for(parcel, tofu_by=tofu_by, tx=tx)
-                return self._take_in(tx, skill, audited, by=by, pin=pin, replaced=replaced)
+                done = self._take_in(tx, skill, audited, by=by, pin=pin, replaced=replaced)
+                return done if pin is None else replace(done, pinned_key_id=pin.pinned.key_id)
 
             return self._writer.commit_now(work)[0]
 

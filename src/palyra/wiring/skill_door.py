@@ -36,6 +36,9 @@ class SkillDoor:
     def is_active(self, tool: SkillTool) -> bool:
         return self._installed().is_active(tool)
 
+    def fail(self, tool: SkillTool, why: str) -> None:
+        self._installed().fail(tool, why)
+
     def knows(self, name: str) -> bool:
         try:
             return self._is_named(name)

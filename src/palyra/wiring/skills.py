@@ -106,6 +106,9 @@ class InstalledSkills:
             return False
         return standing is not None and standing.sha256 == tool.payload_sha256
 
+    def fail(self, tool: SkillTool, why: str) -> None:
+        self._move(tool.payload_sha256, Move.FAIL, why)
+
     # ── the registry's source ──
 
     def tool(self, name: str) -> RegisteredTool | None:
@@ -201,23 +204,25 @@ class InstalledSkills:
 
     def _stop(self, standing: Standing, why: str, reason: Reason) -> Rejected:
         """Quarantine it, with its entry, before it is refused: nobody gets a second try at the same moment."""
-
-        def work(tx: Transaction) -> None:
-            stored = self._rows.find(standing.sha256, tx)
-            if stored is not None and stored.status is Status.ACTIVE:
-                now = self._clock.now_unix_ms()
-                self._rows.move(tx, stored, Move.QUARANTINE, by=PALYRA, at_unix_ms=now, reason=f"{reason}: {why}")
-
-        self._loaded.pop(standing.sha256, None)
-        try:
-            self._writer.commit_now(work)
-        except StateError as error:
-            log.error("%s could not be quarantined: %s", standing.skill_id, error.detail)
+        self._move(standing.sha256, Move.QUARANTINE, f"{reason}: {why}")
         return Rejected(
             reason,
             f"{standing.skill_id} {standing.version} is quarantined: {why}",
             f"palyra skills show {standing.skill_id}; install it again from its package.",
         )
+
+    def _move(self, sha256: str, kind: Move, reason: str) -> None:
+        def work(tx: Transaction) -> None:
+            stored = self._rows.find(sha256, tx)
+            if stored is not None and stored.status is Status.ACTIVE:
+                now = self._clock.now_unix_ms()
+                self._rows.move(tx, stored, kind, by=PALYRA, at_unix_ms=now, reason=reason)
+
+        self._loaded.pop(sha256, None)
+        try:
+            self._writer.commit_now(work)
+        except StateError as error:
+            log.error("payload %s could not be taken out of use: %s", sha256[:12], error.detail)
 
     def _not_active(self, name: str, version: str) -> Rejected:
         if self._rows.has_edited(name):

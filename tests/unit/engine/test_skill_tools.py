@@ -12,7 +12,7 @@ from palyra.config.schema import Config, parse_config
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.engine.watch import EVERY_S
-from palyra.errors import Reason
+from palyra.errors import Reason, Rejected
 from palyra.model.grant import Ask
 from palyra.model.outcome import Execution, Outcome, Status
 from palyra.model.skill import SkillTool
@@ -166,6 +166,17 @@ def test_a_skill_that_is_taken_back_between_decision_and_run_does_not_run() -> N
     guests = FakeGuests()
     outcome = call(engine_of(skills=Fleeting(0), guests=guests))
     assert (outcome.status, outcome.reason, guests.plans) == (Status.REFUSED, Reason.SKILL_NOT_ACTIVE, [])
+
+
+def test_a_skill_that_no_longer_compiles_is_taken_out_of_use() -> None:
+    skills = FakeSkills({"acme.count": (TOOL, b"")})
+    refused = Rejected(Reason.BAD_ARGUMENTS, "wasmtime refuses the module.")
+    outcome = call(engine_of(skills=skills, guests=FakeGuests(failure=refused)))
+    assert (outcome.status, outcome.reason) == (Status.REFUSED, Reason.BAD_ARGUMENTS)
+    assert skills.failed == [("acme.count", "wasmtime refuses the module.")]
+    unjailed = Rejected(Reason.UNENFORCEABLE, "There is no tier C here.")
+    call(engine_of(skills=skills, guests=FakeGuests(failure=unjailed)))
+    assert len(skills.failed) == 1, "the host's fault, not the skill's"
 
 
 class Endless:

@@ -101,6 +101,18 @@ def test_quarantine_counts_at_once_and_in_every_process(house: House):
     assert "quarantined" in caught.value.detail
 
 
+def test_what_cannot_be_started_any_more_has_failed_until_it_is_enabled_again(house: House):
+    found = house.skills.find("acme.echo", version="", tool_id="")
+    house.skills.fail(found, "wasmtime refuses the module")
+    assert house.status() == {"0.1.0": "failed"}
+    assert house.acts()[-1] == ("skill.changed", "active", "failed", "palyra")
+    assert refusal(house) is Reason.SKILL_NOT_ACTIVE
+    house.skills.fail(found, "and again")
+    assert house.acts()[-1] == ("skill.changed", "active", "failed", "palyra")
+    house.enable()
+    assert house.skills.find("acme.echo", version="", tool_id="") == found
+
+
 # ── tampering ──
 
 

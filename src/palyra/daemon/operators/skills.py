@@ -67,6 +67,8 @@ class SkillReport(AnswerModel):
 
 class SkillMoved(SkillStanding):
     changed: bool
+    pinned_key_id: str | None
+    """The key that was taken on first use."""
     audit: SkillReport | None
 
 
