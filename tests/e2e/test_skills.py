@@ -98,3 +98,15 @@ def test_files_that_are_no_packages_are_refused_by_every_command(cli: Any, skill
     for command in ("install", "show", "verify"):
         assert skills(command, str(file), code=1)["error"]["code"] == "artifact.header"
     assert skills("audit", str(file), code=1)["verdict"] == "fail"
+
+
+def test_files_of_the_agents_are_taken_for_no_key_and_no_skill(cli: Any, skills: Any) -> None:
+    """In the folder an operator happens to be in: named like the publisher's key, and like the installed skill."""
+    skills("trust", "add", "acme", "acme.pub")
+    skills("install", "echo-0.1.0.palyra-skill")
+    key = ACME.public.raw.hex()
+    (cli.workspace / key).write_text(EVIL.public.raw.hex())
+    (cli.workspace / "acme.echo").write_bytes(package(key=EVIL, version="9.9.9"))
+    assert skills("trust", "add", "other", key)["key_id"] == ACME.key_id
+    assert skills("show", "acme.echo")["version"] == "0.1.0"
+    assert skills("audit", "acme.echo")["status"] == "quarantined"

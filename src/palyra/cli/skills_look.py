@@ -85,7 +85,8 @@ def _show_file(settings: Settings, file: str) -> int:
 
 def _print_skill(found: Mapping[str, Json]) -> None:
     _print_head(found)
-    say(f"It is {status_word(found['status'])}: {found['reason']}")
+    word = status_word(found["status"])
+    say(f"It is {word}." if found["reason"] == word else f"It is {word}: {found['reason']}")
     say(f"Signed by key {found['key_id']}; installed by {found['installed_by']}.")
     if found["audit"] is not None:
         say(f"Audit: {found['audit']['verdict']}")

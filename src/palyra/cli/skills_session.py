@@ -52,10 +52,11 @@ def read_package(file: str) -> bytes:
 
 
 def is_file(text: str) -> bool:
-    """A package's file rather than a skill's id."""
+    """A package's file rather than a skill's id, by its spelling alone: a file that somebody called acme.echo in the
+    current folder must not be shown in place of the installed skill."""
     from palyra.skills.bundle import EXTENSION
 
-    return text.endswith(EXTENSION) or "/" in text or Path(text).is_file()
+    return text.endswith(EXTENSION) or "/" in text
 
 
 def tell_done(settings: Settings, done: Done) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,7 +146,14 @@ def handover(settings: Settings, publisher: str, key: str, new: str, output: str
 
 
 def _key_text(given: str) -> str:
-    """The key itself, or the content of a file of that name."""
+    """The key itself, or the content of a file of that name. What reads as a key is one: a file that somebody called
+    like a publisher's key in the current folder, with another one in it, must not be taken."""
+    from palyra.skills.findings import SkillRefused
+    from palyra.skills.trust import parse_public_key
+
+    with suppress(SkillRefused):
+        parse_public_key(given)
+        return given
     if not Path(given).is_file():
         return given
     with Path(given).open("rb") as opened:
