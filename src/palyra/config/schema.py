@@ -134,7 +134,6 @@ class ToolCallConfig:
     """`[tool_call]`."""
 
     allowed_tools: tuple[str, ...] = ("palyra.*",)
-    """Names and shell patterns. A tool of an enabled skill counts by its own id and as palyra.plugin.run."""
     allowed_capabilities: tuple[str, ...] = tuple(c.value for c in Capability)
     max_calls_per_run: int = 200
     max_attempts_per_run: int = 1000
