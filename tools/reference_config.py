@@ -18,8 +18,8 @@ from palyra.config import schema
 MEANINGS = {
     "posture": "Which of Palyra's own policy bundles decides: `locked` permits nothing by itself, `standard` permits "
     "listed programs in tier C, `developer` also interpreters and build tools in tier C with strict egress.",
-    "tool_call.allowed_tools": "Which tools may be called at all, as shell patterns. Checked before policy. A tool of an "
-    "enabled skill counts by its own id and as `palyra.plugin.run`.",
+    "tool_call.allowed_tools": "Which tools may be called at all, as shell patterns. Checked before policy. A tool of "
+    "an enabled skill counts by its own id and as `palyra.plugin.run`.",
     "tool_call.allowed_capabilities": "A tool that needs another capability is refused with `CAPABILITY_DENIED`.",
     "tool_call.max_calls_per_run": "How many calls of one run may start.",
     "tool_call.execution_timeout_ms": "Wall-clock limit of one call. `timeout_ms` of a call may ask for less.",
