@@ -169,6 +169,6 @@ def command_of(
 ) -> tuple[tuple[str, ...], str]:
     """(argv, where the module then stands), from the programs that were found by name."""
     stem = source.rpartition("/")[2].partition(".")[0]
-    holes = {**found, "source": source, "target": target, "stem": stem, "crate": crate.replace("-", "_")}
+    holes = {**found, "source": source, "target": target, "stem": stem, "crate": crate}
     words = tuple(word.format_map(holes) for word in recipe.arguments)
     return (found[recipe.programs[0]], *words), recipe.made.format_map(holes)

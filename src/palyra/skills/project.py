@@ -22,7 +22,10 @@ MANIFEST, RECIPE = "skill.toml", "build.toml"
 ASSETS, TESTS, MODULES = "assets/", "tests/", "modules/"
 LEFT_OUT = frozenset({"dist", "node_modules", "target"})
 """Folders that are made from the project and are no part of it."""
+KEPT = frozenset({".cargo"})
+"""Of hidden names: where cargo is told of sources that lie in the project."""
 MAX_FILES, MAX_BYTES = 1000, 64 << 20
+_CRATE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,100}")
 _SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}(?:/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}){0,5}")
 
 
@@ -46,6 +49,16 @@ class Project:
     @property
     def assets(self) -> dict[str, bytes]:
         return {path: data for path, data in self.files.items() if path.startswith(ASSETS)}
+
+    @property
+    def crate(self) -> str:
+        """What cargo calls the module it makes; empty where no Cargo.toml says it."""
+        try:
+            cargo = tomllib.loads(self.files.get("Cargo.toml", b"").decode("utf-8"))
+            name = cargo.get("lib", {}).get("name") or cargo["package"]["name"]
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError, KeyError, TypeError, AttributeError):
+            return ""
+        return name.replace("-", "_") if isinstance(name, str) and _CRATE.fullmatch(name) else ""
 
     @property
     def artifact_name(self) -> str:
@@ -72,7 +85,13 @@ def parse_project(files: Mapping[str, bytes]) -> Project:
     for module, source in sorted(modules.items()):
         if source not in files:
             raise ProjectError(f"The source {source} of {module} is missing.", "Mend [modules] of build.toml.")
-    return Project(language=language, sources=tuple(sorted(modules.items())), manifest=manifest, files=files)
+    project = Project(language=language, sources=tuple(sorted(modules.items())), manifest=manifest, files=files)
+    if language is Language.RUST and (len(modules) != 1 or not project.crate):
+        raise ProjectError(
+            "A project in Rust makes one module, of the package that its Cargo.toml names.",
+            "Keep one line under [modules] of build.toml, and name under [package] of Cargo.toml.",
+        )
+    return project
 
 
 def _parse_recipe(text: bytes) -> tuple[Language, dict[str, str]]:

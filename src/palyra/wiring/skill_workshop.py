@@ -30,7 +30,7 @@ from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
 from palyra.skills.archive import MAX_MODULE_BYTES
 from palyra.skills.languages import LANGUAGES, LanguageFacts, Recipe, command_of
-from palyra.skills.project import LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError, parse_project
+from palyra.skills.project import KEPT, LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError, parse_project
 from palyra.skills.templates.load import read_sdk
 from palyra.skills.world import WIT, with_world
 from palyra.values import dataclass
@@ -83,7 +83,7 @@ def read_project_files(folder: Path) -> dict[str, bytes]:
 def _read_folder(fd: int, place: str, found: dict[str, bytes]) -> None:
     """By descriptor, each name opened in the folder that was looked at: a link swapped in meanwhile leads nowhere."""
     for name in sorted(os.listdir(fd)):
-        if name.startswith(".") or (not place and name in LEFT_OUT):
+        if (name.startswith(".") and (place or name not in KEPT)) or (not place and name in LEFT_OUT):
             continue
         path = f"{place}{name}"
         try:
@@ -161,8 +161,7 @@ class Workshop:
         copy = _fresh_folder()
         try:
             _write_all(copy, _staged(project))
-            name = project.manifest.skill_id.replace(".", "-")
-            argv, made = command_of(recipe, source=source, target="out.wasm", crate=name, found=programs)
+            argv, made = command_of(recipe, source=source, target="out.wasm", crate=project.crate, found=programs)
             output = Collected()
             plan = self._plan(copy, argv, recipe, programs, roots)
             _check(await self._executor.run(plan, output), output, source)

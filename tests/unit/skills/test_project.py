@@ -53,7 +53,25 @@ def test_digests_are_written_by_building_alone() -> None:
 def test_a_compilers_words_name_no_place_of_the_machine(language: Language) -> None:
     for recipe in FACTS[language].recipes:
         found = {name: f"/tools/{name}" for name in recipe.programs}
-        argv, made = command_of(recipe, source="src/main.x", target="out.wasm", crate="acme-echo", found=found)
+        argv, made = command_of(recipe, source="src/main.x", target="out.wasm", crate="acme_echo", found=found)
         assert argv[0] == f"/tools/{recipe.programs[0]}"
         assert [word for word in argv[1:] if word.startswith("/") and not word.startswith("/tools/")] == []
         assert made in ("out.wasm", ".out/wasm32-unknown-unknown/release/acme_echo.wasm")
+
+
+@pytest.mark.parametrize(
+    "cargo",
+    ["", "[package", '[package]\nname = "../../x"\n', "[package]\nname = 1\n", "[lib]\nname = 'x'\n[[bad"],
+    ids=["absent", "no TOML", "a path", "no text", "half"],
+)
+def test_a_crate_that_cannot_be_named_is_not_built(cargo: str) -> None:
+    found = {path: text.encode() for path, text in {**new("acme.echo", Language.RUST), "Cargo.toml": cargo}.items()}
+    with pytest.raises(ProjectError, match="A project in Rust makes one module"):
+        parse_project(found)
+
+
+def test_a_crates_module_is_called_as_its_cargo_toml_says() -> None:
+    found = {path: text.encode() for path, text in new("acme.echo", Language.RUST).items()}
+    assert parse_project(found).crate == "acme_echo"
+    renamed = found | {"Cargo.toml": b'[package]\nname = "other-name"\n'}
+    assert parse_project(renamed).crate == "other_name"
