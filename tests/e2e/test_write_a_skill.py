@@ -113,6 +113,30 @@ def test_what_cannot_be_done_is_said_in_two_lines(cli: Any, words: tuple[str, ..
     assert b"Traceback" not in done.stderr
 
 
+def test_a_package_is_signed_by_the_key_that_is_given_at_the_time_that_is_given(cli: Any) -> None:
+    require(Tier.C)
+    for skill_id in ("acme.one", "other.two"):
+        assert cli("skills", "new", skill_id).returncode == 0
+    first = json.loads(cli("skills", "build", "acme.one", "--json").stdout)
+    key = cli.home / "publishers" / "acme.pem"
+    assert (key.stat().st_mode & 0o777, first["file"]) == (
+        0o600,
+        str(cli.workspace / "acme.one" / "dist" / "acme.one-0.1.0.palyra-skill"),
+    )
+    second = json.loads(cli("skills", "build", "other.two", "--key", str(key), "--json").stdout)
+    assert (second["key_id"], second["publisher"]) == (first["key_id"], "other")
+    assert not (cli.home / "publishers" / "other.pem").exists()
+    built = []
+    for second_s in (1_000, 2_000):
+        os.utime(cli.workspace / "acme.one" / "skill.toml", (second_s, second_s))
+        environ = {**cli.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+        words = [*cli.argv, "skills", "build", "acme.one", "--quiet"]
+        done = subprocess.run(words, cwd=cli.workspace, env=environ, capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, b"")
+        built.append(Path(first["file"]).read_bytes())
+    assert built[0] == built[1]
+
+
 def test_nothing_that_is_there_is_overwritten(cli: Any) -> None:
     assert cli("skills", "new", "acme.echo").returncode == 0
     (cli.workspace / "acme.echo" / "src" / "main.wat").write_text("mine")
