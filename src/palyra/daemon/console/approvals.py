@@ -10,14 +10,21 @@ from starlette.responses import Response
 from palyra.canon import Json
 from palyra.daemon.console.making import form, page, then, to, to_the
 from palyra.daemon.console.rendering import render
+from palyra.daemon.console.words import argv
 from palyra.daemon.operators import approvals as acts
 from palyra.daemon.operators.answering import installed
 from palyra.daemon.operators.events import journal_size
 from palyra.daemon.routes import Asked
 from palyra.model.approval import Approval
+from palyra.model.visible import visible
 from palyra.values import dataclass
 
 MAX_QUEUE = 50
+MAX_CHARS = 1500
+"""Of what would run, for a decision from the queue: all of it must be in sight without scrolling, or an argument past a
+page of spaces would be approved unseen."""
+MAX_LINES = 24
+MAX_HOSTS = 6
 
 
 class QueuePage(acts.WhichApprovals):
@@ -39,6 +46,31 @@ class Waiting:
     @property
     def input(self) -> str:
         return orjson.dumps(self.shown.get("input"), option=orjson.OPT_INDENT_2).decode()
+
+    @property
+    def text(self) -> str:
+        """What would run, as one text that is safe to read: every word quoted, what hides spelled out."""
+        return visible(argv(self.argv) if self.argv else self.input)
+
+    @property
+    def beginning(self) -> str:
+        return self.text[:MAX_CHARS]
+
+    @property
+    def stdin_bytes(self) -> int:
+        stdin = self.shown.get("stdin")
+        found = stdin.get("bytes", 0) if isinstance(stdin, dict) else 0
+        return found if isinstance(found, int) else 0
+
+    @property
+    def fits(self) -> bool:
+        """It can be seen whole in the queue."""
+        return len(self.text) <= MAX_CHARS and self.text.count("\n") < MAX_LINES and len(self.hosts) <= MAX_HOSTS
+
+    @property
+    def is_plain(self) -> bool:
+        """False when letters of other alphabets, or marks, could make a name look like another."""
+        return "".join((*self.argv, self.input, self.approval.program)).isascii()
 
     @property
     def hosts(self) -> list[str]:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from palyra.daemon.console.words import quoted
 from palyra.daemon.sessions import COOKIE
 from palyra.daemon.table import ROUTES
 from tests.consoles import world
@@ -83,6 +84,30 @@ def test_nobody_decides_on_a_call_of_their_own(fresh):
     assert not [form for form in Markup(page.text).of("form") if "approve" in form["action"]]
     assert fresh.send(f"/console/approvals/{approval_id}/approve").status_code == 403
     assert fresh.send(f"/console/approvals/{approval_id}/deny", {"reason": "x"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [("log", " " * 3000 + "--author=evil"), ("log", "\n" * 1000 + "--author=evil"), ("log", *("x" * 40,) * 60)],
+    ids=["spaces", "newlines", "many words"],
+)
+def test_nothing_is_approved_from_the_queue_that_cannot_be_seen_there_whole(fresh, hidden):
+    """An argument past a page of spaces would be out of sight when a person presses `a`."""
+    approval_id = fresh.run_program("git", *hidden, principal="agent:hides").approval["approval_id"]
+    queue = Markup(fresh.page("/console/approvals").text)
+    actions = [form["action"].rpartition("/")[2] for form in queue.of("form") if approval_id in form["action"]]
+    assert actions == ["deny"]
+    assert "open all of it to approve" in queue.text
+    whole = Markup(fresh.page(f"/console/approvals/{approval_id}").text)
+    assert all(quoted(word) in whole.text for word in hidden)
+    assert fresh.send(f"/console/approvals/{approval_id}/deny").status_code == 303
+
+
+def test_letters_that_look_like_others_are_pointed_out(fresh):
+    approval_id = fresh.run_program("git", "push", "оrigin", principal="agent:lookalike").approval["approval_id"]
+    assert "plain ASCII" in fresh.page("/console/approvals").text
+    assert fresh.send(f"/console/approvals/{approval_id}/deny").status_code == 303
+    assert "plain ASCII" not in fresh.page("/console/approvals").text
 
 
 def test_looking_at_a_request_is_journaled(fresh):

@@ -35,7 +35,9 @@
     const item = selected();
     if (!item) return say("Nothing is selected: press j.");
     if (performance.now() - (since.get(item.id) ?? Infinity) < SEEN_MS) return say("It just came; look at it first.");
-    item.querySelector(`form[data-act="${kind}"]`)?.requestSubmit();
+    const form = item.querySelector(`form[data-act="${kind}"]`);
+    if (!form) return say("Not from here: press o to open all of it.");
+    form.requestSubmit();
   };
 
   document.addEventListener("keydown", (event) => {
