@@ -20,6 +20,6 @@ def parse_moment(text: str, *, now_unix_ms: int) -> int:
         return min(int(given), LAST_UNIX_MS)
     try:
         at = datetime.fromisoformat(given)
-        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+        return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
         raise ValueError(f"{given[:40]!r} is no time") from None
