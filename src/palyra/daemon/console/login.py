@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from palyra.daemon.app import slowed
@@ -62,11 +63,16 @@ async def log_in(asked: Asked) -> Response:
         secret,
         max_age=(session.expires_unix_ms - session.created_unix_ms) // 1000,
         path=HOME,
-        secure=asked.request.url.scheme == "https",
+        secure=is_encrypted(asked.request),
         httponly=True,
         samesite="strict",
     )
     return response
+
+
+def is_encrypted(request: Request) -> bool:
+    """Also where a proxy ended the TLS: the browser says with its form which origin it sees."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
 
 
 def _principal(asked: Asked, body: LoggingIn) -> str | None:

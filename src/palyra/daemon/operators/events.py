@@ -39,6 +39,8 @@ class Since(Model):
 
 
 async def stream_events(asked: Asked) -> Response:
+    if asked.request.method == "HEAD":
+        return Response(media_type=STREAM)  # a stream without a body would never end
     if _open >= MAX_STREAMS:
         raise Refused(429, "BUSY", f"{MAX_STREAMS} streams are open.", "Close some.", headers={"Retry-After": "5"})
     return StreamingResponse(_events(asked, _after(asked)), media_type=STREAM, headers={"X-Accel-Buffering": "no"})

@@ -44,6 +44,13 @@ def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites(lived):
     assert {"httponly", "samesite=strict", "path=/console"} <= parts
 
 
+def test_behind_a_proxy_that_ends_tls_the_cookie_is_for_tls_alone(lived):
+    token = lived.daemon.token(OPERATOR, operator=True)
+    for origin, secure in (("https://localhost:7142", True), ("http://localhost:7142", False)):
+        answer = lived.daemon.ask("POST", "/console/login", data={"token": token}, headers={"Origin": origin})
+        assert ("secure" in answer.headers["set-cookie"].lower()) is secure, origin
+
+
 def test_an_agents_token_is_no_login(lived):
     answer = enter(lived, token=lived.daemon.token("agent:curious"))
     assert answer.status_code == 401

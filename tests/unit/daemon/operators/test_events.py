@@ -24,6 +24,7 @@ def served(tmp_path_factory):
 class Request:
     def __init__(self, **headers: str) -> None:
         self.headers = headers
+        self.method = "GET"
         self.cookies: dict[str, str] = {}
 
 
@@ -115,6 +116,11 @@ def test_a_stream_ends_with_its_credential(served, monkeypatch):
 
     rest = served.run(asyncio.wait_for(work(), 20))
     assert all(chunk.startswith((b": ", b"id: ")) for chunk in rest)
+
+
+def test_asking_for_the_head_of_a_stream_ends(served):
+    answer = served.ask("HEAD", "/console/v1/events", token=served.token(OPERATOR, operator=True))
+    assert (answer.status_code, answer.content) == (200, b"")
 
 
 def test_too_many_streams_are_refused(served, monkeypatch):
