@@ -6,6 +6,7 @@ changes nothing. Answers are plain JSON, so that each door shows the same. Not h
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -48,7 +49,7 @@ def checked(installation: Installation, files: Mapping[str, str]) -> PolicyBundl
 
 
 async def use_policies(installation: Installation, files: Mapping[str, str], *, by: str) -> InUse:
-    bundle = checked(installation, files)
+    bundle = await asyncio.to_thread(checked, installation, files)  # calls go on meanwhile
     version, receipt = await installation.versions.install(files, policy_sha256=bundle.digest, by=by)
     installation.policies.current()
     return InUse(version=version, bundle=bundle, changed=receipt is not None)
@@ -64,7 +65,7 @@ async def roll_back_policies(installation: Installation, *, by: str) -> InUse:
         raise PolicyError("There are no policies to go back to.", "palyra policy versions lists every use.")
     version = target.version
     files = read_folder(installation.home.policies) if version is None else installation.versions.files(version)
-    bundle = checked(installation, files)
+    bundle = await asyncio.to_thread(checked, installation, files)  # calls go on meanwhile
     await installation.versions.roll_back(now, policy_sha256=bundle.digest, by=by)
     installation.policies.current()
     return InUse(version=version, bundle=bundle, changed=True)
