@@ -113,6 +113,11 @@ test-standards: dev ## exports checked by securesystemslib, in-toto-attestation 
 	@.make/standards/bin/python -m pip install -qq --require-hashes --requirement requirements/standards.txt
 	@$(PY) tools/standards.py .make/standards/bin/python
 
+test-adapters: dev ## each adapter with its framework's real package, in a .venv of its own below .make
+	@test -x .make/adapters/bin/python || $(PYTHON) -m venv .make/adapters
+	@.make/adapters/bin/python -m pip install -qq --require-hashes --requirement requirements/adapters.txt
+	@PALYRA_ADAPTERS=1 .make/adapters/bin/python -m pytest -p no:cacheprovider -o filterwarnings= $(PYTEST_FLAGS) tests/adapters
+
 conformance: dev ## MCP's own suite for 2026-07-28 and the Inspector, over stdio and HTTP; both installed by npm below .make
 	@$(PY) tools/conformance.py
 
@@ -155,6 +160,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) requirements/browser.in --output-file requirements/browser.txt
 	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt
 	@$(COMPILE) requirements/toolchains.in --output-file requirements/toolchains.txt
+	@$(COMPILE) requirements/adapters.in pyproject.toml --output-file requirements/adapters.txt
 	@$(COMPILE) requirements/node.in --output-file requirements/node.txt
 
 clean: ## remove what set-up and tests made

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from palyra.api import Outcome, Status, SyncRun
 from palyra.canon import Json
 from palyra.errors import Reason
+from palyra.protocol.shell_line import programs_of
 
 TOOL = "palyra.process.run"
 MAX_ARG_BYTES = 4096
@@ -100,7 +101,30 @@ class Commands:
 # ── inputs ───────────────────────────────────────────────────────────────────
 
 
+def plain_words(line: str) -> list[str] | None:
+    """A line that is one plain program is that program: policy then decides about it, and not about a shell."""
+    found = programs_of(line)
+    if found is None or len(found) != 1 or ">" in line or not shutil.which(found[0].words[0], path=PROGRAMS):
+        return None
+    return list(found[0].words)
+
+
+def without_shell(words: Sequence[str]) -> list[str]:
+    """`bash --login -c LINE` as the program in the line, where it is one."""
+    if len(words) >= 3 and words[0] in ("bash", "sh") and words[-2] in ("-c", "-lc") and _only_options(words[1:-2]):
+        return plain_words(words[-1]) or list(words)
+    return list(words)
+
+
+def _only_options(words: Sequence[str]) -> bool:
+    return all(word in ("--login", "-l") for word in words)
+
+
 def shell_words(line: str) -> list[str]:
+    return plain_words(line) or code_words(line)
+
+
+def code_words(line: str) -> list[str]:
     if len(line.encode("utf-8", "surrogateescape")) <= MAX_ARG_BYTES:
         return ["sh", "-c", line]
     pieces, text = [], line
@@ -124,7 +148,7 @@ def command_input(
     """`env` is set by env(1) inside: what a program of the agent's sees is the agent's affair."""
     argv = [*(["env", *(f"{name}={value}" for name, value in env.items())] if env else []), *words]
     if len(argv) > MAX_ARGS + 1 or any(len(word.encode("utf-8", "surrogateescape")) > MAX_ARG_BYTES for word in argv):
-        argv = shell_words(shlex.join(argv))
+        argv = code_words(shlex.join(argv))
     given: dict[str, Json] = {"command": argv[0], "args": argv[1:]}
     if cwd:
         given["cwd"] = cwd

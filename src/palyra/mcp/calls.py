@@ -129,7 +129,7 @@ class Calls:
         async with AsyncExitStack() as stack:
             if (ctx.meta or {}).get("progress_token") is not None:
                 progress = Progress(ctx.session.report_progress)
-                request = replace(request, on_output=progress)
+                request = replace(request, on_output=progress, lagging=True)  # an agent looks on
                 await stack.enter_async_context(progress.reporting())
             return await self.run_to_end(request)
 
