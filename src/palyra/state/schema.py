@@ -219,4 +219,8 @@ MIGRATIONS: tuple[Migration, ...] = (
                PRIMARY KEY (boot_id, pid, start_ticks)
            ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        # Calls of a run are counted before each decision: none of these rows changes its place when a call ends.
+        "CREATE INDEX calls_refused ON calls (run_id, opened_unix_ms, principal, status) WHERE status = 'refused'",
+    ),
 )

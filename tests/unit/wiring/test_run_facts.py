@@ -6,10 +6,11 @@ import asyncio
 from pathlib import Path
 
 from palyra.api import AsyncPalyra
+from palyra.errors import Reason
 from palyra.model.process import ProcessOwner
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.testing import FakeClock
-from palyra.wiring.run_facts import RunFactsStore
+from palyra.wiring.run_facts import _COUNT, RunFactsStore
 from tests.journaling import ulid
 from tests.stores import open_writer
 
@@ -45,3 +46,31 @@ def test_calls_and_denials_of_the_last_minute_are_counted(tmp_path: Path, worksp
     now, later = asyncio.run(work())
     assert now == RunFacts(calls_last_minute=4, denials_last_minute=1)
     assert later == RunFacts()
+
+
+def test_what_somebody_else_sends_under_a_run_counts_for_them_alone(tmp_path: Path, workspace: Path):
+    async def work() -> tuple[RunFacts, RunFacts]:
+        async with AsyncPalyra(str(tmp_path / "home")) as palyra:
+            mine = palyra.run("agent:demo", workspace)
+            for number in range(3):
+                await mine.call("palyra.echo", {"n": number})
+            await mine.call("palyra.process.run", {"command": "bash"})
+            theirs = palyra.run("agent:other", workspace, run_id=mine.run_id)
+            for number in range(2):
+                assert (await theirs.call("palyra.echo", {"n": number})).reason is Reason.CAPABILITY_DENIED
+            read = palyra.installation.ports.run_facts.read
+            return read(ProcessOwner(mine.run_id, "agent:demo")), read(ProcessOwner(mine.run_id, "agent:other"))
+
+    assert asyncio.run(work()) == (
+        RunFacts(calls_last_minute=4, denials_last_minute=1),
+        RunFacts(calls_last_minute=2, denials_last_minute=2),
+    )
+
+
+def test_counting_reads_indexes_alone(tmp_path: Path):
+    writer = open_writer(tmp_path / "home")
+    steps = [row[3] for row in writer.rows(f"EXPLAIN QUERY PLAN {_COUNT}", (RUN, 1, RUN, 1, RUN, 1, "agent:demo", RUN))]
+    touching = [step for step in steps if " calls " in step]
+    assert len(touching) == 3
+    assert all("COVERING INDEX" in step for step in touching), touching
+    writer.close()
