@@ -1,9 +1,9 @@
 """`dataclass`, as the standard library has it, for a house with hundreds of values and commands that end in a blink.
 
-The standard one writes and compiles six functions for every class when its module is imported: for a short command that
-is half of its life. Here `__init__` is compiled when the first value is made, and the others need no compiler. What a
-class gets is the same: fields, frozen, slots, keyword-only, `__post_init__`, `replace`, equality, hash, repr, copying
-and pickling. Where a class asks for anything else (order, InitVar …) the standard one makes it.
+The standard one writes and compiles six functions for every class when its module is imported: for a short command
+that is half of its life. Here `__init__` is compiled when a class is made again and again, and the others need no
+compiler. What a class gets is the same: fields, frozen, slots, keyword-only, `__post_init__`, `replace`, equality,
+hash, repr, copying and pickling. Where a class asks for anything else (order, InitVar …) the standard one makes it.
 
 For type checkers this is `dataclasses.dataclass` itself.
 """
@@ -35,6 +35,8 @@ else:
 
 
 Fields = Sequence[Field[Any]]
+MADE_BEFORE_COMPILED = 8
+"""Compiling pays from about there on; most classes of a short command are made once or twice."""
 _MISSING = object()
 
 
@@ -58,12 +60,44 @@ def _make(cls: type[Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool)
 
 
 def _first_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
+    """Fills in the first few values field by field; a class that is made more often gets a function of its own. So does
+    a call with wrong arguments, which then says what is wrong."""
+    made = 0
+    fields: Fields = ()
+
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        init = _compile_init(cls, frozen=frozen)
-        cls.__init__ = init
-        init(self, *args, **kwargs)
+        nonlocal made, fields
+        made += 1
+        fields = fields or dataclasses.fields(cls)
+        values = None if args or made > MADE_BEFORE_COMPILED else _fill(fields, kwargs)
+        if values is None:
+            init = _compile_init(cls, frozen=frozen)
+            cls.__init__ = init
+            init(self, *args, **kwargs)
+            return
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if hasattr(cls, "__post_init__"):
+            self.__post_init__()
 
     return __init__
+
+
+def _fill(fields: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
+    """The value of each field; None where something is missing or too much."""
+    values: dict[str, Any] = {}
+    used = 0
+    for field in fields:
+        if field.init and field.name in given:
+            values[field.name] = given[field.name]
+            used += 1
+        elif field.default_factory is not MISSING:
+            values[field.name] = field.default_factory()
+        elif field.default is not MISSING:
+            values[field.name] = field.default
+        elif field.init:
+            return None
+    return values if used == len(given) else None
 
 
 def _compile_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:

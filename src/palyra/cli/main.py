@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 import palyra
+from palyra.cli.light import keep_light
 from palyra.cli.options import Settings, global_options
 from palyra.cli.say import flush_streams, say, say_error, settle_streams
 
@@ -111,6 +112,7 @@ def cli(ctx: click.Context, /, **given: object) -> None:
 def main() -> None:
     """The entry point: wrong usage and our own errors get the exit codes of the contract, never a traceback."""
     settle_streams()
+    keep_light()
     usage_code = 125 if called_command(sys.argv[1:]) in CALLS else 2
     code = _guarded(usage_code)
     if not flush_streams() and code == 0:

@@ -100,7 +100,9 @@ class Writer:
         waiting: _Waiting[T] = _Waiting(work, closing=closing)
         if not self._try([waiting]):
             return None
-        self._look_after(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._use_turn(loop)
+        self._look_after(loop)
         if waiting.error is not None:
             raise waiting.error
         return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
@@ -161,9 +163,13 @@ class Writer:
         where the last commit was one caller's too. The others of that turn go together."""
         if self._queue or self._last_batch > 1 or self._turn_is_used:
             return False
-        self._turn_is_used = True
-        loop.call_soon(self._begin_turn)
+        self._use_turn(loop)
         return True
+
+    def _use_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._turn_is_used:
+            self._turn_is_used = True
+            loop.call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
         self._turn_is_used = False
