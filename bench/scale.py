@@ -216,7 +216,7 @@ def model(record: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for nodes in (1, 10, 100, 1000):
         for daemons in (1, 3, 10):
-            figures = Simulation(Shape(nodes=nodes, slots=16, daemons=daemons), costs).run(20)
+            figures = Simulation(Shape(nodes=nodes, slots=16, daemons=daemons), costs).run(300)
             rows.append(
                 {
                     "nodes": nodes,

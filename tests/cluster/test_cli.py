@@ -1,0 +1,78 @@
+"""`palyra cluster` as an operator uses it: a head on loopback, a call on its node, drained, and down again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.model.call import Tier
+from tests.cluster.machines import make_workspace
+from tests.conformance.arena import require
+from tests.postgres import url_of
+
+SRC = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    require(Tier.C)
+    folder = make_workspace()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """Below Ray's own ports for workers."""
+    for port in range(6500, 7000):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise RuntimeError("no port is free")
+
+
+def palyra(home: Path, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    argv = [sys.executable, "-m", "palyra", "--home", str(home), *words]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    return subprocess.run(argv, cwd=SRC, env=kept, input=stdin, capture_output=True, timeout=120)
+
+
+def told(done: subprocess.CompletedProcess[bytes]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_machine_comes_up_runs_a_call_drains_and_goes_down(home, place):
+    home.mkdir(mode=0o700)
+    port = free_port()
+    (place / "work").mkdir()
+    (home / "palyra.toml").write_text(
+        f"[cluster]\ndatabase = '{url_of(home)}'\nnodes = '127.0.0.1:{port}'\nblobs = '{place}/blobs'\n"
+        f"node_folder = '{place}/node'\nslots = 2\n"
+    )
+    up = told(palyra(home, "cluster", "up", "--address", f"127.0.0.1:{port}", "--json"))
+    try:
+        assert (home / "state" / "ray.token").stat().st_mode & 0o777 == 0o600
+        assert palyra(home, "cluster", "up", "--address", f"127.0.0.1:{port}").returncode != 0
+        (node,) = told(palyra(home, "cluster", "status", "--json"))["items"]
+        assert (node["busy"], node["slots"], node["draining"]) == (0, 2, False)
+        given = json.dumps({"command": "mkdir", "args": ["made"]})
+        words = ("call", "palyra.process.run", given, "--workspace", str(place / "work"), "--json")
+        outcome = told(palyra(home, *words))
+        assert (outcome["success"], outcome["output"]["node"]["node_id"]) == (True, node["node_id"])
+        assert (place / "work" / "made").is_dir()
+        assert told(palyra(home, "cluster", "drain", node["node_id"], "--json"))["running"] == 0
+        assert palyra(home, "cluster", "drain", "nobody").returncode == 1
+        assert told(palyra(home, "journal", "verify", "--json"))["ok"] is True
+    finally:
+        assert told(palyra(home, "cluster", "down", "--json")) == {"stopped": True}
+    assert not Path(f"/proc/{up['pid']}/cmdline").exists() or not Path(f"/proc/{up['pid']}/cmdline").read_bytes()
+    assert told(palyra(home, "cluster", "down", "--json")) == {"stopped": False}
