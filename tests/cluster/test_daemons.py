@@ -121,10 +121,23 @@ def test_the_command_line_verifies_the_clusters_journal(home, url, place):
     told = json.loads(done.stdout)
     assert (done.returncode, told["ok"]) == (0, True)
     assert told["entries"] >= 2
+    tail = json.loads(palyra_journal(home, "tail", "--kind", "result", "--json").stdout)["items"]
+    (call_id,) = [item["entry"]["predicate"]["call_id"] for item in tail]
+    shown = json.loads(palyra_journal(home, "show", call_id, "--json").stdout)
+    assert (shown["status"], len(shown["entries"])) == ("completed", 2)
+    assert json.loads(palyra_journal(home, "prove", call_id).stdout)["call_id"] == call_id
+    assert palyra_journal(home, "export").stdout.count(b"\n") == told["entries"] + 2
     with tampering_of(url) as connection:
         connection.execute("UPDATE calls SET status = 'failed'")
     done = subprocess.run(argv, cwd=Path(__file__).parents[2] / "src", capture_output=True, timeout=60)
     assert (done.returncode, json.loads(done.stdout)["findings"][0]["code"]) == (1, "KEPT")
+
+
+def palyra_journal(home: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    argv = [sys.executable, "-m", "palyra", "--home", str(home), "journal", *words]
+    done = subprocess.run(argv, cwd=Path(__file__).parents[2] / "src", capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def tampering_of(url: str) -> Any:

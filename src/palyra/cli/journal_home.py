@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from palyra.cli.options import Settings
+from palyra.cli.say import say_error
 from palyra.errors import StateError
 from palyra.journal.lookup import Lookup, Rows
 from palyra.journal.tree import Tree
@@ -60,6 +61,11 @@ def readable(settings: Settings) -> Iterator[ReadHome]:
 
 @contextmanager
 def reading(settings: Settings) -> Iterator[Reading]:
+    """The home's journal, or the cluster's where the configuration says that the state is on a server."""
+    if (server := cluster_database(settings)) is not None:
+        with _on_server(*server) as journal:
+            yield journal
+        return
     with readable(settings) as home, snapshot(home.database) as connection:
 
         def rows(sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
@@ -75,6 +81,26 @@ def reading(settings: Settings) -> Iterator[Reading]:
             rows=JournalRows(connection, home.segments),
             query=rows,
         )
+
+
+@contextmanager
+def _on_server(root: Path, url: str) -> Iterator[Reading]:
+    from palyra.cluster import verifying
+    from palyra.cluster.opening import read_keys
+
+    try:
+        with verifying.snapshot(url) as (view, connection):
+            home = ReadHome(root=root, keys=read_keys(connection), holds_key=False)
+            yield Reading(
+                home=home,
+                lookup=Lookup(view.rows, home.verifier),
+                tree=Tree(view.rows),
+                rows=JournalRows(view),
+                query=view.rows,
+            )
+    except StateError as error:
+        say_error(error.detail, error.hint)
+        raise click.exceptions.Exit(1) from error
 
 
 def cluster_database(settings: Settings) -> tuple[Path, str] | None:

@@ -14,6 +14,7 @@ from palyra.cluster import dialect
 from palyra.cluster.leases import LEASE_MS
 from palyra.cluster.opening import read_keys, strangers
 from palyra.cluster.postgres import connect
+from palyra.errors import StateError
 from palyra.journal.audit import Report
 from palyra.model.record import Owner
 from palyra.state.database import Cursor
@@ -32,6 +33,14 @@ class Snapshot:
     def execute(self, sql: str, parameters: tuple[Any, ...] = (), /) -> Cursor:
         cursor: Cursor = self._connection.execute(dialect.query(sql), parameters)
         return cursor
+
+    def rows(self, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        try:
+            return self.execute(sql, parameters).fetchall()
+        except psycopg.Error as error:
+            raise StateError(
+                f"The cluster's database cannot be read: {error}.", "Run: palyra journal verify"
+            ) from error
 
     def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """A table that may be larger than memory, a few rows at a time."""
