@@ -18,6 +18,8 @@ ROUNDS = 60
 MINUTES = 1
 ROWS =
 SECONDS_EACH = 30
+MUTANTS = 8
+SECONDS = 1800
 TARGETS =
 EXAMPLES = 25
 # Each test makes its own folders, homes and servers, so they go side by side.
@@ -143,11 +145,19 @@ fuzz: dev ## new cases for every property test, random bytes against every parse
 		|| echo 'palyra: no atheris for this Python' >&2
 	@$(PY) -m tests.fuzz --seconds $(SECONDS_EACH) $(TARGETS)
 
+mutate: dev ## small wrongs in guard, policy and egress: does a test notice? (MUTANTS=8 of each module, SECONDS=1800)
+	@$(PY) tools/mutate.py --each $(MUTANTS) --seconds $(SECONDS)
+
 bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c tier_c_cold growth")
 	@$(PY) -m bench --rounds $(ROUNDS) $(ROWS)
 
 docs: dev ## write the generated pages again
 	@$(PY) tools/reference.py
+
+site: dev ## the documentation as a site, built without a warning; in site/
+	@test -x .make/docs/bin/python || $(PYTHON) -m venv .make/docs
+	@.make/docs/bin/python -m pip install -qq --require-hashes --requirement requirements/docs.txt
+	@$(PY) tools/website.py .make/docs/bin/zensical
 
 lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer ones)
 	@$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
@@ -158,10 +168,11 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
 	@$(COMPILE) requirements/api.in --output-file requirements/api.txt
 	@$(COMPILE) requirements/browser.in --output-file requirements/browser.txt
+	@$(COMPILE) requirements/docs.in --output-file requirements/docs.txt
 	@$(COMPILE) requirements/fuzz.in --output-file requirements/fuzz.txt
 	@$(COMPILE) requirements/toolchains.in --output-file requirements/toolchains.txt
 	@$(COMPILE) requirements/adapters.in pyproject.toml --output-file requirements/adapters.txt
 	@$(COMPILE) requirements/node.in --output-file requirements/node.txt
 
 clean: ## remove what set-up and tests made
-	@rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build .demo
+	@rm -rf $(VENV) .make .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build .demo site

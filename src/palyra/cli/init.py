@@ -47,7 +47,12 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 
 
 @click.command("init", epilog="\b\nExamples:\n  palyra init\n  palyra init --posture developer")
-@click.option("--posture", type=click.Choice(["locked", "standard", "developer"]), default="standard")
+@click.option(
+    "--posture",
+    type=click.Choice(["locked", "standard", "developer"]),
+    default="standard",
+    help="Which built-in policies decide; developer permits interpreters in tier C.",
+)
 @with_settings
 def command(settings: Settings, posture: str) -> int:
     """Write a commented palyra.toml and a policy folder with examples. Existing files are never overwritten."""

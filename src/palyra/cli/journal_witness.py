@@ -66,7 +66,7 @@ def add(settings: Settings, name: str, place: str) -> int:
     return 0
 
 
-@witness.command("list")
+@witness.command("list", epilog="Example: palyra journal witness list")
 @with_settings
 def list_witnesses(settings: Settings) -> int:
     """Every witness, where it is and what it has seen. Exit 1 when one cannot be asked."""
