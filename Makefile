@@ -19,6 +19,7 @@ MINUTES = 1
 ROWS =
 SECONDS_EACH = 30
 MUTANTS = 8
+KEY =
 SECONDS = 1800
 TARGETS =
 EXAMPLES = 25
@@ -144,6 +145,15 @@ fuzz: dev ## new cases for every property test, random bytes against every parse
 	@$(PY) -m pip install -qq --require-hashes --only-binary :all: --requirement requirements/fuzz.txt \
 		|| echo 'palyra: no atheris for this Python' >&2
 	@$(PY) -m tests.fuzz --seconds $(SECONDS_EACH) $(TARGETS)
+
+release: dev ## wheel, sdist, manuals, bill of materials, provenance, checksums in dist/ (KEY=key.pem signs)
+	@$(PY) tools/release.py $(if $(KEY),--key $(KEY))
+
+picture: dev ## the terminal in the README, drawn from palyra demo
+	@$(PY) tools/picture.py
+
+test-package: dev ## wheel and sdist in clean environments, with what was asked for and nothing else; built twice
+	@PALYRA_PACKAGE=1 $(PY) -m pytest $(PYTEST_FLAGS) tests/package
 
 mutate: dev ## small wrongs in guard, policy and egress: does a test notice? (MUTANTS=8 of each module, SECONDS=1800)
 	@$(PY) tools/mutate.py --each $(MUTANTS) --seconds $(SECONDS)

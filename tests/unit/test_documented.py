@@ -85,3 +85,21 @@ def test_the_profile_in_the_guide_is_the_one_among_the_examples() -> None:
     profile = (project / "examples" / "apparmor" / "bwrap").read_text(encoding="utf-8")
     lines = [line.strip() for line in profile.splitlines() if not line.startswith("#")]
     assert [line for line in lines if line not in guide and not line.lstrip().startswith(("#", "include if"))] == []
+
+
+def test_every_extra_that_a_command_can_miss_is_one_of_the_packages() -> None:
+    import tomllib
+
+    from palyra.cli.main import EXTRAS
+
+    extras = tomllib.loads((REFERENCE.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(EXTRAS.values()) <= set(extras)
+
+
+def test_every_command_has_a_manual_page(tmp_path: Path) -> None:
+    import manuals
+
+    written = {file.name for file in manuals.write(tmp_path)}
+    shown = {f"{name.replace(' ', '-')}.1" for name, command in ALL if not command.hidden}
+    assert shown <= written
+    assert {"palyra.bash", "_palyra", "palyra.fish"} <= written

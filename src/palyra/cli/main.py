@@ -55,6 +55,14 @@ PIPE_GONE = 128 + 13
 """What a shell says of a program that SIGPIPE ended."""
 
 
+EXTRAS = {
+    **dict.fromkeys(("jinja2", "pydantic", "starlette", "uvicorn"), "daemon"),
+    "mcp": "mcp",
+    "cyclonedx": "skills",
+    "keyring": "keyring",
+    **dict.fromkeys(("ray", "psycopg"), "cluster"),
+}
+"""Whose module belongs to which extra of the package."""
 NO_THREAD = "can't start new thread"
 """All that Python says when the user has no more processes."""
 MEND_STATE = "palyra doctor and palyra journal verify say more."
@@ -178,6 +186,9 @@ def _own_error(error: Exception, usage_code: int) -> int:
         return usage_code if isinstance(error, HomeError) else 125
     if isinstance(error, PalyraError):
         say_error(str(error))
+        return 125
+    if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):
+        say_error(f"This needs {error.name}, which is not installed.", f"Install it: pip install 'palyra[{extra}]'")
         return 125
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         say_error("No more threads can be started.", SHORTAGES[errno.EAGAIN])
