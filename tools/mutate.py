@@ -35,7 +35,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "guard": (
         tuple("command environ escapes facts files gitline options paths programs sedscript texts wrappers".split()),
         tuple(
-            f"tests/unit/guard/test_{name}.py" for name in "command options holes facts paths environ sedscript".split()
+            f"tests/unit/guard/test_{name}.py"
+            for name in "command programs options holes facts files paths environ sedscript".split()
         ),
     ),
     "policy": (
@@ -46,7 +47,9 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple("asked hosts preflight rules terms watch".split()),
         tuple(
             f"tests/unit/egress/test_{name}.py"
-            for name in "rules rules_attacks hosts preflight preflight_attacks asked watch conversation server".split()
+            for name in (
+                "rules rules_attacks terms hosts preflight preflight_attacks preflight_tables asked watch conversation server"
+            ).split()
         ),
     ),
 }
