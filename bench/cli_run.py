@@ -17,8 +17,8 @@ def open_row(ground: Ground) -> Iterator[Row]:
         name="cli_run",
         title="Command line: `palyra run -- true`",
         note="Ours starts an interpreter, imports, opens the home, decides, writes two durable journal entries, "
-        "starts a sandbox, captures and signs, with no daemon. "
-        "The peer is a program of C that starts the least of sandboxes.",
+        "starts a sandbox, captures and signs; no daemon helps. The peer is a program of C that starts the least of "
+        "sandboxes.",
         contenders=(command(ground, "palyra run", "run", "--", "true"), peers.cold_bwrap()),
         aims=(Aim(peer="cold bwrap true", at_most=35.0),),
     )
