@@ -11,8 +11,7 @@ Not here: entities and evaluation (cedar), what the answer means (verdict, decid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -206,6 +205,9 @@ def build_request(
     )
 
 
+_SAME = tuple(field.name for field in fields(Request) if field.name != "context")
+
+
 def ask_again(request: Request, *, calls_used: int, calls_max: int, hour: int, run: RunFacts) -> Request:
     """What policy is asked about the same call of the same run, made later: all that can have changed since then. The
     rest was checked when `request` was made."""
@@ -220,7 +222,9 @@ def ask_again(request: Request, *, calls_used: int, calls_max: int, hour: int, r
         _check_value(name, value)
     for name in _LABELS:
         changed[name] = name in run.labels  # a label equals its name
-    again = copy(request)
+    again = object.__new__(Request)
+    for name in _SAME:
+        object.__setattr__(again, name, getattr(request, name))
     object.__setattr__(again, "context", {**request.context, **changed})
     return again
 
