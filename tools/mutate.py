@@ -48,7 +48,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(
             f"tests/unit/egress/test_{name}.py"
             for name in (
-                "rules rules_attacks terms hosts preflight preflight_attacks preflight_tables asked watch conversation server"
+                "rules rules_attacks terms hosts preflight preflight_attacks preflight_tables asked watch conversation "
+                "server"
             ).split()
         ),
     ),

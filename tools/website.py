@@ -29,7 +29,7 @@ NAV: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
                 ("Approvals", "guide/approvals.md"), ("Secrets", "guide/secrets.md"),
                 ("Write a skill", "guide/write-a-skill.md"), ("Embed in Python", "guide/embed-in-python.md"),
                 ("MCP in your agent", "guide/mcp.md"), ("Hooks", "guide/hooks.md"), ("Console", "guide/console.md"),
-                ("Many machines", "guide/many-machines.md"),
+                ("Many machines", "guide/cluster.md"), ("What a cluster costs", "scale.md"),
                 ("Under systemd", "guide/run-under-systemd.md"),
                 ("Containers and CI", "guide/containers-and-ci.md"),
                 ("Verify as an auditor", "guide/verify-as-an-auditor.md"),
@@ -119,6 +119,11 @@ def navigation(pages: dict[str, str]) -> list[tuple[str, list[tuple[str, str]]]]
     found = []
     for section, listed in NAV:
         rows = [(title, path) for title, path in listed if path in pages]
+        if section == "Guides":  # one that is new here comes last
+            others = sorted(
+                path for path in pages if path.startswith("guide/") and path not in {known for _, known in rows}
+            )
+            rows += [(_title(pages[path]), path) for path in others]
         if section in FOLDERS:
             below = sorted(path for path in pages if path.startswith(FOLDERS[section] + "/"))
             rows += [(_title(pages[path]), path) for path in below]

@@ -36,8 +36,11 @@ def test_a_path_that_ends_outside_is_a_fact_with_a_sentence() -> None:
 
 
 def test_hosts_that_are_not_granted_are_named() -> None:
-    facts = guard_inside(sights(), (NamedHost("evil.test", 443, argument=0),))
-    assert [code for code, _ in facts.details] == ["EGRESS_DENIED"]
+    facts = guard_inside(sights(), (NamedHost("evil.test", 443, argument="url"),))
+    assert facts.details == (
+        ("host", "evil.test"),
+        ("EGRESS_DENIED", "evil.test:443 is not among the granted hosts."),
+    )
 
 
 @pytest.mark.parametrize(
