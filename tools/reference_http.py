@@ -18,7 +18,8 @@ def make_http() -> Iterator[str]:
         "The daemon's routes, with every status they may answer; `GET /openapi.json` has the whole of it with schemas "
         "(OpenAPI 3.1). A credential is a bearer token (`palyra token create`), the home's owner on the Unix socket, "
         "or a session of the console with its CSRF token in `x-palyra-csrf` for whatever changes something. It is "
-        'checked before the body is read. Errors are `{"error": {"code", "message", "hint", "fields": [{"path", "message"}]}}`.'
+        'checked before the body is read. Errors are `{"error": {"code", "message", "hint", "fields": '
+        '[{"path", "message"}]}}`.'
     )
     document = make_openapi(ROUTES)
     for tag, routes in _by_tag().items():
