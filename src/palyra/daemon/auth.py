@@ -57,6 +57,9 @@ class KnowsTokens(Protocol):
     def find(self, secret: str) -> Token | None:
         """A token that holds now; None for anything else."""
 
+    def by_id(self, token_id: str) -> Token | None:
+        """Whether it holds or not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
@@ -93,10 +96,18 @@ class Guard:
             return self._by_token(sent)
         if peer_uid is not None and peer_uid == self.owner_uid:
             return Caller(principal=self.owner, operator=True, proof=Proof.PEER)
-        session = self.sessions.find(cookies.get(COOKIE, ""))
+        session = self.session_of(cookies)
         if session is not None:
             return Caller(principal=session.principal, operator=True, proof=Proof.SESSION, session=session)
         return NOBODY
+
+    def session_of(self, cookies: Mapping[str, str]) -> Session | None:
+        """One that still holds: it ends with the token that opened it."""
+        session = self.sessions.find(cookies.get(COOKIE, ""))
+        if session is None or not session.credential_id:
+            return session
+        token = self.tokens.by_id(session.credential_id)
+        return session if token is not None and token.holds(self.sessions.now_unix_ms()) else None
 
     def _by_token(self, sent: str) -> Caller:
         scheme, _, secret = sent.partition(" ")

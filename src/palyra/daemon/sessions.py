@@ -33,6 +33,8 @@ class Session:
     csrf: str
     created_unix_ms: int
     expires_unix_ms: int
+    credential_id: str = ""
+    """The token it was opened with: it ends with that token. Empty for the socket's owner."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,22 +43,27 @@ class Sessions:
     random_bytes: Callable[[int], bytes]
     session_ms: int
     _sessions: OrderedDict[bytes, Session] = field(default_factory=OrderedDict)
-    _links: OrderedDict[bytes, tuple[str, int]] = field(default_factory=OrderedDict)
+    _links: OrderedDict[bytes, tuple[str, str, int]] = field(default_factory=OrderedDict)
 
-    def make_link(self, principal: str) -> str:
+    def make_link(self, principal: str, credential_id: str = "") -> str:
         """A code for `/console/login?code=…`; it works once."""
         code = self.random_bytes(32).hex()
-        self._links[_digest(code)] = (principal, self.now_unix_ms() + LINK_MS)
+        self._links[_digest(code)] = (principal, credential_id, self.now_unix_ms() + LINK_MS)
         while len(self._links) > MAX_LINKS:
             self._links.popitem(last=False)
         return code
 
     def use_link(self, code: str) -> str | None:
         """Whose link it was; None for one that is used, old or nobody's."""
-        principal, until = self._links.pop(_digest(code), ("", 0))
-        return principal if until > self.now_unix_ms() else None
+        found = self.redeem(code)
+        return None if found is None else found[0]
 
-    def open(self, principal: str) -> tuple[str, Session]:
+    def redeem(self, code: str) -> tuple[str, str] | None:
+        """(whose link it was, the token it was made with)."""
+        principal, credential_id, until = self._links.pop(_digest(code), ("", "", 0))
+        return (principal, credential_id) if until > self.now_unix_ms() else None
+
+    def open(self, principal: str, credential_id: str = "") -> tuple[str, Session]:
         """(the cookie's value, the session)."""
         secret, now = self.random_bytes(32).hex(), self.now_unix_ms()
         session = Session(
@@ -64,6 +71,7 @@ class Sessions:
             csrf=self.random_bytes(32).hex(),
             created_unix_ms=now,
             expires_unix_ms=now + self.session_ms,
+            credential_id=credential_id,
         )
         self._sessions[_digest(secret)] = session
         while len(self._sessions) > MAX_SESSIONS:

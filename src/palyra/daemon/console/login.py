@@ -50,13 +50,13 @@ async def login_page(asked: Asked) -> Response:
 
 async def log_in(asked: Asked) -> Response:
     body: LoggingIn = asked.body
-    principal = _principal(asked, body)
-    if principal is None:
+    found = _found(asked, body)
+    if found is None:
         wrong = slowed(unauthenticated(WRONG), asked.request, asked.state)
         return _gate(asked, status=wrong.status, problem=wrong.message, next=body.next)
     state = asked.state
     state.sessions.end(asked.request.cookies.get(COOKIE, ""))
-    secret, session = state.sessions.open(principal)
+    secret, session = state.sessions.open(*found)
     response = RedirectResponse(onward(body.next), status_code=SEE_OTHER)
     response.set_cookie(
         COOKIE,
@@ -75,12 +75,12 @@ def is_encrypted(request: Request) -> bool:
     return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
 
 
-def _principal(asked: Asked, body: LoggingIn) -> str | None:
-    """Whose link or operator's token it is."""
+def _found(asked: Asked, body: LoggingIn) -> tuple[str, str] | None:
+    """(whose link or operator's token it is, the token's id)."""
     if body.code:
-        return asked.state.sessions.use_link(body.code)
+        return asked.state.sessions.redeem(body.code)
     token = asked.state.tokens.find(body.token.strip())
-    return token.principal if token is not None and token.operator else None
+    return (token.principal, token.token_id) if token is not None and token.operator else None
 
 
 async def log_out(asked: Asked) -> Response:

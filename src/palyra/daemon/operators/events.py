@@ -18,7 +18,6 @@ from palyra.canon import Json
 from palyra.daemon.auth import Caller, Proof
 from palyra.daemon.operators.answering import PREFIX, Maybe, Place, installed, journal_of
 from palyra.daemon.routes import Answer, Asked, Model, Refused, Route, Who
-from palyra.daemon.sessions import COOKIE
 from palyra.errors import StateError
 from palyra.journal.chain import ACT, INTENT, RESULT, parse_entry
 from palyra.model.record import Entry
@@ -93,7 +92,7 @@ def _since(asked: Asked, after: int) -> tuple[Entry, ...]:
 def _still_holds(asked: Asked) -> bool:
     caller: Caller = asked.caller
     if caller.proof is Proof.SESSION:
-        return asked.state.sessions.find(asked.request.cookies.get(COOKIE, "")) is not None
+        return asked.state.guard.session_of(asked.request.cookies) is not None
     if caller.proof is Proof.TOKEN:
         token = asked.state.tokens.by_id(caller.credential_id)
         return token is not None and token.holds(asked.state.clock.now_unix_ms())

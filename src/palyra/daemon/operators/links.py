@@ -20,9 +20,11 @@ async def make_link(asked: Asked) -> Json:
         raise Refused(
             409, "NO_ADDRESS", "The daemon listens on no address a browser could open.", "See --host, --port."
         )
-    principal = asked.caller.principal
+    caller = asked.caller
+    principal = caller.principal
+    credential = caller.session.credential_id if caller.session is not None else caller.credential_id
     return {
-        "url": f"{place}/console/login?code={asked.state.sessions.make_link(principal)}",
+        "url": f"{place}/console/login?code={asked.state.sessions.make_link(principal, credential)}",
         "principal": principal,
         "expires_at_unix_ms": asked.state.clock.now_unix_ms() + LINK_MS,
     }

@@ -71,6 +71,25 @@ def test_a_planted_session_is_never_taken_over(lived):
     assert lived.page("/console", session=old).status_code == 303, "the session it came with has ended"
 
 
+def test_a_session_ends_with_the_token_that_opened_it(lived):
+    """Also one that came by a link which that token had made, and by a link of that session."""
+    token = lived.daemon.token(OPERATOR, operator=True)
+    lived.daemon.state.listening = ["http://localhost:7142"]
+
+    def by_link(**credential) -> str:
+        url = lived.daemon.ask("POST", "/console/v1/links", **credential).json()["url"]
+        return cookie_of(enter(lived, code=url.rpartition("=")[2]))
+
+    first, second = cookie_of(enter(lived, token=token)), by_link(token=token)
+    csrf = lived.daemon.state.sessions.find(second).csrf
+    third = by_link(session=(second, csrf), csrf=csrf)
+    for cookie in (first, second, third):
+        assert lived.page("/console/tokens", session=(cookie, "")).status_code == 200
+    lived.daemon.run(lived.daemon.state.tokens.revoke(token.split("_")[1], by=OPERATOR))
+    for cookie in (first, second, third):
+        assert lived.page("/console/tokens", session=(cookie, "")).status_code == 303
+
+
 def test_guessing_is_slowed_down_and_a_right_token_still_works(lived):
     statuses = [enter(lived, token=f"palyra_{'0' * 26}_{n:064x}").status_code for n in range(12)]
     assert statuses == [401] * 10 + [429] * 2
