@@ -9,6 +9,7 @@ Not here: the order itself (engine/walk), what each room thinks (its own module)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
@@ -52,6 +53,8 @@ from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
 from palyra.sandbox.planner import choose_tier, needs_for, plan_job
 
+MAX_INPUT_BYTES = 448 << 10
+"""Of a tool that cannot say so itself."""
 AGENT_HOME = "/home/agent"
 
 
@@ -69,19 +72,28 @@ def check_attempts_left(budget: Ledger | None) -> None:
 
 def validate(trip: Trip, registry: Registry) -> None:
     """1 — bytes → a known tool and an input its schema accepts; what was sent is kept as it was sent."""
-    request = trip.request
     receive(trip)
-    trip.tool = tool = registry.get(request.tool)
-    cap = tool.spec.max_input_bytes
-    if isinstance(request.input, bytes):
-        value = parse_input(request.input, max_bytes=cap)
-    else:
-        value = check_input(request.input, max_bytes=cap)
+    try:
+        trip.tool = tool = registry.get(trip.request.tool)
+    except Rejected as refused:
+        if (
+            refused.reason is not Reason.UNKNOWN_TOOL
+        ):  # a skill's that is out of use: a retry must still be the same call
+            with suppress(Rejected):
+                _read(trip, MAX_INPUT_BYTES)
+        raise
+    value = _read(trip, tool.spec.max_input_bytes)
+    check_arguments(tool.input_schema, value)
+    trip.call = _call(trip, tool.spec.name, value)
+
+
+def _read(trip: Trip, cap: int) -> Mapping[str, Json]:
+    given = trip.request.input
+    value = parse_input(given, max_bytes=cap) if isinstance(given, bytes) else check_input(given, max_bytes=cap)
     trip.input_bytes = canonical(value)
     trip.input_sha256 = sha256_hex(trip.input_bytes)
     trip.parsed = True
-    check_arguments(tool.input_schema, value)
-    trip.call = _call(trip, tool.spec.name, value)
+    return value
 
 
 def _call(trip: Trip, tool: str, value: Mapping[str, Json]) -> ToolCall:

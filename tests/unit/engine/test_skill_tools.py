@@ -56,11 +56,14 @@ SPEC = ToolSpec(
 class Source:
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
+        self.out_of_use = False
 
     def knows(self, name: str) -> bool:
         return name == self.spec.name
 
     def tool(self, name: str) -> RegisteredTool | None:
+        if self.out_of_use:
+            raise Rejected(Reason.SKILL_NOT_ACTIVE, "It is disabled.")
         return RegisteredTool(self.spec) if self.knows(name) else None
 
     def specs(self) -> list[ToolSpec]:
@@ -148,6 +151,26 @@ def test_the_list_of_tools_names_it_or_what_runs_it(allowed: list[str], reason: 
 def test_another_payload_than_the_one_that_was_described_is_refused() -> None:
     outcome = call(engine_of(tool=replace(TOOL, payload_sha256="ef" * 32)))
     assert (outcome.status, outcome.reason) == (Status.REFUSED, Reason.SKILL_NOT_ACTIVE)
+
+
+@pytest.mark.parametrize("given", [{"n": 2}, b' {"n" : 2}'])
+def test_a_retry_is_the_same_call_whatever_became_of_the_skill_since(given: Any) -> None:
+    """Disabled after the first call: its retry gets the first outcome. Refused first and enabled since: the refusal."""
+    source, call_id = Source(SPEC), "01J" + "0" * 23
+    ports = fake_ports(skills=FakeSkills({"acme.count": (TOOL, b"")}), guests=FakeGuests(output=b'{"n": 1}'))
+    engine = Engine(ports, make_registry(BUILTIN_TOOLS).with_source(source))
+    run = fake_run(Config())
+
+    def again(name: str) -> Outcome:
+        return asyncio.run(engine.call(CallRequest(tool="acme.count", input=given, run=run, call_id=name)))
+
+    first = again(call_id)
+    source.out_of_use = True
+    assert again(call_id).output == first.output
+    refused = again("01K" + "0" * 23)
+    assert refused.reason is Reason.SKILL_NOT_ACTIVE
+    source.out_of_use = False
+    assert again("01K" + "0" * 23).reason is Reason.SKILL_NOT_ACTIVE
 
 
 class Fleeting(FakeSkills):
