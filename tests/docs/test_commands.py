@@ -77,7 +77,7 @@ def place(workspace: Path, home: Path, tmp_path: Path) -> tuple[Path, dict[str, 
     )
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
     for path in (workspace, workspace / "x"):  # a root engine runs programs as somebody else
-        path.chmod(0o777 if path.is_dir() else 0o666)
+        path.chmod(0o1777 if path.is_dir() else 0o666)
     programs = tmp_path / "bin"
     programs.mkdir()
     shim = programs / "palyra"
