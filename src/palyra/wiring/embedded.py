@@ -81,10 +81,9 @@ class Installation:
     @property
     def skills(self) -> SkillDesk:
         """What an operator does with skills."""
-        from palyra.wiring.skill_acts import SkillDesk
-        from palyra.wiring.skill_files import SkillFiles
-
-        return SkillDesk(self.writer, self.config, self.ports.clock, SkillFiles(self.home.root), self.guests)
+        door = self.ports.skills
+        assert isinstance(door, SkillDoor)  # joined in _board
+        return door.desk(self.config, self.guests)
 
     async def close(self) -> None:
         try:

@@ -19,6 +19,9 @@ from palyra.protocol.registry import RegisteredTool
 from palyra.state.writer import Writer
 
 if TYPE_CHECKING:
+    from palyra.config.schema import Config
+    from palyra.wiring.skill_acts import SkillDesk
+    from palyra.wiring.skill_audit import Compiles
     from palyra.wiring.skills import InstalledSkills
 
 
@@ -26,6 +29,15 @@ class SkillDoor:
     def __init__(self, writer: Writer, clock: Clock, home: Path) -> None:
         self._writer, self._clock, self._home = writer, clock, home
         self._skills: InstalledSkills | None = None
+        self._desk: SkillDesk | None = None
+
+    def desk(self, config: Config, compiler: Compiles) -> SkillDesk:
+        """The operator's; one, because it remembers which rows it has verified."""
+        if self._desk is None:
+            acts, files = import_module("palyra.wiring.skill_acts"), import_module("palyra.wiring.skill_files")
+            self._desk = acts.SkillDesk(self._writer, config, self._clock, files.SkillFiles(self._home), compiler)
+        assert self._desk is not None
+        return self._desk
 
     def find(self, skill_id: str, *, version: str, tool_id: str) -> SkillTool:
         return self._installed().find(skill_id, version=version, tool_id=tool_id)
