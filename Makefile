@@ -136,8 +136,9 @@ test-crash: dev ## many more kills and power cuts under the journal than `make t
 escape: dev ## the escape stories alone
 	@$(PY) -m pytest $(PYTEST_FLAGS) tests/escape
 
-soak: dev ## 64 callers at once; then no process, mount, namespace, file or descriptor is left (MINUTES=1)
+soak: dev ## 64 callers at once, then a daemon under mixed HTTP load: nothing is left, memory stays flat (MINUTES=1)
 	@$(PY) -m tests.soak --seconds $$(( $(MINUTES) * 60 ))
+	@$(PY) -m tests.soak.http --seconds $$(( $(MINUTES) * 60 ))
 	@PALYRA_GUEST_CALLS=100000 $(PY) -m pytest $(PYTEST_FLAGS) tests/unit/inside/wasm/test_flat.py
 
 fuzz: dev ## new cases for every property test, random bytes against every parser (SECONDS_EACH=30 TARGETS="heads hello")

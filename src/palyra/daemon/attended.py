@@ -104,17 +104,13 @@ def attend(state: State, order: Order) -> Response:
     call = state.calls.begin(request, listener=feed)
     state.attended[call.call_id] = attendance
     call.task.add_done_callback(lambda _: state.attended.pop(call.call_id, None))
-    return sse.stream(_events(state, call, paced))
+    return sse.stream(_events(call, paced), on_end=lambda: call.task.done() or state.calls.cancel(call.call_id))
 
 
-async def _events(state: State, call: LiveCall, paced: Paced) -> AsyncIterator[Event]:
-    try:
-        async for event in call.feed.listen():
-            yield event
-            paced.sent(event)
-    finally:
-        if not call.task.done():
-            state.calls.cancel(call.call_id)
+async def _events(call: LiveCall, paced: Paced) -> AsyncIterator[Event]:
+    async for event in call.feed.listen():
+        yield event
+        paced.sent(event)
 
 
 # ── what the other end adds ──

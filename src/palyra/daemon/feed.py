@@ -48,6 +48,7 @@ class Feed:
         if self.closed:
             return
         self._last += 1
+        data = bytes(memoryview(data))  # orjson's results hold on to buffers ten times their length
         self._events.append(Event(self._last, name, data))
         self._bytes += len(data)
         while len(self._events) > self._max_events or (self._bytes > self._max_bytes and len(self._events) > 1):

@@ -28,7 +28,7 @@ from palyra.protocol.wire import outcome_bytes
 from palyra.values import dataclass
 
 KEPT_CALLS = 256
-KEPT_BYTES = 16 << 20
+KEPT_BYTES = 4 << 20
 """Of calls that have ended, for listeners that come back."""
 
 
@@ -38,6 +38,8 @@ class LiveCall:
     call_id: str
     principal: str
     feed: Feed
+    is_resumable: bool = True
+    """Whether somebody may come back for its events; an attended call ends with its one listener."""
     task: asyncio.Task[Outcome] = field(init=False)
     waits_for: Mapping[str, Json] | None = None
     """The approval it waits for, while it does."""
@@ -84,7 +86,7 @@ class LiveCalls:
         """A second call with the same id is begun as well: the engine gives it the first one's outcome."""
         assert request.call_id is not None, "a door gives every call its id"
         feed = listener or Feed()
-        call = LiveCall(request, request.call_id, str(request.run.context.principal), feed)
+        call = LiveCall(request, request.call_id, str(request.run.context.principal), feed, listener is None)
         run_id = request.run.run_id
         refusal = request.refusal or self._no_room(run_id, call.principal)
         call.request = replace(
@@ -134,7 +136,8 @@ class LiveCalls:
                 del counter[key]
         if self._live.get(call.call_id) is call:
             del self._live[call.call_id]
-            self._keep(call)
+            if call.is_resumable:
+                self._keep(call)
 
     def _keep(self, call: LiveCall) -> None:
         old = self._ended.pop(call.call_id, None)

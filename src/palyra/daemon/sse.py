@@ -7,10 +7,11 @@ seconds keeps proxies from cutting a quiet line and finds out who has gone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from palyra.daemon.feed import Event
 from palyra.daemon.routes import Refused
@@ -34,9 +35,24 @@ def event_bytes(event: Event) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.name.encode(), event.data)
 
 
-def stream(events: AsyncIterator[Event]) -> StreamingResponse:
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_bytes(events), media_type=MEDIA_TYPE, headers=headers)
+class _Stream(StreamingResponse):
+    """Tells when it is over, also where the listener had gone before the first event was asked for: a generator that
+    never began has no end of its own."""
+
+    on_end: Callable[[], object] = staticmethod(lambda: None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.on_end()
+
+
+def stream(events: AsyncIterator[Event], *, on_end: Callable[[], object] | None = None) -> StreamingResponse:
+    response = _Stream(_bytes(events), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
+    if on_end is not None:
+        response.on_end = on_end
+    return response
 
 
 async def _bytes(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
