@@ -29,7 +29,7 @@ from typing import Any
 PROJECT = Path(__file__).parents[1]
 SUITE = PROJECT / "tests" / "mcp_conformance"
 REVISION = "2026-07-28"
-EXTENSIONS: tuple[str, ...] = ()
+EXTENSIONS = ("sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory")
 RANK = {"SUCCESS": 1, "WARNING": 2, "FAILURE": 3}
 FEWEST = 40
 """Scenarios there must be: a suite that ran next to nothing proves nothing."""

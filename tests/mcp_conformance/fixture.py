@@ -34,8 +34,10 @@ from palyra.daemon.table import ROUTES
 from palyra.mcp.callers import Caller, Callers, Context
 from palyra.mcp.http import HttpApp, HttpCallers, Identity
 from palyra.mcp.server import make_server
-from palyra.protocol.registry import Registry
-from palyra.wiring.embedded import open_installation
+from palyra.protocol.catalog import BUILTIN_TOOLS
+from palyra.protocol.registry import Registry, make_registry
+from palyra.wiring.embedded import Installation, open_installation
+from tests.making_skills import open_house, package
 
 CONFIG = """
 posture = "developer"
@@ -163,20 +165,26 @@ def prepare(folder: Path) -> tuple[Path, Path]:
     folder.chmod(0o755)
     (home / "palyra.toml").write_text(CONFIG)
     (home / "policies" / "suite.cedar").write_text(POLICY)
+    house = open_house(home).trust_acme()  # an active skill, signed and enabled as any other
+    house.install(package())
+    house.enable()
+    house.writer.close()
     return home, workspace
 
 
 SCHEMA = json.loads((Path(__file__).parent / "schema_2020_12.json").read_text())
 
 
-def with_suites_schema(registry: Registry) -> Registry:
+def with_suites_schema(installation: Installation) -> Registry:
     """A tool that is only looked at: its schema has the keywords of 2020-12."""
-    return registry.with_added([replace(registry.get("palyra.echo").spec, name=SCHEMA_TOOL, input_schema=SCHEMA)])
+    tool = replace(installation.engine.registry.get("palyra.echo").spec, name=SCHEMA_TOOL, input_schema=SCHEMA)
+    source: Any = installation.ports.skills
+    return make_registry((*BUILTIN_TOOLS, tool)).with_source(source)
 
 
 async def serve(home: Path, workspace: Path) -> None:
     installation = await open_installation(Home(home))
-    installation.engine.registry = with_suites_schema(installation.engine.registry)
+    installation.engine.registry = with_suites_schema(installation)
     try:
         server = make_server(installation, Attended(HttpCallers(installation)))
         server.middleware.insert(0, Names())

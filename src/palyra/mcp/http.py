@@ -31,7 +31,7 @@ from starlette.types import Message, Receive, Scope, Send
 from palyra.engine.runs import Run
 from palyra.errors import Rejected
 from palyra.mcp.callers import Caller, Context, begin_run
-from palyra.mcp.server import PartsOf, make_server
+from palyra.mcp.server import make_server
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 from palyra.wiring.places import resolve_workspace
@@ -176,6 +176,5 @@ def _timed(receive: Receive) -> Receive:
     return receive_in_time
 
 
-def http_app(installation: Installation, identify: Identify, *, parts: PartsOf = lambda callers: ()) -> HttpApp:
-    callers = HttpCallers(installation)
-    return HttpApp(make_server(installation, callers, parts=parts(callers)), identify)
+def http_app(installation: Installation, identify: Identify) -> HttpApp:
+    return HttpApp(make_server(installation, HttpCallers(installation)), identify)

@@ -9,8 +9,7 @@ Not claimed, on purpose: prompts, completion, sampling, roots, logging (see docs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import mcp_types as types
 from mcp.server.caching import CacheHint
@@ -25,6 +24,7 @@ from palyra.errors import PalyraError, Reason, Rejected
 from palyra.mcp.callers import Caller, Callers, Context, OneCaller, begin_run
 from palyra.mcp.calls import Calls
 from palyra.mcp.messages import error_data, list_tools
+from palyra.mcp.skills import Skills
 from palyra.mcp.stdio import Lines
 from palyra.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
 from palyra.policy.scan import PolicyError
@@ -41,16 +41,7 @@ INSTRUCTIONS = (
 )
 
 
-class Part(Protocol):
-    """What adds methods of its own to the server (skills)."""
-
-    def attach(self, server: Server[Any]) -> None: ...
-
-
-PartsOf = Callable[[Callers], Sequence[Part]]
-
-
-def make_server(installation: Installation, callers: Callers, *, parts: Sequence[Part] = ()) -> Server[Any]:
+def make_server(installation: Installation, callers: Callers) -> Server[Any]:
     calls = Calls(installation, callers)
     tasks = Tasks(installation, callers, calls)
 
@@ -79,8 +70,7 @@ def make_server(installation: Installation, callers: Callers, *, parts: Sequence
     server.add_request_handler("tasks/get", TaskParams, tasks.get)
     server.add_request_handler("tasks/cancel", TaskParams, tasks.cancel)
     server.add_request_handler("tasks/update", UpdateParams, tasks.update)
-    for part in parts:
-        part.attach(server)
+    Skills(installation, callers).attach(server)
     security = RequestStateSecurity(
         keys=[installation.ports.ids.random_bytes(32)], bind_principal=lambda ctx: callers.of(ctx).principal
     )
@@ -114,12 +104,10 @@ class _Strict:
             raise MCPError(code=types.INTERNAL_ERROR, message=str(error)) from error
 
 
-async def serve_stdio(
-    installation: Installation, *, principal: str, workspace: str, parts: Sequence[Part] = ()
-) -> None:
+async def serve_stdio(installation: Installation, *, principal: str, workspace: str) -> None:
     """Until the client closes our stdin. The client is the operator's own process: who sits in front of it decides."""
     run = begin_run(installation, principal=principal, workspace=workspace, channel="stdio")
-    server = make_server(installation, OneCaller(Caller(run=run, person=owner_principal())), parts=parts)
+    server = make_server(installation, OneCaller(Caller(run=run, person=owner_principal())))
     lines: Any = Lines()
     async with stdio_server(stdin=lines) as (read_stream, write_stream):
         await server.run(read_stream, write_stream, server.create_initialization_options())
