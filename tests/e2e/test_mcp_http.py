@@ -217,3 +217,38 @@ def test_a_body_that_is_too_large_is_refused(home, workspace):
             assert answer.status_code == 413
 
     serving(home, workspace, work)
+
+
+def test_an_agent_with_many_sessions_pushes_out_its_own_runs_and_nobody_elses(home, workspace, monkeypatch):
+    monkeypatch.setattr("palyra.mcp.http.MAX_RUNS_EACH", 3)
+
+    async def work(daemon: Daemon) -> None:
+        greedy, quiet = await daemon.token("agent:greedy"), await daemon.token("agent:quiet")
+
+        async def run_of(token: str, session: str) -> str:
+            async with daemon.client(token, "2026-07-28") as client:
+                done = await client.call_tool("palyra_echo", {}, meta={"palyra/session": session})
+                return str(done.structured_content["run_id"])
+
+        first, other = await run_of(greedy, "0"), await run_of(quiet, "0")
+        for number in range(1, 5):
+            await run_of(greedy, str(number))
+        assert await run_of(quiet, "0") == other
+        last = await run_of(greedy, "4")
+        assert await run_of(greedy, "4") == last
+        assert await run_of(greedy, "0") != first
+
+    serving(home, workspace, work)
+
+
+def test_calls_past_the_limit_are_refused_as_busy_and_journaled(home, workspace):
+    async def work(daemon: Daemon) -> None:
+        async with daemon.client(await daemon.token(), "2026-07-28") as client:
+            calls = [client.call_tool("palyra_process_run", {"command": "sleep", "args": ["1"]}) for _ in range(4)]
+            done = await asyncio.gather(*calls)
+            reasons = [one.structured_content["reason"] for one in done]
+            assert reasons.count("BUSY") >= 1
+            assert reasons.count(None) >= 1
+            assert all(one.meta["palyra/receipt"] for one in done)
+
+    serving(home, workspace, work, config="[daemon]\nmax_calls = 2\n")

@@ -79,6 +79,7 @@ class Calls:
     def __init__(self, installation: Installation, callers: Callers) -> None:
         self._installation = installation
         self._callers = callers
+        self._live = 0
 
     # ── listing ──
 
@@ -135,7 +136,15 @@ class Calls:
 
     async def run_to_end(self, request: CallRequest) -> Outcome:
         """A cancelled client ends its call; its record is closed first, however often the cancellation comes."""
+        most = self._installation.config.daemon.max_calls
+        if self._live >= most:
+            busy = Rejected(
+                Reason.BUSY, f"{most} calls are under way already.", "Wait, or raise max_calls in [daemon]."
+            )
+            request = replace(request, refusal=request.refusal or busy)
         task = asyncio.create_task(self._installation.engine.call(request))
+        self._live += 1
+        task.add_done_callback(self._one_less)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -143,6 +152,9 @@ class Calls:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
             raise
+
+    def _one_less(self, task: asyncio.Task[Outcome]) -> None:
+        self._live -= 1
 
     # ── questions ──
 

@@ -39,7 +39,7 @@ from palyra.wiring.places import resolve_workspace
 MAX_BODY_BYTES = 4 << 20
 BODY_TIMEOUT_S = 30.0
 IDLE_MS = 30 * 60_000
-MAX_RUNS = 4096
+MAX_RUNS_EACH = 64
 META_SESSION = "palyra/session"
 WORKSPACE_HEADER = "palyra-workspace"
 IDENTITY = "palyra.identity"
@@ -70,7 +70,8 @@ class HttpCallers:
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
-        self._runs: OrderedDict[tuple[str, str, str, str], _Used] = OrderedDict()
+        self._runs: dict[str, OrderedDict[tuple[str, str, str], _Used]] = {}
+        """By credential: nobody pushes out a run of somebody else's."""
         self._ending: set[asyncio.Task[None]] = set()
 
     def of(self, ctx: Context) -> Caller:
@@ -90,25 +91,31 @@ class HttpCallers:
 
     def _run(self, identity: Identity, folder: str, label: str) -> Run:
         now = self._installation.ports.clock.now_unix_ms()
-        self._end_idle(now)
-        key = (identity.credential_id, identity.principal, folder, label)
-        used = self._runs.pop(key, None)
+        for credential in tuple(self._runs):
+            self._end_idle(credential, now)
+        mine = self._runs.setdefault(identity.credential_id, OrderedDict())
+        key = (identity.principal, folder, label)
+        used = mine.pop(key, None)
         if used is None:
+            if len(mine) >= MAX_RUNS_EACH:
+                self._end(mine.popitem(last=False)[1])
             run = begin_run(self._installation, principal=identity.principal, workspace=folder, channel="http")
             used = _Used(run, now)
-        self._runs[key] = replace(used, last_unix_ms=now)
+        mine[key] = replace(used, last_unix_ms=now)
         return used.run
 
-    def _end_idle(self, now: int) -> None:
-        """The oldest stand first."""
-        while self._runs:
-            key, used = next(iter(self._runs.items()))
-            if len(self._runs) < MAX_RUNS and now - used.last_unix_ms < IDLE_MS:
-                return
-            del self._runs[key]
-            ending = asyncio.create_task(self._installation.engine.end_run(used.run))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+    def _end_idle(self, credential: str, now: int) -> None:
+        """The longest unused stand first."""
+        runs = self._runs[credential]
+        while runs and now - next(iter(runs.values())).last_unix_ms >= IDLE_MS:
+            self._end(runs.popitem(last=False)[1])
+        if not runs:
+            del self._runs[credential]
+
+    def _end(self, used: _Used) -> None:
+        ending = asyncio.create_task(self._installation.engine.end_run(used.run))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
 
 def _workspace(identity: Identity, named: str, configured: str) -> str:
