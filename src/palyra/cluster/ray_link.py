@@ -16,6 +16,7 @@ import ray
 from ray._private.authentication.authentication_utils import is_token_auth_enabled
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from palyra.cluster.batches import unpack
 from palyra.cluster.dispatching import NodeLost
 from palyra.cluster.placing import Place, Placement
 from palyra.cluster.ray_node import RayNode
@@ -110,8 +111,13 @@ class RayLink:
         if actor is None:
             raise NodeLost
         try:
-            async for reference in actor.run.options(num_returns="streaming").remote(order):
-                yield await reference
+            handle, more, frames = unpack(await actor.begin.remote(order))
+            while True:
+                for frame in frames:
+                    yield frame
+                if not more:
+                    return
+                _, more, frames = unpack(await actor.more.remote(handle))
         except LOST as error:
             self._lose(node_id)
             raise NodeLost from error

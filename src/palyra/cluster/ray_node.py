@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from palyra.cluster.batches import Batches
 from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.copies import Copies
 from palyra.cluster.node import Node
@@ -40,16 +39,18 @@ class RayNode:
         self._blobs = BlobFolder(Path(given["blobs"]))
         self._folder = folder
         self._node: Node | None = None
+        self._batches = Batches()
 
     async def hello(self) -> bytes:
         """Who this is; the first call makes what needs the loop."""
         self._made()
         return json.dumps({"public": self._key.public.raw.hex(), "slots": self._slots, "tiers": ["C"]}).encode()
 
-    async def run(self, order: bytes) -> AsyncIterator[bytes]:
-        async with aclosing(self._made().run(order)) as frames:
-            async for frame in frames:
-                yield frame
+    async def begin(self, order: bytes) -> bytes:
+        return await self._batches.begin(self._made().run(order))
+
+    async def more(self, handle: str) -> bytes:
+        return await self._batches.more(handle)
 
     async def cancel(self, dispatch_id: str) -> bool:
         return self._made().cancel(dispatch_id)
