@@ -16,6 +16,7 @@ import pytest
 from palyra.canon import canonical, sha256_hex
 from palyra.cluster import trees
 from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.copies import Copies
 from palyra.cluster.dispatching import NodeLost
 from palyra.cluster.node import BUSY, END, REFUSED
 from palyra.cluster.token import Dispatch, Statement, open_statement, open_token, sign_statement, sign_token
@@ -191,6 +192,21 @@ def test_a_copy_is_used_again_and_holds_what_the_next_call_was_given(machines, w
     run(machines, workspace, "mkfifo pipe")  # no tree can carry it: the copy goes
     _, output = run(machines, workspace, "ls")
     assert output.stdout == "a\nb\nlink\n"
+
+
+def test_a_copy_serves_one_call_at_a_time_and_one_workspace(tmp_path):
+    blobs = BlobFolder(tmp_path / "b")
+    (tmp_path / "copies").mkdir()
+    copies = Copies(tmp_path / "copies", blobs, most_idle=2)
+    first, second = (copies.lay_out("/w", None, {}) for _ in range(2))
+    assert first.folder != second.folder
+    for copy in (first, second):
+        copies.keep(copy)
+    assert copies.lay_out("/other", None, {}).folder not in (first.folder, second.folder)
+    assert {copies.lay_out("/w", None, {}).folder for _ in range(2)} == {first.folder, second.folder}
+    for copy in (first, second, copies.lay_out("/third", None, {})):
+        copies.keep(copy)
+    assert not first.folder.exists()  # the longest idle
 
 
 def test_a_failing_program_a_deadline_and_a_flood_end_as_they_do_here(machines, workspace):

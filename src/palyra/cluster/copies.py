@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ class Copies:
         self._folder, self._blobs, self._most_idle = folder, blobs, most_idle
         self._idle: list[Copy] = []
         """The longest idle first."""
+        self._guard = threading.Lock()  # threads lay out and bring in beside each other
         for left in folder.glob(f"{PREFIX}*"):  # of a node that was killed
             shutil.rmtree(left, ignore_errors=True)
 
@@ -57,17 +59,21 @@ class Copies:
         return copy.tree, not others
 
     def keep(self, copy: Copy) -> None:
-        self._idle.append(copy)
-        while len(self._idle) > self._most_idle:
-            self.discard(self._idle.pop(0))
+        with self._guard:
+            self._idle.append(copy)
+            surplus = self._idle[: -self._most_idle]
+            del self._idle[: -self._most_idle]
+        for one in surplus:
+            self.discard(one)
 
     def discard(self, copy: Copy) -> None:
         shutil.rmtree(copy.folder, ignore_errors=True)
 
     def _find(self, workspace: str, owner: Owner) -> Copy:
-        for at in range(len(self._idle) - 1, -1, -1):
-            if (self._idle[at].workspace, self._idle[at].owner) == (workspace, owner):
-                return self._idle.pop(at)
+        with self._guard:
+            for at in range(len(self._idle) - 1, -1, -1):
+                if (self._idle[at].workspace, self._idle[at].owner) == (workspace, owner):
+                    return self._idle.pop(at)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._folder))
         folder.chmod(0o755)
         if owner is not None:

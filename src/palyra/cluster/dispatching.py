@@ -44,6 +44,7 @@ SLACK_MS = 30_000
 """How long a token lives beyond its call's own deadline: laying out the workspace, starting the sandbox."""
 PATIENCE_S = 60.0
 PAUSE_S = 0.05
+NOTHING = trees.digest_of({})
 _STREAMS = {STDOUT: StreamName.STDOUT, STDERR: StreamName.STDERR}
 
 
@@ -134,8 +135,7 @@ class ClusterExecutor:
             plan_sha256 = sha256_hex(canonical(crossing))
         except (TypeError, ValueError) as error:
             raise StateError(f"The plan cannot be sent: {error}.") from error
-        base = await asyncio.to_thread(trees.take, Path(workspace), self._blobs, self._known)  # 1
-        base_sha256 = trees.keep(base, self._blobs)
+        base_sha256 = await asyncio.to_thread(self._look, Path(workspace))  # 1
         full: set[str] = set()
         for epoch in range(1, ATTEMPTS + 1):
             place = await self._placement.take(plan.tier.value, workspace, patience_s=PATIENCE_S, avoid=full)  # 2
@@ -194,10 +194,16 @@ class ClusterExecutor:
             execution = from_json(Execution, answer["execution"])
         except (ValueError, KeyError, TypeError) as error:
             raise TrustError(f"The node's answer cannot be read: {error}.") from error
-        changed = await asyncio.to_thread(trees.read, statement.changes_sha256, self._blobs)
-        await asyncio.to_thread(trees.write, changed, workspace, self._blobs, owner=_owner(workspace))  # 7
+        if statement.changes_sha256 != NOTHING:
+            await asyncio.to_thread(self._bring_home, statement.changes_sha256, workspace)  # 7
         ran = Ran(node_id=place.node_id, key_id=place.key.key_id, envelope=canonical(answer["statement"]).decode())
         return replace(execution, ran=ran)
+
+    def _look(self, workspace: Path) -> str:
+        return trees.keep(trees.take(workspace, self._blobs, self._known), self._blobs)
+
+    def _bring_home(self, changes_sha256: str, workspace: Path) -> None:
+        trees.write(trees.read(changes_sha256, self._blobs), workspace, self._blobs, owner=_owner(workspace))
 
 
 def _owner(workspace: Path) -> tuple[int, int]:

@@ -21,7 +21,7 @@ import orjson
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.cluster import moving, trees
 from palyra.cluster.blobs import BlobFolder
-from palyra.cluster.copies import Copies
+from palyra.cluster.copies import Copies, Copy
 from palyra.cluster.token import Dispatch, Statement, open_token, sign_statement
 from palyra.errors import StateError, TrustError
 from palyra.launch.executor import Executor
@@ -109,18 +109,14 @@ class Node:
         return dispatch, plan, workspace
 
     async def _execute(self, dispatch: Dispatch, plan: ProcessPlan, workspace: str, sink: _Frames) -> bytes:
-        copies = self.copies
-        base = await asyncio.to_thread(trees.read, dispatch.workspace_sha256, self.blobs)
-        copy = await asyncio.to_thread(copies.lay_out, workspace, plan.run_as, base)  # 4
+        base, copy = await asyncio.to_thread(self._lay_out, dispatch, workspace, plan)  # 4
         try:
             moved = moving.moved(plan, workspace, str(copy.folder))
             execution = to_json(await self.executor.run(moved, sink))  # 5
-            after, whole = await asyncio.to_thread(copies.read, copy)
-            changed = trees.keep(trees.changes(base, after), self.blobs)  # 6
+            changed = await asyncio.to_thread(self._bring_in, base, copy)  # 6
         except BaseException:
-            copies.discard(copy)
+            self.copies.discard(copy)
             raise
-        await asyncio.to_thread(copies.keep if whole else copies.discard, copy)
         stdout, stderr = (digest.hexdigest() for digest in sink.digests.values())
         statement = Statement(
             dispatch_id=dispatch.dispatch_id,
@@ -135,6 +131,17 @@ class Node:
         )
         answer: dict[str, Json] = {"statement": sign_statement(statement, self.key), "execution": execution}  # 7
         return canonical(answer)
+
+    def _lay_out(self, dispatch: Dispatch, workspace: str, plan: ProcessPlan) -> tuple[trees.Tree, Copy]:
+        base = trees.read(dispatch.workspace_sha256, self.blobs)
+        return base, self.copies.lay_out(workspace, plan.run_as, base)
+
+    def _bring_in(self, base: trees.Tree, copy: Copy) -> str:
+        """What the call changed, by its digest."""
+        after, whole = self.copies.read(copy)
+        changed = trees.keep(trees.changes(base, after), self.blobs)
+        (self.copies.keep if whole else self.copies.discard)(copy)
+        return changed
 
 
 def _last(task: asyncio.Task[bytes]) -> bytes:
