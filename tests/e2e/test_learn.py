@@ -71,6 +71,17 @@ def test_a_program_that_kills_its_watcher_gains_nothing(cli: Cli) -> None:
     assert done.returncode != 0
 
 
+def test_a_program_that_closes_its_memory_runs_on_and_is_said_to_be_unseen(cli: Cli) -> None:
+    (cli.workspace / "job.py").write_text(
+        "import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
+        "try: open('/etc/protocols-of-nobody')\nexcept OSError: print('went on')\n"
+    )
+    done = cli(*LEARN, "--json", "--", "python3", "job.py")
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["output"]["stdout"]) == (0, "went on\n")
+    assert outcome["output"]["learned"]["problem"] is None
+
+
 def test_a_refused_program_is_refused_watched_or_not(cli: Cli) -> None:
     done = cli("run", "--learn", "--", "python3", "-V")
     assert (done.returncode, done.stderr.split(b":")[1]) == (126, b" INTERPRETER_DENIED")

@@ -43,6 +43,8 @@ _RECEIVE, _ANSWER, _GO_ON = 0xC0502100, 0xC0182101, 1
 _REQUEST, _REPLY = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _LOAD, _IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_READ, _CLOSED = ("", "read once"), ("", "closed to us")
+"""Beside the paths that were told: whose memory could be read, and that somebody's could not."""
 _BEHIND = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 
 
@@ -180,7 +182,14 @@ def _answer_one(listener: int, calls: dict[int, Call], told: set[tuple[str, str]
         raise
     number, pid, _, which, _, _, *arguments = _REQUEST.unpack(request)
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it is gone: nothing to learn
-        _judge(pid, calls[which], arguments, told)
+        try:
+            _judge(pid, calls[which], arguments, told)
+        except PermissionError:  # a program may close its memory to others (PR_SET_DUMPABLE); none at all is our end
+            if _READ not in told:
+                raise
+            if _CLOSED not in told:
+                told.add(_CLOSED)
+                _tell({"more": True})
     try:
         fcntl.ioctl(listener, _ANSWER, bytearray(_REPLY.pack(number, 0, 0, _GO_ON)))
     except OSError as error:
@@ -190,6 +199,7 @@ def _answer_one(listener: int, calls: dict[int, Call], told: set[tuple[str, str]
 
 def _judge(pid: int, call: Call, arguments: list[int], told: set[tuple[str, str]]) -> None:
     raw = _text_at(pid, arguments[call.path])
+    told.add(_READ)
     if not raw:
         return
     folder = arguments[call.folder] & 0xFFFFFFFF if call.folder >= 0 else _AT_FDCWD
