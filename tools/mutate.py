@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple("command environ escapes facts files gitline options paths programs sedscript texts wrappers".split()),
         tuple(
             f"tests/unit/guard/test_{name}.py"
-            for name in "command programs options holes facts files paths environ sedscript".split()
+            for name in "command programs options holes facts files paths environ sedscript texts".split()
         ),
     ),
     "policy": (

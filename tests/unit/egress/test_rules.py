@@ -58,3 +58,10 @@ def test_without_restriction_everything_is_allowed_and_says_so():
 )
 def test_a_name_reaches_only_public_addresses_unless_the_range_is_granted(patterns, address, name, allowed):
     assert judge_address(grant(*patterns), ipaddress.ip_address(address), 443, name=name).allowed is allowed
+
+
+def test_without_restriction_a_private_address_is_reached_by_name_and_by_number():
+    open_grant = NetGrant(EgressMode.NONE)
+    for name in ("intranet.test", None):
+        assert judge_address(open_grant, "10.0.0.1", 80, name=name).allowed
+        assert not judge_address(NetGrant(EgressMode.STRICT), "10.0.0.1", 80, name=name).allowed

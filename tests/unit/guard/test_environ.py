@@ -91,3 +91,9 @@ def test_no_caller_gets_anything_unlisted(caller):
         return
     assert built == tuple(sorted((*BASE, *caller.items())))
     assert set(caller) <= {"CI"}
+
+
+def test_a_value_that_is_not_utf8_is_measured_and_passed_on():
+    odd = "\udcff" * 10
+    given_on = build_environment(search_path=("/usr/bin",), home="/home/agent", caller={"CI": odd}, settable=("CI",))
+    assert dict(given_on)["CI"] == odd
