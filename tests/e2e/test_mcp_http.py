@@ -252,3 +252,14 @@ def test_calls_past_the_limit_are_refused_as_busy_and_journaled(home, workspace)
             assert all(one.meta["palyra/receipt"] for one in done)
 
     serving(home, workspace, work, config="[daemon]\nmax_calls = 2\n")
+
+
+def test_a_call_that_waits_says_where_the_daemons_console_decides(home, workspace):
+    async def work(daemon: Daemon) -> None:
+        async with daemon.client(await daemon.token(), "2026-07-28") as client:
+            waits = await client.call_tool("palyra_process_run", {"command": "ls"})
+            approval = waits.structured_content["approval"]
+            base = daemon.url.removesuffix("/mcp")
+            assert approval["url"] == f"{base}/console/approvals/{approval['approval_id']}"
+
+    serving(home, workspace, work, config=CONFIG.partition("[approvals]")[0])

@@ -38,6 +38,7 @@ from palyra.model.call import is_ulid
 from palyra.model.outcome import Outcome, Status
 from palyra.model.tool import ToolSpec
 from palyra.values import dataclass
+from palyra.wiring.daemon_note import find_socket, read_note
 from palyra.wiring.embedded import Installation
 
 log = logging.getLogger("palyra.mcp")
@@ -106,6 +107,8 @@ class Calls:
         outcome = await self._made(ctx, request)
         if outcome.reason is Reason.UNKNOWN_TOOL:
             raise MCPError(code=types.INVALID_PARAMS, message=outcome.message or "", data=error_data(outcome))
+        if outcome.status is Status.PENDING_APPROVAL:
+            outcome = self._with_console(outcome)
         if outcome.status is Status.PENDING_APPROVAL and before is None:
             return await self._ask(ctx, caller, replace(request, call_id=outcome.call_id), outcome)
         return outcome
@@ -157,6 +160,16 @@ class Calls:
         self._live -= 1
 
     # ── questions ──
+
+    def _with_console(self, outcome: Outcome) -> Outcome:
+        """Where to decide, also when the configuration does not say: the console of a daemon that is up."""
+        approval = dict(outcome.approval or {})
+        note = read_note(self._installation.home.root)
+        url = note.get("url") if note is not None else None
+        if approval.get("url") or not isinstance(url, str) or find_socket(self._installation.home.root) is None:
+            return outcome
+        approval["url"] = f"{url}/console/approvals/{approval.get('approval_id')}"
+        return replace(outcome, approval=approval)
 
     async def _ask(
         self, ctx: Context, caller: Caller, request: CallRequest, outcome: Outcome
