@@ -104,6 +104,7 @@ LONG_KEYS: Final = (
     Keys(["ATATT3"], Form("atlassian", text("ATATT3") + run("[A-Za-z0-9_=-]", 60))),
     Keys(["rubygems_"], Form("rubygems", text("rubygems_") + run("[0-9a-f]", 48))),
     Keys(["gsk_"], Form("groq", text("gsk_") + run(_ALNUM, 40))),
+    Keys(["palyra_0"], Form("palyra", text("palyra_") + run("[0-9A-Z]", 26, 26) + text("_") + run("[0-9a-f]", 64))),
 )
 
 _LONG_WORD: Final = b"w" * 24

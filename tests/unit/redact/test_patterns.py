@@ -16,6 +16,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P
         ("jwt", JWT),
         ("jwt", "eyJhbGciOiJub25lIn0.eyJzdWIiOiIxMjM0In0."),
         ("jwt", "eyJhbGciOiJSU0EifQ.aaaaaaaa.bbbbbbbb.cccccccc.dddddddd"),
+        ("palyra", "palyra_01M7H5HTKV17CC3XWPME4C2JKD_" + "0123456789abcdef" * 4),
         ("aws", "AKIAIOSFODNN7EXAMPLE"),
         ("aws", "ASIAIOSFODNN7EXAMPLE"),
         *(("github", f"gh{letter}_{BODY}") for letter in "pousr"),
