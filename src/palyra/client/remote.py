@@ -43,6 +43,7 @@ class Daemon:
         self._lines: list[Line] = []
         self._guard = threading.Lock()
         self._pid = os.getpid()
+        self._closed = False
 
     def line(self) -> Line:
         with self._guard:
@@ -52,12 +53,16 @@ class Daemon:
 
     def give_back(self, line: Line) -> None:
         with self._guard:
-            if line.is_open and len(self._lines) < KEPT_LINES:
+            if line.is_open and not self._closed and len(self._lines) < KEPT_LINES:
                 self._lines.append(line)
                 return
         line.close()
 
     def close(self) -> None:
+        self._closed = True  # what another thread still asks closes its own line
+        self._drop()
+
+    def _drop(self) -> None:
         with self._guard:
             lines, self._lines = self._lines, []
         for line in lines:
@@ -79,7 +84,7 @@ class Daemon:
             line.close()
             if not (again and was_open):
                 raise
-            self.close()  # others from before the daemon's restart are as stale
+            self._drop()  # others from before the daemon's restart are as stale
             return self.ask(method, path, body, again=False)
         self.give_back(line)
         return reply.status, loads(content)
