@@ -102,9 +102,15 @@ def attend(state: State, order: Order) -> Response:
     assert request.call_id is not None, "a door gives every call its id"
     feed.put("begun", orjson.dumps({"call_id": request.call_id, "run_id": request.run.run_id}))
     call = state.calls.begin(request, listener=feed)
-    state.attended[call.call_id] = attendance
-    call.task.add_done_callback(lambda _: state.attended.pop(call.call_id, None))
-    return sse.stream(_events(call, paced), on_end=lambda: call.task.done() or state.calls.cancel(call.call_id))
+    if state.calls.find(call.call_id) is call:  # else another call has this id, and its own other end
+        state.attended[call.call_id] = attendance
+        call.task.add_done_callback(lambda _: state.attended.pop(call.call_id, None))
+    return sse.stream(_events(call, paced), on_end=lambda: _end(state, call))
+
+
+def _end(state: State, call: LiveCall) -> None:
+    if not call.task.done() and state.calls.find(call.call_id) is call:  # never another's that has this id
+        state.calls.cancel(call.call_id)
 
 
 async def _events(call: LiveCall, paced: Paced) -> AsyncIterator[Event]:

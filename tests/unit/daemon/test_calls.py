@@ -228,6 +228,32 @@ def test_a_client_that_goes_away_does_not_end_its_call(served, one, workspace):
     assert served.run(story()).json()["status"] == "completed"
 
 
+def test_who_borrows_the_id_of_an_attended_call_neither_ends_it_nor_takes_its_stdin(served, operator, two, workspace):
+    call = {"tool": "palyra.process.run", "workspace": str(workspace), "call_id": ID[:-1] + "E"}
+    attended = {"Accept": "text/event-stream"}
+
+    async def story():
+        cat = call | {"input": {"command": "cat"}, "stream_stdin": True}
+        theirs = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=operator, json=cat, headers=attended))
+        while (ID[:-1] + "E") not in served.state.attended:
+            await asyncio.sleep(0.01)
+        mine = call | {"input": {"command": "sleep", "args": ["30"]}}
+        asking = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=two, json=mine, headers=attended))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        await asyncio.sleep(0.3)
+        path = f"/v1/calls/{call['call_id']}/stdin"
+        binary = {"Content-Type": "application/octet-stream"}
+        fed = await served.asking("POST", path, token=operator, content=b"fed", headers=binary)
+        return fed, _events(await theirs)
+
+    fed, events = served.run(asyncio.wait_for(story(), 30))
+    assert fed.json() == {"bytes": 3}
+    outcome = json.loads(events[-1]["data"])
+    assert (outcome["status"], outcome["output"]["stdout"]) == ("completed", "fed")
+
+
 def test_too_much_at_once_is_busy(tmp_path, workspace):
     with daemon(tmp_path / "home", max_calls=3) as small:
         token = small.token()
