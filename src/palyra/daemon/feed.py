@@ -68,7 +68,12 @@ class Feed:
 
     def since(self, number: int) -> tuple[int, list[Event]]:
         """(how many after `number` are gone, those that are kept)."""
-        found = [event for event in self._events if event.number > number]
+        found: list[Event] = []
+        for event in reversed(self._events):  # a listener that keeps up does not walk over all that it has seen
+            if event.number <= number:
+                break
+            found.append(event)
+        found.reverse()
         oldest = self._events[0].number if self._events else self._last + 1
         return max(0, oldest - number - 1), found
 

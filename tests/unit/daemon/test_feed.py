@@ -66,3 +66,21 @@ def test_a_listener_that_goes_away_leaves_nothing():
         assert feed._waiting == set()
 
     asyncio.run(story())
+
+
+def test_a_listener_that_keeps_up_does_not_walk_over_everything_it_has_seen():
+    """A program that writes byte by byte to an attended call would else cost the square of its output."""
+    feed, walked = Feed(max_events=1 << 30), 0
+
+    class Counted(int):
+        def __gt__(self, other: int) -> bool:
+            nonlocal walked
+            walked += 1
+            return int(self) > other
+
+        def __le__(self, other: int) -> bool:
+            return not self > other
+
+    feed._events.extend(Event(Counted(number), "output", b"{}") for number in range(1, 1001))
+    assert [event.number for event in feed.since(998)[1]] == [999, 1000]
+    assert walked <= 3
