@@ -11,19 +11,23 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from palyra.guard.look_links import MAX_FOLDERS, TOO_MANY, Allowance, follow_links
 from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
 MAX_DEPTH = 16
+TOO_FULL = "The workspace holds too many files in one folder to be looked at."
 
 
 def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(paths to keep read-only, files to hide) that exist in this workspace."""
     protected: set[str] = set()
     masked: set[str] = set()
-    names, folders = _scan(workspace)
+    names, folders = _scan(workspace, allowance)
+    if allowance.entries < 0:
+        allowance.problem = allowance.problem or TOO_FULL
     for name in names:
         if name.startswith(".env"):
             kind, real = _settle(workspace, name, allowance)
@@ -40,11 +44,11 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
 
 
-def _list(place: str) -> list[str]:
-    try:
-        return [] if os.path.islink(place) else os.listdir(place)
-    except (OSError, ValueError):
-        return []
+def _list(place: str, allowance: Allowance) -> list[str]:
+    names, _ = _scan(place, allowance)
+    if allowance.entries < 0:
+        allowance.problem = allowance.problem or TOO_MANY
+    return names
 
 
 def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
@@ -55,7 +59,7 @@ def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
     if kind == "folder":
         for place in _find_submodules(f"{folder}/modules", 0, allowance):
             yield from _find_in_repository(workspace, place, allowance)
-        for name in _list(f"{folder}/worktrees"):
+        for name in _list(f"{folder}/worktrees", allowance):
             if allowance.enter():
                 yield from _find_names(workspace, f"{folder}/worktrees/{name}", IN_WORKTREE, allowance)
 
@@ -65,7 +69,7 @@ def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[s
 
     No file makes it stop: with a HEAD put into `modules`, the submodules in it would be protected no more.
     """
-    if not (names := _list(place)):
+    if not (names := _list(place, allowance)):
         return
     if depth > MAX_DEPTH or not allowance.enter():
         allowance.problem = allowance.problem or TOO_MANY
@@ -75,34 +79,35 @@ def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[s
         yield place
     for name in sorted(names):
         path = f"{place}/{name}"
-        if not (repository and name in GIT_STORES and {"HEAD", "config"}.isdisjoint(_list(path))):
+        if not (repository and name in GIT_STORES and {"HEAD", "config"}.isdisjoint(_list(path, allowance))):
             yield from _find_submodules(path, depth + 1, allowance)
 
 
 def _find_nested(workspace: str, folders: Sequence[str]) -> Iterator[str]:
     """`.git` one and two levels below the top. Advice: a crowd of folders may hide one, and then it is not found."""
     first = [f"{workspace}/{name}" for name in folders if name != ".git"][:MAX_FOLDERS]
-    left = MAX_FOLDERS - len(first)
+    yield from (path for path in (f"{place}/.git" for place in first) if os.path.lexists(path))
+    left, crowd = MAX_FOLDERS - len(first), Allowance()
     for place in first:
-        names, below = _scan(place)
-        if ".git" in names:
-            yield f"{place}/.git"
+        _, below = _scan(place, crowd)
         below = [name for name in below if name != ".git"][:left]
         left -= len(below)
         inner = (f"{place}/{name}/.git" for name in below)
         yield from (path for path in inner if os.path.lexists(path))
 
 
-def _scan(place: str) -> tuple[list[str], list[str]]:
+def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
     """(names in it, those of them that are folders and no links), each sorted. One question to the kernel for all of
     them: this is asked before and after every call, of workspaces with thousands of files."""
+    most = max(0, allowance.entries) + 1
     try:
         if os.path.islink(place):
             return [], []
         with os.scandir(place) as entries:
-            found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+            found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, most))
     except (OSError, ValueError):
         return [], []
+    allowance.entries -= len(found)
     return [name for name, _ in found], [name for name, is_folder in found if is_folder]
 
 
@@ -115,7 +120,7 @@ def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> It
 
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
-    for name in names.intersection(_list(folder)):
+    for name in names.intersection(_list(folder, allowance)):
         kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
         if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
             yield real

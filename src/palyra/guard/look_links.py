@@ -16,6 +16,7 @@ from palyra.values import dataclass
 MAX_LINKS = 40
 MAX_FOLDERS = 2000
 MAX_STEPS = 20_000
+MAX_ENTRIES = 200_000
 TOO_MANY = "The workspace's .git holds too many submodules or worktrees to be protected."
 
 
@@ -32,6 +33,8 @@ class Allowance:
 
     steps: int = MAX_STEPS
     folders: int = MAX_FOLDERS
+    entries: int = MAX_ENTRIES
+    """Names that folders may hold in all: a folder with a million files would hold everybody up, before every call."""
     problem: str = ""
 
     def step(self, count: int) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from palyra.guard import look_guarded, look_links
 from palyra.guard.look import ChildIdentity, Looker
 from palyra.guard.paths import candidates
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights
@@ -239,6 +241,26 @@ def test_more_env_files_than_can_be_hidden_is_a_problem(looker, ws):
     for number in range(65):
         (ws / f".env.{number}").write_text("")
     assert look(looker, ws).workspace.problem == "The workspace holds more than 64 .env files to be hidden."
+
+
+@pytest.mark.parametrize("place", [".", ".git", ".git/modules"])
+def test_a_crowd_of_files_that_would_hold_everybody_up_is_a_problem(ws, place):
+    (ws / place).mkdir(parents=True, exist_ok=True)
+    for number in range(60):
+        (ws / place / f"x{number}").write_text("")
+    allowance = look_links.Allowance(entries=50)
+    look_guarded.find_guarded(str(ws), allowance)
+    assert allowance.problem == (look_guarded.TOO_FULL if place == "." else look_links.TOO_MANY)
+
+
+def test_a_crowd_below_the_top_hides_no_repository_of_the_first_level(ws, monkeypatch):
+    monkeypatch.setattr(look_guarded, "Allowance", partial(look_links.Allowance, entries=5))
+    for number in range(20):
+        (ws / "crowd" / f"{number}").mkdir(parents=True)
+    (ws / "lib" / ".git" / "hooks").mkdir(parents=True)
+    allowance = look_links.Allowance()
+    assert look_guarded.find_guarded(str(ws), allowance) == ((f"{ws}/lib/.git/hooks",), ())
+    assert allowance.problem == ""
 
 
 # ── executables ──────────────────────────────────────────────────────────────
