@@ -77,8 +77,7 @@ class Trust:
                 Finding.TRUST_EXPIRED, f"Key {key_id} of {publisher} was replaced by {pinned.replaced_by}."
             )
         until = pinned.valid_until_unix_ms
-        if not pinned.valid_from_unix_ms <= at_unix_ms or (until is not None and at_unix_ms > until):
-            raise SkillRefused(Finding.TRUST_EXPIRED, f"Key {key_id} of {publisher} is outside its validity.")
+        check_in_time(publisher, pinned, at_unix_ms)
         if signed_unix_ms > at_unix_ms + MAX_SKEW_MS or (until is not None and signed_unix_ms > until):
             raise SkillRefused(
                 Finding.TRUST_EXPIRED, "The package says it was signed at a time that has not come, or past its key."
@@ -114,6 +113,12 @@ def check_not_revoked(publisher: str, pinned: PinnedKey) -> None:
             f"Key {pinned.key_id} of {publisher} was revoked.",
             "palyra skills trust list shows when; a new key is pinned with palyra skills trust add.",
         )
+
+
+def check_in_time(publisher: str, pinned: PinnedKey, at_unix_ms: int) -> None:
+    until = pinned.valid_until_unix_ms
+    if not pinned.valid_from_unix_ms <= at_unix_ms or (until is not None and at_unix_ms > until):
+        raise SkillRefused(Finding.TRUST_EXPIRED, f"Key {pinned.key_id} of {publisher} is outside its validity.")
 
 
 def parse_public_key(text: str) -> PublicKey:
@@ -170,6 +175,7 @@ def read_rotation(data: bytes, trust: Trust, *, at_unix_ms: int) -> tuple[str, P
     if pinned is None:
         raise _bad_rotation("its signer is not a key of that publisher")
     check_not_revoked(str(claimed), pinned)
+    check_in_time(str(claimed), pinned, at_unix_ms)  # else an old key that was stolen would name its own successor
     if pinned.replaced_by:
         raise _bad_rotation("the key that signed it was replaced already")
     try:

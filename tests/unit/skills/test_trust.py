@@ -75,6 +75,16 @@ def test_a_revoked_or_replaced_key_hands_over_nothing():
     assert caught.value.finding is Finding.TRUST_ROTATION
 
 
+def test_a_stolen_key_whose_time_is_over_names_no_successor():
+    pinned = PinnedKey(key=ACME.public, valid_until_unix_ms=NOW)
+    over = Trust(publishers={"acme": (pinned,)})
+    statement = sign_rotation("acme", ACME, NEW.public, at_unix_ms=NOW)
+    assert read_rotation(statement, over, at_unix_ms=NOW) == ("acme", pinned, NEW.public)
+    with pytest.raises(SkillRefused) as refused:
+        read_rotation(statement, over, at_unix_ms=NOW + 1)
+    assert refused.value.finding is Finding.TRUST_EXPIRED
+
+
 def test_a_rotation_to_a_weak_key_is_refused():
     said = {
         "publisher": "acme",
