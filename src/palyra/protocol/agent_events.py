@@ -28,7 +28,9 @@ MAX_INLINE_CODE = 4096
 _MAX_TEXT = 16 * 1024
 _OWN = re.compile(r"(?:mcp__|MCP:)[A-Za-z0-9_-]*palyra")
 _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/zsh", "/bin/zsh"})
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
+_PATCHED = re.compile(r"^\s*\*\*\* (?:Add|Update|Delete) File: (.+)$|^\s*\*\*\* Move to: (.+)$", re.MULTILINE)
+"""Indented as well: who applies the patch takes such a line too."""
+_WILD = frozenset("*?[]{}!()")
 
 Call = tuple[str, dict[str, Json]]
 """A tool of ours, and its input."""
@@ -77,11 +79,13 @@ def _malformed(why: str) -> Rejected:
 
 
 def _text(value: Mapping[str, Any], *names: str) -> str:
-    for name in names:
-        found = value.get(name)
-        if isinstance(found, str) and found:
-            return found
-    raise _malformed(f"{names[0]} is missing")
+    """The one of these that is there: of two, the host might take the other."""
+    found = [value[name] for name in names if value.get(name) not in (None, "")]
+    if len(found) > 1:
+        raise _malformed(f"{names[0]} is there under two names")
+    if not found or not isinstance(found[0], str):
+        raise _malformed(f"{names[0]} is missing")
+    return found[0]
 
 
 # ── Claude Code and Codex ────────────────────────────────────────────────────
@@ -124,6 +128,12 @@ def _below(path: str, folder: str) -> bool:
 
 
 def _shell(given: Mapping[str, Any], place: _Place) -> tuple[Call, ...]:
+    if "command" in given and "cmd" in given:
+        raise _malformed("command is there under two names")
+    if given.get("shell") is not None and given["shell"] not in _SHELLS:
+        raise _malformed("it names a shell of its own")
+    if given.get("workdir"):  # Codex runs the line there
+        place = _Place(place.workspace, os.path.join(place.cwd, _text(given, "workdir")))
     command = given.get("command", given.get("cmd"))
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
         if len(command) == 3 and command[0] in _SHELLS and command[1] in ("-c", "-lc"):
@@ -179,6 +189,18 @@ def _lists(given: Mapping[str, Any], place: _Place) -> tuple[Call, ...]:
     return (("palyra.fs.list", {"path": place.relative(path if isinstance(path, str) and path else place.cwd)}),)
 
 
+def _globs(given: Mapping[str, Any], place: _Place) -> tuple[Call, ...]:
+    """What a pattern lists is below its words without wildcards, and those may lead anywhere."""
+    base = given.get("path")
+    parts = _text(given, "pattern").split("/")
+    wild = next((at for at, part in enumerate(parts) if not _WILD.isdisjoint(part)), len(parts))
+    if any(word in "/".join(parts[wild:]) for word in ("..", "{/", ",/", "{~", ",~")):
+        raise Rejected(Reason.OUTSIDE_WORKSPACE, "The pattern may lead out of its folder.", "Name the folder as path.")
+    fixed = "/".join(parts[:wild]) or ("/" if wild and not parts[0] else "")
+    where = os.path.join(base if isinstance(base, str) and base else place.cwd, fixed)
+    return (("palyra.fs.list", {"path": place.relative(where)}),)
+
+
 def _searches(given: Mapping[str, Any], place: _Place) -> tuple[Call, ...]:
     path = given.get("path")
     where = place.relative(path if isinstance(path, str) and path else place.cwd)
@@ -201,7 +223,8 @@ _TOOLS: Mapping[str, Callable[[Mapping[str, Any], _Place], tuple[Call, ...]]] = 
     **dict.fromkeys(("Bash", "shell", "shell_command", "exec_command", "local_shell", "unified_exec"), _shell),
     **dict.fromkeys(("Read", "NotebookRead", "view_image"), _reads),
     **dict.fromkeys(("Write", "Edit", "MultiEdit", "NotebookEdit"), _writes),
-    **dict.fromkeys(("LS", "Glob"), _lists),
+    "LS": _lists,
+    "Glob": _globs,
     "Grep": _searches,
     "WebFetch": _fetches,
     "apply_patch": _patches,

@@ -65,6 +65,36 @@ def test_a_patch_is_a_change_of_each_file_it_names():
     assert paths == ["a.py", "../b.py", "c"]
 
 
+def test_an_indented_header_of_a_patch_hides_no_file():
+    patch = "*** Begin Patch\n*** Add File: a.py\n+x\n  *** Update File: /root/.bashrc\n+y\n*** End Patch"
+    paths = [given["path"] for _, given in event("apply_patch", {"command": patch}, agent=Agent.CODEX).calls]
+    assert paths == ["a.py", "/root/.bashrc"]
+
+
+def test_a_line_is_judged_in_the_folder_that_codex_is_told_to_run_it_in():
+    inside = event("exec_command", {"cmd": "cat x", "workdir": "src"}, agent=Agent.CODEX)
+    outside = event("exec_command", {"cmd": "cat id_rsa", "workdir": "/root/.ssh"}, agent=Agent.CODEX)
+    assert (inside.calls, outside.calls) == ((run("cat", "x", cwd="src"),), (run("cat", "id_rsa", cwd="/root/.ssh"),))
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [
+        ("exec_command", {"command": "ls", "cmd": "cat /root/.ssh/id_rsa"}),
+        ("exec_command", {"cmd": "ls", "shell": "/srv/project/evil"}),
+        ("exec_command", {"cmd": "ls", "workdir": ["/root"]}),
+        ("NotebookEdit", {"file_path": "a", "notebook_path": "/root/.bashrc"}),
+        ("apply_patch", {"command": "*** Add File: a", "input": "*** Add File: /root/.bashrc"}),
+        ("Glob", {"pattern": "*/../../*"}),
+        ("Glob", {"pattern": "{..,x}/*"}),
+        ("Glob", {"pattern": "{x,/root}/*"}),
+    ],
+)
+def test_what_the_host_could_take_otherwise_than_it_is_judged_is_refused(tool, given):
+    with pytest.raises(Rejected):
+        event(tool, given, agent=Agent.CODEX)
+
+
 @pytest.mark.parametrize(
     ("tool", "given", "call"),
     [
@@ -74,6 +104,10 @@ def test_a_patch_is_a_change_of_each_file_it_names():
         ("Write", {"file_path": f"{WORK}/n", "content": "t"}, ("palyra.fs.write", {"path": "n", "text": "t"})),
         ("Edit", {"file_path": f"{WORK}/n", "new_string": "t"}, ("palyra.fs.write", {"path": "n", "text": "t"})),
         ("Glob", {"pattern": "**"}, ("palyra.fs.list", {"path": "."})),
+        ("Glob", {"pattern": "src/*.ts", "path": "web"}, ("palyra.fs.list", {"path": "web/src"})),
+        ("Glob", {"pattern": "/root/.ssh/*"}, ("palyra.fs.list", {"path": "/root/.ssh"})),
+        ("Glob", {"pattern": "/*/id_rsa"}, ("palyra.fs.list", {"path": "/"})),
+        ("Glob", {"pattern": "../*"}, ("palyra.fs.list", {"path": f"{WORK}/.."})),
         ("Grep", {"pattern": "x", "path": "src"}, ("palyra.fs.search", {"pattern": "x", "path": "src"})),
         ("WebFetch", {"url": "https://example.org/"}, ("palyra.http.fetch", {"url": "https://example.org/"})),
     ],
