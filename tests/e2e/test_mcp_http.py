@@ -203,6 +203,17 @@ def test_runs_are_the_credentials_and_a_client_may_name_its_own(home, workspace)
     serving(home, workspace, work)
 
 
+def test_mcp_is_no_way_around_the_daemons_limit_of_calls(home, workspace):
+    async def work(daemon: Daemon) -> None:
+        async with daemon.client(await daemon.token(), "2026-07-28") as client:
+            assert (await client.call_tool("palyra_echo", {})).structured_content["status"] == "completed"
+            daemon.state.calls._most = 0
+            done = await client.call_tool("palyra_echo", {}, meta={"palyra/session": "another"})
+            assert done.structured_content["reason"] == "BUSY"
+
+    serving(home, workspace, work)
+
+
 def test_a_body_that_is_too_large_is_refused(home, workspace):
     async def work(daemon: Daemon) -> None:
         token = await daemon.token()

@@ -1,13 +1,14 @@
 """Joins two doors: the daemon's keeper says who asks, the MCP application answers at /mcp.
 
 Rules: a bearer token, or the home's owner over the Unix socket; a console's session is not taken here: a browser
-sends its cookie by itself.
+sends its cookie by itself. Calls count among the daemon's own: there is one limit for all doors.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,12 @@ async def mounted(state: State) -> AsyncIterator[dict[str, ASGIApp]]:
     from palyra.mcp.http import http_app
 
     async with AsyncExitStack() as stack:
-        app = http_app(state.installation, lambda request: who_asks(request, state))
+        app = http_app(
+            state.installation,
+            lambda request: who_asks(request, state),
+            # Its output can be followed at /v1 too, by an agent, who must not learn from when bytes come.
+            begin=lambda request: state.calls.begin(replace(request, lagging=True)).task,
+        )
         await stack.enter_async_context(app.running())
         yield {PATH: app}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
@@ -51,6 +51,8 @@ QUESTION = "approval"
 """The key of the one question a call may put."""
 
 Answer = types.CallToolResult | types.InputRequiredResult
+Begin = Callable[[CallRequest], asyncio.Task[Outcome]]
+"""How a call is begun where others are under way too: a daemon has only so much room for all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +79,10 @@ def parse_round(state: str | None) -> Round | None:
 
 
 class Calls:
-    def __init__(self, installation: Installation, callers: Callers) -> None:
+    def __init__(self, installation: Installation, callers: Callers, begin: Begin | None = None) -> None:
         self._installation = installation
         self._callers = callers
-        self._live = 0
+        self._begin = begin or (lambda request: asyncio.ensure_future(installation.engine.call(request)))
 
     # ── listing ──
 
@@ -139,15 +141,7 @@ class Calls:
 
     async def run_to_end(self, request: CallRequest) -> Outcome:
         """A cancelled client ends its call; its record is closed first, however often the cancellation comes."""
-        most = self._installation.config.daemon.max_calls
-        if self._live >= most:
-            busy = Rejected(
-                Reason.BUSY, f"{most} calls are under way already.", "Wait, or raise max_calls in [daemon]."
-            )
-            request = replace(request, refusal=request.refusal or busy)
-        task = asyncio.create_task(self._installation.engine.call(request))
-        self._live += 1
-        task.add_done_callback(self._one_less)
+        task = self._begin(request)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -155,9 +149,6 @@ class Calls:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
             raise
-
-    def _one_less(self, task: asyncio.Task[Outcome]) -> None:
-        self._live -= 1
 
     # ── questions ──
 

@@ -31,6 +31,7 @@ from starlette.types import Message, Receive, Scope, Send
 from palyra.engine.runs import Run
 from palyra.errors import Rejected
 from palyra.mcp.callers import Caller, Context, begin_run
+from palyra.mcp.calls import Begin
 from palyra.mcp.server import make_server
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
@@ -183,5 +184,5 @@ def _timed(receive: Receive) -> Receive:
     return receive_in_time
 
 
-def http_app(installation: Installation, identify: Identify) -> HttpApp:
-    return HttpApp(make_server(installation, HttpCallers(installation)), identify)
+def http_app(installation: Installation, identify: Identify, *, begin: Begin | None = None) -> HttpApp:
+    return HttpApp(make_server(installation, HttpCallers(installation), begin=begin), identify)

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from palyra.errors import PalyraError, Reason, Rejected
 from palyra.mcp.callers import Caller, Callers, Context, OneCaller, begin_run
-from palyra.mcp.calls import Calls
+from palyra.mcp.calls import Begin, Calls
 from palyra.mcp.messages import error_data, list_tools
 from palyra.mcp.skills import Skills
 from palyra.mcp.stdio import Lines
@@ -41,8 +41,8 @@ INSTRUCTIONS = (
 )
 
 
-def make_server(installation: Installation, callers: Callers) -> Server[Any]:
-    calls = Calls(installation, callers)
+def make_server(installation: Installation, callers: Callers, *, begin: Begin | None = None) -> Server[Any]:
+    calls = Calls(installation, callers, begin)
     tasks = Tasks(installation, callers, calls)
 
     async def on_list_tools(ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
