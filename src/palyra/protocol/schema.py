@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -21,6 +22,7 @@ from palyra.errors import Reason, Rejected
 from palyra.values import dataclass
 
 MAX_SHOWN_ERRORS = 8
+MAX_EXPLAINED_VALUES = 1000
 _MAX_SENTENCE = 160
 _PLAIN_NAME = re.compile(r"[A-Za-z_-]{1,32}")  # no digits: nearly every key and token has some
 _LIMITS = {
@@ -65,7 +67,8 @@ def compile_schema(schema: Mapping[str, Json]) -> CompiledSchema:
 
 def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None:
     """Raise BAD_ARGUMENTS with a path and a sentence for each error, in a fixed order."""
-    found = sorted({*_schema_errors(compiled, value), *_fractions(compiled.schema, value, "")})
+    fractions = islice(_fractions(compiled.schema, value, ""), MAX_EXPLAINED_VALUES)
+    found = sorted({*_schema_errors(compiled, value), *fractions})
     if found:
         shown = tuple(found[:MAX_SHOWN_ERRORS])
         path, sentence = shown[0]
@@ -81,8 +84,28 @@ def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None
 def _schema_errors(compiled: CompiledSchema, value: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     if compiled.validator.is_valid(value):
         return
-    for error in compiled.validator.iter_errors(value):
+    for error in compiled.validator.iter_errors(value) if _is_small(value) else _first_error(compiled, value):
         yield "/".join(_name(part) for part in error.instance_path), _sentence(error.kind)[:_MAX_SENTENCE]
+
+
+def _first_error(compiled: CompiledSchema, value: Mapping[str, Json]) -> Iterator[Any]:
+    try:
+        compiled.validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        yield error
+
+
+def _is_small(value: Json) -> bool:
+    """An error for each of 60 000 wrong items would hold up every other call for a second: of many, one is told."""
+    left, waiting = MAX_EXPLAINED_VALUES, [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (Mapping, list, tuple)):
+            left -= len(one)
+            if left < 0:
+                return False
+            waiting += one.values() if isinstance(one, Mapping) else one
+    return True
 
 
 def _sentence(kind: Any) -> str:

@@ -63,3 +63,10 @@ def test_no_keywords_sentence_repeats_the_value(keyword, value):
     except Rejected as refusal:
         said = repr((refusal.detail, refusal.fields))
     assert TOKEN not in said
+
+
+@pytest.mark.parametrize("wrong", [1, 1.5, {}])
+def test_a_crowd_of_wrong_items_is_told_once_and_holds_nobody_up(wrong):
+    with pytest.raises(Rejected) as refused:
+        check_arguments(compile_schema(PROCESS_INPUT), {"command": "ls", "args": [wrong] * 60_000})
+    assert len(refused.value.fields) == 1
