@@ -53,6 +53,23 @@ def test_tcp_needs_a_token_and_the_owners_socket_does_not(cli):
         assert oct(served.socket.stat().st_mode)[-3:] == "660"
 
 
+ASK_THE_SOCKET = """
+import socket
+line = socket.socket(socket.AF_UNIX)
+line.connect("door.sock")
+line.sendall(b"GET /console/v1/tokens HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
+print(line.recv(12).decode())
+"""
+
+
+def test_a_program_in_a_sandbox_that_sees_the_socket_is_not_taken_for_the_owner(cli):
+    (cli.workspace / "ask.py").write_text(ASK_THE_SOCKET)
+    with serving(cli, "--socket", str(cli.workspace / "door.sock")) as served:
+        said = process(cli, "python3", "ask.py", allow_interpreters=True)
+        outcome = served.ask("POST", "/v1/calls", said, unix=True)[1]
+        assert (outcome["status"], outcome["output"]["stdout"]) == ("completed", "HTTP/1.1 401\n")
+
+
 def test_a_token_that_is_revoked_elsewhere_is_refused_at_once(cli):
     token = make_token(cli)
     with serving(cli) as served:

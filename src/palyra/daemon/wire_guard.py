@@ -20,14 +20,24 @@ _UCRED = struct.Struct("3i")
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:
-    """Of a Unix socket's other end, as the kernel says; None for any other connection."""
+    """Of a Unix socket's other end, as the kernel says; None for any other connection, and for a program in a sandbox:
+    it has the owner's uid too, and sees the socket where that stands in its workspace or in a folder it may read."""
     sock = transport.get_extra_info("socket")
     if sock is None or sock.family != socket.AF_UNIX:
         return None
     if hasattr(socket, "SO_PEERCRED"):
-        _, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-        return int(uid)
+        pid, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        return int(uid) if _namespaces(str(pid)) == _namespaces("self") >= 0 else None
     return None
+
+
+def _namespaces(pid: str) -> int:
+    """How many PID namespaces deep a process is, seen from here; -1 for one that is gone or that we cannot see."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return next((len(line.split()) - 1 for line in file if line.startswith(b"NSpid:")), 0)
+    except OSError:
+        return -1
 
 
 class GuardedProtocol(H11Protocol):
