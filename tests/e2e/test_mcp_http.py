@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from palyra.cli.serve_mcp import mounted
-from palyra.config.daemon import DaemonConfig
 from palyra.config.load import Home
 from palyra.daemon.server import Server
 from palyra.daemon.state import State, make_state
@@ -64,7 +63,7 @@ def serving(home: Path, workspace: Path, work: Work, *, config: str = "") -> Non
     async def whole() -> None:
         installation = await open_installation(Home(home))
         try:
-            state = make_state(installation, DaemonConfig(port=0))
+            state = make_state(installation, replace(installation.config.daemon, port=0))
             async with mounted(state) as mounts:
                 server, ready = Server(state, ROUTES, mounts), asyncio.Event()
                 running = asyncio.create_task(server.serve(on_ready=ready.set))
