@@ -28,19 +28,19 @@ class CallEnds:
     now_unix_ms: Callable[[], int]
     watchers: list[Watcher] = field(default_factory=list)
     """Whoever else wants to know: metrics, the console's events."""
-    _noted: set[str] = field(default_factory=set)
-    """Ids of calls that were taken on here."""
+    _noted: dict[str, str] = field(default_factory=dict)
+    """Calls that were taken on here, by id: whose each is. Another's call that borrows the id must not end the note."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def was_taken(self, call_id: str) -> None:
-        self._noted.add(call_id)
+    def was_taken(self, call_id: str, *, principal: str) -> None:
+        self._noted[call_id] = principal
 
     def note(self, call: LiveCall, outcome: Outcome) -> None:
         log.info("%s", call_line(call, outcome, at_unix_ms=self.now_unix_ms()))
         for watcher in self.watchers:
             watcher(call, outcome)
-        if call.call_id in self._noted:
-            self._noted.discard(call.call_id)
+        if self._noted.get(call.call_id) == call.principal:
+            del self._noted[call.call_id]
             task = asyncio.ensure_future(self._forget(call.call_id))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

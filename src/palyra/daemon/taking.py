@@ -46,7 +46,7 @@ async def take(state: State, order: Order) -> None:
         )
     )
     if is_new:
-        state.ends.was_taken(request.call_id)
+        state.ends.was_taken(request.call_id, principal=str(request.run.context.principal))
 
 
 async def begin_taken(state: State) -> int:
@@ -59,7 +59,7 @@ async def begin_taken(state: State) -> int:
         except (PalyraError, ValueError, KeyError, TypeError):
             log.exception("call %s was taken on and cannot be begun", taken.call_id)
             continue
-        state.ends.was_taken(taken.call_id)
+        state.ends.was_taken(taken.call_id, principal=str(order.request.run.context.principal))
         state.calls.begin(order.request)
     return len(left)
 

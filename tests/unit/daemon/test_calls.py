@@ -254,6 +254,22 @@ def test_who_borrows_the_id_of_an_attended_call_neither_ends_it_nor_takes_its_st
     assert (outcome["status"], outcome["output"]["stdout"]) == ("completed", "fed")
 
 
+def test_who_borrows_the_id_of_a_call_that_was_taken_on_does_not_make_it_forgotten(served, one, two, workspace):
+    call = {"tool": "palyra.process.run", "workspace": str(workspace), "call_id": ID[:-1] + "F"}
+
+    async def story():
+        mine = call | {"input": {"command": "sleep", "args": ["30"]}, "wait": False}
+        assert (await served.asking("POST", "/v1/calls", token=one, json=mine)).status_code == 202
+        await served.asking("POST", "/v1/calls", token=two, json=ECHO | {"call_id": call["call_id"]})
+        await served.state.ends.settle()
+        kept = set(served.state.ends._noted)
+        await served.asking("POST", f"/v1/calls/{call['call_id']}/cancel", token=one)
+        await served.state.ends.settle()
+        return kept, set(served.state.ends._noted)
+
+    assert served.run(story()) == ({call["call_id"]}, set())
+
+
 def test_too_much_at_once_is_busy(tmp_path, workspace):
     with daemon(tmp_path / "home", max_calls=3) as small:
         token = small.token()
