@@ -251,6 +251,20 @@ def test_an_agent_with_many_sessions_pushes_out_its_own_runs_and_nobody_elses(ho
     serving(home, workspace, work)
 
 
+def test_a_long_call_is_not_ended_for_idleness_by_the_next_request(home, workspace, monkeypatch):
+    monkeypatch.setattr("palyra.mcp.http.IDLE_MS", 1)
+
+    async def work(daemon: Daemon) -> None:
+        async with daemon.client(await daemon.token(), "2026-07-28") as client:
+            long = asyncio.create_task(client.call_tool("palyra_process_run", {"command": "sleep", "args": ["1"]}))
+            await asyncio.sleep(0.3)
+            other = {"palyra/session": "another"}
+            assert (await client.call_tool("palyra_echo", {}, meta=other)).structured_content["success"]
+            assert (await long).structured_content["status"] == "completed"
+
+    serving(home, workspace, work)
+
+
 def test_calls_past_the_limit_are_refused_as_busy_and_journaled(home, workspace):
     async def work(daemon: Daemon) -> None:
         async with daemon.client(await daemon.token(), "2026-07-28") as client:

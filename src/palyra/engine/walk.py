@@ -97,6 +97,10 @@ class Engine:
         task = self._live.get(call_id)
         return task is not None and _stop(task, self._trips[task])
 
+    def is_busy(self, run: Run) -> bool:
+        """Whether a call of this run is under way."""
+        return bool(self._calls.get(run.owner))
+
     async def end_run(self, run: Run) -> None:
         """Cancel what is under way in a run, then end the background processes that were to end with it."""
         under_way = [self._live[call_id] for call_id in self._calls.get(run.owner, ())]

@@ -106,10 +106,13 @@ class HttpCallers:
         return used.run
 
     def _end_idle(self, credential: str, now: int) -> None:
-        """The longest unused stand first."""
+        """The longest unused stand first. One whose call still goes on is in use, however long ago it was asked for."""
         runs = self._runs[credential]
-        while runs and now - next(iter(runs.values())).last_unix_ms >= IDLE_MS:
-            self._end(runs.popitem(last=False)[1])
+        for key, used in tuple(runs.items()):
+            if now - used.last_unix_ms < IDLE_MS:
+                break
+            if not self._installation.engine.is_busy(used.run):
+                self._end(runs.pop(key))
         if not runs:
             del self._runs[credential]
 

@@ -98,7 +98,9 @@ class TrustDesk:
             retired = replace(kept, pinned=replace(old, replaced_by=new.key_id))
             how = {"by": by, "at_unix_ms": now, "before": "trusted", "reason": f"replaced by {new.key_id}"}
             self._pins.put(tx, retired, after="retired", **how)  # type: ignore[arg-type]
-            pin = Pin(publisher=publisher, pinned=PinnedKey(key=new), how="rotation", added_by=by)
+            # How long the publisher is trusted is the operator's word, not the publisher's: the new key inherits it.
+            heir = PinnedKey(key=new, valid_until_unix_ms=old.valid_until_unix_ms)
+            pin = Pin(publisher=publisher, pinned=heir, how="rotation", added_by=by)
             reason = f"rotation signed by {old.key_id}"
             return self._pins.put(tx, pin, by=by, at_unix_ms=now, before=None, after="trusted", reason=reason)
 

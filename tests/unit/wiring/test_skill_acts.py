@@ -304,6 +304,15 @@ def test_a_rotation_brings_the_new_key_and_retires_the_old(house: House):
     assert refusal(house.do, "trust_rotate", statement, by="user:alice").finding is Finding.TRUST_ROTATION
 
 
+def test_a_rotation_does_not_lengthen_the_trust_an_operator_gave(opened):
+    house = opened()
+    house.do("trust_add", "acme", key_text(ACME), by="user:alice", valid_until_unix_ms=NOW + 5000)
+    house.do("trust_rotate", sign_rotation("acme", ACME, NEW.public, at_unix_ms=NOW), by="user:alice")
+    house.install(package(key=NEW))
+    house.clock.now += 10_000
+    assert refusal(house.install, package(version="0.2.0", key=NEW)).finding is Finding.TRUST_EXPIRED
+
+
 def test_weak_keys_and_names_that_are_none_are_not_pinned(house: House):
     assert refusal(house.do, "trust_add", "acme", "00" * 32, by="u").finding is Finding.TRUST_WEAK_KEY
     for name in ("acme ", "Acme", "palyra", ""):
