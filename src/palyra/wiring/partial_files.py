@@ -20,7 +20,7 @@ _PARTIAL = re.compile(
     r"\.(?:.*\.)?(?:(?P<pid>[0-9]{1,10})-[0-9a-f]{16}|(?P<part>[0-9]{1,10})\.part|[0-9a-f]{16}|part)|\.probe-\w+"
 )
 _NEW_STATE = re.compile(r"state\.new-[0-9a-f]{16}")
-_TRIAL = "palyra-probe-"
+_TRIALS = ("palyra-probe-", "palyra-build-")
 
 
 def find_partial_files(home: Path, *, before_unix_s: float) -> list[tuple[str, int]]:
@@ -53,13 +53,13 @@ def _below(folder: str, before_unix_s: float, depth: int) -> Iterator[tuple[str,
 
 
 def find_trial_folders(*, before_unix_s: float) -> list[str]:
-    """What a probe that was killed left in the folder for temporary files; only our own user's."""
+    """What a probe or a build that was killed left in the folder for temporary files; only our own user's."""
     try:
         with os.scandir(tempfile.gettempdir()) as entries:
             return sorted(
                 entry.path
                 for entry in entries
-                if entry.name.startswith(_TRIAL) and _is_old(entry, before_unix_s, stat.S_ISDIR)
+                if entry.name.startswith(_TRIALS) and _is_old(entry, before_unix_s, stat.S_ISDIR)
             )
     except OSError:
         return []

@@ -47,7 +47,7 @@ def with_home(home: Path, work: Callable[[Installation], Awaitable[None]]) -> No
 @pytest.fixture(autouse=True)
 def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that is ahead, what other tests are at work on would look left behind."""
-    monkeypatch.setattr(partial_files, "_TRIAL", f"palyra-probe-{tmp_path.name}-")
+    monkeypatch.setattr(partial_files, "_TRIALS", tuple(f"{one}{tmp_path.name}-" for one in partial_files._TRIALS))
     monkeypatch.setattr(gc, "empty_groups", lambda parents, *, before_unix_s: [])  # found in a test of their own below
 
 
@@ -218,12 +218,14 @@ def test_a_link_that_looks_like_a_partial_file_leads_nowhere(home: Path, tmp_pat
     with_home(home, work)
 
 
-def test_trial_folders_of_killed_probes_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_killed_probes_and_builds_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / f"{partial_files._TRIAL}abc").mkdir()
+    killed = sorted(str(tmp_path / f"{one}abc") for one in partial_files._TRIALS)
+    for folder in killed:
+        Path(folder).mkdir()
     (tmp_path / "somebody-else").mkdir()
     assert find_trial_folders(before_unix_s=time.time() - 60) == []
-    assert find_trial_folders(before_unix_s=time.time() + 60) == [str(tmp_path / f"{partial_files._TRIAL}abc")]
+    assert find_trial_folders(before_unix_s=time.time() + 60) == killed
 
 
 def test_only_empty_groups_of_ours_that_are_old_are_found(tmp_path: Path) -> None:
