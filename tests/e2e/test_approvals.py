@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving import serving
+
 OPEN = '[tool_call.process_runner]\negress_enforcement_mode = "none"\n[approvals]\nrequest_ms = {request_ms}\n'
 LS = ("call", "palyra.process.run", '{"command": "ls"}', "--as", "agent:demo", "--json")
 
@@ -323,6 +325,23 @@ def test_at_the_terminal_an_interrupt_cancels_the_call_and_the_request_waits_on(
     terminal.interrupt()
     assert terminal.end() == 130
     assert only(asking)
+    assert verified(asking)
+
+
+def test_at_the_terminal_it_is_the_same_with_a_daemon_in_between(asking):
+    (asking.workspace / "marker.txt").touch()
+    with serving(asking):
+        for flag, answer, code in (("-1", "no\n", 126), ("-a", "\x04", 75), ("-l", "yes\n", 0)):
+            terminal = Terminal(asking, "run", "--", "ls", flag)
+            terminal.until(QUESTION)
+            terminal.type(answer)
+            assert (terminal.end(), "marker.txt" in terminal.text) == (code, code == 0), terminal.text
+        terminal = Terminal(asking, "run", "--", "ls")
+        terminal.until(QUESTION)
+        terminal.interrupt()
+        assert terminal.end() == 130
+        (done,) = json.loads(asking("approvals", "list", "--state", "approved", "--json").stdout)["items"]
+        assert (done["self_approved"], done["uses"], done["decided_by"]) == (True, 1, done["principal"])
     assert verified(asking)
 
 

@@ -148,9 +148,10 @@ def _ask(asked: Mapping[str, Any]) -> bool | None:
     import asyncio
 
     from palyra.cli.confirm import ask
-    from palyra.model.approval import Approval
+    from palyra.model.approval import Approval, ApprovalState
 
-    approval = Approval(**{**asked["approval"], "shown": b"", "seal": b""})
+    told = asked["approval"]
+    approval = Approval(**{**told, "state": ApprovalState(told["state"]), "shown": b"", "seal": b""})
     return asyncio.run(ask(approval, asked["shown"]))
 
 

@@ -68,7 +68,18 @@ class AttendedCall:
             case "stdin":
                 self._feed_more()
             case "confirm" if self._ask is not None:
-                answer = self._ask(loads(data))
+                asking = threading.Thread(
+                    target=self._answer, args=(self._ask, loads(data)), name="palyra-ask", daemon=True
+                )
+                asking.start()
+
+    def _answer(self, ask: Ask, asked: Mapping[str, Any]) -> None:
+        """Beside the events: an interrupt, and what somebody else decides meanwhile, must still come through."""
+        answer = None
+        try:
+            answer = ask(asked)
+        finally:
+            with suppress(PalyraError):  # it has ended, or was decided elsewhere
                 self._daemon.ask_for("POST", f"{self._path}/answer", {"answer": answer})
 
     def cancel(self) -> None:
