@@ -383,7 +383,12 @@ def test_our_listeners_cannot_be_taken_over_or_reached_from_outside(tier_c: Aren
 
 def test_nothing_stays_open_when_the_call_is_over(tier_c: Arena, server: Seen) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    program = "c = [socket.create_connection(('granted.test', int(sys.argv[1])), 5) for _ in range(20)]\nreport(len(c))"
+    program = (
+        "c = [socket.create_connection(('granted.test', int(sys.argv[1])), 5) for _ in range(20)]\n"
+        "asked = f'GET / HTTP/1.1\\r\\nHost: granted.test:{sys.argv[1]}\\r\\n\\r\\n'.encode()\n"
+        "for one in c: one.sendall(asked)\n"
+        "report(sum(len(one.recv(1)) for one in c))"  # answered, so each was judged before the program ended
+    )
     granted = (f"granted.test:{server.port}", f"127.0.0.1:{server.port}")
     result = attack(tier_c, program, str(server.port), granted=granted)
     assert result.json == 20
