@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,15 @@ COLD_AND_WARM = [(uid, warm) for uid in OWNERS for warm in (False, True)]
 
 def named(owner: int, *, warm: bool) -> str:
     return f"owner{owner}-{'warm' if warm else 'cold'}"
+
+
+@pytest.fixture(autouse=True)
+def an_embedders_process() -> None:
+    """A command that another test ran in this process made it the heir of orphans, which these executors know nothing
+    of (test_usage has processes of its own for that)."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(36, 0, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 @pytest.fixture(params=COLD_AND_WARM, ids=lambda p: named(p[0], warm=p[1]))
