@@ -26,8 +26,8 @@ EXAMPLES = 25
 # Each test makes its own folders, homes and servers, so they go side by side.
 SIDE_BY_SIDE = -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
 PYTEST_FLAGS =
-# What touches the system, for the plain user; values do not depend on who reads them.
-PLAIN = $(addprefix tests/unit/,artifacts budget cli config guard inside launch sandbox state vault wiring) \
+# What touches the system, for the plain user; values do not depend on who reads them. `make test-user PLAIN=tests`: all.
+PLAIN = $(addprefix tests/unit/,artifacts guard inside launch sandbox state vault) \
 	tests/conformance tests/escape tests/faults
 # Races against the clock can be lost to the test beside; what is really broken fails alone too.
 AGAIN = echo "palyra: what failed beside others, once more alone …"
