@@ -20,8 +20,9 @@ from palyra.skills.manifest import SkillManifest, ToolEntry
 from palyra.skills.trust import PinnedKey, Trust
 from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock
-from palyra.wiring.skill_acts import Done, SkillDesk
+from palyra.wiring.skill_acts import SkillDesk
 from palyra.wiring.skill_files import SkillFiles
+from palyra.wiring.skill_payloads import Done
 from palyra.wiring.skills import InstalledSkills
 from tests.stores import open_writer
 

@@ -12,7 +12,8 @@ from palyra.cli.say import say
 from palyra.cli.skills_session import check_lines, read_package, with_desk
 
 if TYPE_CHECKING:
-    from palyra.wiring.skill_acts import Done, SkillDesk
+    from palyra.wiring.skill_acts import SkillDesk
+    from palyra.wiring.skill_payloads import Done
 
 FILE = click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
 DOWNGRADE = click.option("--allow-downgrade", is_flag=True, help="Also a version older than the installed one.")

@@ -14,7 +14,8 @@ from palyra.cli.say import say, say_error, say_json_error
 
 if TYPE_CHECKING:
     from palyra.canon import Json
-    from palyra.wiring.skill_acts import Done, SkillDesk
+    from palyra.wiring.skill_acts import SkillDesk
+    from palyra.wiring.skill_payloads import Done
 
 REFUSED = 1
 ID = click.argument("skill_id", metavar="ID")

@@ -40,7 +40,7 @@ from palyra.wiring.skill_workshop import Workshop, load_project, read_plain
 
 if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
-    from palyra.wiring.skill_acts import Done
+    from palyra.wiring.skill_payloads import Done
 
 FOLDER, FACTS, PROJECT = "candidates", "candidate.json", "project"
 MAX_CANDIDATES = 200

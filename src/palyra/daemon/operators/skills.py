@@ -16,7 +16,7 @@ from palyra.canon import Json
 from palyra.daemon.operators.answering import PREFIX, Line, Listed, Word, change, get, installed
 from palyra.daemon.routes import Answer, AnswerModel, Asked, Model, Refused, Route, Who, json_response
 from palyra.skills.findings import Finding, SkillRefused
-from palyra.wiring.skill_acts import Done
+from palyra.wiring.skill_payloads import Done
 from palyra.wiring.skill_views import package_json
 
 PACKAGE = "application/octet-stream"
