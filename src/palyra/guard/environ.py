@@ -47,6 +47,10 @@ BANNED = tuple(
 )
 """Upper case; `*` stands for any rest. Compared case-insensitively: curl reads only `http_proxy`."""
 
+SIGNATURES = frozenset(f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL", "DATE"))
+"""Of all GIT_* these only say whose a commit is and when: without them nobody can commit, for in a sandbox there is no
+~/.gitconfig. Still set by the operator, or by a call where settable_env names them."""
+
 _BANNED_WORDS = frozenset(word for word in BANNED if "*" not in word)
 _BANNED_STARTS = tuple(word[:-1] for word in BANNED if word.endswith("*"))
 _BANNED_SHAPES = tuple(word for word in BANNED if word.startswith("*"))
@@ -54,6 +58,8 @@ _BANNED_SHAPES = tuple(word for word in BANNED if word.startswith("*"))
 
 def is_banned(key: str) -> bool:
     name = key.upper()
+    if key in SIGNATURES:
+        return False
     if name in _BANNED_WORDS or name.startswith(_BANNED_STARTS):
         return True
     return any(fnmatchcase(name, shape) for shape in _BANNED_SHAPES)

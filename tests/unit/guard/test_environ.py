@@ -45,6 +45,18 @@ def test_a_key_that_is_not_settable_is_refused_and_the_setting_named():
     assert "settable_env" in (caught.value.hint or "")
 
 
+@pytest.mark.parametrize("who", ["AUTHOR", "COMMITTER"])
+@pytest.mark.parametrize("what", ["NAME", "EMAIL", "DATE"])
+def test_whose_a_commit_is_can_be_said_where_it_was_allowed(who, what):
+    key = f"GIT_{who}_{what}"
+    assert (key, "x") in build(operator=((key, "x"),))
+    assert (key, "x") in build({key: "x"}, (key,))
+    with pytest.raises(Rejected):
+        build({key: "x"})
+    with pytest.raises(Rejected):
+        build({key.lower(): "x"}, (key.lower(),))
+
+
 @pytest.mark.parametrize(
     "key",
     """LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES GCONV_PATH NODE_OPTIONS PYTHONPATH PYTHONSTARTUP
