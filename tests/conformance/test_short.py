@@ -68,6 +68,43 @@ def test_what_it_leaves_behind_is_gone_when_the_call_returns(place: Arena) -> No
         assert marked_processes(mark) == []
 
 
+class Busy(Kept):
+    """Does something of its own while its sandbox is being taken apart."""
+
+    asked = 0
+
+    def while_ending(self) -> None:
+        self.asked += 1
+
+
+class Broken(Kept):
+    def while_ending(self) -> None:
+        raise ValueError("broken")
+
+
+def test_who_takes_the_output_is_told_once_when_the_program_has_ended(place: Arena) -> None:
+    plan = plan_job(place.job(SH, "-c", "echo done"), host())
+    sink = Busy()
+    execution = asyncio.run(ProcessExecutor(host()).run(plan, sink))
+    assert (execution.exit_code, sink.stdout, sink.asked) == (0, "done\n", 1)
+
+
+def test_a_program_that_is_killed_has_not_ended_by_itself(place: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "BRIEF_S", 0.0)
+    plan = plan_job(place.job(SH, "-c", "cat /dev/zero", limits=Limits(wall_ms=30_000, output_bytes=1000)), host())
+    sink = Busy()
+    execution = asyncio.run(ProcessExecutor(host()).run(plan, sink))
+    assert (execution.status, sink.asked) == (Status.QUOTA_EXCEEDED, 0)
+
+
+def test_a_sink_that_breaks_meanwhile_leaves_nothing_behind(place: Arena) -> None:
+    mark = f"left-behind-{place.folder.name}"
+    plan = plan_job(place.job(SH, "-c", f"{SH} -c 'sleep 100; : {mark}' & echo off"), host())
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(ProcessExecutor(host()).run(plan, Broken()))
+    assert marked_processes(mark) == []
+
+
 def test_programs_beside_each_other_do_not_hold_up_the_loop(place: Arena) -> None:
     async def story() -> list[str]:
         made, kept = ProcessExecutor(host()), [Kept(), Kept()]

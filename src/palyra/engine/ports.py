@@ -61,7 +61,8 @@ class Look(Protocol):
 
 
 class Sink(Protocol):
-    """Takes a program's output as it comes, in chunks of at most 4 KiB."""
+    """Takes a program's output as it comes, in chunks of at most 4 KiB. One that has a `while_ending()` too is told
+    once when the program has ended by itself and its sandbox is being taken apart: the moment for work of its own."""
 
     def feed(self, stream: StreamName, chunk: bytes) -> None: ...
     def reached(self, connections: Sequence[Connection]) -> None:

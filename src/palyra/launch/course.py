@@ -18,7 +18,7 @@ from typing import Protocol
 from palyra.errors import Reason
 from palyra.launch.capture import Capture
 from palyra.launch.ending import Ended
-from palyra.launch.executor import Sink, Source
+from palyra.launch.executor import Sink, Source, WhileEnding
 from palyra.launch.feed import Feed
 from palyra.launch.message import nonce_from
 from palyra.launch.waiting import ends_within, has_ended, readable_within, unbroken
@@ -92,7 +92,7 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
         if watched is None:
             capture.start()
             watched = await _watch(running, plan, capture)
-        ended = await _finish(running, capture, watched)
+        ended = await _finish(running, capture, watched, getattr(sink, "while_ending", None))
     except BaseException:
         await unbroken(running.end(program_ended=False))
         raise
@@ -104,9 +104,11 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
     return _execution(plan, watched=watched, ended=ended, capture=capture, feed=feed)
 
 
-async def _finish(running: Running, capture: Capture, watched: _Watched) -> Ended:
+async def _finish(running: Running, capture: Capture, watched: _Watched, while_ending: WhileEnding | None) -> Ended:
     if watched.program_ended:
         running.cut_off()
+        if while_ending is not None:
+            while_ending()
         if running.is_alone and running.is_gone(BRIEF_S):
             ended = await running.end(program_ended=True)  # nothing is left to wait for
             capture.read_out()

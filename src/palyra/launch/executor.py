@@ -33,6 +33,12 @@ Room: TypeAlias = "Callable[[StreamName], asyncio.Future[None] | None]"
 this stream may come; None when it may come now. A sink without it takes everything."""
 
 
+WhileEnding: TypeAlias = "Callable[[], None]"
+"""`while_ending` of a sink that has work of its own to do while the kernel takes a sandbox apart: called once, on the
+loop, when the program has ended by itself and everything else was sent its end. Output may still come, and how the
+program ended is not known yet. What it raises ends the call as a broken sink does. A sink need not have it."""
+
+
 class Source(Protocol):
     async def read(self) -> bytes:
         """The next bytes of the caller's stdin; b"" at the end."""
