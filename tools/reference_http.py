@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from palyra.daemon.holding import WORDS
 from palyra.daemon.openapi import answers_of, make_openapi
 from palyra.daemon.routes import Route, Who
 from palyra.daemon.table import ROUTES
@@ -21,6 +22,12 @@ def make_http() -> Iterator[str]:
         'checked before the body is read. Errors are `{"error": {"code", "message", "hint", "fields": '
         '[{"path", "message"}]}}`.'
     )
+    yield (
+        "A stream of server-sent events goes on as long as its credential holds. Within seconds of its token being "
+        "revoked or expiring, or of its session ending, it ends with one last event `closed`: "
+        f'`{{"reason", "message"}}`, where `reason` is {_listed(WORDS)}. It bears no id: who comes back with '
+        "another credential and `Last-Event-ID` misses nothing."
+    )
     document = make_openapi(ROUTES)
     for tag, routes in _by_tag().items():
         yield f"## {tag}"
@@ -30,6 +37,25 @@ def make_http() -> Iterator[str]:
         for route in routes:
             if fields := _fields(document, route):
                 yield fields
+    yield "## Pages of the console"
+    yield (
+        "HTML for people, not in the OpenAPI document; the [guide](../guide/console.md) shows them. Who has not "
+        "logged in is led to `/console/login`. Forms take the same models as the API's routes and a field `csrf`, "
+        "and lead on with 303. Errors are pages."
+    )
+    pages = ["| route | what |", "|---|---|"]
+    pages += [f"| `{route.method} {route.path}` | {route.summary} |" for route in ROUTES if route.page]
+    yield "\n".join(pages)
+    yield "## Other doors"
+    yield (
+        "`/mcp` is the [Model Context Protocol](../guide/mcp.md) over streamable HTTP, with the extra `palyra[mcp]`: "
+        "a bearer token, or the home's owner on the Unix socket; a console's session is not taken."
+    )
+
+
+def _listed(words: Iterable[str]) -> str:
+    *others, last = (f"`{word}`" for word in words)
+    return f"{', '.join(others)} or {last}"
 
 
 def _by_tag() -> dict[str, list[Route]]:

@@ -78,6 +78,20 @@ def test_a_token_that_is_revoked_elsewhere_is_refused_at_once(cli):
         assert served.ask("POST", "/v1/calls", ECHO, token=token)[0] == 401
 
 
+def test_a_stream_ends_with_a_reason_when_its_token_is_revoked_elsewhere(cli):
+    token = make_token(cli)
+    with serving(cli) as served:
+        call = process(cli, "sleep", "30", call_id=ulid(1), wait=False)
+        assert served.ask("POST", "/v1/calls", call, token=token)[0] == 202
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            stream = pool.submit(served.ask, "GET", f"/v1/calls/{ulid(1)}/stream", token=token)
+            wait_until(lambda: _open_calls(cli) == 1)
+            assert cli("token", "revoke", token.split("_")[1]).returncode == 0
+            status, text = stream.result(timeout=20)
+        assert (status, text.splitlines()[-3]) == (200, b"event: closed")
+        assert served.ask("POST", f"/v1/calls/{ulid(1)}/cancel", unix=True)[1]["status"] == "cancelled"
+
+
 def test_sigterm_lets_calls_finish_ends_the_rest_and_exits_0(cli):
     cli.home.mkdir(mode=0o700)
     (cli.home / "palyra.toml").write_text("[daemon]\nshutdown_ms = 1500\n")

@@ -144,6 +144,30 @@ def test_a_revoked_token_ends_its_session_and_anothers_session_is_not_found(home
     serving(home, workspace, work)
 
 
+def test_a_stream_of_mcp_ends_when_its_token_is_revoked(home, workspace):
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    }
+    wants = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+    async def work(daemon: Daemon) -> None:
+        token = await daemon.token()
+        async with httpx.AsyncClient(headers=wants | {"Authorization": f"Bearer {token}"}, timeout=30) as http:
+            opened = await http.post(daemon.url, json=hello)
+            session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+            await http.post(daemon.url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+            async with http.stream("GET", daemon.url, headers=session) as stream:
+                assert stream.status_code == 200
+                await daemon.state.tokens.revoke(token.split("_")[1], by="user:operator")
+                text = "".join([part async for part in stream.aiter_text()])
+        assert 'event: closed\ndata: {"reason":"token_revoked"' in text
+
+    serving(home, workspace, work)
+
+
 @pytest.mark.parametrize("era", ERAS)
 def test_an_agents_token_never_answers_for_a_person(home, workspace, era):
     """It is shown where to decide; saying that it went there decides nothing."""

@@ -54,8 +54,8 @@ def test_every_command_has_its_line_and_an_example() -> None:
 
 def test_every_route_is_in_the_reference() -> None:
     reference = page("http.md")
-    assert [one.path for one in ROUTES if not one.page and f"`{one.method} {one.path}`" not in reference] == []
-    assert [one.path for one in ROUTES if not one.summary] == []
+    assert [one.path for one in ROUTES if f"`{one.method} {one.path}`" not in reference] == []
+    assert [one.path for one in ROUTES if not one.summary.endswith((".", "?"))] == []
 
 
 def test_every_reason_is_in_the_reference() -> None:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from palyra.daemon.app import identify
 from palyra.daemon.auth import Proof, unauthenticated
+from palyra.daemon.holding import CALLER, Held
 from palyra.daemon.routes import Refused
 from palyra.daemon.state import State
 
@@ -43,7 +44,7 @@ async def mounted(state: State) -> AsyncIterator[dict[str, ASGIApp]]:
             begin=lambda request: state.calls.begin(replace(request, lagging=True)).task,
         )
         await stack.enter_async_context(app.running())
-        yield {PATH: app}
+        yield {PATH: Held(app, state)}
 
 
 def who_asks(request: Request, state: State) -> Identity | Response:
@@ -55,6 +56,7 @@ def who_asks(request: Request, state: State) -> Identity | Response:
             raise unauthenticated("MCP needs a bearer token.")
         if state.stopping:
             raise Refused(503, "STOPPING", "The daemon is about to end.", "Connect again in a moment.")
+        request.scope[CALLER] = caller
     except Refused as refusal:
         return refusal.response()
     return Identity(

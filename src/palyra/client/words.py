@@ -82,10 +82,13 @@ def refused(status: int, value: object) -> PalyraError:
 
 
 def events(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    """(name, data) of each server-sent event; comments and ids are skipped."""
+    """(name, data) of each server-sent event; comments and ids are skipped. `DaemonError` where the daemon cut it."""
     name, data = "", b""
     for line in lines:
         if not line:
+            if name == "closed":
+                told = loads(data)
+                raise DaemonError(401, str(told["reason"]).upper(), str(told["message"]), "Ask with one that holds.")
             if name:
                 yield name, data
             name, data = "", b""

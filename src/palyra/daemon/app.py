@@ -25,9 +25,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palyra.daemon.auth import NOBODY, Caller, Proof, check_access, check_csrf
 from palyra.daemon.console.errors import error_page
+from palyra.daemon.holding import CALLER, Held
 from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
 from palyra.daemon.routes import FORM_TYPE, JSON_TYPE, Asked, Refused, Route, Who
 from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
+from palyra.daemon.sse import MEDIA_TYPE
 from palyra.daemon.state import State
 from palyra.errors import Reason, Rejected, StateError
 
@@ -66,12 +68,16 @@ class Endpoint:
     def count(self, response: Response) -> None:
         self._state.metrics.requested(self.route.name, response.status_code)
 
+    def held(self, response: Response) -> ASGIApp:
+        return Held(response, self._state) if response.media_type == MEDIA_TYPE else response
+
     def nonce(self) -> str:
         return self._state.ids.random_bytes(16).hex()
 
     async def answer(self, request: Request) -> Response:
         route, state = self.route, self._state
         caller = identify(request, state, anybody=route.who is Who.ANYBODY)  # 1
+        request.scope[CALLER] = caller
         if route.page and route.who is not Who.ANYBODY and caller.proof is Proof.NONE and not route.mutates:
             return RedirectResponse(login_link(request), status_code=303)
         check_access(caller, route.who)
@@ -164,7 +170,8 @@ class Dispatch:
             endpoint.count(response)
             if endpoint.route.page:
                 response = error_page(response, nonce=endpoint.nonce())
-        await finished(response)(scope, receive, send)
+        answer = endpoint.held(finished(response)) if endpoint is not None else finished(response)
+        await answer(scope, receive, send)
 
     async def _wrong_method(self, request: Request) -> Response:
         message = f"{request.method} is not for this path."

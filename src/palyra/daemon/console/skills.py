@@ -75,21 +75,22 @@ async def skill_page(asked: Asked) -> Response:
     )
 
 
-def _form(move: str, act: Any, body: Any, said: str) -> Any:
+def _form(move: str, act: Any, body: Any, said: str, says: str) -> Any:
     return form(f"/skills/{{id}}/{move}", then(act, to_the("skills", "id", said=said)), name=f"{move}_skill",
-                says=move, body=body)  # fmt: skip
+                says=says, body=body)  # fmt: skip
 
 
 ROUTES = (
     page("/skills", skills_page, name="skills", says="Installed skills.", query=Visit),
     page("/skills/{id}", skill_page, name="skill", says="One skill: versions, capabilities, audit.",
          query=SkillPage),
-    _form("enable", acts.enable_skill, acts.Enabling, "enabled"),
-    _form("disable", acts.disable_skill, acts.Saying, "disabled"),
-    _form("quarantine", acts.quarantine_skill, acts.Saying, "quarantined"),
-    _form("audit", acts.audit_skill, acts.Versioned, "audited"),
-    _form("review", acts.review_skill, acts.Reviewing, "reviewed"),
-    _form("rollback", acts.roll_back_skill, None, "skill-rolled-back"),
+    _form("enable", acts.enable_skill, acts.Enabling, "enabled", "Let its tools be called."),
+    _form("disable", acts.disable_skill, acts.Saying, "disabled", "No longer let them be called."),
+    _form("quarantine", acts.quarantine_skill, acts.Saying, "quarantined",
+          "Take it out of use, and stop what runs of it."),
+    _form("audit", acts.audit_skill, acts.Versioned, "audited", "Look again for what speaks against it."),
+    _form("review", acts.review_skill, acts.Reviewing, "reviewed", "Record that a person reviewed it."),
+    _form("rollback", acts.roll_back_skill, None, "skill-rolled-back", "Return to the version before."),
     form("/skills/{id}/remove", then(acts.remove_skill, to("skills", said="removed")), name="remove_skill",
          says="Take it away."),
     form("/trust", then(trust.add_trust, to("skills", said="trusted")), name="add_trust", says="Trust a key.",

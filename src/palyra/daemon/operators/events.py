@@ -2,7 +2,7 @@
 
 An event is an entry told in a few words: a listener that comes back says which it saw last (`Last-Event-ID`) and gets
 everything since, also over a restart of the daemon: the journal itself is the memory. Entries that other processes of
-this home write come too. A stream ends when the credential that opened it no longer holds.
+this home write come too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import orjson
 from starlette.responses import Response, StreamingResponse
 
 from palyra.canon import Json
-from palyra.daemon.auth import Caller, Proof
 from palyra.daemon.operators.answering import PREFIX, Maybe, Place, installed, journal_of
 from palyra.daemon.routes import Answer, Asked, Model, Refused, Route, Who
 from palyra.errors import StateError
@@ -71,8 +70,6 @@ async def _events(asked: Asked, after: int) -> AsyncIterator[bytes]:
             quiet = 0 if entries else quiet + 1
             if quiet >= QUIET_LOOKS or len(entries) == PAGE:
                 quiet = 0
-                if not _still_holds(asked):
-                    return
                 yield b": still here\n\n"
             if len(entries) < PAGE:
                 await asyncio.sleep(LOOK_S)
@@ -87,16 +84,6 @@ def _since(asked: Asked, after: int) -> tuple[Entry, ...]:
     if size <= after + 1:
         return ()
     return journal_of(asked).lookup.tail(PAGE, before=min(size, after + 1 + PAGE))[-(size - after - 1) :]
-
-
-def _still_holds(asked: Asked) -> bool:
-    caller: Caller = asked.caller
-    if caller.proof is Proof.SESSION:
-        return asked.state.guard.session_of(asked.request.cookies) is not None
-    if caller.proof is Proof.TOKEN:
-        token = asked.state.tokens.by_id(caller.credential_id)
-        return token is not None and token.holds(asked.state.clock.now_unix_ms())
-    return True
 
 
 def event_bytes(entry: Entry) -> bytes:

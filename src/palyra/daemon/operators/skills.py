@@ -15,12 +15,12 @@ from starlette.responses import Response
 from palyra.canon import Json
 from palyra.daemon.operators.answering import PREFIX, Line, Listed, Word, change, get, installed
 from palyra.daemon.routes import Answer, AnswerModel, Asked, Model, Refused, Route, Who, json_response
+from palyra.skills.bundle import MAX_BYTES
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.wiring.skill_payloads import Done
 from palyra.wiring.skill_views import package_json
 
 PACKAGE = "application/octet-stream"
-MAX_PACKAGE_BYTES = 64 << 20
 _STATE = ("life.", "version.", "tool.", "publisher.", "files.", "trust.")
 """Findings about how things stand here; the others are about what was sent."""
 
@@ -234,7 +234,7 @@ def _package(path: str, handler: object, name: str, says: str, model: object, qu
         answers={200: Answer(meaning="What came of it.", model=model)},
         query=query,
         accepts=PACKAGE,
-        max_body_bytes=MAX_PACKAGE_BYTES,
+        max_body_bytes=MAX_BYTES,
         tags=("skills",),
     )
 

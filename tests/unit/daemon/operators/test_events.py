@@ -99,25 +99,6 @@ def test_nothing_in_an_entry_begins_another_event():
     assert events.event_bytes(entry) == b'id: 3\nevent: unreadable\ndata: {"index":3}\n\n'
 
 
-def test_a_stream_ends_with_its_credential(served, monkeypatch):
-    monkeypatch.setattr(events, "QUIET_LOOKS", 1)
-    monkeypatch.setattr(events, "LOOK_S", 0.01)
-
-    async def work() -> list[bytes]:
-        token, _ = await served.state.tokens.create(principal=OPERATOR, operator=True, by=OPERATOR)
-        caller = Caller(principal=OPERATOR, operator=True, proof=Proof.TOKEN, credential_id=token.token_id)
-        question = asked(served)
-        question = Asked(served.state, caller, question.request, {}, question.query, None)
-        stream = events._events(question, events._after(question))
-        assert await anext(stream) == b"retry: 2000\n\n"
-        assert await anext(stream) == b": still here\n\n"
-        await served.state.tokens.revoke(token.token_id, by=OPERATOR)
-        return [chunk async for chunk in stream]
-
-    rest = served.run(asyncio.wait_for(work(), 20))
-    assert all(chunk.startswith((b": ", b"id: ")) for chunk in rest)
-
-
 def test_asking_for_the_head_of_a_stream_ends(served):
     answer = served.ask("HEAD", "/console/v1/events", token=served.token(OPERATOR, operator=True))
     assert (answer.status_code, answer.content) == (200, b"")

@@ -92,6 +92,11 @@
     source.addEventListener("open", () => { live.textContent = "Live"; });
     source.addEventListener("error", () => { live.textContent = "Not connected; trying again"; });
     source.addEventListener("approval", later);
+    source.addEventListener("closed", () => {
+      source.close();
+      live.textContent = "Not connected";
+      say("Your session has ended; log in again.");
+    });
     addEventListener("pagehide", () => source.close());
   }
 
