@@ -55,8 +55,7 @@ class PalyraExecutionPolicy(BaseExecutionPolicy):
     def _start(self, workspace: Path, env: Mapping[str, str], command: Sequence[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*self._palyra(), "run", *self._options(workspace, env), "--", *_inside(command)],
-            cwd=workspace,
-            env={name: os.environ[name] for name in KEPT if name in os.environ},
+            env=_own_environment(workspace),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -68,7 +67,8 @@ class PalyraExecutionPolicy(BaseExecutionPolicy):
         )
 
     def _palyra(self) -> list[str]:
-        return [sys.executable, "-m", "palyra", *(["--home", self.home] if self.home else [])]
+        """-P: the current folder may be the workspace, and `-m` would take the agent's own `palyra` from there."""
+        return [sys.executable, "-P", "-m", "palyra", *(["--home", self.home] if self.home else [])]
 
     def _options(self, workspace: Path, env: Mapping[str, str]) -> list[str]:
         """The policy object is the operator's own: what it names is granted for this one shell. Of the environment only
@@ -95,6 +95,15 @@ def _refusal(process: subprocess.Popen[str]) -> str | None:
     said = process.stderr.read()
     process.wait()
     return said.strip() or f"the shell ended with {process.returncode}"
+
+
+def _own_environment(workspace: Path) -> dict[str, str]:
+    """Nothing in it lets Python import from the workspace: what lies there is the agent's."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    folder = workspace.resolve()
+    places = [Path(place) for place in kept.pop("PYTHONPATH", "").split(os.pathsep)]
+    ours = [str(place) for place in places if place.is_absolute() and not place.resolve().is_relative_to(folder)]
+    return kept | ({"PYTHONPATH": os.pathsep.join(ours)} if ours else {})
 
 
 def _inside(command: Sequence[str]) -> list[str]:

@@ -7,11 +7,11 @@
 Each step of the agent is one call of `python3`, with what it may keep of the step before: variables that are plain
 values, functions and imports by their source. There is no process between steps, so nothing lives on that nobody sees.
 Tools run inside as well, from their source, and reach what the sandbox reaches. A refusal is an error the agent reads.
+What a step prints and returns comes out as plain text and JSON, never encoded: so it is redacted like any other output.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ from palyra.api import SyncRun
 MARK = "\x1epalyra-smolagents\x1e"
 
 _DRIVER = """
-import base64, contextlib, io, json, os, sys, traceback
+import contextlib, io, json, sys, traceback
 order = json.loads(sys.stdin.read())
 space = {"__name__": "__main__"}
 class FinalAnswer(BaseException):
@@ -67,8 +67,8 @@ kept = {name: value for name, value in space.items() if not name.startswith("_")
 kinds = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 nodes = [] if answer["error"] else ast.parse(order["code"]).body
 defined = [ast.unparse(node) for node in nodes if isinstance(node, kinds)]
-answer["logs"], answer["values"], answer["defined"] = logs.getvalue(), kept, defined
-sys.__stdout__.write(order["mark"] + base64.b64encode(json.dumps(answer).encode()).decode())
+answer["values"], answer["defined"] = kept, defined
+sys.__stdout__.write(logs.getvalue() + order["mark"] + json.dumps(answer))
 """
 
 
@@ -100,13 +100,12 @@ class PalyraPythonExecutor(PythonExecutor):
             "mark": MARK,
         }
         ran = self._commands.run([self._python, "-c", _DRIVER], stdin=json.dumps(order))
-        printed, mark, told = ran.stdout.rpartition(MARK)
+        logs, mark, told = ran.stdout.rpartition(MARK)
         if not mark:
             raise RuntimeError(ran.stderr or f"the step ended with {ran.exit_code}")
-        return self._take(json.loads(base64.b64decode(told)), printed)
+        return self._take(json.loads(told), logs)
 
-    def _take(self, answer: Mapping[str, Any], printed: str) -> CodeOutput:
-        logs = printed + str(answer["logs"])
+    def _take(self, answer: Mapping[str, Any], logs: str) -> CodeOutput:
         if answer["error"]:
             raise RuntimeError(f"{logs}\n{answer['error']}")
         self._values |= answer["values"]
