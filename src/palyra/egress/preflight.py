@@ -31,6 +31,7 @@ URL_PORTS: dict[str, int | None] = {
 _NO_HOST = frozenset({"file", "data", "about", "mailto", "javascript", "urn"})
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,30}):([/\\]+)", re.IGNORECASE)
 _AUTHORITY = re.compile(r"[^/\s?#'\"<>]*")
+_SHELL_ENDS = ";|&)`}"
 
 TAKES_HOSTS = frozenset(
     """curl wget http https xh aria2c ping ping6 ping4 fping ssh scp sftp rsync nc ncat netcat socat telnet dig host
@@ -196,7 +197,8 @@ def _read_urls(arg: str) -> Found:
         if scheme in _NO_HOST or ("//" not in slashes.replace("\\", "/") and scheme not in URL_PORTS):
             continue
         rest = _AUTHORITY.match(arg, found.end())
-        authority = rest[0] if rest else ""
+        # In a shell's text these end the word; only behind the name, where no name server knows what ends so.
+        authority = rest[0].rstrip(_SHELL_ENDS) if rest else ""
         for piece in authority.split(","):
             if _SCHEME.match(piece + "//"):
                 continue  # "http://a,http://b": the next URL's own scheme

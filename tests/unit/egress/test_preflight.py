@@ -34,6 +34,9 @@ def named(program: str, *args: str) -> list[tuple[str, int | None]]:
         (("nc", "10.0.0.1", "80"), [("10.0.0.1", None)]),
         (("curl", "0x7f.1"), [("0x7f.1", None)]),
         (("curl", "http://2130706433/"), [("2130706433", 80)]),
+        (("bash", "-c", "curl http://a.example; x=$(curl https://b.example)"), [("a.example", 80), ("b.example", 443)]),
+        (("bash", "-c", "curl http://a.example:8080&"), [("a.example", 8080)]),
+        (("curl", "http://a.example&.evil.example"), [("a.example&.evil.example", 80)]),
     ],
 )
 def test_hosts_are_found_where_people_write_them(argv, hosts):
