@@ -160,6 +160,12 @@ def test_arguments_that_are_not_utf8_are_refused_not_changed(cli):
     assert entry["predicate"]["execution_sha256"] == outcome["attestation"]["execution_sha256"]
 
 
+def test_a_command_that_wants_another_word_shows_its_help_and_nothing_else(cli):
+    alone = cli("tools")
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert alone.stderr == cli("tools", "--help").stdout
+
+
 def test_wrong_usage_of_run_is_125_and_of_others_2(cli):
     assert cli("run").returncode == 125
     assert cli("run", "--nope", "--", "ls").returncode == 125

@@ -7,6 +7,7 @@ the narrowest policy that allows it without them, tried before it is shown. What
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -64,15 +65,31 @@ def _spellings(roots: list[str], hosts: list[str], flags: dict[str, Any]) -> lis
     words += [word for host in hosts for word in ("--allow-host", host)]
     lines = [
         "palyra: the smallest grant, for one call:",
-        f"  {shlex.join(['palyra', 'run', *_given(flags), *words])} \\",
+        f"  {shell_words(['palyra', 'run', *_given(flags), *words])} \\",
     ]
-    lines.append(f"    -- {shlex.join(flags['argv'])}")
+    lines.append(f"    -- {shell_words(flags['argv'])}")
     lines += ["palyra: for every call, in palyra.toml:", "  [tool_call.process_runner]"]
     if roots:
         lines.append(f"  read_roots = {_toml(roots)}")
     if hosts:
         lines.append(f"  allowed_egress_hosts = {_toml(hosts)}")
     return lines
+
+
+_SPELLED = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"}
+
+
+def shell_words(words: Sequence[str]) -> str:
+    """To be copied from a terminal: what cannot be seen there is spelled as bash and zsh read it."""
+    return " ".join(shlex.quote(word) if word.isprintable() else f"$'{_spelled(word)}'" for word in words)
+
+
+def _spelled(word: str) -> str:
+    return "".join(_SPELLED.get(one) or (one if one.isprintable() else _bytes_of(one)) for one in word)
+
+
+def _bytes_of(one: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in one.encode("utf-8", "surrogateescape"))
 
 
 def _given(flags: dict[str, Any]) -> list[str]:

@@ -164,6 +164,9 @@ def _guarded(usage_code: int) -> int:
 
 
 def _show_usage(error: click.UsageError) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        say(error.format_message(), err=True)
+        return
     if error.ctx is not None:
         say(error.ctx.get_usage() + f"\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
     say(f"Error: {error.format_message()}", err=True)
