@@ -162,7 +162,7 @@ def test_arguments_that_are_not_utf8_are_refused_not_changed(cli):
 
 def test_a_command_that_wants_another_word_shows_its_help_and_nothing_else(cli):
     alone = cli("tools")
-    assert (alone.returncode, alone.stdout) == (2, "")
+    assert (alone.returncode, alone.stdout) == (2, b"")
     assert alone.stderr == cli("tools", "--help").stdout
 
 
