@@ -77,47 +77,53 @@ class Held:
 
 
 async def while_held(app: ASGIApp, scope: Scope, receive: Receive, send: Send, lapse: Lapse) -> None:
-    line = _Line(send)
-    answering = asyncio.ensure_future(_answer(app, scope, receive, line.send))
+    """Only a stream is watched, from its first byte: other requests go through without a task of their own."""
+    answering = asyncio.current_task()
+    assert answering is not None
+    line = _Line(send, lapse, answering)
     try:
-        while not answering.done():
-            await asyncio.wait([answering], timeout=LOOK_S)
-            reason = lapse() if line.is_stream and not answering.done() else None
-            if reason is not None:
-                await line.cut(closing_event(reason))
-                return
-        answering.result()
+        await app(scope, receive, line.send)
+    except asyncio.CancelledError:
+        if not line.is_cut or answering.uncancel() > 0:  # somebody else wanted this request to end as well
+            raise
     finally:
-        if not answering.done():
-            answering.cancel()
-            await asyncio.wait([answering])
-
-
-async def _answer(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    await app(scope, receive, send)
+        line.stop_watching()
 
 
 class _Line:
-    """What an application sends, and whether it is a stream of events."""
+    """What an application sends; a stream of events is cut when its credential no longer holds."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, lapse: Lapse, answering: asyncio.Task[object]) -> None:
         self._send = send
-        self._is_cut = False
-        self.is_stream = False
+        self._lapse = lapse
+        self._answering = answering
+        """The request's own task; the application may send from others."""
+        self._watching: asyncio.Task[None] | None = None
+        self.is_cut = False
 
     async def send(self, message: Message) -> None:
-        if self._is_cut:
+        if self.is_cut:
             return
-        if message["type"] == "http.response.start":
-            self.is_stream = any(
-                name.lower() == b"content-type" and value.startswith(MEDIA_TYPE.encode())
-                for name, value in message.get("headers", ())
-            )
+        if message["type"] == "http.response.start" and _is_stream(message):
+            self._watching = asyncio.create_task(self._watch())
         await self._send(message)
 
-    async def cut(self, last: bytes) -> None:
-        """A listener that does not read does not get the last word either; its connection is closed all the same."""
-        self._is_cut = True
+    def stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self) -> None:
+        while (reason := self._lapse()) is None:
+            await asyncio.sleep(LOOK_S)
+        self.is_cut = True
+        # a listener that does not read does not get the last word either; its connection is closed all the same
         with suppress(TimeoutError, OSError):
             async with asyncio.timeout(LAST_WORD_S):
+                last = closing_event(reason)
                 await self._send({"type": "http.response.body", "body": last, "more_body": False})
+        self._answering.cancel()
+
+
+def _is_stream(start: Message) -> bool:
+    media = MEDIA_TYPE.encode()
+    return any(name.lower() == b"content-type" and value.startswith(media) for name, value in start.get("headers", ()))
