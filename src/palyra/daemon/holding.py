@@ -113,7 +113,7 @@ class _Line:
             self._watching.cancel()
 
     async def _watch(self) -> None:
-        while (reason := self._lapse()) is None:
+        while (reason := self._lapse()) is None:  # noqa: ASYNC110  # the clock itself ends credentials
             await asyncio.sleep(LOOK_S)
         self.is_cut = True
         # a listener that does not read does not get the last word either; its connection is closed all the same
