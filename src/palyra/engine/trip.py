@@ -111,9 +111,6 @@ class Trip:
     input_bytes: bytes = b""
     """What the input's commitment in the journal is made over: canonical JSON, or the raw bytes."""
     parsed: bool = False
-    begun: bool = False
-    cancel_wanted: bool = False
-    """Cancelled before the first step: the walk itself sees to it, so that there is a record."""
     reused_id: str | None = None
     """The id the caller sent, when another call has it already; this one then has an id of its own."""
     tool: RegisteredTool | None = None

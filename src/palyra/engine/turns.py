@@ -8,8 +8,6 @@ instead of waiting for ever. Not here: what a call claims (engine/claims).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from palyra.engine.claims import NOTHING, Claim
 from palyra.errors import Reason, Rejected
@@ -59,20 +57,24 @@ class Turns:
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
 
-    @asynccontextmanager
-    async def take(self, run_id: str, claim: Claim) -> AsyncIterator[None]:
-        if claim == NOTHING:
-            yield
-            return
-        line = self._lines.setdefault(run_id, _Line())
-        await self._wait(line, claim)
-        try:
-            yield
-        finally:
-            self._leave(run_id, line, claim)
+    def take(self, run_id: str, claim: Claim) -> Turn:
+        return Turn(self, run_id, claim)
 
-    def _leave(self, run_id: str, line: _Line, claim: Claim) -> None:
+    async def enter(self, run_id: str, claim: Claim) -> None:
+        line = self._lines.get(run_id)
+        if line is None:
+            line = self._lines[run_id] = _Line()
+        try:
+            await self._wait(line, claim)
+        finally:
+            self._drop_if_idle(run_id, line)
+
+    def leave(self, run_id: str, claim: Claim) -> None:
+        line = self._lines[run_id]
         line.leave(claim)
+        self._drop_if_idle(run_id, line)
+
+    def _drop_if_idle(self, run_id: str, line: _Line) -> None:
         if not line.held and not line.waiting:
             self._lines.pop(run_id, None)
 
@@ -96,3 +98,20 @@ class Turns:
             else:
                 line.give_up(claim, future)
             raise
+
+
+class Turn:
+    """`async with`: from when it may go on until it has ended."""
+
+    __slots__ = ("_claim", "_run_id", "_turns")
+
+    def __init__(self, turns: Turns, run_id: str, claim: Claim) -> None:
+        self._turns, self._run_id, self._claim = turns, run_id, claim
+
+    async def __aenter__(self) -> None:
+        if self._claim != NOTHING:
+            await self._turns.enter(self._run_id, self._claim)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._claim != NOTHING:
+            self._turns.leave(self._run_id, self._claim)

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from palyra.canon import digest
 from palyra.engine import assessment, roads
@@ -25,6 +23,7 @@ from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
+from palyra.engine.live import Live, finish_whatever_comes, stop_all
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
@@ -48,7 +47,6 @@ from palyra.redact.stream import redact_json
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
 
-T = TypeVar("T")
 log = logging.getLogger("palyra.engine")
 
 
@@ -61,8 +59,7 @@ class Engine:
         self.registry = registry
         self._turns = Turns()
         self._shapes = Shapes()
-        self._live: dict[str, asyncio.Task[Outcome]] = {}
-        self._trips: dict[asyncio.Task[Outcome], Trip] = {}
+        self._live: dict[str, Live] = {}
         self._calls: dict[ProcessOwner, set[str]] = {}
         """Live calls, by run and principal."""
         self._owning: dict[ProcessOwner, Run] = {}
@@ -75,27 +72,26 @@ class Engine:
             first = await self._first_outcome(trip)
             if first is not None:
                 return first
-        task = asyncio.ensure_future(self._from_start_to_end(trip))
-        if trip.call_id not in self._live:  # a second caller with the same id must not take the first one's place
-            self._live[trip.call_id] = task
-            self._everyones.add(trip.call_id)
-            self._trips[task] = trip
-            self._calls.setdefault(trip.run.owner, set()).add(trip.call_id)
-            task.add_done_callback(partial(self._forget, trip.run.owner, trip.call_id))
+        task = asyncio.current_task()
+        assert task is not None, "an engine is used inside an event loop"
+        cancelled_before = task.cancelling()
+        live = self._enter(trip, task)
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.done():
-                _stop(task, trip)
-                await done_whatever_comes(task)
-            if not task.cancelled() and task.exception() is None:
-                await finish_whatever_comes(roads.take_back(trip, task.result(), self.ports))
-            raise
+            outcome = await self._from_start_to_end(trip)
+        finally:
+            if live is not None:
+                self._leave(trip, live)
+        if live is not None and live.cancelled:
+            await live.take_cancellation_back()
+        if task.cancelling() > cancelled_before:  # whoever asked for it has gone; the record is closed
+            await finish_whatever_comes(roads.take_back(trip, outcome, self.ports))
+            raise asyncio.CancelledError
+        return outcome
 
     def cancel(self, call_id: str) -> bool:
         """Ask a live call of this engine to end; its outcome says CANCELLED."""
-        task = self._live.get(call_id)
-        return task is not None and _stop(task, self._trips[task])
+        live = self._live.get(call_id)
+        return live is not None and live.cancel()
 
     def is_busy(self, run: Run) -> bool:
         """Whether a call of this run is under way."""
@@ -103,34 +99,36 @@ class Engine:
 
     async def end_run(self, run: Run) -> None:
         """Cancel what is under way in a run, then end the background processes that were to end with it."""
-        under_way = [self._live[call_id] for call_id in self._calls.get(run.owner, ())]
-        await self._stop_all(under_way)
+        await stop_all([self._live[call_id] for call_id in self._calls.get(run.owner, ())])
         await self.ports.background.end_run(run.owner)
         self._owning.pop(run.owner, None)
 
     async def close(self) -> None:
         """End what is under way, and every run of this process that owns background processes."""
-        await self._stop_all(list(self._live.values()))
+        await stop_all(list(self._live.values()))
         for run in tuple(self._owning.values()):
             await self.end_run(run)
-
-    async def _stop_all(self, tasks: Sequence[asyncio.Task[Outcome]]) -> None:
-        for task in tasks:
-            _stop(task, self._trips[task])
-        for task in tasks:
-            await done_whatever_comes(task)
 
     async def _first_outcome(self, trip: Trip) -> Outcome | None:
         return await first_outcome(trip, self.ports, self.registry, is_live=self._everyones.__contains__)
 
-    def _forget(self, owner: ProcessOwner, call_id: str, task: asyncio.Task[Outcome]) -> None:
-        self._live.pop(call_id, None)
-        self._everyones.discard(call_id)
-        self._trips.pop(task, None)
-        calls = self._calls.get(owner, set())
-        calls.discard(call_id)
+    def _enter(self, trip: Trip, task: asyncio.Task[Any]) -> Live | None:
+        """None for a second caller with the same id, which must not take the first one's place."""
+        if trip.call_id in self._live:
+            return None
+        live = self._live[trip.call_id] = Live(task, trip.call_id)
+        self._everyones.add(trip.call_id)
+        self._calls.setdefault(trip.run.owner, set()).add(trip.call_id)
+        return live
+
+    def _leave(self, trip: Trip, live: Live) -> None:
+        del self._live[live.call_id]
+        self._everyones.discard(live.call_id)
+        calls = self._calls[trip.run.owner]
+        calls.discard(live.call_id)
         if not calls:
-            self._calls.pop(owner, None)
+            del self._calls[trip.run.owner]
+        live.end()
 
     async def assess(self, request: CallRequest) -> tuple[Trip, Rejected | None]:
         """Steps 1 to 6 alone: what would happen, with nothing run and nothing written."""
@@ -161,10 +159,7 @@ class Engine:
         return await self._finish(trip, refused(reused))
 
     async def _from_start_to_end(self, trip: Trip) -> Outcome:
-        trip.begun = True
         try:
-            if trip.cancel_wanted:
-                raise asyncio.CancelledError
             ending = await self._walk(trip)
         except Rejected as refusal:
             ending = refused(refusal)
@@ -338,23 +333,6 @@ class Engine:
         return replace(ending, output=attach(projected, refs))
 
 
-def _stop(task: asyncio.Task[Outcome], trip: Trip) -> bool:
-    """A task that is cancelled before its first step would end without a record: it is told instead."""
-    if task.done():
-        return False
-    if not trip.begun:
-        trip.cancel_wanted = True
-        return True
-    return task.cancel()
-
-
-async def done_whatever_comes(task: asyncio.Task[Outcome]) -> None:
-    """A second and third cancellation of the caller waits until the record is closed."""
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
-
-
 def bare(trip: Trip) -> Trip:
     """The least that can always be recorded: who, when, which input by its digest."""
     return replace(trip, call=None, facts=None, job=None, plan=None, plan_bytes=b"", cedar=None, artifacts=())
@@ -362,18 +340,6 @@ def bare(trip: Trip) -> Trip:
 
 def refused(refusal: Rejected) -> Ending:
     return Ending(status=Status.REFUSED, reason=refusal.reason, message=refusal.detail, hint=refusal.hint)
-
-
-async def finish_whatever_comes(work: Awaitable[T]) -> T:
-    """Closing a record is never cut short: a second cancellation waits until it is durable."""
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-    return task.result()
 
 
 def unrecorded(ending: Ending, error: StateError) -> Ending:

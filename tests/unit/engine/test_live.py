@@ -1,0 +1,163 @@
+"""Ending a call before its time: the record is closed, and whose wish it was decides what its caller sees."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from palyra.engine.trip import CallRequest
+from palyra.engine.walk import Engine
+from palyra.model.outcome import Outcome, Status
+from palyra.protocol.catalog import BUILTIN_TOOLS
+from palyra.protocol.registry import make_registry
+from palyra.testing import FakeExecutor, fake_ports, fake_run
+
+ULID = "01HF7YAT00000000000000CA11"
+
+
+def request(**options: Any) -> CallRequest:
+    return CallRequest(
+        tool="palyra.process.run", input={"command": "ls"}, run=fake_run(), **({"call_id": ULID} | options)
+    )
+
+
+def slow_engine() -> tuple[Engine, Any]:
+    ports = fake_ports(executor=FakeExecutor(stdout=b"so far", during=lambda: asyncio.sleep(60)))
+    return Engine(ports, make_registry(BUILTIN_TOOLS)), ports
+
+
+async def running(ports: Any) -> None:
+    while not ports.executor.plans:
+        await asyncio.sleep(0)
+
+
+def statuses(ports: Any) -> list[str]:
+    return [closing.status for closing in ports.journal.closings]
+
+
+def test_a_call_that_the_engine_cancels_does_not_cancel_its_caller():
+    engine, ports = slow_engine()
+
+    async def caller() -> Outcome:
+        outcome = await engine.call(request())
+        await asyncio.sleep(0)  # where a cancellation left behind would strike
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        return outcome
+
+    async def story() -> Outcome:
+        task = asyncio.create_task(caller())
+        await running(ports)
+        assert engine.cancel(ULID)
+        assert engine.cancel(ULID), "asking twice is asking once"
+        return await task
+
+    assert asyncio.run(story()).status is Status.CANCELLED
+    assert statuses(ports) == ["cancelled"]
+
+
+def test_a_cancellation_that_came_too_late_is_not_left_for_the_caller():
+    ports = fake_ports(executor=FakeExecutor(stdout=b"all of it"))
+    engine = Engine(ports, make_registry(BUILTIN_TOOLS))
+
+    async def story() -> Outcome:
+        outcome = await engine.call(request(on_output=lambda *_: engine.cancel(ULID)))
+        await asyncio.sleep(0)
+        return outcome
+
+    assert asyncio.run(story()).status is Status.COMPLETED
+    assert not engine.cancel(ULID), "it has ended"
+
+
+def test_a_caller_that_is_cancelled_too_is_told_so_after_the_record_is_closed():
+    engine, ports = slow_engine()
+
+    async def story() -> None:
+        task = asyncio.create_task(engine.call(request()))
+        await running(ports)
+        engine.cancel(ULID)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert statuses(ports) == ["cancelled"]
+
+
+def test_a_deadline_around_a_call_ends_it_as_a_timeout_of_the_caller():
+    engine, ports = slow_engine()
+
+    async def story() -> None:
+        async with asyncio.timeout(0.02):
+            await engine.call(request())
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(story())
+    assert statuses(ports) == ["cancelled"]
+
+
+def test_whoever_cancels_again_and_again_does_not_keep_the_record_open():
+    engine, ports = slow_engine()
+    close_call, begun = ports.journal.close_call, asyncio.Event()
+
+    async def slowly(closing: Any) -> Any:
+        begun.set()
+        await asyncio.sleep(0.02)
+        return await close_call(closing)
+
+    ports.journal.close_call = slowly
+    ports.journal.close_now = lambda closing: None
+
+    async def story() -> None:
+        task = asyncio.create_task(engine.call(request()))
+        await running(ports)
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert begun.is_set()
+    assert statuses(ports) == ["cancelled"]
+
+
+def test_a_call_in_the_clean_up_of_a_cancelled_task_runs_to_its_end():
+    ports = fake_ports()
+    engine = Engine(ports, make_registry(BUILTIN_TOOLS))
+
+    async def story() -> Outcome:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return await engine.call(request())
+        raise AssertionError
+
+    async def cancelled() -> Outcome:
+        task = asyncio.create_task(story())
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(cancelled()).status is Status.COMPLETED
+
+
+def test_closing_the_engine_waits_for_the_records_and_not_for_the_callers():
+    engine, ports = slow_engine()
+
+    async def caller() -> None:
+        await engine.call(request())
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        task = asyncio.create_task(caller())
+        await running(ports)
+        await asyncio.wait_for(engine.close(), 10)
+        assert statuses(ports) == ["cancelled"]
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(story())
