@@ -11,6 +11,7 @@ from bench.harness import Aim, Contender, Row, timed
 from bench.installation import Ground
 from bench.journal_ground import ACT
 from palyra.budget.store import BudgetStore
+from palyra.journal.lookup import TREE_SIZE
 from palyra.journal.store import JournalStore
 from palyra.state.writer import Writer
 
@@ -49,9 +50,9 @@ def ours(ground: Ground) -> Iterator[Contender]:
             await store.record_act(ACT, at_unix_ms=1)
 
     async def all_callers() -> int:
-        before = writer.rows("SELECT size FROM head")[0][0]
+        before = writer.rows(TREE_SIZE)[0][0]
         await asyncio.gather(*(caller() for _ in range(CALLERS)))
-        return int(writer.rows("SELECT size FROM head")[0][0]) - int(before)
+        return int(writer.rows(TREE_SIZE)[0][0]) - int(before)
 
     def check(appended: int) -> None:
         assert appended == APPENDS

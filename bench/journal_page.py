@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from bench.harness import Aim, Contender, Row, timed
 from bench.installation import Ground
 from bench.journal_ground import ENTRIES, fill
-from palyra.journal.lookup import Lookup
+from palyra.journal.lookup import TREE_SIZE, Lookup
 from palyra.journal.search import Page, Question
 from palyra.state.search import catch_up, search
 from palyra.state.writer import Writer
@@ -24,7 +24,7 @@ def open_row(ground: Ground) -> Iterator[Row]:
     writer = Writer.open(ground.home)
     catch_up(writer)
     lookup = Lookup(writer.rows, writer.home.verifier)
-    size = writer.rows("SELECT size FROM head")[0][0]
+    size = writer.rows(TREE_SIZE)[0][0]
     run_id = writer.rows("SELECT run_id FROM calls WHERE result_index > ? LIMIT 1", (size // 2,))[0][0]
     at = writer.rows("SELECT opened_unix_ms FROM calls WHERE result_index > ? LIMIT 1", (size // 2,))[0][0]
     questions = (

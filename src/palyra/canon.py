@@ -84,14 +84,15 @@ def canonical_around(changing: Mapping[str, Json], fixed: Mapping[str, orjson.Fr
         data = orjson.dumps({**changing, **fixed}, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
     except (orjson.JSONEncodeError, TypeError):
         return None
-    return data if data.isascii() and _is_plain(changing) else None
+    # One level less: whoever writes the object around these bytes adds one.
+    return data if data.isascii() and _is_plain(changing, MAX_DEPTH - 1) else None
 
 
-def _is_plain(value: Json) -> bool:
-    """Containers of strings, whole numbers, booleans and nothing else, exactly of these types, at most `MAX_DEPTH`
-    deep. One question a container, not one a value: every record of a call passes here several times."""
+def _is_plain(value: Json, most_levels: int = MAX_DEPTH) -> bool:
+    """Containers of strings, whole numbers, booleans and nothing else, exactly of these types, at most so many
+    levels deep. One question a container, not one a value: every record of a call passes here several times."""
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(most_levels):
         below: list[Json] = []
         for item in level:
             kind = type(item)

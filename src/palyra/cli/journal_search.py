@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palyra.cli.options import Settings
+from palyra.journal.lookup import TREE_SIZE
 from palyra.journal.search import Question
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def catch_up_quietly(settings: Settings, journal: Reading) -> None:
     from palyra.errors import ConfigError, StateError
     from palyra.state.search import catch_up, indexed_until
 
-    size = journal.query("SELECT size FROM head", ())[0][0]
+    size = journal.query(TREE_SIZE, ())[0][0]
     if not journal.home.is_writable or size - indexed_until(journal.query) < 512:
         return
     with contextlib.suppress(StateError, ConfigError):

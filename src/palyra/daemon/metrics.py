@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from palyra.daemon.routes import Answer, Asked, Route, Who
+from palyra.journal.lookup import TREE_SIZE
 from palyra.model.outcome import Outcome
 from palyra.values import dataclass
 from palyra.version import __version__
@@ -76,7 +77,7 @@ def gauges(state: State) -> Mapping[str, tuple[str, float]]:
             "Requests that wait for a person.",
             rows("SELECT count(*) FROM approvals WHERE state = 'pending'")[0][0],
         ),
-        "palyra_journal_entries": ("Entries of the journal.", rows("SELECT size FROM head")[0][0]),
+        "palyra_journal_entries": ("Entries of the journal.", rows(TREE_SIZE)[0][0]),
         "palyra_processes_running": (
             "Background processes.",
             rows("SELECT count(*) FROM processes WHERE status = 'running'")[0][0],

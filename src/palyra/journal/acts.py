@@ -171,7 +171,7 @@ class Act:
 
     def draft(self) -> EntryDraft:
         return act_draft(
-            act=self.kind.value,
+            act=self.kind._value_,
             actor=self.actor,
             subject=self.subject,
             details=self.details,

@@ -1,4 +1,5 @@
-"""An entry written around members that were made ahead: most of what a call's entries say is the same each time.
+"""An entry written around members that were made ahead, if there are any: most of what a call's entries say is the
+same each time, and what stands around the predicate always is.
 
 Exactly the bytes that `canon.canonical_strict` makes of the whole statement, or none. Not here: what an entry says, and
 how it is written otherwise (chain).
@@ -23,10 +24,12 @@ _STATEMENT = (
 
 
 def write_around(draft: EntryDraft, predicate: Mapping[str, Json]) -> bytes:
-    """`predicate` is the draft's with its place. Empty where nothing was made ahead, or a text may need escapes."""
-    if not draft.fixed or not _PLAIN_SUBJECT.fullmatch(draft.subject):
+    """`predicate` is the draft's with its place. Empty where a text may need escapes."""
+    if not _PLAIN_SUBJECT.fullmatch(draft.subject):
         return b""
-    changing = {name: value for name, value in predicate.items() if name not in draft.fixed}
+    changing = predicate
+    if draft.fixed:
+        changing = {name: value for name, value in predicate.items() if name not in draft.fixed}
     inner = canonical_around(changing, draft.fixed)
     named = predicate.get("execution_sha256")
     if inner is None or (isinstance(named, str) and not named.isalnum()):

@@ -22,6 +22,8 @@ from palyra.signing import NoteVerifier
 Rows = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 
 LEAVES_AT_ONCE = 16_384
+TREE_SIZE = "SELECT coalesce(max(size), 0) FROM checkpoints"
+"""How many entries are signed for, which is all there are."""
 _CALL = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
                   c.owner_boot_id, c.owner_pid, c.owner_start_ticks, c.intent_index, c.result_index, c.opened_unix_ms,
                   c.details, d.data, c.outcome, o.data, {budget}

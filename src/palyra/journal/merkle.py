@@ -47,7 +47,7 @@ class Frontier:
         return b"".join(self.nodes)
 
     def copy(self) -> Frontier:
-        twin = Frontier()
+        twin = Frontier.__new__(Frontier)  # what is there was checked
         twin.size, twin.nodes = self.size, self.nodes.copy()
         return twin
 
@@ -63,8 +63,8 @@ class Frontier:
         if not self.nodes:
             return EMPTY_ROOT
         root = self.nodes[-1]
-        for node in reversed(self.nodes[:-1]):
-            root = node_hash(node, root)
+        for node in self.nodes[-2::-1]:
+            root = sha256(b"\x01" + node + root).digest()
         return root
 
 

@@ -18,12 +18,14 @@ from palyra.journal.audit_calls import SPENT_NAMES, RunRow
 from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
 from palyra.journal.chain import open_salt
 from palyra.journal.lookup import as_bytes
+from palyra.journal.merkle import Frontier
 from palyra.journal.skill_standing import SkillRow
 from palyra.journal.standing import ApprovalRow
 from palyra.model.approval import COLUMNS, parse_row
 from palyra.model.outcome import LIMIT_NAMES
 from palyra.model.record import Entry
 from palyra.state.database import Cursor
+from palyra.state.schema import HEAD_EVERY
 from palyra.state.sealed import SealedBodies
 
 MAX_WAITING = 1 << 15
@@ -87,8 +89,20 @@ class JournalRows:
             yield size, note if isinstance(note, str) else ""
 
     def head(self) -> Head:
-        row = self._connection.execute("SELECT size, frontier FROM head").fetchone()
-        return Head(size=row[0], frontier=as_bytes(row[1])) if row else Head(size=-1, frontier=b"")
+        """The stored one, and the leaves since: it is behind the newest checkpoint by a few entries."""
+        sql = "SELECT size, frontier, (SELECT coalesce(max(size), 0) FROM checkpoints) FROM head"
+        row = self._connection.execute(sql).fetchone()
+        if row is None:
+            return Head(size=-1, frontier=b"")
+        size, packed, newest = row[0], as_bytes(row[1]), row[2]
+        try:
+            frontier = Frontier.parse(size, packed)
+        except ValueError:
+            return Head(size=size, frontier=packed)
+        if 0 < newest - size < HEAD_EVERY:
+            for leaf in self.leaves(size, newest):
+                frontier.append(leaf)
+        return Head(size=frontier.size, frontier=frontier.pack())
 
     def leaves(self, first: int, end: int) -> Iterator[bytes]:
         """Leaf hashes, for proofs."""

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 APPLICATION_ID = 0x504C5952  # PLYR
 
+HEAD_EVERY = 16
+"""Entries after which `head` is stored again, and by less than which it is behind the newest checkpoint: most commits
+write a page less, and the next process reads a few leaves more."""
+
 Migration = tuple[str, ...]
 
 MIGRATIONS: tuple[Migration, ...] = (

@@ -21,7 +21,7 @@ from palyra.errors import StateError, TrustError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.keys import Keys, follow
-from palyra.journal.lookup import Rows
+from palyra.journal.lookup import TREE_SIZE, Rows
 from palyra.journal.tree import Tree
 from palyra.journal.witness import Refusal, add_checkpoint, cosign
 from palyra.model.record import Checkpoint
@@ -274,7 +274,7 @@ def check_anchors(writer: Writer, found: Sequence[Anchor], *, thorough: bool) ->
     heads = [(anchor.name, anchor.head) for anchor in found if anchor.head is not None]
     if not heads:
         return
-    size = writer.rows("SELECT size FROM head")[0][0]
+    size = writer.rows(TREE_SIZE)[0][0]
     tree = Tree(writer.rows)
     for name, head in heads:
         if head.size > size:

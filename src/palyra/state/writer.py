@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from palyra.errors import StateError, TrustError
-from palyra.journal.checkpoint import open_checkpoint, sign_checkpoint
+from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint, sign_checkpoint
+from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import EMPTY_ROOT, Frontier
 from palyra.model.record import Checkpoint, Receipt
 from palyra.signing import NoteSigner
 from palyra.state.database import Database, Trouble
 from palyra.state.db import PATIENCE_S, Home, open_home
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from palyra.state.schema import HEAD_EVERY
 from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
 from palyra.values import dataclass
@@ -35,6 +37,7 @@ T = TypeVar("T")
 Work = Callable[[Transaction], T]
 
 _HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
+_LEAVES = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +69,9 @@ class Writer:
         self._guard = threading.RLock()
         self._signer = NoteSigner(home.origin, home.key)
         self._trusted: tuple[int, bytes, str] | None = None
+        """The stored head and the newest checkpoint, as they were found sound or written here."""
         self._frontier = Frontier()
-        """Of the trusted head."""
+        """Of the newest checkpoint."""
         self._queue: list[_Waiting[Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_batch = 1
@@ -230,13 +234,14 @@ class Writer:
         before = transaction.frontier.size
         for waiting in batch:  # 4
             self._run(transaction, waiting)
-        checkpoint = None
+        sealed = None
         if transaction.frontier.size > before:
             checkpoint = self._seal(database, transaction.frontier, transaction.successor)  # 5
+            sealed = checkpoint, self._store_head(database, transaction.frontier)
         database.commit()  # 6
-        if checkpoint is not None:
-            self._frontier = transaction.frontier
-            self._trusted = (checkpoint.size, self._frontier.pack(), checkpoint.note)
+        if sealed is not None:
+            checkpoint, stored = sealed
+            self._frontier, self._trusted = transaction.frontier, (*stored, checkpoint.note)
             for waiting in batch:
                 if waiting.index is not None:
                     waiting.receipt = Receipt(
@@ -272,7 +277,7 @@ class Writer:
         if (size, packed, signed) == self._trusted:
             return self._frontier.copy()
         try:
-            frontier = Frontier.parse(size, packed)
+            frontier = self._newest_frontier(database, Frontier.parse(size, packed), signed)
             # The head that hands over is signed by the old key too: it must not be gone on from with that one.
             vkey = database.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
             if vkey is None or vkey[0] != self.home.verifier.vkey:
@@ -283,18 +288,34 @@ class Writer:
         self._trusted, self._frontier = (size, packed, signed), frontier
         return frontier.copy()
 
+    def _newest_frontier(self, database: Database, frontier: Frontier, note: str) -> Frontier:
+        """The stored one and the few leaves since: whatever of them is not what was signed makes another root."""
+        size = parse_checkpoint(note).size if note else 0
+        if 0 < size - frontier.size < HEAD_EVERY:
+            for (leaf,) in database.execute(_LEAVES, (frontier.size, size)).fetchall():
+                frontier.append(as_bytes(leaf))
+        return frontier
+
     def _check_head(self, frontier: Frontier, note: str) -> None:
         signed = open_checkpoint(note, self._signer.verifier) if note else Checkpoint("", 0, EMPTY_ROOT, "")
         if (signed.size, signed.root) != (frontier.size, frontier.root()):
             raise ValueError("the head is not the tree of the newest signed checkpoint")
-        if self._trusted is not None and frontier.size <= self._trusted[0]:
-            raise ValueError(f"the tree had {self._trusted[0]} entries a moment ago and was set back")
+        if self._trusted is not None and frontier.size <= self._frontier.size:
+            raise ValueError(f"the tree had {self._frontier.size} entries a moment ago and was set back")
 
     def _seal(self, database: Database, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
         checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root(), successor=successor)
         database.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
-        database.execute("UPDATE head SET size = ?, frontier = ?", (frontier.size, frontier.pack()))
         return checkpoint
+
+    def _store_head(self, database: Database, frontier: Frontier) -> tuple[int, bytes]:
+        """The head as it is stored after this commit."""
+        assert self._trusted is not None, "the head was read"
+        if frontier.size - self._trusted[0] < HEAD_EVERY:
+            return self._trusted[:2]
+        stored = (frontier.size, frontier.pack())
+        database.execute("UPDATE head SET size = ?, frontier = ?", stored)
+        return stored
 
     # ── when something is wrong ──
 

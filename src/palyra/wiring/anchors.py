@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from palyra.errors import StateError
+from palyra.journal.lookup import TREE_SIZE
 from palyra.state.writer import Writer
 
 log = logging.getLogger("palyra.wiring")
@@ -30,7 +31,7 @@ def anchor(writer: Writer, *, thorough: bool) -> None:
 
 
 def show_head(writer: Writer, *, now_unix_ms: int) -> None:
-    rows = writer.rows("SELECT head.size - w.size FROM head, witnesses w ORDER BY w.size LIMIT 1")
+    rows = writer.rows(f"SELECT ({TREE_SIZE}) - size FROM witnesses ORDER BY size LIMIT 1")  # noqa: S608
     if not rows or rows[0][0] is None or rows[0][0] < STEPS:
         return
     from palyra.state.witness import push_heads

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from palyra.canon import Json
-from palyra.journal.lookup import Rows
+from palyra.journal.lookup import TREE_SIZE, Rows
 from palyra.journal.search import MINUTE_MS, rows_of
 from palyra.state.db import snapshot
 from palyra.state.search import indexed_until
@@ -72,7 +72,7 @@ def _read(database: Path, now_unix_ms: int, hours: int) -> Figures:
 def count_figures(rows: Rows, *, now_unix_ms: int, hours: int) -> Figures:
     last = now_unix_ms // HOUR_MS
     since = (last - hours + 1) * HOUR_MS
-    size, indexed = rows("SELECT size FROM head", ())[0][0], indexed_until(rows)
+    size, indexed = rows(TREE_SIZE, ())[0][0], indexed_until(rows)
     found = rows(_FIRST, (since // MINUTE_MS,))
     wanted = found[0][0] if found else indexed
     first = max(wanted, size - MOST_ENTRIES)

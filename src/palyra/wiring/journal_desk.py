@@ -22,7 +22,7 @@ import orjson
 from palyra.canon import Json
 from palyra.errors import StateError, TrustError
 from palyra.journal.audit import Report
-from palyra.journal.lookup import Lookup, Rows
+from palyra.journal.lookup import TREE_SIZE, Lookup, Rows
 from palyra.journal.proof import make_proof
 from palyra.journal.search import Page, Question
 from palyra.journal.store import checked_call, verify_journal
@@ -70,7 +70,7 @@ class JournalDesk:
 
     async def follow(self) -> None:
         """Bring the index up to date, a few batches at a time; what it still lacks is read entry by entry."""
-        size = self._writer.rows("SELECT size FROM head")[0][0]
+        size = self._writer.rows(TREE_SIZE)[0][0]
         if size - indexed_until(self._writer.rows) >= BEHIND:
             with contextlib.suppress(StateError):
                 await asyncio.to_thread(catch_up, self._writer, batches=BATCHES_AT_ONCE, size=BATCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -29,12 +30,17 @@ def draft(predicate, *, kind=INTENT, subject="call/01HF7YAT00000000000000CA11", 
     return replace(whole, fixed={name: made_ahead(predicate[name]) for name in ahead})
 
 
+def written_whole(draft: EntryDraft) -> bytes:
+    with patch("palyra.journal.chain.write_around", lambda *_: b""):
+        return entry_bytes(draft, **PLACE)
+
+
 @given(st.dictionaries(names.filter(lambda name: name not in ("place", "commitments")), values, max_size=5), st.data())
 def test_an_entry_written_around_is_the_entry_written_whole(predicate, data):
     ahead = data.draw(st.sets(st.sampled_from(sorted(predicate)))) if predicate else set()
     kind = data.draw(st.sampled_from([INTENT, RESULT, ACT]))
     body = entry_bytes(draft(predicate, kind=kind, ahead=ahead), **PLACE)
-    assert body == entry_bytes(draft(predicate, kind=kind), **PLACE)
+    assert body == written_whole(draft(predicate, kind=kind))
     assert parse_entry(body).index == 7
 
 
@@ -42,16 +48,26 @@ def test_an_entry_written_around_is_the_entry_written_whole(predicate, data):
 @pytest.mark.parametrize("named", [None, "a" * 64, 'x","name":"forged', 7])
 def test_odd_subjects_and_digests_are_written_as_ever(subject, named):
     predicate = {"limits": {"a": 1}, "execution_sha256": named}
-    assert entry_bytes(draft(predicate, subject=subject, ahead=["limits"]), **PLACE) == entry_bytes(
-        draft(predicate, subject=subject), **PLACE
-    )
+    whole = written_whole(draft(predicate, subject=subject))
+    assert entry_bytes(draft(predicate, subject=subject, ahead=["limits"]), **PLACE) == whole
+    assert entry_bytes(draft(predicate, subject=subject), **PLACE) == whole
+
+
+@pytest.mark.parametrize("depth", range(10, 20))
+def test_an_entry_is_never_written_deeper_than_it_may_be_read(depth):
+    details = {}
+    for _ in range(depth):
+        details = {"a": details}
+    body = entry_bytes(draft({"details": details}), **PLACE)
+    assert body == written_whole(draft({"details": details}))
+    assert parse_entry(body).index == 7
 
 
 def test_an_entry_that_is_too_long_is_cut_as_ever():
     predicate = {"limits": {"a": 1}, "decision": {"policies": ["p" * 100] * 2000}}
     body = entry_bytes(draft(predicate, ahead=["decision"]), **PLACE)
     assert len(body) <= MAX_ENTRY_BYTES
-    assert body == entry_bytes(draft(predicate), **PLACE)
+    assert body == written_whole(draft(predicate))
 
 
 def test_what_is_no_json_is_not_written_around():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from palyra.journal.chain import parse_entry
-from palyra.journal.lookup import Lookup
+from palyra.journal.lookup import TREE_SIZE, Lookup
 from palyra.journal.search import Page, Question, write_sql
 from palyra.journal.store import JournalStore
 from palyra.state.sealed import SealedBodies
@@ -148,9 +148,9 @@ def test_sealed_entries_are_found_too(writer: Writer) -> None:
 
 
 def test_the_index_costs_the_journal_nothing(writer: Writer) -> None:
-    size = writer.rows("SELECT size FROM head")
+    size = writer.rows(TREE_SIZE)
     catch_up(writer)
-    assert writer.rows("SELECT size FROM head") == size
+    assert writer.rows(TREE_SIZE) == size
     assert audit_home(writer.home, every=True).findings == ()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from palyra.errors import StateError, TrustError
 from palyra.journal.checkpoint import parse_checkpoint, sign_checkpoint
+from palyra.journal.lookup import TREE_SIZE
 from palyra.journal.witness import (
     Refusal,
     add_checkpoint,
@@ -54,7 +55,7 @@ def test_a_witness_follows_a_journal_that_grows(home: Path, place: Path) -> None
     for count in (1, 250, 300):
         many_acts(writer, count)
         assert [shown.refusal for shown in push_heads(writer, at_unix_ms=NOW)] == [None]
-        assert seen(writer) == writer.rows("SELECT size FROM head")[0][0]
+        assert seen(writer) == writer.rows(TREE_SIZE)[0][0]
     assert [shown.refusal for shown in push_heads(writer, at_unix_ms=NOW)] == [None]  # the same head again
     anchor(writer, thorough=True)
     heads = tuple(one.head.note for one in anchors(writer.rows, writer.home.origin) if one.head is not None)

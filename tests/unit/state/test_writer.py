@@ -8,6 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 
 from palyra.errors import Reason, Rejected, StateError
 from palyra.journal.checkpoint import open_checkpoint
+from palyra.journal.lookup import TREE_SIZE
 from palyra.state import reserve
 from palyra.state import sqlite as sqlite_module
 from palyra.state import writer as writer_module
 from palyra.state.lock import FileLock
+from palyra.state.schema import HEAD_EVERY
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from tests.journaling import NOW, act, audit_home
@@ -266,20 +269,25 @@ def test_a_forked_child_opens_its_own_connection_and_drops_the_lock(writer: Writ
     "sql",
     [
         "UPDATE head SET size = 1, frontier = substr(frontier, 1, 32)",
+        "UPDATE head SET size = 8",
+        "UPDATE head SET size = 32",
+        "UPDATE head SET size = 0, frontier = x''",
+        "UPDATE head SET frontier = zeroblob(32)",
         "UPDATE head SET frontier = zeroblob(64)",
         "UPDATE head SET size = -1",
         "DELETE FROM head",
         "DELETE FROM checkpoints",
-        "DELETE FROM checkpoints WHERE size = 3",
+        "DELETE FROM checkpoints WHERE size = 19",
         "UPDATE checkpoints SET note = replace(note, 'A', 'B')",
         "UPDATE checkpoints SET note = ''",
-        "UPDATE entries SET idx = 3 WHERE idx = 2",
+        "UPDATE entries SET idx = 19 WHERE idx = 18",
         "DROP TABLE head",
     ],
 )
 def test_a_head_that_was_changed_is_never_signed_over(writer: Writer, sql: str) -> None:
-    for _ in range(3):
+    for _ in range(19):
         writer.commit_now(append)
+    assert writer.rows("SELECT size FROM head") == [(16,)]
     other = sqlite3.connect(writer.home.database)
     with other:
         other.execute(sql)
@@ -289,9 +297,38 @@ def test_a_head_that_was_changed_is_never_signed_over(writer: Writer, sql: str) 
             victim.commit_now(append)
         with pytest.raises(StateError):
             victim.commit_now(append)
-    assert other.execute("SELECT count(*) FROM entries").fetchone() == (3,)
+    assert other.execute("SELECT count(*) FROM entries").fetchone() == (19,)
     other.close()
     fresh.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE entries SET leaf_hash = zeroblob(32) WHERE idx = 17",
+        "UPDATE entries SET leaf_hash = 'text' WHERE idx = 17",
+        "DELETE FROM entries WHERE idx = 17",
+    ],
+)
+def test_a_leaf_since_the_stored_head_that_was_changed_is_never_signed_over(writer: Writer, sql: str) -> None:
+    for _ in range(19):
+        writer.commit_now(append)
+    other = sqlite3.connect(writer.home.database)
+    with other:
+        other.execute(sql)
+    other.close()
+    fresh = Writer.open(writer.home.root)
+    with pytest.raises(StateError, match="does not agree with its own signed head"):
+        fresh.commit_now(append)
+    fresh.close()
+
+
+def test_the_next_process_goes_on_from_a_head_that_is_behind_by_any_number_of_entries(writer: Writer) -> None:
+    for _ in range(2 * HEAD_EVERY + 1):
+        with closing(Writer.open(writer.home.root)) as fresh:
+            fresh.commit_now(append)
+            assert 0 <= fresh.rows(TREE_SIZE)[0][0] - fresh.rows("SELECT size FROM head")[0][0] < HEAD_EVERY
+    assert audit_home(writer.home).findings == ()
 
 
 def test_a_journal_set_back_under_a_running_writer_is_noticed(writer: Writer) -> None:

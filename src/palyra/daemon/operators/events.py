@@ -19,6 +19,7 @@ from palyra.daemon.operators.answering import PREFIX, Maybe, Place, installed, j
 from palyra.daemon.routes import Answer, Asked, Model, Refused, Route, Who
 from palyra.errors import StateError
 from palyra.journal.chain import ACT, INTENT, RESULT, parse_entry
+from palyra.journal.lookup import TREE_SIZE
 from palyra.model.record import Entry
 
 STREAM = "text/event-stream"
@@ -53,7 +54,7 @@ def _after(asked: Asked) -> int:
 
 
 def journal_size(asked: Asked) -> int:
-    return int(installed(asked).writer.rows("SELECT size FROM head")[0][0])
+    return int(installed(asked).writer.rows(TREE_SIZE)[0][0])
 
 
 async def _events(asked: Asked, after: int) -> AsyncIterator[bytes]:
