@@ -173,7 +173,7 @@ site: dev ## the documentation as a site, built without a warning; in site/
 lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer ones)
 	@$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
-	@$(COMPILE) pyproject.toml --extra dev --extra cluster --constraint requirements/dev.txt --output-file requirements/cluster.txt
+	@$(COMPILE) requirements/cluster.in pyproject.toml --extra dev --extra cluster --constraint requirements/dev.txt --output-file requirements/cluster.txt
 	@$(COMPILE) pyproject.toml --extra daemon --extra mcp --constraint requirements/dev.txt --output-file requirements/daemon.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt

@@ -36,6 +36,7 @@ from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.opening import open_writer
 from palyra.cluster.placing import Placement
 from palyra.cluster.ray_link import Offer, RayLink
+from palyra.config.cluster import BlobsConfig
 from palyra.journal.store import JournalStore
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
@@ -145,7 +146,8 @@ def measure_calls(base: Path) -> dict[str, Any]:
 async def _with_nodes(base: Path, workspace: Path, nodes: int, found: dict[str, Any]) -> dict[str, Any]:
     placement = Placement()
     vkey = NoteVerifier("palyra.cluster/bench", CLUSTER_KEY.public).vkey
-    link = RayLink(Offer(vkey=vkey, blobs=str(base / "blobs"), folder=str(base / "nodes"), warm=SLOTS), placement)
+    offer = Offer(vkey=vkey, blobs=BlobsConfig(folder=str(base / "blobs")), folder=str(base / "nodes"), warm=SLOTS)
+    link = RayLink(offer, placement, key=CLUSTER_KEY)
     while await link.find_nodes() < nodes:  # noqa: ASYNC110 - Ray tells nobody when a node is there
         await asyncio.sleep(0.2)
     here = ProcessExecutor(host(), warm=PoolSize(per_template=SLOTS, total=4 * SLOTS))

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.blobs import BlobFolder, Blobs
 from palyra.cluster.copies import Copies
 from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.node import Node
@@ -62,8 +62,12 @@ class Machines:
     nodes: dict[str, Node] = field(default_factory=dict)
     orders: list[tuple[str, bytes]] = field(default_factory=list)
     placement: Placement = field(default_factory=Placement)
+    blobs: Blobs = field(init=False)
     policy: int = 0
     now: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        self.blobs = BlobFolder(self.folder / "blobs")
 
     def add(self, name: str, *, slots: int = 4) -> Node:
         folder = self.folder / name
@@ -72,8 +76,8 @@ class Machines:
             node_id=name,
             key=SigningKey(os.urandom(32)),
             cluster_key=CLUSTER_KEY.public,
-            blobs=BlobFolder(self.folder / "blobs"),
-            copies=Copies(folder, BlobFolder(self.folder / "blobs"), most_idle=4),
+            blobs=self.blobs,
+            copies=Copies(folder, self.blobs, most_idle=4),
             executor=ProcessExecutor(host()),
             slots=slots,
             now_unix_ms=lambda: self.now,
@@ -95,7 +99,7 @@ class Machines:
         return ClusterExecutor(
             link=self,
             placement=self.placement,
-            blobs=BlobFolder(self.folder / "blobs"),
+            blobs=self.blobs,
             here=ProcessExecutor(host()),
             key=CLUSTER_KEY,
             new_id=ulid,

@@ -55,8 +55,8 @@ def test_a_machine_comes_up_runs_a_call_drains_and_goes_down(home, place):
     port = free_port()
     (place / "work").mkdir()
     (home / "palyra.toml").write_text(
-        f"[cluster]\ndatabase = '{url_of(home)}'\nnodes = '127.0.0.1:{port}'\nblobs = '{place}/blobs'\n"
-        f"node_folder = '{place}/node'\nslots = 2\n"
+        f"[cluster]\ndatabase = '{url_of(home)}'\nnodes = '127.0.0.1:{port}'\nnode_folder = '{place}/node'\n"
+        f"slots = 2\n[cluster.blobs]\nfolder = '{place}/blobs'\n"
     )
     up = told(palyra(home, "cluster", "up", "--address", f"127.0.0.1:{port}", "--json"))
     try:

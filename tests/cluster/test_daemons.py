@@ -96,7 +96,13 @@ def test_a_daemon_of_another_machine_is_alive_while_it_says_so(home, url, place)
 @pytest.mark.parametrize(
     "settings",
     ["database = 'host=x password=y'", "database = 'postgresql://me:secret@host/db'", "nodes = '127.0.0.1:1'",
-     "database = 'host=/x'\nnodes = '127.0.0.1:1'", "database = 'host=/x'\nnode_folder = 'here'"],
+     "database = 'host=/x'\nnodes = '127.0.0.1:1'", "database = 'host=/x'\nnode_folder = 'here'",
+     "[cluster.blobs]\nfolder = 'here'", "[cluster.blobs]\nfolder = '/x'\nendpoint = 'https://s'\nbucket = 'abc'",
+     "[cluster.blobs]\nendpoint = 'http://s3.example'\nbucket = 'abc'",
+     "[cluster.blobs]\nendpoint = 'https://s3.example'\nbucket = 'abc'\naccess_key = 'x'",
+     "[cluster.blobs]\nendpoint = 'https://me:pw@s3.example'\nbucket = 'abc'",
+     "[cluster.blobs]\nendpoint = 'https://s3.example'\nbucket = '../x'",
+     "[cluster.blobs]\nendpoint = 'https://s3.example'\nbucket = 'abc'\nprefix = '../'"],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused_with_their_key(home, settings):
     home.mkdir(mode=0o700)

@@ -18,6 +18,7 @@ from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.placing import Placement
 from palyra.cluster.ray_link import Offer, RayLink
+from palyra.config.cluster import BlobsConfig
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.outcome import Status
@@ -79,7 +80,8 @@ def workspace() -> Iterator[Path]:
 @asynccontextmanager
 async def daemon(folder: Path) -> AsyncIterator[tuple[ClusterExecutor, RayLink]]:
     placement = Placement()
-    link = RayLink(Offer(vkey=VKEY, blobs=str(folder / "blobs"), folder=str(folder / "nodes")), placement)
+    kept = BlobsConfig(folder=str(folder / "blobs"))
+    link = RayLink(Offer(vkey=VKEY, blobs=kept, folder=str(folder / "nodes")), placement, key=CLUSTER_KEY)
     await link.find_nodes()
     here = ProcessExecutor(host())
     yield (

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from palyra.cluster import trees
-from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.blobs import Blobs
 
 PREFIX = "copy-"
 Owner = tuple[int, int] | None
@@ -33,7 +33,7 @@ class Copy:
 
 
 class Copies:
-    def __init__(self, folder: Path, blobs: BlobFolder, *, most_idle: int) -> None:
+    def __init__(self, folder: Path, blobs: Blobs, *, most_idle: int) -> None:
         self._folder, self._blobs, self._most_idle = folder, blobs, most_idle
         self._idle: list[Copy] = []
         """The longest idle first."""

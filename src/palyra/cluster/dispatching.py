@@ -23,8 +23,8 @@ import orjson
 
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.cluster import moving, trees
-from palyra.cluster.blobs import BlobFolder
-from palyra.cluster.node import BUSY, END, STDERR, STDOUT
+from palyra.cluster.blobs import Blobs
+from palyra.cluster.node import BUSY, END, MISSING, STDERR, STDOUT
 from palyra.cluster.placing import Place, Placement
 from palyra.cluster.token import Dispatch, open_statement, sign_token
 from palyra.errors import Reason, Rejected, StateError, TrustError
@@ -61,6 +61,10 @@ class Link(Protocol):
 
 class _Full(Exception):
     """Another daemon was quicker, or the node drains."""
+
+
+class _Gone(Exception):
+    """Of the workspace the node did not find all, before anything ran: a blob was removed that was there once."""
 
 
 class _Other(Exception):
@@ -102,7 +106,7 @@ class ClusterExecutor:
         *,
         link: Link,
         placement: Placement,
-        blobs: BlobFolder,
+        blobs: Blobs,
         here: Executor,
         key: SigningKey,
         new_id: Callable[[], str],
@@ -113,6 +117,9 @@ class ClusterExecutor:
         self._link, self._placement, self._blobs, self._here, self._key = link, placement, blobs, here, key
         self._new_id, self._now, self._policy_number = new_id, now_unix_ms, policy_number
         self._known: dict[str, tuple[tuple[int, ...], trees.Node]] = {}
+
+    def close(self) -> None:
+        self._blobs.close()
 
     async def run(
         self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
@@ -137,6 +144,7 @@ class ClusterExecutor:
             raise StateError(f"The plan cannot be sent: {error}.") from error
         base_sha256 = await asyncio.to_thread(self._look, Path(workspace))  # 1
         full: set[str] = set()
+        put_again = False
         for epoch in range(1, ATTEMPTS + 1):
             place = await self._placement.take(plan.tier.value, workspace, patience_s=PATIENCE_S, avoid=full)  # 2
             try:
@@ -159,6 +167,13 @@ class ClusterExecutor:
                 log.warning("node %s was lost with dispatch %s, epoch %d", place.node_id, dispatch_id, epoch)
                 self._placement.lose(place.node_id)
                 told.again()
+            except _Gone:
+                if put_again:
+                    raise StateError(
+                        "The blob store does not keep what it is given.", "Check [cluster.blobs] on every machine."
+                    ) from None
+                put_again = True
+                await asyncio.to_thread(self._put_again, Path(workspace), base_sha256)
             except _Full:
                 await asyncio.sleep(PAUSE_S if place.node_id in full else 0)
                 full.add(place.node_id)
@@ -177,6 +192,8 @@ class ClusterExecutor:
                         return await self._accept(place, dispatch, body, told, workspace)
                     elif kind == BUSY:
                         raise _Full
+                    elif kind == MISSING:
+                        raise _Gone
                     else:
                         raise StateError(f"Node {place.node_id} refused: {body.decode('utf-8', 'replace')[:300]}")
         except (asyncio.CancelledError, _Other, TrustError):
@@ -201,6 +218,13 @@ class ClusterExecutor:
 
     def _look(self, workspace: Path) -> str:
         return trees.keep(trees.take(workspace, self._blobs, self._known), self._blobs)
+
+    def _put_again(self, workspace: Path, base_sha256: str) -> None:
+        """Every file is read anew; a workspace that is another by now is not what the call was allowed for."""
+        self._known.clear()
+        self._blobs.forget()
+        if self._look(workspace) != base_sha256:
+            raise StateError("The workspace changed before the call began.", "Call again.")
 
     def _bring_home(self, changes_sha256: str, workspace: Path) -> None:
         trees.write(trees.read(changes_sha256, self._blobs), workspace, self._blobs, owner=_owner(workspace))

@@ -20,7 +20,7 @@ import orjson
 
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.cluster import moving, trees
-from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.blobs import BlobMissing, Blobs
 from palyra.cluster.copies import Copies, Copy
 from palyra.cluster.token import Dispatch, Statement, open_token, sign_statement
 from palyra.errors import StateError, TrustError
@@ -34,8 +34,8 @@ REMEMBERED = 100_000
 """Dispatches whose epoch a node remembers; older tokens are long over."""
 MOST_WAITING = 32
 """Frames that wait to be taken before the program has to wait."""
-STDOUT, STDERR, END, REFUSED, BUSY = b"1", b"2", b"=", b"!", b"~"
-"""How a frame begins: output, how it ended, why it was not begun, no slot."""
+STDOUT, STDERR, END, REFUSED, BUSY, MISSING = b"1", b"2", b"=", b"!", b"~", b"?"
+"""How a frame begins: output, how it ended, why it was not begun, no slot, a blob of the workspace is gone."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Node:
     node_id: str
     key: SigningKey
     cluster_key: PublicKey
-    blobs: BlobFolder
+    blobs: Blobs
     copies: Copies
     executor: Executor
     slots: int
@@ -148,6 +148,8 @@ def _last(task: asyncio.Task[bytes]) -> bytes:
     if task.cancelled():
         return REFUSED + b"The execution was cancelled."
     error = task.exception()
+    if isinstance(error, BlobMissing):
+        return MISSING + str(error).encode()
     return END + task.result() if error is None else REFUSED + f"{type(error).__name__}: {error}".encode()
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import ray
@@ -17,11 +17,15 @@ from ray._private.authentication.authentication_utils import is_token_auth_enabl
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from palyra.cluster.batches import unpack
+from palyra.cluster.blob_places import to_box
 from palyra.cluster.dispatching import NodeLost
 from palyra.cluster.placing import Place, Placement
 from palyra.cluster.ray_node import RayNode
-from palyra.errors import ConfigError
-from palyra.signing import PublicKey
+from palyra.cluster.sealing import seal
+from palyra.cluster.sigv4 import Credentials
+from palyra.config.cluster import BlobsConfig
+from palyra.errors import ConfigError, TrustError
+from palyra.signing import PublicKey, SigningKey
 
 NAMESPACE = "palyra"
 RESOURCE = "tier_c"
@@ -35,7 +39,7 @@ class Offer:
     """What daemons tell a new node."""
 
     vkey: str
-    blobs: str
+    blobs: BlobsConfig
     folder: str
     warm: int = 1
 
@@ -54,8 +58,18 @@ def join_ray(address: str) -> None:
 
 
 class RayLink:
-    def __init__(self, offer: Offer, placement: Placement) -> None:
-        self._offer, self._placement = offer, placement
+    def __init__(
+        self,
+        offer: Offer,
+        placement: Placement,
+        *,
+        key: SigningKey,
+        credentials: Callable[[], Credentials] | None = None,
+    ) -> None:
+        """`key` is the cluster's; `credentials` are the blob store's, None where it needs none."""
+        self._offer, self._placement, self._key, self._credentials = offer, placement, key, credentials
+        self._locks: dict[str, Any] = {}
+        self._given: dict[str, Credentials] = {}
         self._actors: dict[str, Any] = {}
 
     def nodes(self) -> tuple[str, ...]:
@@ -72,6 +86,7 @@ class RayLink:
         for node_id in set(self._actors) - set(found):
             self._lose(node_id)
         await asyncio.gather(*(self._join(node_id, slots) for node_id, slots in found.items()))
+        await asyncio.gather(*(self._give(node_id, place.key) for node_id, place in self._placement.places.items()))
         await self._placement.told()
         return len(self._placement.places)
 
@@ -82,7 +97,7 @@ class RayLink:
             "node_id": node_id,
             "slots": slots,
             "vkey": self._offer.vkey,
-            "blobs": self._offer.blobs,
+            "blobs": asdict(self._offer.blobs),
             "folder": self._offer.folder,
             "warm": self._offer.warm,
         }
@@ -92,18 +107,40 @@ class RayLink:
                 hello = json.loads(await actor.hello.remote())
         except (*LOST, TimeoutError, ValueError):
             return
-        self._actors[node_id] = actor
+        key = PublicKey(bytes.fromhex(hello["public"]))
+        self._actors[node_id], self._locks[node_id] = actor, hello["lock"]
+        if not await self._give(node_id, key):
+            self._lose(node_id)
+            return
         self._placement.add(
             Place(
                 node_id=node_id,
-                key=PublicKey(bytes.fromhex(hello["public"])),
+                key=key,
                 slots=int(hello["slots"]),
                 tiers=frozenset(hello["tiers"]),
             )
         )
 
+    async def _give(self, node_id: str, key: PublicKey) -> bool:
+        """The blob store's credentials, when they are not those the node has: sealed, because Ray keeps what it
+        carries."""
+        if self._credentials is None or node_id not in self._actors:
+            return True
+        credentials = await asyncio.to_thread(self._credentials)
+        if self._given.get(node_id) == credentials:
+            return True
+        try:
+            box = seal(to_box(credentials), self._locks[node_id], node_id=node_id, node_key=key, key=self._key)
+            taken = bool(await self._actors[node_id].trust.remote(box))
+        except (*LOST, TrustError):
+            return False
+        if taken:
+            self._given[node_id] = credentials
+        return taken
+
     def _lose(self, node_id: str) -> None:
         self._actors.pop(node_id, None)
+        self._given.pop(node_id, None)
         self._placement.lose(node_id)
 
     async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:

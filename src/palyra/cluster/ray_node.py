@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from palyra.cluster.batches import Batches
-from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.blob_places import from_box, open_blobs
 from palyra.cluster.copies import Copies
 from palyra.cluster.node import Node
+from palyra.cluster.sealing import Lock
+from palyra.cluster.sigv4 import Credentials
+from palyra.config.cluster import BlobsConfig
+from palyra.errors import StateError, TrustError
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.sandbox.probe import probe
@@ -36,7 +40,9 @@ class RayNode:
         self._slots = int(given["slots"])
         self._node_id = str(given["node_id"])
         self._cluster = parse_vkey(given["vkey"])
-        self._blobs = BlobFolder(Path(given["blobs"]))
+        self._credentials: Credentials | None = None
+        self._blobs = open_blobs(BlobsConfig(**given["blobs"]), self._ask, _now_unix_ms)
+        self._lock = Lock(self._node_id, self._key)
         self._folder = folder
         self._node: Node | None = None
         self._batches = Batches()
@@ -44,7 +50,22 @@ class RayNode:
     async def hello(self) -> bytes:
         """Who this is; the first call makes what needs the loop."""
         self._made()
-        return json.dumps({"public": self._key.public.raw.hex(), "slots": self._slots, "tiers": ["C"]}).encode()
+        return json.dumps(
+            {
+                "public": self._key.public.raw.hex(),
+                "slots": self._slots,
+                "tiers": ["C"],
+                "lock": self._lock.shown,
+            }
+        ).encode()
+
+    async def trust(self, box: bytes) -> bool:
+        """Credentials for the blob store, from a daemon of this cluster, sealed to this node."""
+        try:
+            self._credentials = from_box(self._lock.open(json.loads(box), self._cluster.key))
+        except (TrustError, ValueError):
+            return False
+        return True
 
     async def begin(self, order: bytes) -> bytes:
         return await self._batches.begin(self._made().run(order))
@@ -77,6 +98,15 @@ class RayNode:
                 copies=Copies(self._folder, self._blobs, most_idle=4 * self._slots),
                 executor=ProcessExecutor(host, warm=size),
                 slots=self._slots,
-                now_unix_ms=lambda: time.time_ns() // 1_000_000,
+                now_unix_ms=_now_unix_ms,
             )
         return self._node
+
+    def _ask(self) -> Credentials:
+        if self._credentials is None:
+            raise StateError("No daemon gave this node credentials for the blob store.", "Check [cluster.blobs].")
+        return self._credentials
+
+
+def _now_unix_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from palyra.canon import canonical, sha256_hex
-from palyra.cluster.blobs import BlobFolder
+from palyra.cluster.blobs import Blobs
 from palyra.errors import StateError
 
 MAX_ENTRIES = 50_000
@@ -34,7 +34,7 @@ Tree = Mapping[str, Node]
 
 def take(
     folder: Path,
-    blobs: BlobFolder,
+    blobs: Blobs,
     known: dict[str, tuple[tuple[int, ...], Node]] | None = None,
     others: list[str] | None = None,
 ) -> Tree:
@@ -73,7 +73,7 @@ def _take_file(
     place: str,
     seen: os.stat_result,
     mode: int,
-    blobs: BlobFolder,
+    blobs: Blobs,
     left: list[int],
     known: dict[str, tuple[tuple[int, ...], Node]] | None,
 ) -> Node:
@@ -94,11 +94,11 @@ def digest_of(tree: Tree) -> str:
     return sha256_hex(canonical(dict(tree)))
 
 
-def keep(tree: Tree, blobs: BlobFolder) -> str:
+def keep(tree: Tree, blobs: Blobs) -> str:
     return blobs.put(canonical(dict(tree)))
 
 
-def read(sha256: str, blobs: BlobFolder) -> dict[str, Node]:
+def read(sha256: str, blobs: Blobs) -> dict[str, Node]:
     """A tree that somebody kept; `StateError` for one that names a place outside."""
     value = orjson.loads(blobs.get(sha256, most_bytes=MAX_TREE_BYTES))
     if not isinstance(value, dict) or len(value) > MAX_ENTRIES:
@@ -117,7 +117,7 @@ def changes(before: Tree, after: Tree) -> dict[str, Node]:
     return written | {name: ["-"] for name in before if name not in after}
 
 
-def write(tree: Tree, folder: Path, blobs: BlobFolder, *, owner: tuple[int, int] | None = None) -> None:
+def write(tree: Tree, folder: Path, blobs: Blobs, *, owner: tuple[int, int] | None = None) -> None:
     """Bring `tree` (or changes) into the folder: what is gone goes first, deepest first; then folders before what they
     hold."""
     root = os.open(folder, _OPEN | os.O_DIRECTORY)
@@ -133,7 +133,7 @@ def write(tree: Tree, folder: Path, blobs: BlobFolder, *, owner: tuple[int, int]
         os.close(root)
 
 
-def _write_one(root: int, name: str, node: Node, blobs: BlobFolder, owner: tuple[int, int] | None) -> None:
+def _write_one(root: int, name: str, node: Node, blobs: Blobs, owner: tuple[int, int] | None) -> None:
     with _parent(root, name) as (parent, last):
         if node[0] == "d":
             _make_folder(parent, last, int(node[1]))

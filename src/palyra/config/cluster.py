@@ -5,7 +5,45 @@ Not here: using these values (cluster, wiring/cluster).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ipaddress
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from palyra.config.credentials import SECRET_NAME
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
+_REGION = re.compile(r"[a-z0-9-]{1,64}")
+_PREFIX = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,63}/){0,8}")
+_ACCESS_KEY = re.compile(r"[A-Za-z0-9._+=@-]{0,128}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlobsConfig:
+    """`[cluster.blobs]`: where workspaces lie by digest, for every machine. A folder, or an S3-compatible store."""
+
+    folder: str = ""
+    """A folder that every machine sees. Wanted with `cluster.nodes`, unless `endpoint` is."""
+    endpoint: str = ""
+    """An S3-compatible store: "https://s3.internal:9000". http:// for loopback alone. Addresses are path-style."""
+    bucket: str = ""
+    """The bucket, made beforehand; with `endpoint`."""
+    region: str = "us-east-1"
+    """What the store calls its place; it is part of what is signed."""
+    prefix: str = ""
+    """What every object's name begins with: "palyra/blobs/"."""
+    access_key: str = ""
+    """The key's id. Empty: AWS_ACCESS_KEY_ID of the daemon's environment, with AWS_SECRET_ACCESS_KEY and, if it is
+    there, AWS_SESSION_TOKEN. No other name of the environment is read."""
+    secret: str = ""
+    """With `access_key`: the name of the vault's secret that is the secret key. Scope it to the tool
+    `cluster.blobs`, so that no call may use it. Nodes get it sealed to a key of theirs."""
+    ca_file: str = ""
+    """Who may vouch for the store's certificate, as PEM, on every machine. Empty: the system's."""
+
+    @property
+    def is_remote(self) -> bool:
+        return bool(self.endpoint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +55,11 @@ class ClusterConfig:
     a pgpass file, or a certificate. Empty: the state is in the home."""
     nodes: str = ""
     """The address of Ray's head, "10.0.0.1:6379", behind token authentication. Empty: calls run where the daemon is."""
-    blobs: str = ""
-    """A folder that every machine sees, for workspaces by digest. Wanted with `nodes`."""
     node_folder: str = "/var/lib/palyra-node"
     """On each node: its key, and the copies of workspaces while calls run in them."""
     slots: int = 4
     """Calls at once on the node that `palyra cluster up` makes of this machine."""
+    blobs: BlobsConfig = field(default_factory=BlobsConfig)
 
 
 RANGES = {"slots": (1, 1024)}
@@ -35,8 +72,46 @@ def complain(config: ClusterConfig) -> tuple[str, str] | None:
         return "database", "cluster.database holds a password: keep it in a pgpass file."
     if config.nodes and not config.database:
         return "nodes", "cluster.nodes needs cluster.database: nodes answer to one journal."
-    if config.nodes and not config.blobs.startswith("/"):
-        return "blobs", "cluster.nodes needs cluster.blobs: an absolute folder that every machine sees."
+    if config.nodes and not (config.blobs.folder or config.blobs.endpoint):
+        return "blobs", "cluster.nodes needs [cluster.blobs]: a folder that every machine sees, or an endpoint."
     if not config.node_folder.startswith("/"):
         return "node_folder", "cluster.node_folder must be an absolute folder."
-    return None
+    complaint = _complain_of_blobs(config.blobs)
+    return ("blobs", f"cluster.blobs.{complaint}") if complaint else None
+
+
+def _complain_of_blobs(blobs: BlobsConfig) -> str:
+    if blobs.folder and blobs.endpoint:
+        return "endpoint and cluster.blobs.folder are both set: there is one place for blobs."
+    if blobs.folder and not blobs.folder.startswith("/"):
+        return "folder must be absolute."
+    if not blobs.endpoint:
+        return ""
+    if not _is_address(blobs.endpoint):
+        return "endpoint must be https://HOST[:PORT], or http:// on loopback, without a user, a query or a password."
+    if not (_BUCKET.fullmatch(blobs.bucket) and _REGION.fullmatch(blobs.region) and _PREFIX.fullmatch(blobs.prefix)):
+        return "bucket, region or prefix holds what it cannot; a prefix is words with a / behind each."
+    if bool(blobs.access_key) != bool(blobs.secret):
+        return "access_key and cluster.blobs.secret go together."
+    if not _ACCESS_KEY.fullmatch(blobs.access_key) or (blobs.secret and not SECRET_NAME.fullmatch(blobs.secret)):
+        return "secret is the name of a secret in the vault, never its value."
+    return "ca_file must be absolute." if blobs.ca_file and not blobs.ca_file.startswith("/") else ""
+
+
+def _is_address(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        port = parts.port
+    except ValueError:
+        return False
+    if not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment or port == 0:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname))
+
+
+def _is_loopback(host: str) -> bool:
+    """By its number, or the one name that means it everywhere: any other could be resolved to elsewhere."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

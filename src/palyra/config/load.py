@@ -83,6 +83,13 @@ def load_config(home: Home, explicit: str | None = None) -> tuple[Config, Path |
     return Config(), None
 
 
+def read_store_environment() -> tuple[str, str, str]:
+    """The blob store's access key, secret key and session token, under the three names such stores' tools know."""
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    access_key, secret_key, session_token = (os.environ.get(name, "") for name in names)
+    return access_key, secret_key, session_token
+
+
 def read_passphrase(config: Config) -> bytes | None:
     """What opens the installation's key; from a file only, because an environment is inherited and shown in /proc."""
     if not config.journal.passphrase_file:

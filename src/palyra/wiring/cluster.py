@@ -20,7 +20,10 @@ from palyra.state.writer import Writer
 from palyra.wiring.owners import ProcessOwners
 
 if TYPE_CHECKING:
+    from palyra.cluster.dispatching import ClusterExecutor
     from palyra.cluster.leases import Leases
+    from palyra.cluster.sigv4 import Credentials
+    from palyra.config.cluster import BlobsConfig
 
 log = logging.getLogger("palyra.cluster")
 LOOK_S = 2.0
@@ -62,15 +65,24 @@ class ClusterDoor:
         new_id: Callable[[], str],
         now_unix_ms: Callable[[], int],
         policy_number: Callable[[], int],
+        secret: Callable[[str], bytes | None],
     ) -> None:
+        """`secret`: of the vault, by its name."""
         self.executor: Executor = here
         self._config, self._writer, self._owners, self._now = config.cluster, writer, owners, now_unix_ms
         self._tasks: list[asyncio.Task[None]] = []
         self._link: Any = None
         if config.cluster.nodes:
-            self._link, self.executor = _to_nodes(
-                config, writer, here, new_id=new_id, now_unix_ms=now_unix_ms, policy_number=policy_number
+            self._link, self._to_nodes = _to_nodes(
+                config,
+                writer,
+                here,
+                new_id=new_id,
+                now_unix_ms=now_unix_ms,
+                policy_number=policy_number,
+                secret=secret,
             )
+            self.executor = self._to_nodes
 
     async def open(self) -> None:
         if self._link is not None:
@@ -86,6 +98,8 @@ class ClusterDoor:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks = []
+        if self._link is not None:
+            self._to_nodes.close()
 
     async def nodes(self) -> list[dict[str, Any]]:
         """What each node runs, of how much."""
@@ -138,7 +152,8 @@ def _to_nodes(
     new_id: Callable[[], str],
     now_unix_ms: Callable[[], int],
     policy_number: Callable[[], int],
-) -> tuple[Any, Executor]:
+    secret: Callable[[str], bytes | None],
+) -> tuple[Any, ClusterExecutor]:
     from palyra.cluster.ray_machine import Machine
 
     root = writer.home.root
@@ -147,7 +162,7 @@ def _to_nodes(
         from palyra.cluster.ray_link import Offer, RayLink, join_ray
     except ImportError as error:
         raise ConfigError(f"[cluster] nodes needs {error.name}, which is not installed.", INSTALL) from error
-    from palyra.cluster.blobs import BlobFolder
+    from palyra.cluster.blob_places import open_blobs
     from palyra.cluster.dispatching import ClusterExecutor
     from palyra.cluster.placing import Placement
 
@@ -155,11 +170,12 @@ def _to_nodes(
     join_ray(cluster.nodes)
     placement = Placement()
     offer = Offer(vkey=writer.home.verifier.vkey, blobs=cluster.blobs, folder=cluster.node_folder)
-    link = RayLink(offer, placement)
+    ask = store_credentials(cluster.blobs, secret)
+    link = RayLink(offer, placement, key=writer.home.key, credentials=ask if cluster.blobs.is_remote else None)
     executor = ClusterExecutor(
         link=link,
         placement=placement,
-        blobs=BlobFolder(Path(cluster.blobs)),
+        blobs=open_blobs(cluster.blobs, ask, now_unix_ms),
         here=here,
         key=writer.home.key,
         new_id=new_id,
@@ -167,3 +183,28 @@ def _to_nodes(
         policy_number=policy_number,
     )
     return link, executor
+
+
+def store_credentials(blobs: BlobsConfig, secret: Callable[[str], bytes | None]) -> Callable[[], Credentials]:
+    """Asked with every request: by the vault's secret, or from the environment's three names."""
+    from palyra.cluster.sigv4 import Credentials
+    from palyra.config.load import read_store_environment
+
+    def ask() -> Credentials:
+        if not blobs.secret:
+            access_key, secret_key, session_token = read_store_environment()
+            if not (access_key and secret_key):
+                raise StateError(
+                    "There are no credentials for the blob store.",
+                    "Set access_key and secret in [cluster.blobs], or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+                )
+            return Credentials(access_key=access_key, secret_key=secret_key, session_token=session_token)
+        found = secret(blobs.secret)
+        if found is None:
+            raise StateError(
+                f"There is no secret {blobs.secret} for the blob store in the vault.",
+                f"palyra secrets set {blobs.secret} --scope tool=cluster.blobs (the value on stdin)",
+            )
+        return Credentials(access_key=blobs.access_key, secret_key=found.decode("utf-8", "replace").strip())
+
+    return ask

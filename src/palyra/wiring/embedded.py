@@ -210,6 +210,7 @@ def _gather(
             new_id=ids.ulid,
             now_unix_ms=clock.now_unix_ms,
             policy_number=lambda: versions.use().number,
+            secret=lambda name: vault.value(name, principal="palyra:cluster", tool="cluster.blobs"),
         ),
         interceptor=interceptor,
         guests=GuestDoor(
