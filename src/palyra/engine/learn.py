@@ -34,6 +34,8 @@ from palyra.values import dataclass
 
 MARK = b"\x1epalyra-learn "
 """As inside/learner writes it, which is not imported: only a sandbox needs it."""
+MAX_LINE_BYTES = 4000
+"""The watcher writes none that is longer."""
 MAX_PATHS = 2000
 SHOWN = 200
 FOLDER_FROM = 4
@@ -113,11 +115,14 @@ class LearningCollector(Collector):
         before, mark, rest = data.partition(MARK)
         while mark:
             line, end, after = rest.partition(b"\n")
-            if not end:
+            if not end and len(rest) <= MAX_LINE_BYTES:
                 self._held = mark + rest
                 return before
-            self._take(line)
-            self.own_bytes += len(mark) + len(line) + len(end)
+            if len(line) > MAX_LINE_BYTES:  # a program's own, which must not be held, and copied, for ever
+                before, after = before + mark, rest
+            else:
+                self._take(line)
+                self.own_bytes += len(mark) + len(line) + len(end)
             more, mark, rest = after.partition(MARK)
             before += more
         cut = next((size for size in range(len(MARK) - 1, 0, -1) if before.endswith(MARK[:size])), 0)

@@ -85,6 +85,16 @@ def test_a_mark_without_its_end_is_shown_as_the_program_wrote_it() -> None:
     assert sink.bytes_of(StreamName.STDERR) == b"x" + MARK + b"tail"
 
 
+def test_a_mark_and_then_a_flood_is_not_held_back_and_copied_for_ever() -> None:
+    sink = collector()
+    flood = MARK + b"a" * 100_000
+    for at in range(0, len(flood), 4096):
+        sink.feed(StreamName.STDERR, flood[at : at + 4096])
+    assert len(sink.bytes_of(StreamName.STDERR)) > len(flood) - 2 * 4096
+    sink.finish(Status.COMPLETED)
+    assert sink.bytes_of(StreamName.STDERR) == flood
+
+
 def test_only_what_the_host_has_is_missing() -> None:
     sink = collector(FakeLook(missing=frozenset({"/nowhere"})))
     for path in ("/nowhere", "/opt/tool/lib.so"):
