@@ -5,22 +5,20 @@ the database, in one transaction; 3 renamed into place. Whoever opens it next fi
 deleted or put back from an older copy does not fit the database and is refused, and no change is without its entry.
 
 Values leave in three ways only: to redaction, as a header for a host they are bound to, and to a skill that was granted
-to read that very one. What was read stays known
-until this process ends, so that output is redacted even if the vault breaks meanwhile; then nothing is handed out.
+to read that very one. What was read stays known until this process ends, so that output is redacted even if the vault
+breaks meanwhile; then nothing is handed out.
 
-Not here: the envelope (box), the master key (keys), where a secret may go (bindings), who asks (wiring, egress).
+Not here: the file (file), the envelope (box), the master key (keys), where a secret may go (bindings), and who asks
+(wiring, egress).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -30,21 +28,17 @@ from palyra.config.credentials import CredentialConfig, VaultConfig, check_name
 from palyra.errors import ConfigError, StateError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.model.credential import Binding, Credential, Scope, SecretFacts
-from palyra.state.keyfile import check_private, sync_folder
-from palyra.state.lock import FileLock
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 from palyra.vault import box, keys
 from palyra.vault.bindings import check_value, checked, is_for, line_of, parse_facts, set_hint
 from palyra.vault.box import VaultBroken
+from palyra.vault.file import RESTORE, VaultFile, digest_of
 
 log = logging.getLogger("palyra.vault")
 
 MAX_SECRETS = 1024
-MAX_FILE_BYTES = 128 << 20
-_PATIENCE_S = 10.0
-_RESTORE = "Restore the vault folder and the state folder of the home from one backup."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +62,7 @@ class Vault:
         ask: keys.Ask | None = None,
     ) -> None:
         self._writer = writer
-        self._folder = writer.home.root / "vault"
-        self._file = self._folder / "secrets.json"
+        self._file = VaultFile(writer.home.root / "vault")
         self._config = config
         self._bound = tuple((c.secret, checked(c.host, c.header, c.prefix)) for c in credentials)
         self._now_unix_ms = now_unix_ms
@@ -90,7 +83,7 @@ class Vault:
         self._load()
 
     def _load(self) -> None:
-        seen = self._identity()
+        seen = self._file.identity()
         if seen == self._seen and self._broken is None:
             return
         try:
@@ -142,38 +135,23 @@ class Vault:
         self.load()
         return tuple(self._open.entries[name][0] for name in sorted(self._open.entries))
 
-    def _identity(self) -> tuple[int, ...]:
-        try:
-            found = os.stat(self._file, follow_symlinks=False)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise StateError(f"The vault {self._file} cannot be read: {error.strerror}.") from error
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
     def _read(self, seen: tuple[int, ...]) -> None:
-        data = self._bytes()
-        if not self._fits(data):
-            with _Locked(self._folder):  # a change of another process may be on its way
-                self._finish_staged()
-                data, seen = self._bytes(), self._identity()
-                if not self._fits(data):
+        data = self._file.read()
+        if digest_of(data) != self._recorded():
+            with self._file.locked():  # a change of another process may be on its way
+                self._file.finish_staged(self._recorded())
+                data, seen = self._file.read(), self._file.identity()
+                if digest_of(data) != self._recorded():
                     raise VaultBroken(
-                        "The vault is not the one this home last wrote: changed, deleted or put back.", _RESTORE
+                        "The vault is not the one this home last wrote: changed, deleted or put back.", RESTORE
                     )
         self._open = self._parse(data) if data else _Open()
         self._known |= dict.fromkeys((name, value) for name, (_, value) in self._open.entries.items())
         self._seen = seen
 
-    def _bytes(self) -> bytes:
-        if not self._identity():
-            return b""
-        check_private(self._folder, os.stat(self._folder, follow_symlinks=False), is_kind=stat.S_ISDIR)
-        return keys.read_private(self._file, what="The vault", most=MAX_FILE_BYTES)
-
-    def _fits(self, data: bytes) -> bool:
+    def _recorded(self) -> str:
         recorded = dict(self._writer.rows("SELECT name, value FROM meta WHERE name = 'vault_sha256'"))
-        return str(recorded.get("vault_sha256", "")) == (hashlib.sha256(data).hexdigest() if data else "")
+        return str(recorded.get("vault_sha256", ""))
 
     def _parse(self, data: bytes) -> _Open:
         try:
@@ -181,12 +159,12 @@ class Vault:
             signature = value.pop("mac")
             master = self._key(value["key"], create=False)
             if not box.same(box.mac(master, value), str(signature)):
-                raise VaultBroken("The vault's key is another one, or its file was changed.", _RESTORE)
+                raise VaultBroken("The vault's key is another one, or its file was changed.", RESTORE)
             self._master = master
             entries = {name: self._unseal(value["vault_id"], name, one) for name, one in value["secrets"].items()}
             return _Open(value["vault_id"], value["generation"], value["key"], entries)
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise VaultBroken(f"The vault {self._file} is damaged.", _RESTORE) from None
+            raise VaultBroken(f"The vault {self._file.path} is damaged.", RESTORE) from None
 
     def _unseal(self, vault_id: str, name: str, one: Mapping[str, Any]) -> tuple[SecretFacts, bytes]:
         facts = parse_facts(name, one["facts"])
@@ -197,7 +175,7 @@ class Vault:
             return self._master
         match source["source"]:
             case "file":
-                return keys.read_or_create_key_file(self._folder / "master.key", create=create)
+                return keys.read_or_create_key_file(self._file.folder / "master.key", create=create)
             case "keyring":
                 return keys.from_keyring(str(source["account"]), create=create)
             case _:
@@ -249,33 +227,27 @@ class Vault:
         actor: str,
     ) -> SecretFacts:
         async with self._changing:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            lock = FileLock(self._folder)
-            try:
-                await _take(lock)
-                self._finish_staged()
+            async with self._file.changing():
+                self._file.finish_staged(self._recorded())
                 self._load()
                 facts = make(self._open.entries[name][0] if name in self._open.entries else None)
                 await self._commit(kind, facts, value, actor)
-            finally:
-                lock.close()
             self._load()
         return facts
 
     async def _commit(self, kind: ActKind, facts: SecretFacts, value: bytes | None, actor: str) -> None:
         data, generation = self._compose(facts, value)
-        staged = self._stage(data)
-        digest = hashlib.sha256(data).hexdigest()
+        self._file.stage(data)
         details = facts.as_json() | {"generation": generation}
         act = Act(kind=kind, actor=actor, subject=f"secret/{facts.name}", details=details)
         now = self._now_unix_ms()
 
         def record(tx: Transaction) -> None:
-            tx.keep_meta("vault_sha256", digest)
+            tx.keep_meta("vault_sha256", digest_of(data))
             record_act(tx, act, at_unix_ms=now)
 
         await self._writer.commit(record)
-        self._put_in_place(staged)
+        self._file.put_in_place()
 
     def _compose(self, facts: SecretFacts, value: bytes | None) -> tuple[bytes, int]:
         """The whole file anew: every value under a fresh key."""
@@ -305,53 +277,6 @@ class Vault:
                 return {"source": "passphrase", "kdf": "scrypt", "salt": os.urandom(16).hex()}
             case _:
                 return {"source": "file"}
-
-    def _stage(self, data: bytes) -> Path:
-        staged = self._folder / "secrets.next"
-        staged.unlink(missing_ok=True)
-        keys.write_durably(staged, data)
-        sync_folder(self._folder)
-        return staged
-
-    def _finish_staged(self) -> None:
-        """A change that was committed and not put in place is; one that was not committed is forgotten."""
-        staged = self._folder / "secrets.next"
-        if not staged.exists():
-            return
-        if self._fits(keys.read_private(staged, what="The vault", most=MAX_FILE_BYTES)):
-            self._put_in_place(staged)
-        else:
-            staged.unlink()
-
-    def _put_in_place(self, staged: Path) -> None:
-        os.replace(staged, self._file)
-        sync_folder(self._folder)
-
-
-async def _take(lock: FileLock) -> None:
-    """Without holding the loop up: other calls go on meanwhile."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + _PATIENCE_S
-    while not lock.try_acquire():
-        if clock() >= deadline:
-            raise StateError("Another process is changing the vault.", "Try again in a moment.")
-        await asyncio.sleep(0.01)
-
-
-class _Locked:
-    def __init__(self, folder: Path) -> None:
-        self._lock = FileLock(folder)
-
-    def __enter__(self) -> None:
-        try:
-            taken = self._lock.acquire(_PATIENCE_S)
-        except OSError as error:
-            raise StateError(f"The vault is not there: {error.strerror}.", _RESTORE) from error
-        if not taken:
-            raise StateError("Another process is changing the vault.", "Try again in a moment.")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.close()
 
 
 def _sealed(master: bytes, vault_id: str, facts: SecretFacts, value: bytes) -> dict[str, Json]:

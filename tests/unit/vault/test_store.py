@@ -19,6 +19,7 @@ from palyra.errors import ConfigError, StateError
 from palyra.journal.store import JournalStore
 from palyra.model.credential import Binding, Credential, Scope
 from palyra.state.writer import Writer
+from palyra.vault.file import VaultFile
 from palyra.vault.store import Vault
 
 NOW = 1_700_000_000_000
@@ -264,7 +265,7 @@ def test_a_crash_before_the_commit_leaves_the_old_and_after_it_the_new(writer: W
         put(vault, value=b"never-committed")
     monkeypatch.undo()
     assert vault_of(writer).known_values("") == (("TOKEN", TOKEN),)
-    monkeypatch.setattr(Vault, "_put_in_place", lambda *_: (_ for _ in ()).throw(StateError("killed")))
+    monkeypatch.setattr(VaultFile, "put_in_place", lambda *_: (_ for _ in ()).throw(StateError("killed")))
     with pytest.raises(StateError, match="killed"):
         put(vault, value=b"committed-value")
     monkeypatch.undo()
