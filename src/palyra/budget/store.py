@@ -31,9 +31,12 @@ _SELECT = f"SELECT {_LEDGER} FROM runs WHERE run_id = ?"  # noqa: S608  # column
 _INSERT = f"""INSERT INTO runs (run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max,
                   created_unix_ms, {", ".join(_MOST)})
               VALUES (?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""  # noqa: S608
-_SETTLE = f"""UPDATE runs SET {", ".join(f"{name} = {name} + ?" for name in _USED)}
-              WHERE run_id = ? RETURNING {_LEDGER}"""  # noqa: S608
-_SPEND = f"UPDATE runs SET calls_used = calls_used + 1 WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
+_USE = ", ".join(f"{name} = {name} + ?" for name in _USED)
+_SETTLE = f"""UPDATE runs SET {_USE}, next_sequence = next_sequence + 1
+              WHERE run_id = ? RETURNING next_sequence - 1, {_LEDGER}"""  # noqa: S608
+_SETTLE_LATE = f"UPDATE runs SET {_USE} WHERE run_id = ?"  # noqa: S608
+_SPEND = f"""UPDATE runs SET calls_used = calls_used + 1, next_sequence = next_sequence + 1
+             WHERE run_id = ? AND principal = ? RETURNING next_sequence - 1, {_LEDGER}"""  # noqa: S608
 _ATTEMPT = f"UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
 _SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in RESOURCES)
 _HELD = f"SELECT {_SUMS} FROM reservations WHERE run_id = ?"  # noqa: S608
@@ -62,15 +65,21 @@ class BudgetStore:
         tx.execute(_INSERT, (*values, *run.most.amounts))
         return True
 
-    def spend_call(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending = NOTHING) -> BudgetView:
-        """With this call; Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use."""
-        rows = tx.rows(_SPEND, (run.run_id,))  # counted at once and judged then: a refusal undoes it
+    def spend_call(
+        self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending = NOTHING
+    ) -> tuple[int, BudgetView] | None:
+        """With this call, and its entry's number in the run; None when the run is another principal's.
+        Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use."""
+        rows = tx.rows(_SPEND, (run.run_id, run.principal))  # counted at once and judged then: a refusal undoes it
         if not rows:
-            raise _unknown(run.run_id)
-        ledger.check_call(_ledger((rows[0][0] - 1, *rows[0][1:])))
-        if _is_limited(rows[0]) or not run.quota.is_unlimited:
+            if not self.ensure_run(tx, run):
+                return None
+            rows = tx.rows(_SPEND, (run.run_id, run.principal))
+        sequence, *row = rows[0]
+        ledger.check_call(_ledger((row[0] - 1, *row[1:])))
+        if _is_limited(row) or not run.quota.is_unlimited:
             self._reserve(tx, run, call_id, reserve)
-        return _view(rows[0])
+        return sequence, _view(row)
 
     def _reserve(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending) -> None:
         account = self.read_ledger(tx, run.run_id)
@@ -84,8 +93,9 @@ class BudgetStore:
 
     def settle(
         self, tx: Transaction, run: RunSpec, call_id: str, spent: Spending | None, *, holds: bool = False
-    ) -> tuple[Spending, BudgetView]:
-        """Count what was used and give back what was held; nobody looks for it where nothing can have been.
+    ) -> tuple[int, Spending, BudgetView]:
+        """Count what was used and give back what was held; nobody looks for it where nothing can have been. The entry's
+        number in the run comes with it.
 
         `spent` None: what was held counts as used. `holds`: what goes on keeps it.
         """
@@ -95,9 +105,10 @@ class BudgetStore:
         rows = tx.rows(_SETTLE, (*spent.amounts, run.run_id))
         if not rows:
             raise _unknown(run.run_id)
-        if not holds and (_is_limited(rows[0]) or not run.quota.is_unlimited):
+        sequence, *row = rows[0]
+        if not holds and (_is_limited(row) or not run.quota.is_unlimited):
             tx.execute(_RELEASE, (call_id,))
-        return spent, _view(rows[0])
+        return sequence, spent, _view(row)
 
     def settle_process(self, tx: Transaction, run_id: str, call_id: str, usage: Usage | None) -> Spending:
         """At the end of what outlived its call; what nobody knows counts as all that was held for it."""
@@ -107,7 +118,7 @@ class BudgetStore:
         if usage is not None:
             cpu_us = held.cpu_us if usage.cpu_us is None else usage.cpu_us
             spent = Spending(wall_us=usage.wall_us, cpu_us=cpu_us, output_bytes=usage.output_bytes)
-        tx.execute(_SETTLE, (*spent.amounts, run_id))
+        tx.execute(_SETTLE_LATE, (*spent.amounts, run_id))
         return spent
 
     def spend_attempt(self, tx: Transaction, run_id: str) -> BudgetView:
@@ -149,19 +160,16 @@ def _unknown(run_id: str) -> StateError:
     return StateError(f"Run {run_id} is not known.")
 
 
-def _view(row: tuple[Any, ...]) -> BudgetView:
+def _view(row: Sequence[Any]) -> BudgetView:
     return BudgetView(**dict(zip(_NAMES, row, strict=True)))
 
 
-def _is_limited(row: tuple[Any, ...]) -> bool:
+def _is_limited(row: Sequence[Any]) -> bool:
     """Beside its calls."""
-    return row[-len(RESOURCES) :] != _NO_LIMITS
+    return any(limit is not None for limit in row[-len(RESOURCES) :])
 
 
-_NO_LIMITS = (None,) * len(RESOURCES)
-
-
-def _ledger(row: tuple[Any, ...], *, held: Spending = NOTHING) -> ledger.Ledger:
+def _ledger(row: Sequence[Any], *, held: Spending = NOTHING) -> ledger.Ledger:
     calls_used, calls_max, attempts_used, attempts_max, *amounts = row
     used, most = amounts[: len(RESOURCES)], amounts[len(RESOURCES) :]
     limited = any(limit is not None for limit in most)

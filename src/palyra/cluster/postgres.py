@@ -69,6 +69,9 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise StateError(f"The cluster's database cannot be read: {_words(error)}.") from error
 
+    def version(self) -> int | None:
+        return None
+
     # ── turns ──
 
     def try_begin(self) -> bool:

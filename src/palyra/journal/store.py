@@ -74,13 +74,16 @@ class Budget(Protocol):
     def ensure_run(self, tx: Transaction, run: RunSpec) -> bool:
         """Store the run if it is new. False when it is another principal's."""
 
-    def spend_call(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending) -> BudgetView:
-        """With this one, what it may use held back for it; or `Rejected`."""
+    def spend_call(
+        self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending
+    ) -> tuple[int, BudgetView] | None:
+        """The number of the call's entry in its run, and the budget with this one, what it may use held back for it;
+        or `Rejected`. The run is stored if it is new; None when it is another principal's."""
 
     def settle(
         self, tx: Transaction, run: RunSpec, call_id: str, spent: Spending | None, *, holds: bool = False
-    ) -> tuple[Spending, BudgetView]:
-        """What counts as used, and the budget with it."""
+    ) -> tuple[int, Spending, BudgetView]:
+        """The number of the call's entry in its run, what counts as used, and the budget with it."""
 
     def spend_attempt(self, tx: Transaction, run_id: str) -> BudgetView:
         """For a refusal, which is only counted."""
@@ -183,20 +186,20 @@ class JournalStore:
     # ── inside a transaction ──
 
     def _open(self, tx: Transaction, opening: Opening) -> BudgetView:
-        if not self._budget.ensure_run(tx, opening.run):
+        spent = self._budget.spend_call(tx, opening.run, opening.call_id, opening.reserve)
+        if spent is None:
             raise Rejected(
                 Reason.CAPABILITY_DENIED,
                 f"Run {opening.run.run_id} belongs to another principal.",
                 "Start a run of your own: leave run_id out.",
             )
-        budget = self._budget.spend_call(tx, opening.run, opening.call_id, opening.reserve)
-        at = opening.opened_unix_ms
+        (sequence, budget), at = spent, opening.opened_unix_ms
         if opening.permission is not None:
             if self._approvals is None:
                 raise StateError("Approvals are not kept here.")
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
         entry = _with(opening.entry, {"budget": budget.limits_json()}, {"details": opening.details})
-        index = tx.append(entry, at_unix_ms=at)
+        index = tx.append(entry, at_unix_ms=at, sequence=sequence)
         details = tx.keep_blob(opening.details, at_unix_ms=at)
         owner = opening.owner
         row = (
@@ -213,11 +216,12 @@ class JournalStore:
         if not closing.opened:
             kept = {"outcome": closing.outcome} if closing.keep_call else {}
             return self._refuse(tx, closing, _with(closing.entry, facts, kept))
-        spent, budget = self._budget.settle(tx, closing.run, closing.call_id, closing.spent, holds=closing.holds)
+        settled = self._budget.settle(tx, closing.run, closing.call_id, closing.spent, holds=closing.holds)
+        sequence, spent, budget = settled
         # The details that are kept are the intent's, whatever this entry was drafted with.
         more = facts | {"spent": spent.as_json()}
         entry = _with(closing.entry, more, {"outcome": closing.outcome}, without="details")
-        self._finish_open(tx, closing, tx.append(entry, at_unix_ms=closing.closed_unix_ms))
+        self._finish_open(tx, closing, tx.append(entry, at_unix_ms=closing.closed_unix_ms, sequence=sequence))
         return budget
 
     def _finish_open(self, tx: Transaction, closing: Closing, index: int) -> None:

@@ -43,6 +43,10 @@ class Database(Protocol):
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """What is committed; `StateError` when it cannot be read."""
 
+    def version(self) -> int | None:
+        """Inside a transaction: another number whenever somebody else has committed since it was last asked; None where
+        that cannot be told."""
+
     def try_begin(self) -> bool:
         """The turn to write, and a transaction in it. False, and nothing begun, while somebody else has it."""
 

@@ -52,6 +52,10 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             raise StateError(f"The database cannot be read: {error}.") from error
 
+    def version(self) -> int | None:
+        version: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
     # ── turns ──
 
     def try_begin(self) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from palyra.errors import StateError
@@ -27,8 +29,16 @@ class KeyChanged(HeadBroken):
 
 
 class Transaction:
-    def __init__(self, database: Database, frontier: Frontier, *, alone: bool = False) -> None:
-        """`alone`: one piece of work, so that the transaction itself is what is undone."""
+    def __init__(
+        self,
+        database: Database,
+        frontier: Frontier,
+        *,
+        alone: bool = False,
+        run_keys: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
+        """`alone`: one piece of work, so that the transaction itself is what is undone. `run_keys`: those that are
+        known to be in the database."""
         self._database = database
         self._alone = alone
         self._before = frontier
@@ -36,6 +46,9 @@ class Transaction:
         self.last_index: int | None = None
         """The last entry this piece of work appended."""
         self.bytes_written = 0
+        self._known_keys = run_keys
+        self.run_keys: dict[str, bytes] = {}
+        """Read or made here: to be known once this is committed."""
         self.successor: NoteSigner | None = None
         """Signs this commit's checkpoint too: the journal is handed over to its key (state/rotation)."""
 
@@ -56,10 +69,12 @@ class Transaction:
         sql = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
         self.execute(sql, (name, value))
 
-    def append(self, draft: EntryDraft, *, at_unix_ms: int) -> int:
-        """Put an entry into the tree; returns its index."""
+    def append(self, draft: EntryDraft, *, at_unix_ms: int, sequence: int | None = None) -> int:
+        """Put an entry into the tree; returns its index. `sequence`: its number in its run, where its run's row was
+        given the next one already."""
         index = self.frontier.size
-        sequence = None if draft.run_id is None else self._next_sequence(draft.run_id)
+        if sequence is None and draft.run_id is not None:
+            sequence = self._next_sequence(draft.run_id)
         body = entry_bytes(draft, index=index, sequence=sequence, at_unix_ms=at_unix_ms)
         leaf = leaf_hash(body)
         try:
@@ -85,10 +100,14 @@ class Transaction:
         self.execute(f"INSERT INTO openings VALUES {rows}", tuple(values))  # noqa: S608
 
     def _run_key(self, run_id: str) -> bytes:
+        known = self._known_keys.get(run_id) or self.run_keys.get(run_id)
+        if known is not None:
+            return known
         rows = self.rows("SELECT key FROM run_keys WHERE run_id = ?", (run_id,))
         key: bytes = rows[0][0] if rows else os.urandom(32)
         if not rows:
             self.execute("INSERT INTO run_keys VALUES (?, ?)", (run_id, key))
+        self.run_keys[run_id] = key
         return key
 
     def _next_sequence(self, run_id: str) -> int:
@@ -113,6 +132,7 @@ class Transaction:
         else:
             self.execute("ROLLBACK TO work")
         self.frontier = self._before
+        self.run_keys.clear()  # one of them may have been made by what is undone
 
     def end_work(self) -> None:
         if not self._alone:

@@ -15,7 +15,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -36,6 +36,7 @@ from palyra.values import dataclass
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 
+MAX_RUN_KEYS = 256
 _HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
 _LEAVES = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
 
@@ -71,7 +72,11 @@ class Writer:
         self._trusted: tuple[int, bytes, str] | None = None
         """The stored head and the newest checkpoint, as they were found sound or written here."""
         self._frontier = Frontier()
-        """Of the newest checkpoint."""
+        """Of the trusted head."""
+        self._version: int | None = None
+        """The database's, when the head was last found trusted: while it stays, nobody else has written."""
+        self._run_keys: dict[str, bytes] = {}
+        """Keys of runs that are in the database, for as long as nobody else has written."""
         self._queue: list[_Waiting[Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_batch = 1
@@ -230,7 +235,8 @@ class Writer:
 
     def _transact(self, database: Database, batch: list[_Waiting[Any]]) -> None:
         self._last_batch = len(batch)
-        transaction = Transaction(database, self._read_head(database), alone=len(batch) == 1)  # 3
+        head = self._read_head(database)  # 3
+        transaction = Transaction(database, head, alone=len(batch) == 1, run_keys=self._run_keys)
         before = transaction.frontier.size
         for waiting in batch:  # 4
             self._run(transaction, waiting)
@@ -239,6 +245,8 @@ class Writer:
             checkpoint = self._seal(database, transaction.frontier, transaction.successor)  # 5
             sealed = checkpoint, self._store_head(database, transaction.frontier)
         database.commit()  # 6
+        if transaction.run_keys and self._version is not None:
+            self._remember(transaction.run_keys)
         if sealed is not None:
             checkpoint, stored = sealed
             self._frontier, self._trusted = transaction.frontier, (*stored, checkpoint.note)
@@ -268,13 +276,19 @@ class Writer:
 
     def _read_head(self, database: Database) -> Frontier:
         """The tree as it stands, only if its newest checkpoint is ours: otherwise whoever can edit the file could
-        have us sign a rewritten history by extending it."""
+        have us sign a rewritten history by extending it. Where nobody else wrote since then it is not read again."""
+        version = database.version()
+        if version is not None and version == self._version:
+            return self._frontier.copy()
+        self._version = None
+        self._run_keys.clear()
         rows = database.execute(_HEAD).fetchall()
         if len(rows) != 1:
             raise HeadBroken("the head is missing")
         size, packed, note = rows[0]
         signed = "" if note is None else note
         if (size, packed, signed) == self._trusted:
+            self._version = version
             return self._frontier.copy()
         try:
             frontier = self._newest_frontier(database, Frontier.parse(size, packed), signed)
@@ -285,7 +299,7 @@ class Writer:
             self._check_head(frontier, signed)
         except (ValueError, TrustError) as error:
             raise HeadBroken(str(error).rstrip(".")) from error
-        self._trusted, self._frontier = (size, packed, signed), frontier
+        self._trusted, self._frontier, self._version = (size, packed, signed), frontier, version
         return frontier.copy()
 
     def _newest_frontier(self, database: Database, frontier: Frontier, note: str) -> Frontier:
@@ -295,6 +309,11 @@ class Writer:
             for (leaf,) in database.execute(_LEAVES, (frontier.size, size)).fetchall():
                 frontier.append(as_bytes(leaf))
         return frontier
+
+    def _remember(self, run_keys: Mapping[str, bytes]) -> None:
+        if len(self._run_keys) + len(run_keys) > MAX_RUN_KEYS:
+            self._run_keys.clear()
+        self._run_keys |= run_keys
 
     def _check_head(self, frontier: Frontier, note: str) -> None:
         signed = open_checkpoint(note, self._signer.verifier) if note else Checkpoint("", 0, EMPTY_ROOT, "")
@@ -349,7 +368,7 @@ class Writer:
         """After a fork the parent's connection is not ours."""
         if self._pid != os.getpid():
             self.database.forked()
-            self._pid, self._guard, self._trusted = os.getpid(), threading.RLock(), None
+            self._pid, self._guard, self._trusted, self._version = os.getpid(), threading.RLock(), None, None
             self._loop, self._queue = None, []
 
     def _look_after(self, loop: asyncio.AbstractEventLoop | None) -> None:

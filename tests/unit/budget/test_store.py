@@ -78,12 +78,23 @@ def test_a_run_that_is_not_known_cannot_be_spent(writer: Writer) -> None:
     assert BUDGET.read_ledger(writer, "nobody") is None
     nobody = run_spec("nobody")
     for work in (
-        lambda tx: BUDGET.spend_call(tx, nobody, ulid()),
         lambda tx: BUDGET.spend_attempt(tx, "nobody"),
         lambda tx: BUDGET.settle(tx, nobody, ulid(), None),
     ):
         with pytest.raises(StateError, match="not known"):
             writer.commit_now(work)
+
+
+def test_the_first_call_stores_its_run_and_a_stranger_spends_nothing_of_it(writer: Writer) -> None:
+    run = run_spec(ulid(), calls_max=3)
+    stranger = replace(run, principal="agent:other")
+
+    def work(tx: Any) -> list[int | None]:
+        spent = [BUDGET.spend_call(tx, one, ulid()) for one in (run, stranger, run)]
+        return [None if one is None else one[0] for one in spent]
+
+    assert writer.commit_now(work)[0] == [0, None, 1], "each call's entry has the next number of its run"
+    assert BUDGET.read_ledger(writer, run.run_id).counts == (2, 3, 0, 1000)
 
 
 # ── what calls use ──

@@ -321,7 +321,7 @@ def tampered(home: Path, sql: str) -> list[tuple[str, int | None]]:
          "(SELECT leaf_hash FROM entries WHERE idx = 1) WHERE idx = 5", ("MOVED", 5)),
         ("INSERT INTO entries SELECT 7, leaf_hash, body FROM entries WHERE idx = 6", ("MOVED", 7)),
         ("DELETE FROM entries", ("TRUNCATED", 0)),
-        ("UPDATE checkpoints SET note = replace(note, 'A', 'B')", None),
+        ("UPDATE checkpoints SET note = substr(note, 1, length(note) - 12) || 'AAAAAAAAAA=' || char(10)", None),
         ("DELETE FROM checkpoints WHERE size = 7", ("UNSIGNED", 6)),
         ("DELETE FROM checkpoints", ("UNSIGNED", 0)),
         ("UPDATE checkpoints SET size = 8 WHERE size = 7", ("CHECKPOINT", 7)),

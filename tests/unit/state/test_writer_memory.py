@@ -1,0 +1,155 @@
+"""What the writer knows without reading it again: the head and the runs' keys, until anybody else has written."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.errors import Reason, Rejected, StateError
+from palyra.journal.store import JournalStore
+from palyra.state import writer as writer_module
+from palyra.state.retention import redact_call
+from palyra.state.transaction import Transaction
+from palyra.state.writer import Writer
+from tests.journaling import NOW, act, audit_home, closing, open_store, opening, run_spec, ulid
+
+RUN = run_spec(ulid())
+
+
+@pytest.fixture
+def opened(home: Path) -> Iterator[tuple[Writer, JournalStore]]:
+    writer, store = open_store(home)
+    yield writer, store
+    writer.close()
+
+
+def whole_call(store: JournalStore, run: Any = RUN) -> str:
+    call_id = ulid()
+
+    async def both() -> None:
+        await store.open_call(opening(call_id, run))
+        await store.close_call(closing(call_id, run))
+
+    asyncio.run(both())
+    return call_id
+
+
+def traced(writer: Writer) -> list[str]:
+    said: list[str] = []
+    writer.database.connection.set_trace_callback(said.append)  # type: ignore[attr-defined]
+    return said
+
+
+def key_of(writer: Writer) -> list[tuple[Any, ...]]:
+    return writer.rows("SELECT key FROM run_keys WHERE run_id = ?", (RUN.run_id,))
+
+
+def test_whoever_writes_alone_reads_neither_the_head_nor_a_key_again(opened: tuple[Writer, JournalStore]) -> None:
+    writer, store = opened
+    whole_call(store)
+    said = traced(writer)
+    whole_call(store)
+    assert [sql for sql in said if "FROM head" in sql or "FROM run_keys" in sql] == []
+    assert len([sql for sql in said if sql.startswith("UPDATE runs")]) == 2, "one for each entry"
+    assert audit_home(writer.home).findings == ()
+
+
+def test_two_writers_that_take_turns_go_on_from_each_others_head(opened: tuple[Writer, JournalStore]) -> None:
+    writer, store = opened
+    other, other_store = open_store(writer.home.root)
+    for _ in range(3):
+        whole_call(store)
+        whole_call(other_store)
+    other.close()
+    assert writer.rows("SELECT max(size) FROM checkpoints") == [(12,)]
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_key_that_was_deleted_elsewhere_seals_nothing_more(opened: tuple[Writer, JournalStore]) -> None:
+    writer, store = opened
+    call_id = whole_call(store)
+    (before,) = key_of(writer)
+    other = Writer.open(writer.home.root)
+    redact_call(other, call_id, actor="user:operator", reason="asked to", at_unix_ms=NOW)
+    other.close()
+    assert key_of(writer) == []
+    whole_call(store)
+    (after,) = key_of(writer)
+    assert after != before
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_key_that_was_deleted_by_this_very_process_seals_nothing_more(opened: tuple[Writer, JournalStore]) -> None:
+    writer, store = opened
+    call_id = whole_call(store)
+    before = key_of(writer)
+    redact_call(writer, call_id, actor="user:operator", reason="asked to", at_unix_ms=NOW)
+    whole_call(store)
+    assert key_of(writer) != before
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_key_whose_making_was_undone_is_not_remembered(opened: tuple[Writer, JournalStore]) -> None:
+    writer, store = opened
+
+    def refused(tx: Transaction) -> None:
+        store._open(tx, opening(ulid(), RUN))
+        raise Rejected(Reason.BUDGET_SPENT, "No more.")
+
+    async def together() -> None:
+        await asyncio.gather(
+            writer.commit(refused), writer.commit(refused), writer.commit(lambda tx: tx.append(act(), at_unix_ms=NOW)),
+            return_exceptions=True,
+        )  # fmt: skip
+
+    with pytest.raises(Rejected):
+        writer.commit_now(refused)
+    asyncio.run(together())
+    assert (key_of(writer), writer._run_keys) == ([], {})
+    whole_call(store)
+    assert len(key_of(writer)) == 1
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_key_whose_commit_had_to_wait_is_not_remembered(
+    opened: tuple[Writer, JournalStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, store = opened
+    commit, tries = writer.database.commit, iter([sqlite3.SQLITE_BUSY])
+
+    def busy_once() -> None:
+        for code in tries:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = code
+            raise error
+        commit()
+
+    monkeypatch.setattr(writer.database, "commit", busy_once)
+    whole_call(store)
+    assert key_of(writer) == [(writer._run_keys[RUN.run_id],)]
+    assert audit_home(writer.home).findings == ()
+
+
+def test_the_memory_of_keys_is_bounded(opened: tuple[Writer, JournalStore], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MAX_RUN_KEYS", 4)
+    writer, store = opened
+    for _ in range(9):
+        whole_call(store, run_spec(ulid()))
+    assert len(writer._run_keys) <= 4
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_head_changed_between_two_commits_of_a_busy_writer_is_noticed(opened: tuple[Writer, JournalStore]) -> None:
+    writer, store = opened
+    whole_call(store)
+    other = sqlite3.connect(writer.home.database)
+    with other:
+        other.execute("UPDATE head SET frontier = zeroblob(32)")
+    other.close()
+    with pytest.raises(StateError, match="signed head"):
+        whole_call(store)
