@@ -8,7 +8,6 @@ be had is reported as missing.
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from bench.harness import Contender, timed
 
 PROJECT = Path(__file__).parents[1]
 PEERS = PROJECT / ".make" / "peers"
-SRT = "@anthropic-ai/sandbox-runtime@0.0.78"
 SANDBOX = (
     "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
     "--ro-bind", "/usr", "/usr",
@@ -113,34 +111,6 @@ def sandlock() -> Iterator[Contender]:
             yield Contender(name=name, run=None, why_missing="its sandbox does not start on this machine")
         else:
             yield Contender(name=name, run=ask)
-
-
-def srt() -> Contender:
-    """@anthropic-ai/sandbox-runtime by its command line: a node process that sets up bubblewrap and proxies."""
-    name = "srt"
-    try:
-        argv = [*install_srt(), find_program("true")]
-        tried = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        return Contender(name=name, run=None, why_missing=f"could not be installed ({type(error).__name__})")
-    if tried.returncode != 0:
-        why = (tried.stderr.strip().splitlines() or ["it does not start"])[0]
-        return Contender(name=name, run=None, why_missing=f"it says: {why}")
-    return Contender(name=name, run=timed(lambda: subprocess.run(argv, capture_output=True).returncode, check_exit))
-
-
-def install_srt() -> list[str]:
-    """The words before a command, made on first use: no network, writes below /tmp alone."""
-    folder = PROJECT / ".make" / "peers-npm"
-    program, settings = folder / "node_modules" / ".bin" / "srt", folder / "settings.json"
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        install = ["npm", "install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", SRT]
-        subprocess.run(install, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=300)
-    files = {"denyRead": [], "allowWrite": ["/tmp"], "denyWrite": []}
-    network: dict[str, list[str]] = {"allowedDomains": [], "deniedDomains": []}
-    settings.write_text(json.dumps({"network": network, "filesystem": files}), encoding="utf-8")
-    return [str(program), "--settings", str(settings)]
 
 
 def install_peers() -> str:

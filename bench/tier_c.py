@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from bench import peers
+from bench import peers, srt
 from bench.harness import Aim, Row
 from bench.installation import Ground, open_ours
 
@@ -24,7 +24,7 @@ def open_row(ground: Ground) -> Iterator[Row]:
                 ours,
                 peers.cold_bwrap(),
                 stack.enter_context(peers.sandlock()),
-                peers.srt(),
+                srt.start_true(),
                 peers.bare_popen(),
             ),
             aims=(
