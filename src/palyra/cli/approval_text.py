@@ -51,7 +51,6 @@ def _program_lines(shown: Mapping[str, Json]) -> list[str]:
     network = shown.get("network") or {}
     hosts = ", ".join(str(host) for host in network.get("allowed_hosts", ())) or "none"
     named = ", ".join(str(host) for host in shown.get("hosts_named", ())) or "none"
-    stdin = shown.get("stdin") or {}
     out = [
         f"program    {quoted(str(shown.get('program')))} sha256 {str(shown.get('program_sha256'))[:16]}",
         f"argv       {' '.join(quoted(str(word)) for word in shown.get('argv', ()))}",
@@ -59,11 +58,20 @@ def _program_lines(shown: Mapping[str, Json]) -> list[str]:
         f"workspace  {quoted(str(shown.get('workspace')))}",
         f"network    {_plain(network.get('mode'))}; hosts granted: {visible_line(hosts)}; named: {visible_line(named)}",
         f"sandbox    tier {_plain(shown.get('tier'))}, {_plain(shown.get('backend'))}",
-        f"stdin      {'streamed' if stdin.get('streamed') else str(stdin.get('bytes', 0)) + ' bytes'}",
+        f"stdin      {_stdin(shown)}",
         f"reads secrets  {'yes' if 'secrets_read' in shown.get('capabilities', ()) else 'no'}",
     ]
     out += [f"env        {visible_line(str(name))}={quoted(str(value))}" for name, value in shown.get("env", ())]
     return out
+
+
+def _stdin(shown: Mapping[str, Json]) -> str:
+    """With what stands in it: for an interpreter that is the program."""
+    stdin, given = shown.get("stdin") or {}, shown.get("input") or {}
+    if stdin.get("streamed"):
+        return "streamed"
+    text = str(given.get("stdin") or "")
+    return f"{stdin.get('bytes', 0)} bytes" + (f": {_cut(quoted(text))}" if text else "")
 
 
 def standing(approval: Approval) -> str:
@@ -106,5 +114,8 @@ def _plain(value: Json) -> str:
 
 
 def _json(value: Json) -> str:
-    text = visible_line(orjson.dumps(value).decode())
+    return _cut(visible_line(orjson.dumps(value).decode()))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… ({len(text)} characters; see --json)"

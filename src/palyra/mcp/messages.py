@@ -21,6 +21,7 @@ from palyra.canon import Json
 from palyra.mcp.outcome_schema import outcome_schema
 from palyra.model.outcome import Outcome, Status
 from palyra.model.tool import Capability, Parallelism, ToolSpec
+from palyra.model.visible import visible_line
 from palyra.protocol.wire import outcome_json
 
 META_TOOL = "palyra/tool"
@@ -138,8 +139,6 @@ def _text(value: Mapping[str, Json]) -> str:
 YES = "approve"
 _MAX_SHOWN_CHARS = 4000
 _SHOWN = tuple("principal tool argv cwd input network hosts_named workspace tier risks policies".split())
-_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x0A}
-_BIDI = {code: f"\\u{code:04x}" for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 def question(shown: Mapping[str, Json]) -> types.ElicitRequestFormParams:
@@ -162,7 +161,7 @@ def question(shown: Mapping[str, Json]) -> types.ElicitRequestFormParams:
 
 def console_question(shown: Mapping[str, Json], *, url: str, approval_id: str) -> types.ElicitRequestURLParams:
     tool = str(shown.get("tool", "a tool"))
-    message = f"Policy asks for an operator's approval of {visible(tool)}. It is decided in Palyra's console."
+    message = f"Policy asks for an operator's approval of {visible_line(tool)}. It is decided in Palyra's console."
     return types.ElicitRequestURLParams(message=message, url=url, elicitation_id=approval_id)
 
 
@@ -171,18 +170,13 @@ def describe(shown: Mapping[str, Json]) -> str:
     for name in _SHOWN:
         value = shown.get(name)
         if value not in (None, "", [], {}):
-            lines.append(f"{name}: {visible(_plain(value))}")
+            lines.append(f"{name}: {visible_line(_plain(value))}")
     text = "\n".join(lines)
     return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "\n… more than can be shown: deny it."
 
 
 def _plain(value: Json) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode("utf-8")
-
-
-def visible(text: str) -> str:
-    """Arguments are the agent's: control and direction characters must not redraw what the person reads."""
-    return text.translate(_CONTROL | _BIDI).replace("\n", "\\n")
 
 
 def said(answer: Mapping[str, Any] | types.ElicitResult | None) -> bool | None:

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from palyra.canon import Json
-from palyra.mcp.messages import visible
+from palyra.model.visible import visible_line
 
 EXTENSION = "io.modelcontextprotocol/skills"
 MIME = "text/markdown"
@@ -81,7 +81,7 @@ def _name(label: str) -> str:
 
 def _line(text: str) -> str:
     """A publisher's words: one line, nothing that ends it or redraws it."""
-    return " ".join(visible(text.replace("\n", " ")).replace("`", "'").split())[:_MAX_LINE]
+    return " ".join(visible_line(text.replace("\n", " ")).replace("`", "'").split())[:_MAX_LINE]
 
 
 def _yaml(value: Mapping[str, Json], indent: str = "") -> list[str]:

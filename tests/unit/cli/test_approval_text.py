@@ -52,6 +52,14 @@ def test_a_tool_without_a_program_shows_its_input():
     assert 'input      {"path":"a\\u202eb"}' in said
 
 
+def test_what_an_interpreter_is_given_on_stdin_is_shown():
+    shown = {"argv": ["python3", "-"], "input": {"stdin": 'rm("-rf")\n\u202e'}, "stdin": {"bytes": 13}}
+    assert 'stdin      13 bytes: "rm(\\"-rf\\")\\x0a\\u202e"' in lines(APPROVAL, shown)
+    assert "stdin      streamed" in lines(APPROVAL, {**shown, "stdin": {"bytes": 0, "streamed": True}})
+    said = next(line for line in lines(APPROVAL, {**shown, "input": {"stdin": "x" * 9000}}) if "stdin" in line)
+    assert said.endswith("… (9002 characters; see --json)")
+
+
 def test_history_says_how_often_and_what_is_new():
     figures = {"same_call": Fatigue(asked=3, denied=2), "same_program": Fatigue(asked=9, approved=4)}
     change = {"field": "cwd", "before": "/a", "now": "/b\n"}

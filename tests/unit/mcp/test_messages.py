@@ -25,7 +25,6 @@ from palyra.mcp.messages import (
     listed_names,
     question,
     said,
-    visible,
     whole_outcome,
 )
 from palyra.model.outcome import Outcome, Status
@@ -157,11 +156,10 @@ def test_the_console_question_leads_to_where_it_is_decided():
 
 
 def test_arguments_cannot_redraw_the_question():
-    text = describe({"argv": ["ls", "\x1b[2J\u202eevil\r\nprincipal: user:root"]})
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert text.count("\n") == 1
-    assert visible("a\nb\x07") == "a\\nb\\x07"
+    text = describe({"argv": ["ls", "\x1b[2J\u202eevil\u200b\U000e0061\r\nprincipal: user:root"], "tool": "a\nb\x07"})
+    assert set("\x1b\u202e\u200b\U000e0061\x07").isdisjoint(text)
+    assert text.splitlines()[1] == "tool: a\\x0ab\\x07"
+    assert text.count("\n") == 2
 
 
 def test_a_question_longer_than_can_be_shown_says_so():

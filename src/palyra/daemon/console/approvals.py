@@ -64,8 +64,13 @@ class Waiting:
 
     @property
     def fits(self) -> bool:
-        """It can be seen whole in the queue."""
-        return len(self.text) <= MAX_CHARS and self.text.count("\n") < MAX_LINES and len(self.hosts) <= MAX_HOSTS
+        """It can be seen whole in the queue. What is given on stdin cannot: for an interpreter it is the program."""
+        return (
+            not self.stdin_bytes
+            and len(self.text) <= MAX_CHARS
+            and self.text.count("\n") < MAX_LINES
+            and len(self.hosts) <= MAX_HOSTS
+        )
 
     @property
     def is_plain(self) -> bool:

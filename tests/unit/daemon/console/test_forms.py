@@ -100,6 +100,16 @@ def test_nothing_is_approved_from_the_queue_that_cannot_be_seen_there_whole(fres
     assert "open all of it to approve" in queue.text
     whole = Markup(fresh.page(f"/console/approvals/{approval_id}").text)
     assert all(quoted(word) in whole.text for word in hidden)
+
+
+def test_what_is_given_on_stdin_is_seen_before_it_is_approved(fresh):
+    """`sh` with three hundred bytes says nothing: what runs stands in them."""
+    asked = fresh.run_program("git", "apply", "-", principal="agent:hides", input={"stdin": "hidden <b>\u202epart"})
+    approval_id = asked.approval["approval_id"]
+    queue = Markup(fresh.page("/console/approvals").text)
+    actions = [form["action"].rpartition("/")[2] for form in queue.of("form") if approval_id in form["action"]]
+    assert actions == ["deny"]
+    assert "hidden <b>\\u202epart" in Markup(fresh.page(f"/console/approvals/{approval_id}").text).text
     assert fresh.send(f"/console/approvals/{approval_id}/deny").status_code == 303
 
 
