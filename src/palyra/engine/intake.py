@@ -7,7 +7,7 @@ other. Not here: the input (protocol/parse), the run (engine/runs).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from palyra.engine.trip import CallRequest
@@ -18,11 +18,14 @@ from palyra.redact.stream import redact_text
 MAX_TOOL_CHARS = 256
 
 
-def settle_request(request: CallRequest, knows: Callable[[str], bool]) -> CallRequest:
-    """`knows`: whether a tool has this name."""
+Secrets = Callable[[str], Sequence[tuple[str, bytes]]]
+
+
+def settle_request(request: CallRequest, knows: Callable[[str], bool], secrets: Secrets) -> CallRequest:
+    """`knows`: whether a tool has this name; `secrets`: what is known in a run."""
     given: object = request.tool
     call_id, refusal = request.call_id, request.refusal
-    tool = _name_of(given, knows) if isinstance(given, str) else ""
+    tool = _name_of(given, knows, lambda: secrets(request.run.run_id)) if isinstance(given, str) else ""
     if not isinstance(given, str):
         refusal = refusal or Rejected(
             Reason.BAD_ARGUMENTS, "The tool's name must be a string.", "See palyra tools list."
@@ -37,9 +40,9 @@ def settle_request(request: CallRequest, knows: Callable[[str], bool]) -> CallRe
     return replace(request, tool=tool, call_id=call_id, refusal=refusal)
 
 
-def _name_of(tool: str, knows: Callable[[str], bool]) -> str:
+def _name_of(tool: str, knows: Callable[[str], bool], secrets: Callable[[], Sequence[tuple[str, bytes]]]) -> str:
     """A name that is no tool's may be anything, a secret too."""
     if knows(tool):
         return tool
     name = tool[:MAX_TOOL_CHARS].encode("utf-8", "backslashreplace").decode("utf-8")
-    return name if knows(name) else redact_text(name)
+    return name if knows(name) else redact_text(name, secrets())

@@ -29,7 +29,6 @@ from palyra.model.host import Guarantee
 from palyra.model.net import EgressMode
 from palyra.model.outcome import Connection, Status, StreamName
 from palyra.model.plan import Job, LookRequest
-from palyra.redact.stream import redact_json
 from palyra.values import dataclass
 
 MARK = b"\x1epalyra-learn "
@@ -92,8 +91,7 @@ class LearningCollector(Collector):
     """Takes the watcher's lines out of stderr, however they are cut into chunks."""
 
     def __init__(self, trip: Trip, ports: Ports) -> None:
-        self._secrets = ports.secrets.known_values(trip.run.run_id)
-        super().__init__(self._secrets, trip.request.on_output)
+        super().__init__(ports.secrets.known_values(trip.run.run_id), trip.request.on_output)
         self._look = ports.look
         self._held = b""
         self._wanted: dict[Wanted, None] = {}
@@ -148,7 +146,7 @@ class LearningCollector(Collector):
         on_host = self._look.present([one.path for one in self._wanted])
         learned = suggest(tuple(self._wanted), on_host, self.connections)
         more: dict[str, Json] = {"complete": self._complete and not self._problem, "problem": self._problem or None}
-        return {"learned": redact_json(learned | more, self._secrets)}
+        return {"learned": self.clean(learned | more)}
 
 
 # ── the smallest grant ───────────────────────────────────────────────────────

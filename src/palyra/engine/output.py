@@ -16,6 +16,7 @@ from palyra.canon import Json
 from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.redact.both import BothStreams
+from palyra.redact.stream import redact_json
 
 _STREAMS = tuple(StreamName)
 OnOutput = Callable[[StreamName, bytes], None]
@@ -35,6 +36,7 @@ class Collector:
     def __init__(
         self, secrets: Sequence[tuple[str, bytes]], on_output: OnOutput | None = None, *, lagging: bool = False
     ) -> None:
+        self._secrets = secrets
         self._redacting = BothStreams(secrets, lagging=lagging or on_output is None)
         self._kept: dict[StreamName, list[bytes]] = {name: [] for name in _STREAMS}
         self._on_output = on_output
@@ -72,6 +74,10 @@ class Collector:
     def bytes_of(self, stream: StreamName) -> bytes:
         return b"".join(self._kept[stream])
 
+    def clean(self, value: Json) -> Json:
+        """Names that a program chose reach who called it, too: of hosts it looked up, of files it made."""
+        return redact_json(value, self._secrets) if value else value
+
     def extra(self) -> dict[str, Json]:
         """What this sink has to add to the output, at the end."""
         return {}
@@ -98,7 +104,7 @@ def process_output(plan: ProcessPlan, execution: Execution, collector: Collector
         "truncated": execution.truncated,
         "tier": plan.tier.value,
         "backend": plan.backend,
-        "egress": plan.net.as_json() | {"connections": [_connection(c) for c in execution.connections]},
+        "egress": plan.net.as_json() | {"connections": collector.clean([*map(_connection, execution.connections)])},
     }
     if replaced:
         output["encoding"] = "utf-8-replaced"

@@ -32,7 +32,7 @@ from palyra.model.plan import Plan, ProcessPlan
 from palyra.model.reasons import REASONS
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
-from palyra.redact.stream import redact_text
+from palyra.redact.stream import redact_json, redact_text
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
 _SALT_BYTES = 32
@@ -45,7 +45,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
     fixed = fixed_of(trip, ports)
     details = fixed.details_with(trip.cedar, trip.shadow)
     entry = intent_draft(
-        asked=_asked(trip),
+        asked=_asked(trip, ports),
         decided=fixed.decided,
         owner=fixed.owner,
         executor=trip.plan.executor,
@@ -125,7 +125,7 @@ def _closing(
         outcome,
         execution,
         output_bytes=output_bytes,
-        asked=_asked(trip),
+        asked=_asked(trip, ports),
         decided=fixed.decided,
         run=trip.run.record,
         input_sha256=trip.input_sha256,
@@ -261,16 +261,19 @@ def _payload_of(trip: Trip) -> str | None:
     return trip.guest.skill.payload_sha256 if trip.guest.skill is not None else trip.guest.module_sha256
 
 
-def _asked(trip: Trip) -> Asked:
-    context = trip.run.context
+def _asked(trip: Trip, ports: Ports) -> Asked:
+    """A device and a channel are the caller's text, and entries stay for ever."""
+    context, (device, channel) = trip.run.context, (trip.run.context.device, trip.run.context.channel)
+    if device or channel:
+        device, channel = redact_json([device, channel], ports.secrets.known_values(trip.run.run_id))
     return Asked(
         call_id=trip.call_id,
         run_id=trip.run.run_id,
         tool=trip.request.tool,
         principal=trip.run.owner.principal,
         door=context.door.value,
-        device=context.device,
-        channel=context.channel,
+        device=device,
+        channel=channel,
         session=context.session,
         skill=context.skill,
     )

@@ -140,7 +140,7 @@ class Engine:
         return trip, None
 
     def _begin(self, request: CallRequest) -> Trip:
-        request = settle_request(request, self.registry.has)
+        request = settle_request(request, self.registry.has, self.ports.secrets.known_values)
         return Trip(
             request=request,
             call_id=request.call_id or self.ports.ids.ulid(),
@@ -243,7 +243,7 @@ class Engine:
         trip.redactions = collector.redactions
         output = process_output(plan, execution, collector)
         if trip.sights is not None and (created := self.ports.look.appeared(trip.sights.workspace)):
-            output["protected_created"] = list(created)
+            output["protected_created"] = collector.clean(list(created))
         if before is not None:
             output["changes"] = await changes_since(before, trip, self.ports)
         success = execution.status is Status.COMPLETED and execution.exit_code == 0 and not cancelled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from palyra.engine.walk import Engine
 from palyra.errors import Reason, StateError
 from palyra.model.call import OperatorGrant, TierChoice
 from palyra.model.net import EgressMode
-from palyra.model.outcome import Execution, Outcome, Status, Usage
+from palyra.model.outcome import Connection, Execution, Outcome, Status, Usage
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.protocol.wire import outcome_json
@@ -226,6 +227,36 @@ def test_output_is_redacted_before_anyone_sees_it():
     assert "hunter2" not in outcome.output["stdout"]
     assert b"hunter2" not in b"".join(streamed)
     assert sum(outcome.attestation["redactions"].values()) == 1
+
+
+def test_a_secret_in_a_name_that_the_program_chose_is_redacted_too():
+    """A file it makes under a guarded name, a host it looks up: both are told in the outcome."""
+    secret, key = "hunter2-hunter2", "ghp_" + "a1B2" * 9
+    look = FakeLook()
+    look.new_names = (f".env.{secret}", f".env.{key}")
+    tried = Connection(host=f"{secret}.example", port=443, verdict="denied")
+    done = Execution(status=Status.COMPLETED, exit_code=1, usage=Usage(wall_us=1), connections=(tried,))
+    ports = fake_ports(
+        look=look, executor=FakeExecutor(execution=done), secrets=FakeSecrets((("db", secret.encode()),))
+    )
+    told = outcome_json(call(ports))
+    assert told["output"]["protected_created"] == [".env.[redacted:db:1]", ".env.[redacted:github:2]"]
+    assert told["output"]["egress"]["connections"][0]["host"] == "[redacted:db:1].example"
+    assert secret not in repr(told)
+
+
+def test_a_secret_that_a_caller_gives_for_a_name_stays_in_no_entry():
+    secret = "hunter2-hunter2"
+    ports = fake_ports(secrets=FakeSecrets((("db", secret.encode()),)))
+    run = fake_run()
+    context = replace(run.context, device=f"phone {secret}", channel=secret)
+    for request in ({"tool": secret, "arguments": {}}, {"run": replace(run, context=context)}):
+        call(ports, **request)
+    entries = [one.entry.predicate for one in (*ports.journal.openings, *ports.journal.closings)]
+    assert len(entries) == 3
+    assert secret not in repr(entries)
+    assert entries[-1]["context"]["device"] == "phone [redacted:db:1]"
+    assert entries[-2]["tool"] == "[redacted:db:1]"
 
 
 def test_large_output_becomes_an_artifact_for_agents_doors_and_both_digests_hold():
