@@ -7,6 +7,7 @@ Rules: everything is by run and principal: what somebody sends under another's r
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
 
 from palyra.engine.ports import Clock
 from palyra.model.process import ProcessOwner
@@ -15,12 +16,14 @@ from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
 _REFUSED = "SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ? AND status = 'refused'"
-_COUNT = f"""SELECT (SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ?),
+_LABELS = tuple(RunLabel)
+_LABEL = "(SELECT count(*) FROM run_labels WHERE run_id = ? AND principal = ? AND label = '{}')"
+_FACTS = f"""SELECT (SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ?),
                     ({_REFUSED}), ({_REFUSED} AND principal = ?),
-                    (SELECT principal FROM runs WHERE run_id = ?)"""  # noqa: S608  # of our own words
-"""Counted from indexes alone, because it is asked before every decision. What was not refused is the run's own
-principal's: nobody else's calls are opened in it."""
-_LABELS = frozenset(RunLabel)
+                    (SELECT principal FROM runs WHERE run_id = ?),
+                    {", ".join(map(_LABEL.format, _LABELS))}"""  # noqa: S608  # of our own words
+"""Counted from indexes alone and in one statement, because it is asked before every decision. What was not refused is
+the run's own principal's: nobody else's calls are opened in it."""
 _NONE: frozenset[RunLabel] = frozenset()
 
 
@@ -31,17 +34,14 @@ class RunFactsStore:
 
     def read(self, owner: ProcessOwner) -> RunFacts:
         run_id, principal = owner.run_id, owner.principal
-        labels = self._writer.rows(
-            "SELECT label FROM run_labels WHERE run_id = ? AND principal = ?", (run_id, principal)
-        )
         since = self._clock.now_unix_ms() - WINDOW_MS
-        window = (run_id, since)
-        ((calls, refused, denials, owner_of_run),) = self._writer.rows(
-            _COUNT, (*window, *window, *window, principal, run_id)
+        window, marked = (run_id, since), (run_id, principal) * len(_LABELS)
+        ((calls, refused, denials, owner_of_run, *set_labels),) = self._writer.rows(
+            _FACTS, (*window, *window, *window, principal, run_id, *marked)
         )
         made = calls - refused if owner_of_run == principal else 0
         return RunFacts(
-            labels=frozenset(RunLabel(name) for (name,) in labels if name in _LABELS) if labels else _NONE,
+            labels=frozenset(compress(_LABELS, set_labels)) if any(set_labels) else _NONE,
             calls_last_minute=min(made + denials, MAX_COUNTED),
             denials_last_minute=min(denials, MAX_COUNTED),
         )

@@ -10,7 +10,7 @@ from palyra.errors import Reason
 from palyra.model.process import ProcessOwner
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.testing import FakeClock
-from palyra.wiring.run_facts import _COUNT, RunFactsStore
+from palyra.wiring.run_facts import _FACTS, RunFactsStore
 from tests.journaling import ulid
 from tests.stores import open_writer
 
@@ -69,7 +69,8 @@ def test_what_somebody_else_sends_under_a_run_counts_for_them_alone(tmp_path: Pa
 
 def test_counting_reads_indexes_alone(tmp_path: Path):
     writer = open_writer(tmp_path / "home")
-    steps = [row[3] for row in writer.rows(f"EXPLAIN QUERY PLAN {_COUNT}", (RUN, 1, RUN, 1, RUN, 1, "agent:demo", RUN))]
+    given = (RUN, 1, RUN, 1, RUN, 1, "agent:demo", RUN, *(RUN, "agent:demo") * len(RunLabel))
+    steps = [row[3] for row in writer.rows(f"EXPLAIN QUERY PLAN {_FACTS}", given)]
     touching = [step for step in steps if " calls " in step]
     assert len(touching) == 3
     assert all("COVERING INDEX" in step for step in touching), touching
