@@ -207,20 +207,31 @@ def _execution_sha256(predicate: Mapping[str, Json]) -> str:
 
 
 _EXACT = frozenset({str, int, bool, type(None)})
-_ENFORCEMENT = tuple(f.name for f in fields(Enforcement))
 
 
 def _plain(value: Any) -> Json:
-    if type(value) in _EXACT:
+    """Anew each time: what is attested is handed out, and must not be changed through another call's."""
+    kind = type(value)
+    if kind in _EXACT:
         return value
-    if isinstance(value, bytes):
+    if kind is bytes:
         return value.hex()
+    if kind is dict and _EXACT.issuperset(map(type, value.values())):
+        return value.copy()
+    if kind is tuple and _EXACT.issuperset(map(type, value)):
+        return [*value]
+    if kind is Enforcement:
+        return {
+            "backend": _plain(value.backend),
+            "egress_mode": _plain(value.egress_mode),
+            "guarantees": _plain(value.guarantees),
+            "degraded": _plain(value.degraded),
+            "proof_id": _plain(value.proof_id),
+        }
+    if kind is DecisionFacts:
+        return {"effect": _plain(value.effect), "policies": _plain(value.policies)}
     if isinstance(value, str):
         return str(value)  # a StrEnum becomes its text
-    if isinstance(value, Enforcement):
-        return {name: _plain(getattr(value, name)) for name in _ENFORCEMENT}
-    if isinstance(value, DecisionFacts):
-        return {"effect": str(value.effect), "policies": _plain(value.policies)}
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -166,13 +166,16 @@ def _view(row: Sequence[Any]) -> BudgetView:
 
 def _is_limited(row: Sequence[Any]) -> bool:
     """Beside its calls."""
-    return any(limit is not None for limit in row[-len(RESOURCES) :])
+    return [*row[-len(RESOURCES) :]] != _NO_LIMITS
+
+
+_NO_LIMITS = [None] * len(RESOURCES)
 
 
 def _ledger(row: Sequence[Any], *, held: Spending = NOTHING) -> ledger.Ledger:
     calls_used, calls_max, attempts_used, attempts_max, *amounts = row
     used, most = amounts[: len(RESOURCES)], amounts[len(RESOURCES) :]
-    limited = any(limit is not None for limit in most)
+    limited = most != _NO_LIMITS
     return ledger.Ledger(
         calls_used=calls_used,
         calls_max=calls_max,

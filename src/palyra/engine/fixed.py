@@ -76,7 +76,7 @@ class Fixed:
         asked = None if request is None else request.as_json()
         kept = asked if self.request_is_clear else redacted_request(asked, self.secrets)
         changing = {"request": kept, "request_redacted": kept != asked, "shadow": shadow}
-        return b"%b,%b" % (self.details, orjson.dumps(changing)[1:])
+        return b"%b,%b" % (self.details, orjson.dumps(changing, option=orjson.OPT_SORT_KEYS)[1:])
 
 
 def fixed_of(trip: Trip, ports: Ports) -> Fixed:

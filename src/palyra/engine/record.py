@@ -19,10 +19,11 @@ from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import Reason
 from palyra.journal.chain import (
+    SALT_BYTES,
     Asked,
     Decided,
     EgressSummary,
-    commit_value,
+    commit_values,
     intent_draft,
     result_draft,
 )
@@ -35,7 +36,6 @@ from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.stream import redact_json, redact_text
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
-_SALT_BYTES = 32
 BUILTIN = "builtin"
 
 
@@ -51,11 +51,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         executor=trip.plan.executor,
         enforcement=fixed.enforcement,
         limits=fixed.limits,
-        commitments=(
-            _commit(ports, "input", trip.input_bytes),
-            _commit(ports, "plan", trip.plan_bytes),
-            _commit(ports, "details", details),
-        ),
+        commitments=_commit(ports, ("input", trip.input_bytes), ("plan", trip.plan_bytes), ("details", details)),
         fixed=fixed.intent,
     )
     return Opening(
@@ -186,7 +182,7 @@ def assemble(
         redactions=redactions,
         enforcement=outcome.attestation["sandbox_enforcement"],
         **{name: outcome.attestation[name] for name in ("executor", "execution_sha256", "attestation_id")},
-        commitments=[_commit(ports, *pair) for pair in (("output", output), *kept)],
+        commitments=_commit(ports, ("output", output), *kept),
         artifacts=[ref.artifact_id for ref in outcome.artifacts],
         fixed=fixed,
     )
@@ -297,5 +293,5 @@ def _egress(execution: Execution, mode: str) -> EgressSummary | None:
     )
 
 
-def _commit(ports: Ports, field: str, value: bytes) -> Commitment:
-    return commit_value(field, value, ports.ids.random_bytes(_SALT_BYTES))
+def _commit(ports: Ports, *values: tuple[str, bytes]) -> tuple[Commitment, ...]:
+    return commit_values(values, ports.ids.random_bytes(SALT_BYTES * len(values)))

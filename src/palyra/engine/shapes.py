@@ -66,6 +66,7 @@ class Shape:
     plan_bytes: bytes = b""
     fixed: Fixed | None = None
     """Of its records."""
+    is_kept: bool = False
 
 
 class Shapes:
@@ -83,9 +84,13 @@ class Shapes:
 
     def keep(self, trip: Trip) -> None:
         """After step 6: it was allowed, and can be run."""
-        shape, key = trip.shape, _key(trip.request)
-        if shape is None or key is None or shape.plan is None or self._known.get(key) is shape:
+        shape = trip.shape
+        if shape is None or shape.is_kept or shape.plan is None:
             return
+        key = _key(trip.request)
+        if key is None:
+            return
+        shape.is_kept = True
         self._known.pop(key, None)
         while len(self._known) >= MAX_SHAPES:
             del self._known[next(iter(self._known))]

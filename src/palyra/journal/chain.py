@@ -139,6 +139,12 @@ def commit_value(field: str, value: bytes, salt: bytes) -> Commitment:
     return Commitment(field, mac_of(field, value, salt), salt)
 
 
+def commit_values(values: Sequence[tuple[str, bytes]], salts: bytes) -> tuple[Commitment, ...]:
+    """Each under a fresh salt of its own: `salts` are as many times `SALT_BYTES` random bytes."""
+    cuts = range(0, len(salts), SALT_BYTES)
+    return tuple(commit_value(*one, salts[at : at + SALT_BYTES]) for one, at in zip(values, cuts, strict=True))
+
+
 def mac_of(field: str, value: bytes, salt: bytes) -> str:
     """What a commitment to `value` says under this salt."""
     return hmac.digest(salt, field.encode() + b"\0" + value, "sha256").hex()

@@ -240,7 +240,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Json]:
         "policies": [_policy_json(info) for info in explanation.determining],
         "nearest": [_policy_json(near.policy) | {"failed": list(near.failed)} for near in explanation.nearest],
         "changes": [change_json(change) for change in explanation.changes],
-        "request": explanation.request.as_json(),
+        "request": explanation.request.as_json() | {"context": dict(sorted(explanation.request.context.items()))},
     }
 
 

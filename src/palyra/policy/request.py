@@ -116,7 +116,7 @@ class Request:
             "action": self.action,
             "tool": self.tool,
             "groups": list(self.groups),
-            "context": dict(sorted(self.context.items())),
+            "context": dict(self.context),
         }
 
 

@@ -20,10 +20,15 @@ KEYS = (
     *("call_id", "run_id", "tool", "status", "success", "reason", "message", "hint", "output", "usage", "budget"),
     *("approval", "artifacts", "attestation", "receipt"),
 )
-_NOT_STORED = frozenset({"budget", "receipt"})
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Json]:
+    known = {"budget": outcome.budget.as_json(), "receipt": outcome.receipt}
+    whole = _stored_json(outcome) | known
+    return {key: whole[key] for key in KEYS}
+
+
+def _stored_json(outcome: Outcome) -> dict[str, Json]:
     return {
         "call_id": outcome.call_id,
         "run_id": outcome.run_id,
@@ -35,11 +40,9 @@ def outcome_json(outcome: Outcome) -> dict[str, Json]:
         "hint": outcome.hint,
         "output": outcome.output,
         "usage": outcome.usage.as_json(),
-        "budget": outcome.budget.as_json(),
         "approval": outcome.approval,
         "artifacts": [ref.as_json() for ref in outcome.artifacts],
         "attestation": outcome.attestation,
-        "receipt": outcome.receipt,
     }
 
 
@@ -68,7 +71,7 @@ def parse_outcome(value: object) -> Outcome:
 
 
 def stored_outcome_bytes(outcome: Outcome) -> bytes:
-    return orjson.dumps({key: item for key, item in outcome_json(outcome).items() if key not in _NOT_STORED})
+    return orjson.dumps(_stored_json(outcome))
 
 
 def restore_outcome(data: bytes, recorded: Recorded) -> Outcome:

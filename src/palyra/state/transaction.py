@@ -121,7 +121,8 @@ class Transaction:
     # ── for the writer ──
 
     def begin_work(self) -> None:
-        self._before = self.frontier.copy()
+        # What is undone, and the head this began with, are never grown themselves.
+        self._before, self.frontier = self.frontier, self.frontier.copy()
         self.last_index = None
         if not self._alone:
             self.execute("SAVEPOINT work")

@@ -109,9 +109,7 @@ class Writer:
         waiting: _Waiting[T] = _Waiting(work, closing=closing)
         if not self._try([waiting]):
             return None
-        loop = asyncio.get_running_loop()
-        self._use_turn(loop)
-        self._look_after(loop)
+        self._look_after(asyncio.get_running_loop())
         if waiting.error is not None:
             raise waiting.error
         return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
@@ -172,13 +170,9 @@ class Writer:
         where the last commit was one caller's too. The others of that turn go together."""
         if self._queue or self._last_batch > 1 or self._turn_is_used:
             return False
-        self._use_turn(loop)
+        self._turn_is_used = True
+        loop.call_soon(self._begin_turn)
         return True
-
-    def _use_turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._turn_is_used:
-            self._turn_is_used = True
-            loop.call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
         self._turn_is_used = False
@@ -279,7 +273,7 @@ class Writer:
         have us sign a rewritten history by extending it. Where nobody else wrote since then it is not read again."""
         version = database.version()
         if version is not None and version == self._version:
-            return self._frontier.copy()
+            return self._frontier
         self._version = None
         self._run_keys.clear()
         rows = database.execute(_HEAD).fetchall()
@@ -289,7 +283,7 @@ class Writer:
         signed = "" if note is None else note
         if (size, packed, signed) == self._trusted:
             self._version = version
-            return self._frontier.copy()
+            return self._frontier
         try:
             frontier = self._newest_frontier(database, Frontier.parse(size, packed), signed)
             # The head that hands over is signed by the old key too: it must not be gone on from with that one.
@@ -300,7 +294,7 @@ class Writer:
         except (ValueError, TrustError) as error:
             raise HeadBroken(str(error).rstrip(".")) from error
         self._trusted, self._frontier, self._version = (size, packed, signed), frontier, version
-        return frontier.copy()
+        return frontier
 
     def _newest_frontier(self, database: Database, frontier: Frontier, note: str) -> Frontier:
         """The stored one and the few leaves since: whatever of them is not what was signed makes another root."""
@@ -322,7 +316,7 @@ class Writer:
         if self._trusted is not None and frontier.size <= self._frontier.size:
             raise ValueError(f"the tree had {self._frontier.size} entries a moment ago and was set back")
 
-    def _seal(self, database: Database, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
+    def _seal(self, database: Database, frontier: Frontier, packed: bytes, successor: NoteSigner | None) -> Checkpoint:
         checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root(), successor=successor)
         database.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
         return checkpoint

@@ -36,12 +36,13 @@ class VaultFile:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "secrets.json"
+        self._place = str(self.path)
         self._staged = folder / "secrets.next"
 
     def identity(self) -> tuple[int, ...]:
         """Changes with every change of the file; empty where there is none."""
         try:
-            found = os.stat(self.path, follow_symlinks=False)
+            found = os.stat(self._place, follow_symlinks=False)
         except FileNotFoundError:
             return ()
         except OSError as error:
