@@ -10,7 +10,6 @@ sandbox's own are not to be had.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import tempfile
 from typing import Any, Literal, cast, overload
 
@@ -25,6 +24,7 @@ from pydantic import BaseModel
 
 from palyra.adapters.running import Commands, without_shell
 from palyra.api import Palyra, SyncRun, grant
+from palyra.launch.removing import remove_tree
 
 
 class PalyraSandboxConfig(BaseModel, frozen=True):
@@ -115,4 +115,4 @@ def _begin(settings: PalyraSandboxConfig) -> PalyraSandboxEnvironment:
 def _end(environment: PalyraSandboxEnvironment) -> None:
     environment.run.end()
     environment.palyra.close()
-    shutil.rmtree(environment.run.workspace, ignore_errors=True)
+    remove_tree(environment.run.workspace)

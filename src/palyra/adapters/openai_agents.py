@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import shutil
 import tempfile
 import uuid
 from pathlib import Path
@@ -34,6 +33,7 @@ from agents.sandbox.types import ExecResult, User
 
 from palyra.adapters.running import Commands, check, shell_words
 from palyra.api import OperatorGrant, Palyra
+from palyra.launch.removing import remove_tree
 
 DEFAULT_ROOT = str(Manifest().root)
 SNAPSHOT = ".palyra-snapshot.tar"
@@ -180,7 +180,7 @@ class PalyraSandboxClient(BaseSandboxClient[PalyraSandboxClientOptions | None]):
         if not isinstance(inner, PalyraSandboxSession):
             raise TypeError("this is a session of another client")
         if inner.state.workspace_root_owned:
-            await asyncio.to_thread(shutil.rmtree, str(inner.state.manifest.root), ignore_errors=True)
+            await asyncio.to_thread(remove_tree, str(inner.state.manifest.root))
         return session
 
     async def resume(self, state: SandboxSessionState) -> SandboxSession:

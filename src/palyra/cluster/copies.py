@@ -9,7 +9,6 @@ copy fits its next call too.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from palyra.cluster import trees
 from palyra.cluster.blobs import Blobs
+from palyra.launch.removing import remove_tree
 
 PREFIX = "copy-"
 Owner = tuple[int, int] | None
@@ -39,7 +39,7 @@ class Copies:
         """The longest idle first."""
         self._guard = threading.Lock()  # threads lay out and bring in beside each other
         for left in folder.glob(f"{PREFIX}*"):  # of a node that was killed
-            shutil.rmtree(left, ignore_errors=True)
+            remove_tree(left)
 
     def lay_out(self, workspace: str, owner: Owner, base: trees.Tree) -> Copy:
         """A copy that holds exactly `base`; blocks as files do."""
@@ -67,7 +67,7 @@ class Copies:
             self.discard(one)
 
     def discard(self, copy: Copy) -> None:
-        shutil.rmtree(copy.folder, ignore_errors=True)
+        remove_tree(copy.folder)
 
     def _find(self, workspace: str, owner: Owner) -> Copy:
         with self._guard:

@@ -316,7 +316,7 @@ class Writer:
         if self._trusted is not None and frontier.size <= self._frontier.size:
             raise ValueError(f"the tree had {self._frontier.size} entries a moment ago and was set back")
 
-    def _seal(self, database: Database, frontier: Frontier, packed: bytes, successor: NoteSigner | None) -> Checkpoint:
+    def _seal(self, database: Database, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
         checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root(), successor=successor)
         database.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
         return checkpoint

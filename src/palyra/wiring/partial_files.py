@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from palyra.launch.removing import remove_tree
 
 _DEPTH = 5
 _PARTIAL = re.compile(
@@ -81,9 +82,8 @@ def remove_path(path: str) -> bool:
     """A file or a folder of ours; False when it would not go."""
     try:
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
+            return remove_tree(path)
+        os.unlink(path)
     except FileNotFoundError:
         return True
     except OSError:

@@ -10,7 +10,6 @@ Not here: which commands (skills/languages), packing and signing (skill_building
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from palyra.canon import sha256_hex
 from palyra.launch.collecting import Collected, Given
 from palyra.launch.process import ProcessExecutor
+from palyra.launch.removing import remove_tree
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
 from palyra.model.limits import GIB, MIB, Limits
@@ -170,7 +170,7 @@ class Workshop:
             except OSError:
                 raise ProjectError(f"{recipe.tool} left no module for {source}.", output.words(_WORDS)) from None
         finally:
-            shutil.rmtree(copy, ignore_errors=True)
+            remove_tree(copy)
 
     def _plan(
         self,
