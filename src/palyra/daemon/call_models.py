@@ -18,13 +18,21 @@ Words = Annotated[list[Text], Field(max_length=256)]
 EGRESS = r"^(none|preflight|strict|allow_all|block_all)$"
 
 OPERATOR_ONLY = "For an operator's credential alone; an agent's is refused with CAPABILITY_DENIED."
+OTHERS = OPERATOR_ONLY[0].lower() + OPERATOR_ONLY[1:]
 
 
 class CallBody(Model):
     """One call. A list of these is a batch: its calls share a run where they name none."""
 
     tool: Annotated[str, Field(max_length=4096, description="palyra.process.run, palyra.echo, …")]
-    input: Annotated[dict[str, JsonValue], Field(default_factory=dict, description="By the tool's schema: /v1/tools.")]
+    input: Annotated[
+        JsonValue,
+        Field(
+            default_factory=dict,
+            description="By the tool's schema: /v1/tools. What is no object is refused by the call's outcome.",
+            json_schema_extra={"type": "object"},
+        ),
+    ]
     run_id: Annotated[str | None, Field(max_length=64, description="A run of POST /v1/runs.")] = None
     call_id: Annotated[str | None, Field(max_length=64, description="A ULID; a retry runs nothing twice.")] = None
     device: Text = ""
@@ -37,7 +45,7 @@ class CallBody(Model):
         int, Field(ge=0, le=86_400_000, description="How long to wait for a person where policy asks for one.")
     ] = 0
     project: Annotated[bool, Field(description="Large output as a preview and an artifact.")] = True
-    principal: Annotated[str | None, Field(max_length=134, description=f"Whose call it is. {OPERATOR_ONLY}")] = None
+    principal: Annotated[str | None, Field(max_length=134, description=f"Whose call it is. Another's: {OTHERS}")] = None
     door: Annotated[str | None, Field(pattern=r"^(cli|python|http)$", description=OPERATOR_ONLY)] = None
     tier: Annotated[str | None, Field(pattern=r"^(auto|b|c)$", description=OPERATOR_ONLY)] = None
     egress: Annotated[str | None, Field(pattern=EGRESS, description=OPERATOR_ONLY)] = None
@@ -114,7 +122,7 @@ class RunBody(Model):
     calls_max: Annotated[int | None, Field(ge=1, le=10**9)] = None
     device: Text = ""
     channel: Text = ""
-    principal: Annotated[str | None, Field(max_length=134, description=f"Whose run it is. {OPERATOR_ONLY}")] = None
+    principal: Annotated[str | None, Field(max_length=134, description=f"Whose run it is. Another's: {OTHERS}")] = None
 
 
 # ── answers ──

@@ -13,6 +13,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+import orjson
+
 from palyra.canon import Json
 from palyra.config.schema import Config
 from palyra.daemon.auth import Caller
@@ -57,9 +59,12 @@ def make_order(state: State, caller: Caller, body: CallBody, *, shared_run: str 
 
 
 def _input(body: CallBody, refusal: Rejected | None) -> bytes | Mapping[str, Json]:
-    """Bytes that a command line was given go in as they are: the engine judges them, and records what it refuses."""
+    """Bytes that a command line was given go in as they are: the engine judges them, and records what it refuses.
+
+    So does JSON that is no object: it is a call, and its refusal is attested like any other's.
+    """
     if body.input_base64 is None or refusal is not None:
-        return body.input
+        return body.input if isinstance(body.input, dict) else orjson.dumps(body.input)
     try:
         return base64.b64decode(body.input_base64, validate=True)
     except ValueError:
@@ -84,7 +89,7 @@ def _run_or_refusal(
     state: State, caller: Caller, body: CallBody, shared_run: str | None
 ) -> tuple[Run, Rejected | None]:
     try:
-        if not caller.operator and (said := body.operator_words):
+        if not caller.operator and (said := _others_words(caller, body)):
             raise Rejected(
                 Reason.CAPABILITY_DENIED,
                 f"An agent's credential cannot say {', '.join(said)}.",
@@ -135,6 +140,12 @@ def _fresh_run(
         now_unix_ms=state.clock.now_unix_ms(),
         scope=scope,
     )
+
+
+def _others_words(caller: Caller, body: CallBody) -> tuple[str, ...]:
+    """An operator's words that this agent says. Its own name is none: code written for the library names it."""
+    own = body.principal == caller.principal
+    return tuple(word for word in body.operator_words if not (own and word == "principal"))
 
 
 def principal_of(caller: Caller, named: str | None) -> str:

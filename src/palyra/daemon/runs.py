@@ -20,7 +20,7 @@ from palyra.wiring.run_terms import Terms, check_narrows
 async def make(asked: Asked) -> Response:
     body: RunBody = asked.body
     state, caller = asked.state, asked.caller
-    if body.principal is not None and not caller.operator:
+    if body.principal not in (None, caller.principal) and not caller.operator:
         raise Rejected(Reason.CAPABILITY_DENIED, "An agent makes runs of its own alone.", "Leave principal out.")
     config = state.installation.config
     limits = body.limits.model_dump(exclude_none=True) if body.limits is not None else {}

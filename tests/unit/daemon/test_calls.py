@@ -54,6 +54,16 @@ def test_a_refusal_is_an_outcome(served, one):
     assert outcome["attestation"]["executor"] == "policy"
 
 
+@pytest.mark.parametrize("given", [[1], "text", 7, None, True])
+def test_an_input_that_is_no_object_is_a_refused_call_with_its_attestation(served, one, given):
+    """`attestation` is there for refusals too; the error shape is only for what is not a call request at all."""
+    response = served.ask("POST", "/v1/calls", token=one, json={"tool": "palyra.echo", "input": given})
+    outcome = response.json()
+    assert (response.status_code, outcome["status"], outcome["reason"]) == (200, "refused", "MALFORMED")
+    assert outcome["attestation"]["executor"] == "policy"
+    assert outcome["receipt"]["index"] >= 0
+
+
 def test_results_of_a_batch_come_in_its_order(served, one):
     batch = [{"tool": "palyra.echo", "input": {"n": n}} for n in range(20)]
     batch[7] = {"tool": "no.such.tool"}

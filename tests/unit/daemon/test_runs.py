@@ -48,6 +48,16 @@ def test_a_run_belongs_to_who_made_it(served, one):
     assert make(served, other, principal=AGENT).status_code == 403
 
 
+def test_the_same_calls_against_a_daemon_an_agent_may_name_itself(served, one, workspace):
+    """`palyra.run(principal="agent:demo", workspace=".")` is "the same calls against a daemon"."""
+    made = make(served, one, workspace=str(workspace), principal=AGENT)
+    assert (made.status_code, made.json()["principal"]) == (201, AGENT)
+    said = {"run_id": made.json()["run_id"], "principal": AGENT}
+    assert served.ask("POST", "/v1/calls", token=one, json=ECHO | said).json()["status"] == "completed"
+    refused = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"principal": OTHER}).json()
+    assert (refused["reason"], "principal" in refused["message"]) == ("CAPABILITY_DENIED", True)
+
+
 def test_a_run_that_nobody_made_is_none_for_an_agent(served, one):
     refused = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"run_id": "01J00000000000000000000000"}).json()
     assert refused["reason"] == "BAD_ARGUMENTS"

@@ -10,7 +10,7 @@ from palyra.wiring.skill_builder import SkillBuilder
 from tests.daemons import OPERATOR, daemon
 from tests.markup import Markup
 
-LIST, PROMOTE = ROUTES
+LIST, PROPOSE, PROMOTE = ROUTES
 
 
 @pytest.fixture
@@ -47,3 +47,32 @@ def test_a_candidate_is_shown_and_promoted_into_quarantine(on):
     assert promoted.json()["skill"]["status"] == "quarantined"
     for unknown in ("x", "00000000000000000000000000"):
         assert on.ask("POST", PROMOTE.path.format(id=unknown), token=token).status_code == 404
+
+
+def test_post_builder_candidates_produces_a_buildable_scaffold(on):
+    """`POST /console/v1/skills/builder/candidates` … produce a **buildable** scaffold."""
+    token = on.token(OPERATOR, operator=True)
+    assert (PROPOSE.method, PROPOSE.path) == ("POST", "/console/v1/skills/builder/candidates")
+    made = on.ask("POST", PROPOSE.path, token=token, json={"text": "give back what I say", "skill_id": "acme.parrot"})
+    assert made.status_code == 200, made.text
+    TypeAdapter(PROPOSE.answers[200].model).validate_json(made.content)
+    told = made.json()
+    assert (told["skill_id"], told["made_by"], told["promoted_sha256"]) == ("acme.parrot", OPERATOR, "")
+    assert {"skill.toml", "REVIEW.md", "build.toml"} <= set(told["files"])
+    promoted = on.ask("POST", PROMOTE.path.format(id=told["candidate_id"]), token=token)
+    assert (promoted.status_code, promoted.json()["skill"]["status"]) == (200, "quarantined")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"text": "a", "from_run": "01J00000000000000000000000"}, {"from_run": "x"}, {"text": "a", "skill_id": "../x"}],
+)
+def test_what_no_candidate_can_be_made_of_is_refused_and_leaves_nothing(on, body):
+    token = on.token(OPERATOR, operator=True)
+    refused = on.ask("POST", PROPOSE.path, token=token, json=body)
+    assert 400 <= refused.status_code < 500, refused.text
+    assert on.ask("GET", LIST.path, token=token).json()["items"] == []
+
+
+def test_agents_propose_nothing(on):
+    assert on.ask("POST", PROPOSE.path, token=on.token(), json={"text": "a"}).status_code == 403
