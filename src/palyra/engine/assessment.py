@@ -56,12 +56,13 @@ from palyra.sandbox.planner import choose_tier, needs_for, plan_job
 MAX_INPUT_BYTES = 448 << 10
 """Of a tool that cannot say so itself."""
 AGENT_HOME = "/home/agent"
+_OF_NOTHING = sha256_hex(b"")
 
 
 def receive(trip: Trip) -> None:
     """What came, before anyone looked at it: even input that never parses has its digest in the record."""
-    trip.input_bytes = trip.request.input if isinstance(trip.request.input, bytes) else b""
-    trip.input_sha256 = sha256_hex(trip.input_bytes)
+    given = trip.request.input
+    trip.input_bytes, trip.input_sha256 = (given, sha256_hex(given)) if isinstance(given, bytes) else (b"", _OF_NOTHING)
 
 
 def check_attempts_left(budget: Ledger | None) -> None:

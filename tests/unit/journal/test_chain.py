@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from palyra.journal.chain import (
     RESULT,
     act_draft,
     commit_value,
+    commit_values,
     entry_bytes,
     parse_entry,
 )
@@ -73,6 +75,19 @@ def test_an_entry_holds_macs_and_never_salts() -> None:
 def test_a_commitment_cannot_be_guessed_without_its_salt() -> None:
     pins = {sha256_hex(b"%04d" % pin) for pin in range(10000)}
     assert commit_value("pin", b"1234", bytes([9]) * 32).mac not in pins
+
+
+@given(salt=st.binary(min_size=32, max_size=32), value=st.binary(max_size=200))
+def test_a_commitment_is_the_hmac_that_anybody_else_computes(salt: bytes, value: bytes) -> None:
+    assert commit_value("output", value, salt).mac == hmac.digest(salt, b"output\0" + value, "sha256").hex()
+
+
+def test_several_values_are_committed_to_under_salts_of_their_own() -> None:
+    salts = bytes(range(64))
+    one, two = commit_values((("input", b"x"), ("plan", b"x")), salts)
+    assert (one, two) == (commit_value("input", b"x", salts[:32]), commit_value("plan", b"x", salts[32:]))
+    with pytest.raises(ValueError, match="zip"):
+        commit_values((("input", b"x"), ("plan", b"x")), salts[:32])
 
 
 def test_a_commitment_is_bound_to_its_field_and_salt() -> None:
