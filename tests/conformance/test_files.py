@@ -153,7 +153,8 @@ def test_the_engines_environment_cannot_be_read(tier_c: Arena) -> None:
     finally:
         del os.environ["PALYRA_TEST_SECRET"]
     assert "do not show" not in str(found)
-    assert found["1"] in ("", "EACCES")
+    own = f"PWD={tier_c.workspace}\0"  # the launcher sets it for whatever it becomes
+    assert found["1"] in ("", "EACCES", own)
     assert found["env"].keys() <= {"PATH", "HOME", "LC_CTYPE"}  # the interpreter sets the last one itself
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from palyra.model.limits import MIB, Limits
 from palyra.model.outcome import Status
+from palyra.sandbox.starter import START_FILE
 from tests.conformance.arena import Arena
 
 pytestmark = pytest.mark.slow
@@ -32,6 +33,26 @@ def test_no_process_inside_has_a_higher_limit_than_the_plan(tier_c: Arena) -> No
     ).json
     assert found[0] == found[1]
     assert found[0]["Max open files"] == "99"
+
+
+def test_the_first_process_has_no_more_than_the_program(tier_c: Arena) -> None:
+    """It has the program's uid, so whatever it had, a program could have."""
+    found = tier_c.attack(
+        """
+        import signal
+        def walls(pid):
+            rows = dict(line.split(":", 1) for line in read(f"/proc/{pid}/status").splitlines())
+            return [rows[name].strip() for name in ("NoNewPrivs", "Seccomp", "CapEff", "CapPrm", "CapBnd", "Uid")]
+        for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
+            os.kill(1, number)
+        report({"first": walls(1), "own": walls("self"), "open": tried(os.listdir, "/proc/1/fd"),
+                "words": read("/proc/1/cmdline")})
+        """
+    )
+    if found.plan.launcher[-1] != START_FILE:
+        pytest.skip("a shell is held here, and the launcher is the first process")
+    assert found.json["first"] == found.json["own"]
+    assert (found.json["open"], found.json["words"]) == ([], f"{START_FILE}\0")
 
 
 def test_a_link_put_over_a_hidden_file_meanwhile_cannot_empty_a_file_outside(tier_c: Arena) -> None:

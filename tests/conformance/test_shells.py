@@ -1,4 +1,4 @@
-"""The launch message is understood by every shell the probe accepts as /bin/sh."""
+"""The launch message is understood by every shell the probe accepts as /bin/sh, and by our own start program."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import PYTHON, Arena, Kept, Result, host
 
 pytestmark = pytest.mark.slow
+OURS = "start"
 SHELLS = [path for path in ("/usr/bin/dash", "/usr/bin/bash", "/usr/bin/busybox") if Path(path).exists()]
 ANY_BYTES = st.binary(max_size=60).map(lambda raw: raw.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
 
 
-@pytest.fixture(params=SHELLS, ids=lambda path: Path(path).name)
+@pytest.fixture(params=[*SHELLS, OURS], ids=lambda path: Path(path).name)
 def run(request: pytest.FixtureRequest, any_tier: Arena) -> Callable[..., Result]:
     """Under the name `sh`, as systems have it: bash counts in other units under its own."""
+    if request.param == OURS and not host().starter:
+        pytest.skip("our start program does not run here")
     shell = any_tier.workspace / "sh"
     shell.symlink_to(request.param)
+    here = replace(host(), shell=str(shell), starter=request.param == OURS)
 
     def work(*argv: str, **changes: object) -> Result:
-        plan, output = plan_job(any_tier.job(*argv, **changes), host()), Kept()
-        executor = ProcessExecutor(replace(host(), shell=str(shell)))
-        return Result(asyncio.run(executor.run(plan, output)), plan, output)
+        plan, output = plan_job(any_tier.job(*argv, **changes), here), Kept()
+        return Result(asyncio.run(ProcessExecutor(here).run(plan, output)), plan, output)
 
     return work
 

@@ -10,6 +10,7 @@ Not here: what is started and how it is killed (process and held, container).
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -184,7 +185,7 @@ def _verdict(
 ) -> tuple[Status, Reason | None, str | None]:
     limits = plan.limits
     if capture.launch_failed or ended.never_started:
-        return Status.FAILED, Reason.SPAWN_FAILED, _launch_sentence(plan, capture.last_words)
+        return Status.FAILED, Reason.SPAWN_FAILED, _launch_sentence(plan, capture.last_words or _error_words(ended))
     if capture.exceeded:
         sentence = f"The program wrote more than {limits.output_bytes} bytes and was ended."
         return Status.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED, sentence
@@ -197,6 +198,13 @@ def _verdict(
         sentence = f"The call used more than {limits.memory_bytes} bytes of memory in all, and the kernel ended it."
         return Status.COMPLETED, Reason.MEMORY_LIMIT, sentence
     return Status.COMPLETED, None, None
+
+
+def _error_words(ended: Ended) -> bytes:
+    """What the start program ends with is the number of the error; a shell says it in its own words."""
+    if not ended.exit_code:
+        return b""
+    return b"not found" if ended.exit_code == errno.ENOENT else os.strerror(ended.exit_code).encode()
 
 
 def _launch_sentence(plan: ProcessPlan, words: bytes) -> str:

@@ -17,6 +17,7 @@ import contextlib
 import os
 import resource
 import signal
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +33,7 @@ _GONE_TIMEOUT_S = 10.0
 _LAUNCHER_TIMEOUT_S = 1.0
 _STATUS_TRIES = 40
 _STATUS_STEP_S = 0.0005
+_AT_ONCE_S = 0.005
 _DEAD = ("Z", "X", "")
 """States of a process that runs nothing any more."""
 
@@ -80,12 +82,21 @@ def cut_off(held: Held, *, subreaper: bool) -> None:
     turns; `end` does what is left. The program's own status stays with its pidfd. Where the kernel does not tell it
     there, the launcher must end by itself, and nothing is done here."""
     if held.init_fd < 0:
-        held.cut_off = held.domain is not None and held.group is None and held.domain.kill_all()
+        if held.domain is not None and held.group is None:
+            held.emptied = _started_nobody(held)
+            held.cut_off = held.emptied or held.domain.kill_all()
         return
     with contextlib.suppress(_os.Unsupported):
         _os.exit_status(held.program_fd)
         held.cut_off = True
         kill_tree(held, subreaper=subreaper)
+
+
+def _started_nobody(held: Held) -> bool:
+    """Whether nothing on this machine was started since the program began: then it started nothing either, and nobody
+    is left to kill. Only of one that ended at once: with time it could start so many that the numbers come round."""
+    last, began = held.began
+    return bool(last) and time.monotonic() - began < _AT_ONCE_S and _os.last_pid() == last
 
 
 def is_gone(held: Held, timeout_s: float) -> bool:
@@ -94,7 +105,7 @@ def is_gone(held: Held, timeout_s: float) -> bool:
         return False
     gone = held.init_fd < 0 or ends_within(held.init_fd, timeout_s)
     if held.domain is not None:
-        held.emptied = is_empty(held.domain)
+        held.emptied = held.emptied or is_empty(held.domain)
         gone = gone and held.emptied
     return gone and ends_within(held.pid_fd, timeout_s)
 

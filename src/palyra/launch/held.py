@@ -32,6 +32,7 @@ from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
 from palyra.sandbox.mounts import first_stranger, is_finished
+from palyra.sandbox.starter import is_started_by_it
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -73,6 +74,11 @@ class Template:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def is_started_by_us(self) -> bool:
+        """By the start program, which closes what leaked into it and sets every limit itself; else by a shell."""
+        return is_started_by_it(self.launcher)
+
 
 def template_of(plan: ProcessPlan) -> Template:
     if plan.road != "held":
@@ -96,9 +102,9 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("control", "cut_off", "domain", "emptied", "group", "init", "init_fd", "listeners", "mounts_fd",
-                 "namespaced", "pid", "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr", "stdin", "stdout",
-                 "table", "workspace")  # fmt: skip
+    __slots__ = ("began", "control", "cut_off", "domain", "emptied", "group", "init", "init_fd", "listeners",
+                 "mounts_fd", "namespaced", "pid", "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr",
+                 "stdin", "stdout", "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -115,6 +121,8 @@ class Held:
         self.table = ""
         """Its mount table as it was verified."""
         self.group: Group | None = None
+        self.began: tuple[int, float] = (0, 0.0)
+        """The last number given to any process when the program was told to begin, and when that was."""
         self.emptied = False
         """Nobody is left in its domain."""
         self.cut_off = False
@@ -222,7 +230,8 @@ def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int, int]:
         for data in template.data:
             theirs.append(_os.memory_file(data))  # noqa: PERF401  # each is closed even if the next fails
         files = theirs[-len(template.data) :] if template.data else []
-        argv = [*_filled(template.launcher, files, {INFO: info, BLOCK: block}), shell, "-c", HELD_SCRIPT]
+        waiting = () if template.is_started_by_us else (shell, "-c", HELD_SCRIPT)
+        argv = [*_filled(template.launcher, files, {INFO: info, BLOCK: block}), *waiting]
         places = {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}
         keep = [*files, info, block] if INFO in template.launcher else files
         _start(held, template, argv, places, keep)
@@ -254,7 +263,11 @@ def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int
 
 
 def _filled(words: tuple[Word, ...], files: Sequence[int], pipes: dict[Hole, int]) -> list[str]:
-    return [str(pipes[w] if w in pipes else files[w.index]) if isinstance(w, Hole) else w for w in words]
+    def filled(hole: Hole) -> str:
+        number = pipes[hole] if hole in pipes else files[hole.index]
+        return f"/proc/self/fd/{number}" if hole.path else str(number)
+
+    return [filled(word) if isinstance(word, Hole) else word for word in words]
 
 
 async def _enter(
@@ -358,7 +371,7 @@ async def _outcome_of(bounding: asyncio.Task[bool]) -> bool:
 def _verify(held: Held, template: Template, ready: int) -> None:
     """6. What posix_spawn and the launcher did, checked where no other thread or program can change it any more."""
     pipes = (held.stdin, held.stdout, held.stderr, held.control, ready)
-    strays = _os.stray_descriptors(held.program, pipes)
+    strays = () if template.is_started_by_us else _os.stray_descriptors(held.program, pipes)
     if strays:
         raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
     changed = difference(held, template, held.program)

@@ -13,6 +13,7 @@ import asyncio
 import os
 import resource
 import select
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -26,7 +27,7 @@ from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
 from palyra.launch.leftovers import Leftovers
-from palyra.launch.limits import limit_held, limit_steps
+from palyra.launch.limits import Step, limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
@@ -34,6 +35,8 @@ from palyra.launch.waiting import unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution
 from palyra.model.plan import ProcessPlan
+from palyra.sandbox.start_message import start_message
+from palyra.sandbox.starter import is_started_by_it
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -187,6 +190,10 @@ class ProcessExecutor:
         await unbroken(end(held, subreaper=self._host.subreaper, program_ended=False))
 
 
+def _is_ours(plan: ProcessPlan) -> bool:
+    return is_started_by_it(plan.launcher)
+
+
 @lru_cache(maxsize=8)
 def _is_busybox(shell: str) -> bool:
     return os.path.basename(os.path.realpath(shell)).startswith("busybox")
@@ -253,25 +260,42 @@ class _HeldProgram:
         uid = plan.run_as[0] if plan.run_as else self._host.uid
         limits = limit_steps(plan.limits, uid=uid, own_user_namespace=plan.pid_namespace)
         try:
-            limited = plan.pid_namespace and limit_held((held.init, held.program), limits)
+            message = self._start_message(limits, nonce) if _is_ours(plan) else self._shell_message(limits, nonce)
         except ProcessLookupError as error:
             raise LaunchFailed("The sandbox ended before the program could be started.") from error
-        try:
-            message = launch_message(
-                program=plan.program,
-                arguments=plan.argv[1:],
-                env=plan.env,
-                cwd=plan.cwd,
-                limits=() if limited else limits,
-                nonce=nonce,
-                limit_first=plan.pid_namespace and not limited,
-                busybox=_is_busybox(self._host.shell),
-            )
         except ValueError as error:
             raise LaunchFailed(f"The program cannot be started: {error}.") from error
+        if held.domain is not None:
+            held.began = _os.last_pid(), time.monotonic()
         if not await _tell(held.control, message):
             raise LaunchFailed("The sandbox ended before the program could be started.")
         os.close(held.take("control"))
+
+    def _start_message(self, limits: Sequence[Step], nonce: bytes) -> bytes:
+        plan = self._plan
+        return start_message(
+            program=plan.program,
+            arguments=plan.argv[1:],
+            env=plan.env,
+            cwd=plan.cwd,
+            limits=[(step.kind, *step.exact) for step in limits],
+            nonce=nonce,
+            limit_first=plan.pid_namespace,
+        )
+
+    def _shell_message(self, limits: Sequence[Step], nonce: bytes) -> bytes:
+        held, plan = self._held, self._plan
+        limited = plan.pid_namespace and limit_held((held.init, held.program), limits)
+        return launch_message(
+            program=plan.program,
+            arguments=plan.argv[1:],
+            env=plan.env,
+            cwd=plan.cwd,
+            limits=() if limited else limits,
+            nonce=nonce,
+            limit_first=plan.pid_namespace and not limited,
+            busybox=_is_busybox(self._host.shell),
+        )
 
 
 async def _tell(control: int, message: bytes) -> bool:

@@ -121,6 +121,8 @@ class HostFacts:
     gid: int
     shell: str = ""
     """The /bin/sh that waits inside a sandbox for its launch message."""
+    starter: bool = False
+    """Our own start program was seen to run here; it waits inside in the shell's place."""
     nsenter: str = ""
     """util-linux's nsenter, for writing pid_max in a sandbox's own PID namespace."""
     setpriv: str = ""

@@ -1,6 +1,7 @@
 """Tier C on Linux: the bubblewrap plan, its options in a fixed order.
 
- 1 lifetime     dies with the engine, own session (no controlling terminal)
+ 1 lifetime     dies with the engine, own session (no controlling terminal); its first process is our start program,
+                where this machine has one
  2 namespaces   user, pid, ipc, uts, cgroup; network unless the egress mode shares it; no further user namespaces
  3 privileges   uid and gid 1000, no capabilities
  4 system       read-only system folders; never the host's root
@@ -30,8 +31,10 @@ from palyra.model.face import PROXY_ADDRESS, PROXY_PORT, NetFace, Trust
 from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, Job, ProcessPlan, Word, WorkspaceSight
+from palyra.sandbox import starter
 from palyra.sandbox.backend import BLOCK, INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
 from palyra.sandbox.seccomp import MACHINES, assemble
+from palyra.sandbox.starter import START_FILE
 from palyra.sandbox.view import AGENT_HOME, EMPTY_FILE, EMPTY_FOLDER, PRIVATE, SYSTEM, View, closings, view_of
 from palyra.values import dataclass
 
@@ -229,7 +232,7 @@ def _words(
     scratch = str(job.scratch_bytes)
     data: list[bytes] = []
     words: list[Word] = [bwrap.path]
-    words += ["--die-with-parent", "--new-session"]  # 1
+    words += ["--die-with-parent", "--new-session", *(["--as-pid-1"] if host.starter else [])]  # 1
     words += _namespaces(job, bwrap)  # 2
     words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--cap-drop", "ALL"]  # 3
     words += _system(host)  # 4
@@ -238,6 +241,8 @@ def _words(
     for folder in PRIVATE:  # 6
         words += ["--perms", "0755" if folder == AGENT_HOME else "1777", "--size", scratch, "--tmpfs", folder]
     words += _etc(job, data)  # 7
+    if host.starter:
+        words += ["--perms", "0555", "--file", _hole(data, starter.assemble(host.machine, first=True)), START_FILE]
     for path in view.readable:  # 8
         words += ["--ro-bind", path, path]
     words += ["--bind" if job.workspace_writable else "--ro-bind", job.workspace.path, job.workspace.path]  # 9
@@ -247,7 +252,7 @@ def _words(
     words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
     if host.machine in MACHINES:  # 12
         words += ["--seccomp", _hole(data, assemble(host.machine, own_program=job.own_program))]
-    words += ["--info-fd", INFO, "--block-fd", BLOCK, "--"]
+    words += ["--info-fd", INFO, "--block-fd", BLOCK, "--", *([START_FILE] if host.starter else [])]
     return tuple(words), tuple(data)
 
 

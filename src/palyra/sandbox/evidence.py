@@ -17,12 +17,12 @@ read -r pid rest < /proc/self/stat; echo "pid $pid"
 while read -r name rest; do case $name in *:*) echo "interface ${name%%:*}";; esac; done < /proc/net/dev
 if ( : > /palyra-probe ) 2>/dev/null; then rm -f /palyra-probe; echo "root writable"; else echo "root sealed"; fi
 if ( : > "$1/made" ) 2>/dev/null; then echo "workspace writable"; else echo "workspace sealed"; fi
-shift
+workspace=$1; shift
 for path; do if [ -e "$path" ]; then echo "sees $path"; fi; done
 while read -r key value rest; do
   case $key in NoNewPrivs:|Seccomp:|CapEff:) echo "${key%:} $value";; esac
 done < /proc/self/status
-environ=; IFS= read -r environ < /proc/1/environ; echo "environ ${#environ}"
+environ=; IFS= read -r environ < /proc/1/environ; environ=${environ#"PWD=$workspace"}; echo "environ ${#environ}"
 if ( : > /proc/sys/kernel/hostname ) 2>/dev/null; then echo "sysctl writable"; else echo "sysctl sealed"; fi
 echo held
 read -r go

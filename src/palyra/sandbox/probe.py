@@ -11,6 +11,7 @@ Not here: what the facts allow (bwrap, rlimit, planner), what a failure means (d
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -32,7 +33,9 @@ from palyra.sandbox.probe_kernel import try_cgroup_kill as _try_cgroup
 from palyra.sandbox.probe_kernel import try_cgroup_limits, try_landlock, try_namespaces
 from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
 from palyra.sandbox.probe_network import try_listeners
+from palyra.sandbox.probe_start import memory_file, raised, told_to_become, try_starter
 from palyra.sandbox.probe_trial import trial_job, trial_place
+from palyra.sandbox.starter import start_digest
 from palyra.sandbox.view import MADE, is_within
 from palyra.values import dataclass
 
@@ -59,6 +62,7 @@ class _Finding:
     disable_userns: bool
     pid_max_per_namespace: bool
     listeners: bool = False
+    starter: bool = False
     cgroup_kill: str = ""
     landlock_abi: int = 0
     cgroup_version: int = 0
@@ -122,6 +126,7 @@ def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> 
     key = _key(host, bwrap, cgroup_limits=cgroup_limits)
     found = None if fresh else recall(host.state_home, key, _Finding)
     if found is None:
+        host = replace(host, starter=try_starter(host.machine, host.shell))
         looked = _look(host, bwrap)
         if isinstance(looked, Blocker):
             return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), looked)
@@ -130,7 +135,7 @@ def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> 
     facts = BubblewrapFacts(
         path=found.path, version=found.version, disable_userns=found.disable_userns, listeners=found.listeners
     )
-    host = replace(host, bubblewrap=facts, pid_max_per_namespace=found.pid_max_per_namespace)
+    host = replace(host, bubblewrap=facts, pid_max_per_namespace=found.pid_max_per_namespace, starter=found.starter)
     return _with_kernel(host, {name: getattr(found, name) for name in _KERNEL_FIELDS})
 
 
@@ -177,15 +182,17 @@ def _basics(home: str, state_home: str) -> HostFacts:
 
 
 def _look(host: HostFacts, bwrap: str) -> _Finding | Blocker:
-    """A sandbox with every option; one without --disable-userns where this bwrap or kernel does not have it."""
+    """A sandbox with every option; one without --disable-userns where this bwrap or kernel does not have it, or with a
+    shell in the start program's place."""
     said = subprocess.run([bwrap, "--version"], env={}, capture_output=True, text=True, check=False).stdout.split()
     trial = _Trial()
-    for disable_userns in (True, False):
+    for starter, disable_userns in itertools.product((True, False) if host.starter else (False,), (True, False)):
         facts = BubblewrapFacts(path=bwrap, version=said[-1] if said else "", disable_userns=disable_userns)
-        trial = _try(replace(host, bubblewrap=facts))
+        trial = _try(replace(host, bubblewrap=facts, starter=starter))
         if not trial.words:
             facts = replace(facts, listeners=trial.listeners)
-            return _Finding(**asdict(facts), pid_max_per_namespace=trial.pid_max_per_namespace)
+            bounded = trial.pid_max_per_namespace
+            return _Finding(**asdict(facts), pid_max_per_namespace=bounded, starter=starter)
         if trial.started:
             break
     return diagnose(
@@ -215,22 +222,26 @@ def _plan(workspace: str, host: HostFacts) -> ProcessPlan:
 
 
 def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: contextlib.ExitStack) -> _Trial:
-    files = [_memory_file(data, stack) for data in plan.data]
-    info_read, info_write = os.pipe()
+    files = [memory_file(data, stack) for data in plan.data]
+    closing = stack.enter_context(contextlib.ExitStack())
+    info_read, info_write = (raised(fd, kept) for fd, kept in zip(os.pipe(), (stack, closing), strict=True))
     os.set_blocking(info_read, False)
-    stack.callback(os.close, info_read)
     argv = [str(info_write if w == INFO else files[w.index]) if isinstance(w, Hole) else w for w in plan.launcher]
+    told = ["-c", REPORT, "probe", *arguments]
+    argv, places = (
+        told_to_become(argv, host.shell, told, plan.cwd, stack) if host.starter else ([*argv, host.shell, *told], [])
+    )
     process = subprocess.Popen(
-        [*argv, host.shell, "-c", REPORT, "probe", *arguments],
+        argv,
         env={},
-        pass_fds=[*files, info_write],
+        pass_fds=[*files, info_write, *places],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
     )
-    os.close(info_write)
+    closing.close()
     stack.enter_context(process)
     timer = threading.Timer(_TRIAL_TIMEOUT_S, process.kill)
     stack.callback(timer.cancel)
@@ -290,20 +301,12 @@ def _key(host: HostFacts, bwrap: str, *, cgroup_limits: bool) -> str:
             "user": [host.uid, host.gid, host.shell, host.nsenter],
             "cgroup": [_read("/proc/self/cgroup"), cgroup_limits],
             "fields": [field.name for field in fields(_Finding)],
-            "plan": [plan_digest(plan), digest(REPORT)],
+            "plan": [plan_digest(plan), digest(REPORT), start_digest(host.machine)],
         }
     )
 
 
 # ── small looks ──────────────────────────────────────────────────────────────
-
-
-def _memory_file(data: bytes, stack: contextlib.ExitStack) -> int:
-    fd = os.memfd_create("palyra-probe", os.MFD_CLOEXEC)
-    stack.callback(os.close, fd)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 def _is_known_shell(path: str) -> bool:

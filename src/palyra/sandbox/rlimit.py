@@ -21,6 +21,7 @@ from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts, Platform
 from palyra.model.net import EgressMode
 from palyra.model.plan import Job, LandlockRules, ProcessPlan
+from palyra.sandbox import starter
 from palyra.sandbox.backend import absent, change_identity, identity, keeps_root
 from palyra.sandbox.landlock import LOWEST_ABI, SCOPE_ABI, TCP_ABI, rules_for, shows
 from palyra.sandbox.seccomp import MACHINES
@@ -46,7 +47,8 @@ class RlimitBackend:
             backend=self.name,
             executor=self.executor,
             tier=self.tier,
-            launcher=change_identity(run_as, host),
+            launcher=(*change_identity(run_as, host), *([starter.START_DATA] if host.starter else [])),
+            data=(starter.assemble(host.machine, first=False),) if host.starter else (),
             program=job.program,
             program_sha256=job.program_sha256,
             argv=job.argv,

@@ -10,9 +10,11 @@ from palyra.model.host import BubblewrapFacts, Guarantee, Platform
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, HostKind, HostPattern, NetGrant
 from palyra.model.plan import Hole, ProcessPlan, WorkspaceSight
+from palyra.sandbox import starter
 from palyra.sandbox.bwrap import BubblewrapBackend
 from palyra.sandbox.mounts import workspace_of
 from palyra.sandbox.seccomp import assemble
+from palyra.sandbox.starter import START_FILE
 from tests.unit.sandbox.jobs import make_host, make_job
 
 ALL = {
@@ -220,3 +222,15 @@ def test_a_system_that_is_not_merged_binds_its_folders() -> None:
 
 def test_the_same_job_gives_the_same_plan() -> None:
     assert BACKEND.plan(make_job(), make_host()) == BACKEND.plan(replace(make_job()), make_host())
+
+
+def test_where_our_start_program_runs_it_is_the_first_process_inside() -> None:
+    plan = BACKEND.plan(make_job(), make_host(starter=True))
+    at = after(plan, START_FILE) - 1
+    hole = plan.launcher[at]
+    assert isinstance(hole, Hole)
+    assert plan.data[hole.index] == starter.assemble("x86_64", first=True)
+    assert words(plan)[at - 3 : at] == ["--perms", "0555", "--file"]
+    assert after(plan, "--as-pid-1") < after(plan, START_FILE) < after(plan, "--remount-ro", "/")
+    assert words(plan)[-2:] == ["--", START_FILE]
+    assert "--as-pid-1" not in words(BACKEND.plan(make_job(), make_host()))

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from palyra.model.call import Tier
 from palyra.model.host import CgroupFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
 from palyra.model.plan import ProcessPlan, WorkspaceSight
+from palyra.sandbox import starter
 from palyra.sandbox.rlimit import RlimitBackend
 from palyra.sandbox.seccomp_b import assemble_b
 from tests.unit.sandbox.jobs import make_host, make_job
@@ -140,3 +143,10 @@ def test_the_plan_shows_what_is_confined() -> None:
 
 def test_no_other_system_claims_it() -> None:
     assert BACKEND.guarantees(make_host(platform=Platform.WINDOWS)) == frozenset()
+
+
+def test_where_our_start_program_runs_it_waits_in_the_shells_place() -> None:
+    made = plan(make_host(starter=True))
+    assert (made.launcher, made.data) == ((starter.START_DATA,), (starter.assemble("x86_64", first=False),))
+    as_owner = plan(make_host(starter=True, uid=0, setpriv="/usr/bin/setpriv"), workspace=replace(ROOTS, owner_uid=7))
+    assert as_owner.launcher[-2:] == ("--", starter.START_DATA)

@@ -80,6 +80,16 @@ def all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def last_pid() -> int:
+    """The number that was given out last in our PID namespace, to a process or a thread; 0 where the kernel does not
+    say."""
+    try:
+        with open("/proc/sys/kernel/ns_last_pid", "rb", buffering=0) as file:
+            return int(file.read(32))
+    except (OSError, ValueError):
+        return 0
+
+
 def process_ids() -> dict[int, tuple[int, int, int]]:
     """pid → (uid, session, threads) of every process that can be seen."""
     found = {}
