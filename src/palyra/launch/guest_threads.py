@@ -27,6 +27,7 @@ from palyra.model.wasm import CapabilityGrants, GuestKind, WasmPlan
 
 MOST_LOADED = 64
 """Modules that stay ready; the longest unused goes first."""
+REST_S = 0.05
 
 
 class GuestThreads:
@@ -40,6 +41,7 @@ class GuestThreads:
         component = ComponentRuntime(components, self._timers[1])
         self._runtimes: dict[GuestKind, Any] = {GuestKind.CORE: core, GuestKind.COMPONENT: component}
         self._loaded: OrderedDict[str, tuple[Any, str]] = OrderedDict()
+        self._resting: asyncio.TimerHandle | None = None
         self._threads = concurrent.futures.ThreadPoolExecutor(at_once, thread_name_prefix="palyra-guest")
 
     async def run(self, plan: WasmPlan, module: bytes, host_call: HostCall) -> tuple[Execution, bytes | None]:
@@ -58,10 +60,24 @@ class GuestThreads:
             gate.closed = True
             await unbroken(_ended(running))
             raise
+        finally:
+            self._rest_soon(loop)
         wall_us = round((loop.time() - began) * 1_000_000)
         return execution(_told(end, call), wall_us=wall_us, compiled_sha256=compiled), end.output
 
+    def _rest_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """An idle process is not woken by its timers; one that runs guest after guest does not stop them in between."""
+        if self._resting is None:
+            self._resting = loop.call_later(REST_S, self._rest)
+
+    def _rest(self) -> None:
+        self._resting = None
+        for timer in self._timers:
+            timer.rest()
+
     async def close(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
         await asyncio.to_thread(self._threads.shutdown)
         self._loaded.clear()
         for timer in self._timers:

@@ -45,6 +45,7 @@ class Guests:
         self._spare: list[Worker] = []
         self._filling: asyncio.Task[None] | None = None
         self._closed = False
+        self._running = 0
 
     async def run(self, plan: WasmPlan, module: bytes, host_call: HostCall) -> tuple[Execution, bytes | None]:
         """(how it ended, what the guest gave as its output). Cancelling kills the worker before it is raised."""
@@ -77,8 +78,10 @@ class Guests:
 
     async def _use(self, worker: Worker, plan: WasmPlan, host_call: HostCall) -> GuestEnd:
         try:
-            return await worker.run(plan, host_call)
+            self._running += 1
+            return await worker.run(plan, host_call, alone=self._running == 1)
         finally:
+            self._running -= 1
             if worker.usable and not self._closed:
                 self._idle.append(worker)
                 await self._trim()

@@ -48,6 +48,8 @@ class InvalidModule(ValueError):
 class Loaded:
     module: Module
     pre: InstancePre
+    address: int = 0
+    """Of `pre`, for `direct`."""
 
 
 class CoreRuntime:

@@ -5,8 +5,8 @@ handlers, so that an embedder's own handlers (or pytest's) cannot meet ours. The
 anything is compiled or deserialised: an artefact of another version is native code of another meaning.
 
 An epoch ticker in Python is no clock: with another thread holding the interpreter a 100 ms deadline became seconds. So
-a POSIX timer with a thread of its own calls wasmtime's function directly; no Python runs on that thread. It ticks only
-while a guest runs.
+a POSIX timer with a thread of its own calls wasmtime's function directly; no Python runs on that thread. It ticks from
+a guest's start until its owner, finding that no other came for a while, lets it rest.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def make_config(*, components: bool = False) -> Config:
     config.signals_based_traps = False
     config.max_wasm_stack = MAX_WASM_STACK
     config.parallel_compilation = False
+    config.memory_may_move = components  # `direct` keeps a memory's base through a call
     for feature in ("threads", "memory64", "multi_memory", "gc", "function_references", "exceptions"):
         setattr(config, f"wasm_{feature}", False)
     if components:  # wasmtime's own glue between two components of one touches the memories of both
@@ -98,13 +99,15 @@ class _Interval(ctypes.Structure):
 
 
 class EpochTimer:
-    """Increments an engine's epoch every `TICK_MS` between a `begin` and its `finish`."""
+    """Increments an engine's epoch every `TICK_MS` between a `begin` and its `finish`, and on until `rest`: where guest
+    follows guest, each is saved two calls of the system."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine  # the timer holds its address
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._lock = threading.Lock()
         self._running = 0
+        self._ticks = False
         self._ticking = _Interval(0, TICK_MS * 1_000_000, 0, TICK_MS * 1_000_000)
         self._still = _Interval(0, 0, 0, 0)
         self._timer = ctypes.c_void_p()
@@ -118,19 +121,26 @@ class EpochTimer:
     def begin(self) -> None:
         with self._lock:
             self._running += 1
-            if self._running == 1:
+            if not self._ticks:
                 self._set(self._ticking)
+                self._ticks = True
 
     def finish(self) -> None:
         with self._lock:
             self._running -= 1
-            if self._running == 0:
+
+    def rest(self) -> None:
+        """For whoever has nothing to run just now: an idle process is not woken a hundred times a second."""
+        with self._lock:
+            if self._ticks and not self._running and self._timer.value is not None:
                 self._set(self._still)
+                self._ticks = False
 
     def close(self) -> None:
-        if self._timer.value is not None:
-            self._libc.timer_delete(self._timer)
-            self._timer = ctypes.c_void_p()
+        with self._lock:
+            if self._timer.value is not None:
+                self._libc.timer_delete(self._timer)
+                self._timer = ctypes.c_void_p()
 
     def _set(self, interval: _Interval) -> None:
         self._check(self._libc.timer_settime(self._timer, 0, ctypes.byref(interval), None))

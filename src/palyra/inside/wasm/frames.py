@@ -9,27 +9,37 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 HEADER: Final = struct.Struct("<BII")
 MAX_HEAD_BYTES: Final = 256 * 1024
 LOAD, RUN, ANSWER, READY, LOADED, INVALID, ASK, END = range(1, 9)
 
 
+_NO_HEAD: Final[dict[str, Any]] = {}
+
+
 class BadFrame(ValueError):
     """The other end does not keep to the rules: it is ended."""
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     kind: int
-    head: dict[str, Any] = field(default_factory=dict)
+    head: dict[str, Any] = _NO_HEAD
+    """Only read: the next frame may have the same."""
     body: bytes = b""
 
     def pack(self) -> bytes:
-        head = json.dumps(self.head, separators=(",", ":")).encode()
-        return HEADER.pack(self.kind, len(head), len(self.body)) + head + self.body
+        return pack(self.kind, pack_head(self.head), self.body)
+
+
+def pack_head(head: dict[str, Any]) -> bytes:
+    return json.dumps(head, separators=(",", ":")).encode()
+
+
+def pack(kind: int, head: bytes, body: bytes) -> bytes:
+    """A frame whose head was written before: most calls of a guest differ in their input alone."""
+    return HEADER.pack(kind, len(head), len(body)) + head + body
 
 
 class Parser:
@@ -38,27 +48,44 @@ class Parser:
     def __init__(self, *, max_body_bytes: int) -> None:
         self._max_body_bytes = max_body_bytes
         self._buffer = bytearray()
+        self._last: tuple[bytes, dict[str, Any]] = b"{}", {}
+        """A head as it came, and what it says: one after the other is mostly the same."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        self._buffer += data
-        frames = []
-        while (frame := self._next()) is not None:
+        if not self._buffer:  # mostly what comes is one frame
+            frame, end = self._next(data)
+            if frame is not None and end == len(data):
+                return [frame]
+            frames = [frame] if frame is not None else []
+            self._buffer += data[end:]
+        else:
+            self._buffer += data
+            frames = []
+        while self._buffer:
+            frame, end = self._next(self._buffer)
+            if frame is None:
+                break
             frames.append(frame)
+            del self._buffer[:end]
         return frames
 
-    def _next(self) -> Frame | None:
-        if len(self._buffer) < HEADER.size:
-            return None
-        kind, head_size, body_size = HEADER.unpack_from(self._buffer)
+    def _next(self, data: bytes | bytearray) -> tuple[Frame | None, int]:
+        """The first frame and where it ends; none, and 0, where it is not all there."""
+        if len(data) < HEADER.size:
+            return None, 0
+        kind, head_size, body_size = HEADER.unpack_from(data)
         if head_size > MAX_HEAD_BYTES or body_size > self._max_body_bytes or not LOAD <= kind <= END:
             raise BadFrame("a frame is too large or unknown")
-        end = HEADER.size + head_size + body_size
-        if len(self._buffer) < end:
-            return None
         head_end = HEADER.size + head_size
-        frame = Frame(kind, _head(bytes(self._buffer[HEADER.size : head_end])), bytes(self._buffer[head_end:end]))
-        del self._buffer[:end]
-        return frame
+        end = head_end + body_size
+        if len(data) < end:
+            return None, 0
+        return Frame(kind, self._head(bytes(data[HEADER.size : head_end])), bytes(data[head_end:end])), end
+
+    def _head(self, text: bytes) -> dict[str, Any]:
+        if text != self._last[0]:
+            self._last = text, _head(text)
+        return self._last[1]
 
 
 def _head(text: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from palyra.inside.wasm import abi
 
@@ -31,8 +31,7 @@ class EndKind(StrEnum):
     """The host's own fault."""
 
 
-@dataclass(frozen=True)
-class End:
+class End(NamedTuple):
     kind: EndKind
     detail: str = ""
     exit_code: int | None = None
@@ -99,7 +98,7 @@ class Gate(Protocol):
         """Raises `Refused`; returns within about `timeout_s`."""
 
 
-@dataclass
+@dataclass(slots=True)
 class GuestCall:
     input: bytes
     bounds: Bounds
@@ -123,11 +122,12 @@ class GuestCall:
 
     def enter(self) -> None:
         """At the start of every host call: a storm of cheap calls costs the host more than it costs the guest."""
+        bounds = self.bounds
         self.calls += 1
-        if self.calls > self.bounds.host_calls:
-            raise Exceeded(EndKind.QUOTA, f"The guest made more than {self.bounds.host_calls} host calls.")
-        if self.left_s() <= 0:
-            raise Exceeded(EndKind.TIMEOUT, f"The guest ran longer than {self.bounds.wall_ms} ms.")
+        if self.calls > bounds.host_calls:
+            raise Exceeded(EndKind.QUOTA, f"The guest made more than {bounds.host_calls} host calls.")
+        if (time.monotonic() - self.began_s) * 1000 >= bounds.wall_ms:
+            raise Exceeded(EndKind.TIMEOUT, f"The guest ran longer than {bounds.wall_ms} ms.")
 
     def carry(self, count: int) -> None:
         self.host_bytes += count

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import select
-from typing import Any
+from typing import Any, NamedTuple
 
 from palyra.inside.wasm import frames
 from palyra.inside.wasm.component import ComponentRuntime
@@ -16,11 +16,12 @@ from palyra.inside.wasm.core import CoreRuntime, InvalidModule
 from palyra.inside.wasm.direct import DirectRuntime, usable
 from palyra.inside.wasm.engine import EpochTimer, make_engine
 from palyra.inside.wasm.frames import Frame, Parser
-from palyra.inside.wasm.guest import Bounds, EndKind, Exceeded, Grants, GuestCall, Refused, StorageRoot
+from palyra.inside.wasm.guest import Bounds, End, EndKind, Exceeded, Grants, GuestCall, Refused, StorageRoot
 
 MAX_BODY_BYTES = 256 << 20
 """An artefact of a large component; the engine is who sends it."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
+"""What a pipe holds; a larger buffer is a mapping of its own, made and given back for each reading."""
 
 
 class Pipe:
@@ -32,9 +33,9 @@ class Pipe:
         self._waiting: list[Frame] = []
 
     def send(self, frame: Frame) -> None:
-        data = memoryview(frame.pack())
-        while data:
-            data = data[os.write(self._writing, data) :]
+        data = frame.pack()
+        while len(data) > (count := os.write(self._writing, data)):
+            data = data[count:]
 
     def receive(self, timeout_s: float | None = None) -> Frame | None:
         """None: nothing came in time. The end of the pipe ends the worker."""
@@ -65,12 +66,18 @@ def serve(reading: int, writing: int, *, layer: str) -> None:
     core = DirectRuntime(engine, timer) if layer == "direct" and usable() else CoreRuntime(engine, timer)
     runtime: Any = core
     loaded = None
+    asked = Asked({}, Bounds(0, 0, 0, 0), Grants())
     pipe.send(Frame(frames.READY))
     while True:
         frame = pipe.receive()
         assert frame is not None  # without a time limit there is a frame or the end
         if frame.kind == frames.LOAD:
-            runtime = core if frame.head["guest"] == "core" else component_runtime()
+            if frame.head["guest"] == "core":
+                runtime = core
+            else:
+                engine = make_engine(components=True)  # of its own: components are compiled with other features
+                timer = EpochTimer(engine)
+                runtime = ComponentRuntime(engine, timer)
             try:
                 loaded = runtime.load(frame.body, memories=frame.head["memories"])
             except InvalidModule as error:
@@ -78,30 +85,37 @@ def serve(reading: int, writing: int, *, layer: str) -> None:
             else:
                 pipe.send(Frame(frames.LOADED))
         elif frame.kind == frames.RUN:
-            pipe.send(_run(runtime, loaded, frame, pipe))
+            if frame.head is not asked.head:
+                asked = parse_asked(frame.head)
+            call = GuestCall(input=frame.body, bounds=asked.bounds, grants=asked.grants, gate=pipe)
+            pipe.send(_ended(runtime.run(loaded, call), call))
+            timer.rest()  # nobody waits for it any more
 
 
-def component_runtime() -> ComponentRuntime:
-    """With an engine and a timer of its own: components are compiled with other features."""
-    engine = make_engine(components=True)
-    return ComponentRuntime(engine, EpochTimer(engine))
+class Asked(NamedTuple):
+    """What a call may use and name, as the frame's head says it."""
+
+    head: dict[str, Any]
+    bounds: Bounds
+    grants: Grants
 
 
-def _run(runtime: Any, loaded: Any, frame: Frame, pipe: Pipe) -> Frame:
-    grants = frame.head["grants"]
-    call = GuestCall(
-        input=frame.body,
-        bounds=Bounds(**frame.head["bounds"]),
-        grants=Grants(
+def parse_asked(head: dict[str, Any]) -> Asked:
+    grants = head["grants"]
+    return Asked(
+        head,
+        Bounds(**head["bounds"]),
+        Grants(
             http=tuple(grants["http"]),
             secrets=tuple(grants["secrets"]),
             readable_secrets=frozenset(grants["readable_secrets"]),
             storage=tuple(StorageRoot(prefix, writable) for prefix, writable in grants["storage"]),
             channels=tuple(grants["channels"]),
         ),
-        gate=pipe,
     )
-    end = runtime.run(loaded, call)
+
+
+def _ended(end: End, call: GuestCall) -> Frame:
     head = {
         "kind": end.kind.value,
         "detail": end.detail,

@@ -8,7 +8,7 @@ is merely too large here. Nothing raises but `Refused` (an answer) and `Exceeded
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -52,7 +52,7 @@ def functions() -> dict[str, Function]:
     return table
 
 
-def answer(function: Function, call: GuestCall, memory: Memory, numbers: tuple[int, ...]) -> int:
+def answer(function: Function, call: GuestCall, memory: Memory, numbers: Sequence[int]) -> int:
     """The one way in: a refusal becomes its number. `Exceeded` is for the layer that can end the guest."""
     call.enter()
     try:

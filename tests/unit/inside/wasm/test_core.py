@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 from palyra.inside.wasm import abi
 from palyra.inside.wasm.core import CoreRuntime, InvalidModule
 from palyra.inside.wasm.direct import DirectRuntime, usable
-from palyra.inside.wasm.engine import EpochTimer, make_engine
+from palyra.inside.wasm.engine import EpochTimer, _Interval, make_engine
 from palyra.inside.wasm.guest import End, EndKind, Grants, GuestCall, StorageRoot
 from tests.unit.inside.wasm.guests import ECHO, LOOP, TOO_FAR, Asked, bounds, call, module, wasm
 
@@ -276,16 +277,83 @@ def test_a_thread_that_hogs_the_interpreter_does_not_stretch_a_deadline(runtime:
 
     thread = threading.Thread(target=hog)
     thread.start()
+    took_s, burnt_s = [], []
     try:
-        began = time.monotonic()
-        end = runtime.run(loaded, call(within=bounds(fuel=10**15, wall_ms=200)))
-        took_s = time.monotonic() - began
+        while len(took_s) < 5 and min(took_s, default=1) >= 1:  # a busy machine may take one of them for itself
+            began, burning = time.monotonic(), time.thread_time()
+            end = runtime.run(loaded, call(within=bounds(fuel=10**15, wall_ms=200)))
+            took_s.append(time.monotonic() - began)
+            burnt_s.append(time.thread_time() - burning)
+            assert (end.kind, end.fuel) == (EndKind.TIMEOUT, None)
     finally:
         done.set()
         thread.join()
-    assert end.kind is EndKind.TIMEOUT
-    assert end.fuel is None
-    assert took_s < 8, "a ticker in Python needed seconds for 100 ms; on an idle machine this is 0.2 s"
+    assert min(took_s) < 1, "a ticker in Python needed four seconds for 100 ms"
+    assert max(burnt_s) < 1, "however busy the machine is, the guest itself ran no longer than it might"
+
+
+def test_a_memory_that_grew_under_way_is_where_it_was_and_larger(runtime: Runtime) -> None:
+    growing = module(
+        "input-read",
+        "output",
+        body="""(drop (call $input-read (i32.const 0) (i32.const 4)))
+                (drop (memory.grow (i32.const 900)))
+                (memory.copy (i32.const 59000000) (i32.const 0) (i32.const 4))
+                (drop (call $input-read (i32.const 59000004) (i32.const 4)))
+                (i32.store (i32.const 4) (i32.load (i32.const 0)))
+                (call $output (i32.const 59000000) (i32.const 8))""",
+    )
+    end = run(runtime, growing, call(b"abcd", within=bounds(memory_bytes=64 << 20)))
+    assert (end.kind, end.output, end.memory_bytes) == (EndKind.RETURNED, b"abcdabcd", 901 * 65536)
+
+
+def test_a_start_function_has_the_same_surface(runtime: Runtime) -> None:
+    starting = wasm(
+        f"""(module (import "{abi.HOST}" "input-read" (func $read (param i32 i32) (result i32)))
+             (import "{abi.HOST}" "output" (func $write (param i32 i32) (result i32)))
+             (memory (export "memory") 1)
+             (func $s (drop (call $write (i32.const 0) (call $read (i32.const 0) (i32.const 100)))))
+             (start $s) (func (export "run") (result i32) (i32.const 5)))"""
+    )
+    end = run(runtime, starting, call(b"early"))
+    assert (end.kind, end.exit_code, end.output) == (EndKind.RETURNED, 5, b"early")
+
+
+def test_a_call_within_a_host_call_is_not_taken_for_the_one_around_it(runtime: Runtime) -> None:
+    inner = []
+
+    class Running:
+        def ask(self, operation: str, name: str, payload: bytes, *, timeout_s: float) -> bytes:
+            inner.append(run(runtime, ECHO, call(b"inner")).output)
+            return b""
+
+    sending = module(
+        "channel-send",
+        "input-read",
+        "output",
+        body="""(drop (call $channel-send (i32.const 40000) (i32.const 0) (i32.const 1)))
+                (call $output (i32.const 0) (call $input-read (i32.const 0) (i32.const 100)))""",
+    )
+    end = run(runtime, sending, GuestCall(input=b"outer", bounds=bounds(), grants=GRANTED, gate=Running()))
+    assert (end.output, inner) == (b"outer", [b"inner"])
+
+
+def test_a_timer_rests_only_when_no_guest_runs() -> None:
+    engine = make_engine()
+    timer = EpochTimer(engine)
+    began = []
+    for act in (timer.begin, timer.begin, timer.rest, timer.finish, timer.rest, timer.finish, timer.rest, timer.begin):
+        act()
+        began.append(interval_ns(timer) > 0)
+    assert began == [True, True, True, True, True, True, False, True]
+    timer.close()
+    timer.rest()
+
+
+def interval_ns(timer: EpochTimer) -> int:
+    left = _Interval()
+    assert ctypes.CDLL(None).timer_gettime(timer._timer, ctypes.byref(left)) == 0
+    return left.interval_ns
 
 
 def test_the_direct_layer_proves_itself_against_the_wrapper() -> None:
