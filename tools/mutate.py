@@ -1,11 +1,12 @@
 """Mutation testing: small wrongs put into the rooms that decide, one at a time; the room's own tests must notice each.
 
-    python tools/mutate.py [--rooms guard policy egress] [--each N] [--seconds S] [--seed N] [--write FILE]
+    python tools/mutate.py [--rooms guard …] [--modules paths …] [--each N] [--seed N] [--seconds S] [--jobs N]
 
 A mutant is one change of one expression (a comparison, `and`/`or`, a `not`, a constant, a bound, a raise or a call that
 is left out). It is compiled in memory by an import hook in a fork of its own, which runs the module's own test file
-first and then the room's other tests, stopping at the first failure. What no test notices has survived: it is printed
-with its place, and is either a missing promise or a change that means nothing.
+first, then the room's other tests, its property tests last, and stops at the first failure. What no test notices has
+survived: it is printed with its place, and is a missing promise, or a change that means nothing. The latter stand in
+tools/mutate_equivalent.toml with their reason and are not tried.
 
 Sampled by a seed, so that a score can be made again; the sample is spread over the modules. Nothing on disk changes.
 """
@@ -23,20 +24,25 @@ import random
 import signal
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src"
+EQUIVALENT = PROJECT / "tools" / "mutate_equivalent.toml"
 ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "guard": (
         tuple("command environ escapes facts files gitline options paths programs sedscript texts wrappers".split()),
         tuple(
             f"tests/unit/guard/test_{name}.py"
-            for name in "command programs options holes facts files paths environ sedscript texts".split()
+            for name in (
+                "command escapes wrappers gitline programs options holes facts files paths environ sedscript texts"
+            ).split()
         ),
     ),
     "policy": (
@@ -80,6 +86,11 @@ class Mutant:
     number: int
     line: int
     what: str
+    text: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return f"{self.room}/{self.module}.py", self.text, self.what
 
 
 # ── mutants ──────────────────────────────────────────────────────────────────
@@ -143,7 +154,7 @@ class Mutator(ast.NodeTransformer):
         if isinstance(node.value, int):
             return ast.Constant(value=node.value + 1) if self._here(node, f"{node.value} + 1") else node
         if isinstance(node.value, str) and 0 < len(node.value) <= 16 and " " not in node.value:
-            return ast.Constant(value=f"~{node.value}") if self._here(node, f"{node.value!r} changed") else node
+            return ast.Constant(value=node.value[1:] or "~") if self._here(node, f"{node.value!r} changed") else node
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
@@ -160,6 +171,14 @@ class Mutator(ast.NodeTransformer):
             return node  # a docstring
         self.generic_visit(node)
         return ast.Pass() if isinstance(node.value, ast.Call) and self._here(node, "call left out") else node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        node.body = [self.visit(part) for part in node.body]  # not its decorator: frozen and slots decide nothing
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        exported = isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+        return node if exported else self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.body = [self.visit(part) for part in node.body]
@@ -180,13 +199,20 @@ class Mutator(ast.NodeTransformer):
 
 
 def mutants_of(room: str, module: str) -> list[Mutant]:
-    tree = ast.parse(path_of(room, module).read_text(encoding="utf-8"))
+    text = path_of(room, module).read_text(encoding="utf-8")
+    lines = text.splitlines()
     mutator = Mutator()
-    mutator.visit(tree)
+    mutator.visit(ast.parse(text))
     return [
-        Mutant(room=room, module=module, number=number, line=line, what=what)
+        Mutant(room=room, module=module, number=number, line=line, what=what, text=lines[line - 1].strip())
         for number, (line, what) in enumerate(mutator.found)
     ]
+
+
+def equivalents() -> dict[tuple[str, str, str], str]:
+    """Why a change means nothing, by module, line and change. A line is named by its text, so that none goes astray."""
+    rows = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["mutant"]
+    return {(row["module"], row["line"], row["change"]): row["why"] for row in rows}
 
 
 def path_of(room: str, module: str) -> Path:
@@ -219,8 +245,18 @@ class Hook(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(self._code, module.__dict__)
 
 
-def try_mutant(mutant: Mutant | None, tests: list[str]) -> str:
-    """killed, survived or timeout; None runs the tests on the code as it is."""
+class Order:
+    """A plugin for pytest: the module's own file first, property tests last."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: (item.get_closest_marker("hypothesis") is not None, str(item.path) != self._own))
+
+
+def start(mutant: Mutant | None, tests: list[str]) -> int:
+    """The process that tries it: 0 when no test noticed. None runs the tests on the code as it is."""
     pid = os.fork()
     if pid == 0:
         os.setpgid(0, 0)
@@ -232,20 +268,24 @@ def try_mutant(mutant: Mutant | None, tests: list[str]) -> str:
                 sys.meta_path.insert(0, Hook(mutant))
             import pytest
 
-            code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+            quick = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+            code = int(pytest.main([*quick, *tests], plugins=[Order(tests[0])]))
         except BaseException:  # noqa: BLE001  # a mutant that cannot even be imported is noticed too
             code = 1
         os._exit(0 if code == 0 else 1)
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
-        if time.monotonic() > deadline:
-            os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return "timeout"
-        time.sleep(0.02)
+    return pid
+
+
+def ended(pid: int, since: float) -> str | None:
+    """survived, killed or timeout; None while it runs."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done:
+        return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
+    if time.monotonic() - since <= TIMEOUT_S:
+        return None
+    os.killpg(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "timeout"
 
 
 def tests_for(room: str, module: str) -> list[str]:
@@ -259,29 +299,39 @@ def tests_for(room: str, module: str) -> list[str]:
 # ── the score ────────────────────────────────────────────────────────────────
 
 
-def choose(rooms: list[str], each: int, seed: int) -> list[Mutant]:
+def choose(rooms: list[str], modules: list[str], each: int, seed: int) -> list[Mutant]:
     chance = random.Random(seed)
     chosen: list[Mutant] = []
+    harmless = equivalents()
     for room in rooms:
         for module in ROOMS[room][0]:
-            if path_of(room, module).exists():
-                found = mutants_of(room, module)
+            if path_of(room, module).exists() and module in (modules or [module]):
+                found = [mutant for mutant in mutants_of(room, module) if mutant.key not in harmless]
                 chosen += chance.sample(found, min(each, len(found)))
     chance.shuffle(chosen)  # a time-box then cuts every module alike
     return chosen
 
 
-def run(mutants: list[Mutant], seconds: float) -> Iterator[tuple[Mutant, str]]:
+def run(mutants: list[Mutant], seconds: float, jobs: int) -> Iterator[tuple[Mutant, str]]:
     deadline = time.monotonic() + seconds
-    for mutant in mutants:
-        if time.monotonic() > deadline:
-            return
-        yield mutant, try_mutant(mutant, tests_for(mutant.room, mutant.module))
+    waiting = list(reversed(mutants))
+    under_way: dict[int, tuple[Mutant, float]] = {}
+    while under_way or (waiting and time.monotonic() < deadline):
+        while waiting and len(under_way) < jobs and time.monotonic() < deadline:
+            mutant = waiting.pop()
+            under_way[start(mutant, tests_for(mutant.room, mutant.module))] = (mutant, time.monotonic())
+        for pid, (mutant, since) in list(under_way.items()):
+            if (result := ended(pid, since)) is not None:
+                del under_way[pid]
+                yield mutant, result
+        time.sleep(0.02)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rooms", nargs="*", default=list(ROOMS), choices=list(ROOMS))
+    parser.add_argument("--modules", nargs="*", default=[], help="these alone")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--each", type=int, default=12, help="mutants of each module")
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--seed", type=int, default=1)
@@ -295,16 +345,19 @@ def main() -> int:
 
     assert all((cedarpy, cryptography, pytest))  # imported once here, for every fork
     for room in given.rooms:  # otherwise every mutant would seem to be noticed
-        if try_mutant(None, tests_for(room, "")) != "survived":
+        if os.waitstatus_to_exitcode(os.waitpid(start(None, tests_for(room, "")), 0)[1]) != 0:
             print(f"the tests of {room} fail without any mutant")
             return 1
     came: dict[str, Counter[str]] = {room: Counter() for room in given.rooms}
     survivors = []
-    for mutant, result in run(choose(given.rooms, given.each, given.seed), given.seconds):
+    chosen = choose(given.rooms, given.modules, given.each, given.seed)
+    for mutant, result in run(chosen, given.seconds, given.jobs):
         came[mutant.room][result] += 1
         if result == "survived":
             survivors.append(mutant)
-            print(f"survived  {mutant.room}/{mutant.module}.py:{mutant.line}  {mutant.what}", flush=True)
+            print(
+                f"survived  {mutant.room}/{mutant.module}.py:{mutant.line}  {mutant.what}  |  {mutant.text}", flush=True
+            )
     for room, counts in came.items():
         total, caught = counts.total(), counts.total() - counts["survived"]
         print(f"{room:8} {caught}/{total} noticed ({100 * caught / total if total else 0:.0f} %)")

@@ -119,7 +119,7 @@ def is_broad_kill(command: str, args: Sequence[str]) -> bool:
     name = normalise(command)
     words = [word.lower() for word in args]
     if name == "fuser":
-        return any(word == "--kill" or (word[:1] == "-" and word[:2] != "--" and "k" in word) for word in words)
+        return any(word[:1] == "-" and "k" in word for word in words)  # -k, in a bundle too, and --kill
     if name == "taskkill":
         return any(word[:1] in ("/", "-") and word[1:].startswith(("im", "fi")) for word in words)
     if name == "kill":

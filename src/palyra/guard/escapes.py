@@ -74,43 +74,43 @@ class Escape:
     """The first argument is a bundle even without a dash (`tar cIf sh x`)."""
 
 
-def _escape(values: str = "", short: str = "", long: str = "", plain: str = "") -> Escape:
-    """`short` and `long` hold `name:how` words; the default way is CODE."""
-    return Escape(values=values, short=_pairs(short), long=_pairs(long), plain=_words(plain))
+def _escape(long: str = "", short: str = "", values: str = "") -> Escape:
+    """`long` and `short` hold `name:how` words; the default way is CODE."""
+    return Escape(values=values, short=_pairs(short), long=_pairs(long))
 
 
 def _pairs(text: str) -> tuple[tuple[str, How], ...]:
     return tuple((name, How(how or "code")) for name, _, how in (word.partition(":") for word in text.split()))
 
 
-_PLUGIN = _escape(long="plugin")
-_NETCAT = _escape("iIpqswWxX", "c:shell e:words", "exec:words sh-exec:shell lua-exec")
-_GPG = _escape("oruN", "", "options agent-program dirmngr-program photo-viewer exec-path keyserver-options gpg-program")
+_PLUGIN = _escape("plugin")
+_NETCAT = _escape("exec:words sh-exec:shell lua-exec", "c:shell e:words", "iIpqswWxX")
+_GPG = _escape("options agent-program dirmngr-program photo-viewer exec-path keyserver-options gpg-program")
 _SSH_VALUES = "BbcDEeFIiJLlmOopQRSWw"
 
 ESCAPES: dict[str, Escape] = {
-    "sort": _escape("kotST", "", "compress-program:compress"),
-    "split": _escape("abClnt", "", "filter:shell"),
-    "rg": _escape("ABCdEefgijmMrtT", "", "pre:words hostname-bin:words"),
-    "bat": _escape("lHrm", "", "pager:shell diff-so-fancy"),
-    "delta": _escape("", "", "pager:shell"),
-    "install": _escape("gmotS", "", "strip-program:words"),
-    "cpio": _escape("CEFHIMOR", "", "rsh-command:words"),
-    "sdiff": _escape("Iow", "", "diff-program:words"),
-    "diff3": _escape("L", "", "diff-program:words"),
-    "patch": _escape("BDFVYdgioprz", "e", "ed"),
-    "rsync": _escape("eBfMT@", "e:words", "rsh:words rsync-path:shell"),
-    "wget": _escape("aABDeGIilnoOPQRtTUwX", "e", "use-askpass:words execute config"),
-    "wget2": _escape("aABDeGIilnoOPQRtTUwX", "e", "use-askpass:words execute config plugin"),
-    "aria2c": _escape("dijkmoxVZ", "", "on-download-complete:words on-download-start:words on-download-stop:words "
+    "sort": _escape("compress-program:compress"),
+    "split": _escape("filter:shell"),
+    "rg": _escape("pre:words hostname-bin:words"),
+    "bat": _escape("pager:shell diff-so-fancy"),
+    "delta": _escape("pager:shell"),
+    "install": _escape("strip-program:words"),
+    "cpio": _escape("rsh-command:words"),
+    "sdiff": _escape("diff-program:words"),
+    "diff3": _escape("diff-program:words"),
+    "patch": _escape("ed", "e", "BDFVYdgioprz"),
+    "rsync": _escape("rsh:words rsync-path:shell", "e:words", "eBfMT@"),
+    "wget": _escape("use-askpass:words execute config", "e", "aABDeGIilnoOPQRtTUwX"),
+    "wget2": _escape("use-askpass:words execute config plugin", "e", "aABDeGIilnoOPQRtTUwX"),
+    "aria2c": _escape("on-download-complete:words on-download-start:words on-download-stop:words "
                       "on-download-error:words on-download-pause:words on-bt-download-complete:words conf-path"),
-    "tcpdump": _escape("BcCEFGijmMrQsTVwWyzZ", "z:words"),
-    "ssh": _escape(_SSH_VALUES, "F I"),
-    "slogin": _escape(_SSH_VALUES, "F I"),
-    "scp": _escape("cDFiJloPSX", "S:words D:words F"),
-    "sftp": _escape("BbcDFiJloPRSsX", "S:words D:shell b F"),
-    "ssh-keygen": _escape("abCfIN", "D w"),
-    "ssh-add": _escape("Eet", "s S"),
+    "tcpdump": _escape("", "z:words", "BcCEFGijmMrQsTVwWyzZ"),
+    "ssh": _escape("", "F I", _SSH_VALUES),
+    "slogin": _escape("", "F I", _SSH_VALUES),
+    "scp": _escape("", "S:words D:words F", "cDFiJloPSX"),
+    "sftp": _escape("", "S:words D:shell b F", "BbcDFiJloPRSsX"),
+    "ssh-keygen": _escape("", "D w", "abCfIN"),
+    "ssh-add": _escape("", "s S", "Eet"),
     "nc": _NETCAT, "ncat": _NETCAT, "netcat": _NETCAT, "nc.openbsd": _NETCAT, "nc.traditional": _NETCAT,
     "gpg": _GPG, "gpg2": _GPG, "gpgv": _GPG, "gpgsm": _GPG,
     "nm": _PLUGIN, "ar": _PLUGIN, "ranlib": _PLUGIN, "strip": _PLUGIN, "objdump": _PLUGIN, "objcopy": _PLUGIN,
@@ -207,8 +207,8 @@ def read_ssh(name: str) -> Reader:
     def read(args: Words) -> Iterator[Finding]:
         yield from read_escapes(name, escape, args)
         for option in find_options(args, letters="o", values=escape.values):
-            setting = re.split(r"[\s=]", (option.value or "").strip(), maxsplit=1)[0].strip("\"'").lower()
+            setting = re.split(r"[\s=]", (option.value or "").strip())[0].strip("\"'").lower()
             if setting in SSH_SETTINGS:
-                yield Finding(shell=True, words=(option.value or "",), why=f"{name} -o {setting} runs a program here")
+                yield Finding(shell=True, why=f"{name} -o {setting} runs a program here")
 
     return read

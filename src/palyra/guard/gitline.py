@@ -217,8 +217,7 @@ def _writes_setting(rest: Sequence[str]) -> bool:
         return False
     if operands[0] == "set" and scan.rest == 0:
         return _writes_setting_by_name(operands[1:])
-    acts = any(option.name in ("add", "replace-all") for option in scan.options)
-    if len(operands) == 1 and not acts:
+    if len(operands) == 1:  # git itself refuses --add and --replace-all without a value
         return operands[0] in ("edit", "unset", "rename-section", "remove-section")
     return not _is_kept(scan.options, operands)
 

@@ -118,7 +118,7 @@ def find_options(
                 for name in names:
                     if name.startswith(given):
                         yield Option(name, value if equals else following, at, at + 1 if equals else at + 2)
-        elif len(word) > 1 and word[0] == "-":
+        elif word[:1] == "-":
             yield from find_in_bundle(word[1:], at, following, letters=letters, values=values)
 
 

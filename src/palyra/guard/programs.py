@@ -102,7 +102,7 @@ INLINE_LETTERS = {
     **dict.fromkeys(("node", "nodejs", "bun", "iojs", "qjs"), "ep"),
     **dict.fromkeys(("lua", "luajit", "luau", "rscript", "r", "littler", "osascript", "groovy", "scala"), "e"),
     **dict.fromkeys(("php", "php-cgi", "phpdbg"), "rBRE"),
-    **dict.fromkeys(("guile", "gsi", "csi", "racket", "swipl", "ghci", "dc", "expect"), "ceg"),
+    "swipl": "ceg",
 }
 INLINE_WORDS = _names(
     "--eval --print --exec --execute --command --run --expression --batch -command -encodedcommand -enc -ec -eval "

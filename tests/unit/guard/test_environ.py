@@ -109,3 +109,60 @@ def test_a_value_that_is_not_utf8_is_measured_and_passed_on():
     odd = "\udcff" * 10
     given_on = build_environment(search_path=("/usr/bin",), home="/home/agent", caller={"CI": odd}, settable=("CI",))
     assert dict(given_on)["CI"] == odd
+
+
+@pytest.mark.parametrize("key", "PATH HOME USER LOGNAME TMPDIR PWD OLDPWD SHELL SHLVL".split())
+def test_no_key_of_the_sandbox_is_anybody_elses(key):
+    with pytest.raises(Rejected) as caught:
+        build({}, (), ((key, "x"),))
+    assert caught.value.fields == ((f"env.{key}", "fixed"),)
+
+
+def test_a_value_may_have_4096_bytes_and_not_one_more():
+    assert dict(build({"CI": "x" * 4096}, ("CI",)))["CI"] == "x" * 4096
+    for value in ("x" * 4097, "é" * 2049, "a\0b"):
+        with pytest.raises(Rejected) as caught:
+            build({"CI": value}, ("CI",))
+        assert caught.value.reason is Reason.BAD_ARGUMENTS
+
+
+def test_refused_keys_are_named_where_they_stand():
+    with pytest.raises(Rejected) as caught:
+        build({"LD_PRELOAD": "x"}, ("LD_PRELOAD",))
+    assert caught.value.fields == (("env.LD_PRELOAD", "never settable"),)
+    with pytest.raises(Rejected) as caught:
+        build({"CI": "x"})
+    assert caught.value.fields == (("env.CI", "not settable"),)
+
+
+def test_the_plan_says_user_language_terminal_and_folders():
+    built = build_environment(
+        search_path=("/a", "/b"),
+        home="/h",
+        user="u",
+        lang="L",
+        term="T",
+        tmpdir="/t",
+        caller={},
+        settable=(),
+        also=(("GIT_CONFIG_COUNT", "1"),),
+    )
+    assert dict(built) == {
+        "GIT_CONFIG_COUNT": "1",
+        "HOME": "/h",
+        "LANG": "L",
+        "LC_ALL": "L",
+        "LOGNAME": "u",
+        "PATH": "/a:/b",
+        "TERM": "T",
+        "TMPDIR": "/t",
+        "USER": "u",
+    }
+
+
+def test_a_shape_bans_by_its_end_and_a_start_by_its_beginning():
+    assert [key for key in ("MY_PROXY", "my_proxy", "PROXY", "GIT_X", "XGIT_X", "GI") if is_banned(key)] == [
+        "MY_PROXY",
+        "my_proxy",
+        "GIT_X",
+    ]

@@ -217,3 +217,119 @@ def test_a_missing_cwd_is_refused():
 
 def test_a_command_with_a_folder_is_refused():
     assert refuse("./ls").reason is Reason.BAD_ARGUMENTS
+
+
+def test_a_push_to_a_folder_that_the_disk_knows_is_code():
+    seen = ((1, "backup", "/w/backup"),)
+    facts = guard("git push backup main", seen=seen)
+    assert (facts.effective_program, facts.runs_code) == ("git", True)
+    assert facts.details[0][1] == "git push to a folder runs the hooks of the repository there."
+    assert not guard("git push origin main", seen=seen).runs_code
+    assert not guard("git status", seen=seen).runs_code
+    assert not guard("cat push backup", seen=((1, "backup", "/w/backup"),)).runs_code
+
+
+def test_a_folder_that_is_not_there_is_no_place_to_push_to():
+    gone = PathSight(argument=1, text="backup", resolved="/w/backup", exists=False)
+    sights = Sights(
+        workspace=WorkspaceSight(path="/w"),
+        cwd=PathSight(argument=-1, text="", resolved="/w", exists=True),
+        executable=sight_of("git"),
+        paths=(gone,),
+    )
+    facts = guard_process(
+        command="git",
+        args=["push", "backup"],
+        classification=classify("git", ["push", "backup"]),
+        sights=sights,
+        allowed_executables=LISTED,
+        allow_interpreters=False,
+        grant=OperatorGrant(),
+        tier="C",
+        egress="strict",
+    )
+    assert not facts.runs_code
+
+
+def test_git_below_the_top_of_the_workspace_is_code_and_says_so():
+    facts = guard("git status", cwd="/w/sub")
+    assert (facts.effective_program, facts.runs_code, facts.interpreter) == ("git", True, False)
+    assert "below the top of the workspace" in facts.details[0][1]
+    assert not guard("ls", cwd="/w/sub").runs_code
+
+
+def test_what_the_disk_says_does_not_make_less_of_what_the_words_say():
+    script = (sight_of("find"), sight_of("tool", shebang="python3"))
+    inline = guard("find . -exec tool ;", executable=script[0], also=script[1:])
+    assert (inline.effective_program, inline.interpreter) == ("python", True)
+    vim = sight_of("editor", path="/usr/bin/vim.basic")
+    assert guard("timeout 3 editor f", also=(vim,)).effective_program == "vim"
+    assert guard("timeout 3 bash f", also=(sight_of("bash"), vim)).effective_program == "bash"
+    assert guard("sed 1e f", executable=sight_of("sed", path="/usr/bin/make")).effective_program == "sed"
+
+
+def test_an_interpreter_behind_a_link_goes_before_code():
+    python = sight_of("sed", path="/usr/bin/python3")
+    facts = guard("sed 1e f", executable=python)
+    assert (facts.effective_program, facts.interpreter) == ("python", True)
+
+
+@pytest.mark.parametrize("line", ["fuser f", "timeout 5 fuser f"])
+def test_asking_who_uses_a_file_kills_nobody(line):
+    assert guard(line).effective_program == "fuser"
+
+
+def test_a_path_is_told_by_where_it_leads():
+    seen = ((0, "../x", "/x"), (1, "a/../../y", "/y"), (2, "ok/l", "/z"), (3, "d", "/d"))
+    facts = guard("cat ../x a/../../y ok/l d", seen=seen)
+    assert [sentence for _, sentence in facts.details] == [
+        "Argument 1 (../x) is outside the workspace.",
+        "Argument 2 (a/../../y) is outside the workspace.",
+        "Argument 3 (ok/l) is a link that leads outside the workspace.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("port", "host", "sentence"),
+    [
+        (None, "h.test", "h.test is not among the granted hosts."),
+        (80, "h.test", "h.test:80 is not among the granted hosts."),
+        (443, "h.test", "h.test:443 is not among the granted hosts."),
+        (22, "h.test:22", "h.test:22 is not among the granted hosts."),
+    ],
+)
+def test_a_denied_host_is_named_as_it_would_be_granted(port, host, sentence):
+    facts = guard("git fetch", hosts_denied=(NamedHost("h.test", port, "x"),))
+    assert facts.details == (("host", host), ("EGRESS_DENIED", sentence))
+
+
+def test_an_address_of_six_words_is_granted_in_brackets():
+    facts = guard("git fetch", hosts_denied=(NamedHost("::1", 22, "x"),))
+    assert facts.details[0] == ("host", "[::1]:22")
+
+
+def test_at_most_three_of_a_kind_are_told():
+    denied = tuple(NamedHost(f"h{at}.test", None, "x") for at in range(5))
+    facts = guard("git fetch", hosts_denied=denied)
+    assert [kind for kind, _ in facts.details] == ["host", "EGRESS_DENIED", "EGRESS_DENIED", "EGRESS_DENIED"]
+    assert facts.hosts_denied == 5
+
+
+def test_code_that_is_no_interpreter_is_told_with_its_own_sentence():
+    facts = guard("make all", allowed_executables=("make",))
+    assert facts.details == (("INTERPRETER_DENIED", "make runs what the project's own files say."),)
+    assert (facts.interpreter, facts.runs_code) == (False, True)
+
+
+def test_a_long_name_is_cut_where_the_sentence_says_so():
+    facts = guard("cat x", seen=((0, "/" + "x" * 119, "/x"), (1, "/" + "y" * 120, "/y")))
+    assert facts.details[0][1] == f"Argument 1 (/{'x' * 119}) is outside the workspace."
+    assert facts.details[1][1] == f"Argument 2 (/{'y' * 118}…) is outside the workspace."
+
+
+def test_grants_of_the_operator_are_told_apart():
+    assert guard("ls").granted_egress is False
+    assert guard("ls", grant=OperatorGrant(executables=("ls",))).granted is True
+    assert guard("ls", grant=OperatorGrant(executables=("cat",))).granted is False
+    assert guard("ls", grant=OperatorGrant(interpreters=True)).granted_interpreters is True
+    assert guard("ls").granted_interpreters is False

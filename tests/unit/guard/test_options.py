@@ -46,3 +46,35 @@ def test_any_words_are_read_and_the_rest_is_within_them(words):
     scan = read_options(words, SPEC)
     assert 0 <= scan.rest <= len(words)
     assert all(0 <= option.index < len(words) for option in scan.options)
+
+
+def test_what_follows_an_option_is_found_behind_it():
+    assert list(find_options(["-X", "v", "w"], letters="X")) == [Option("X", "v", 0, 2)]
+    assert list(find_options(["-Xv", "w"], letters="X")) == [Option("X", "v", 0, 1)]
+    assert list(find_options(["--exec=v", "w"], names=("exec",))) == [Option("exec", "v", 0, 1)]
+    assert list(find_options(["--exec"], names=("exec",))) == [Option("exec", "", 0, 2)]
+    assert list(find_options(["-X"], letters="X")) == [Option("X", "", 0, 2)]
+
+
+def test_a_shortened_name_counts_for_every_option_it_could_mean():
+    found = find_options(["--ex", "v"], names=("exec", "exit", "other"), plain=("e",))
+    assert [option.name for option in found] == ["exec", "exit"]
+    assert list(find_options(["--e", "v"], names=("exec",), plain=("e",))) == []
+    assert list(find_options(["--", "v", "-", ""], letters="v", names=("exec",))) == []
+
+
+def test_several_options_in_one_word_are_all_found():
+    assert [option.name for option in find_options(["-aXbY"], letters="XY")] == ["X", "Y"]
+    assert [option.name for option in find_options(["-aXbY"], letters="XY", values="X")] == ["X"]
+    assert [option.name for option in find_options(["-abY"], letters="XY", values="b")] == []
+
+
+def test_an_option_without_its_value_is_read_to_the_end():
+    assert read_options(["-n"], SPEC) == Scan((Option("n", None, 0, 2),), 1)
+    assert read_options(["--number"], SPEC) == Scan((Option("number", None, 0, 2),), 1)
+    assert read_options(["-n3", "x"], SPEC) == Scan((Option("n", "3", 0, 1),), 1)
+    assert read_options(["--verbose=x", "y"], SPEC) == Scan((Option("verbose", "x", 0, 1),), 1)
+    assert read_options(["-vx"], SPEC) == Scan((Option("v", None, 0, 1),), 0, "-vx")
+    assert read_options(["--wat"], SPEC) == Scan((), 0, "--wat")
+    assert read_options(["--verb", "x"], SPEC) == Scan((Option("verbose", None, 0, 1),), 1)
+    assert read_options(["", "-v"], SPEC) == Scan((), 0)

@@ -160,3 +160,84 @@ def test_folders_that_must_not_become_writable_are_no_workspace(path):
 )
 def test_project_folders_are_workspaces(path):
     assert workspace_problem(path, home="/home/me", state_home="/home/me/.state/palyra") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["-f-"], set()), (["-"], set()), ([""], set()), (["--file="], set()), (["--file=-"], set()),
+        (["-Isrc/include"], {"src/include"}), (["-vC/etc"], {"C/etc", "/etc"}),
+        (["-Ix/../etc"], {"x/../etc", "/../etc"}), (["-xf.."], {".."}), (["-ab~/x"], {"b~/x", "~/x"}),
+        (["a,./b;../c:~/d=/e"], {"a,./b;../c:~/d=/e", "/e", "./b", "../c", "~/d"}), (["@./x"], {"@./x", "./x"}),
+        (["x=@/y"], {"x=@/y", "/y"}), (["x,@/y"], {"x,@/y", "/y"}), (["x,</y"], {"x,</y", "/y"}),
+        (["<../x"], {"<../x", "../x"}), (["u@h:/x"], set()), (["./u@h:/x"], {"./u@h:/x", "./u@h", "/x"}),
+        (["~u@h:/x"], {"~u@h:/x", "~u@h", "/x"}), (["file:///a?b#c"], {"file:///a?b#c", "///a?b#c", "/a?b#c", "/a"}),
+        (["file:///%zz%2e"], {"file:///%zz%2e", "///%zz%2e", "/%zz."}),
+    ],
+)  # fmt: skip
+def test_the_pieces_of_a_word_that_are_paths_in_any_case(words, found):
+    assert {one.text for one in candidates(words) if not one.must_exist} == found
+
+
+def test_a_name_with_dots_that_looks_like_an_option_counts_where_it_exists():
+    assert PathCandidate(argument=0, text="--x=/../y", must_exist=True) in candidates(["--x=/../y"])
+    assert candidates(["-x..y"])[0] == PathCandidate(argument=0, text="-x..y", must_exist=True)
+
+
+def test_a_word_that_is_a_path_in_one_reading_is_one():
+    assert candidates(["a", "a/b", "a"]) == (
+        PathCandidate(argument=0, text="a", must_exist=True),
+        PathCandidate(argument=1, text="a/b", must_exist=False),
+        PathCandidate(argument=2, text="a", must_exist=True),
+    )
+
+
+def test_512_paths_are_looked_at_and_not_one_more():
+    assert len(candidates([f"/{at}" for at in range(512)])) == 512
+    with pytest.raises(Rejected) as refused:
+        candidates([f"/{at}" for at in range(513)])
+    assert refused.value.reason is Reason.BAD_ARGUMENTS
+
+
+@pytest.mark.parametrize("root", "/usr /bin /sbin /lib /lib32 /lib64 /libx32".split())
+def test_the_systems_own_folders_may_be_named(root):
+    assert judge_paths(sights(root, f"{root}/x"), ()) == ()
+
+
+@pytest.mark.parametrize("name", "null zero full random urandom stdin stdout stderr fd fd/0".split())
+def test_a_programs_own_devices_may_be_named(name):
+    assert judge_paths(sights(f"/dev/{name}"), (), visible=()) == ()
+
+
+@pytest.mark.parametrize("program", ["scp", "rsync", "sftp", "ssh", "git"])
+def test_a_host_without_a_user_is_no_path_to_programs_that_go_there(program):
+    assert not any(one.text.startswith("h:") and not one.must_exist for one in candidates(["h:/x"], program=program))
+    assert any(not one.must_exist for one in candidates(["h:/x"], program="cat"))
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/", "The workspace is the root of the file system."),
+        ("/home/me", "The workspace is a home folder itself."),
+        ("/Users/you", "The workspace is a home folder itself."),
+        ("/x", "The workspace contains the home folder."),
+        ("/y", "The workspace contains Palyra's own state."),
+        ("/y/state/z", "The workspace lies inside Palyra's own state."),
+        ("/usr/src", "The workspace /usr/src is a system folder."),
+        ("/System/x", "The workspace /System/x is a system folder."),
+        ("/Library", "The workspace /Library is a system folder."),
+        ("/Applications/x", "The workspace /Applications/x is a system folder."),
+        ("/private/etc/x", "The workspace /private/etc/x is a system folder."),
+        ("/lib64/x", "The workspace /lib64/x is a system folder."),
+        ("/usr/local/src", "The workspace /usr/local/src is a system folder."),
+        ("/usr/local/src/x", ""),
+    ],
+)
+def test_why_a_folder_is_no_workspace_is_said(path, problem):
+    home = "/x/me" if path == "/x" else "/home/me"
+    assert workspace_problem(path, home=home, state_home="/y/state") == problem
+
+
+def test_without_a_home_or_a_state_nothing_is_held_against_a_folder():
+    assert workspace_problem("/srv/x", home="", state_home="") == ""

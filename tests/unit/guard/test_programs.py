@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from palyra.errors import Rejected
-from palyra.guard.command import check_shape, classify
+from palyra.guard.command import check_shape, classify, is_broad_kill, shebang_program
 from palyra.guard.programs import normalise
 
 INLINE = {
@@ -41,3 +41,100 @@ def test_a_nul_is_refused_where_it_stands(command: str, args: tuple[str, ...], w
     with pytest.raises(Rejected) as refused:
         check_shape(command, args)
     assert refused.value.fields == ((where, "holds a NUL byte"),)
+
+
+@pytest.mark.parametrize("word", ["--eval=1", "--print=1", "--command=1", "--execute=1"])
+def test_the_long_ways_are_known_with_their_value_glued_on(word: str) -> None:
+    assert classify("node", [word]).inline_code
+
+
+@pytest.mark.parametrize(
+    "line",
+    """python -Xdev x.py|pythonw -Wdefault x.py|pypy -Xdev x.py|ipython -Xdev x.py|micropython -Xdev x.py|
+    jython -Xdev x.py|graalpy -Xdev x.py|py -Xdev x.py|bash -e x.sh|perl -c x.pl|ruby -c x.rb|jruby -c x.rb|
+    mruby -c x.rb|truffleruby -c x.rb|julia -C x.jl|raku -c x.raku|node -c x.js|nodejs -c x.js|bun -c x.js|iojs -c x.js|
+    qjs -c x.js|lua -c x.lua|luajit -c x.lua|luau -c x.lua|rscript -c x.r|r -c x.r|littler -c x.r|osascript -c x|
+    groovy -cp lib x.groovy|scala -cp lib x.scala|php -c php.ini|php-cgi -c php.ini|phpdbg -c php.ini|
+    awk --file=x.awk f|gawk -f x.awk f""".replace("\n", "").split("|"),
+)
+def test_a_file_of_code_is_not_inline_whatever_options_stand_before_it(line: str) -> None:
+    found = classify(*_split(line))
+    assert (found.interpreter, found.inline_code) == (True, False)
+
+
+def _split(line: str) -> tuple[str, list[str]]:
+    command, *args = line.split()
+    return command, args
+
+
+@pytest.mark.parametrize(
+    "line",
+    """perl -E 1|ruby -E 1|jruby -E 1|mruby -E 1|truffleruby -E 1|julia -E 1|raku -E 1|node -p 1|bun -p 1|iojs -p 1|
+    qjs -p 1|php -B 1|php -R 1|php -E 1|php-cgi -r 1|phpdbg -r 1|pythonw -c 1|ipython -c 1|swipl -g x|dc -e 1|
+    expect -c 1|gsi -e 1|csi -e 1|ghci -e 1|r -e 1|littler -e 1|powershell -EncodedCommand x|pwsh -enc x|cmd /k x|
+    cmd /r x|emacs --batch x|bash --run x|deno eval x|gforth -e x""".replace("\n", "").split("|"),
+)
+def test_every_letter_that_takes_code_is_known(line: str) -> None:
+    assert classify(*_split(line)).inline_code
+
+
+@pytest.mark.parametrize("answer", ["--version", "-V", "-v", "--help", "-h"])
+def test_asking_an_interpreter_who_it_is_hands_over_no_code(answer: str) -> None:
+    assert not classify("python3", [answer]).inline_code
+    assert classify("python3", [answer, "-"]).inline_code
+
+
+@pytest.mark.parametrize(
+    "loader", ["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1", "ld.so", "ld64.so.2", "ld-uClibc.so.0"]
+)
+def test_the_dynamic_loader_runs_whatever_it_is_given(loader: str) -> None:
+    assert classify(loader, ["/bin/ls"]).interpreter
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("tool.exe", "tool"), ("tool.cmd", "tool"), ("tool.bat", "tool"), ("tool.com", "tool"), (".exe", ".exe"),
+        ("a\x1bb", "a?b"), ("x" * 300, "x" * 256), ("PYTHON", "python"),
+    ],
+)  # fmt: skip
+def test_names_are_brought_into_one_form(name: str, known: str) -> None:
+    assert normalise(name) == known
+
+
+@pytest.mark.parametrize("line", ["fuser -vk f", "fuser --kill f", "fuser -k -TERM f", "kill -- -1", "taskkill -fi x"])
+def test_processes_are_not_picked_by_file_user_or_all_of_them(line: str) -> None:
+    assert is_broad_kill(*_split(line))
+    assert not is_broad_kill("kill", ["-1", "5"])
+
+
+def test_a_first_line_is_taken_apart_as_env_does_it() -> None:
+    assert shebang_program(b'#!/usr/bin/env -S A="b c" ls -l\n') == "ls"
+    assert shebang_program(b'#!/usr/bin/env --split-string=A="b c" ls\n') == "ls"
+    assert shebang_program(b"#!/usr/bin/env -iS ls\n") == "ls"
+
+
+def test_the_innermost_of_a_chain_is_the_effective_program_and_what_runs_code_goes_before_it() -> None:
+    assert classify("nice", ["timeout", "3", "cat"]).effective_program == "cat"
+    assert classify("nice", ["make", "all"]).effective_program == "make"
+    assert classify("nice", ["bash", "-c", "make"]).effective_program == "bash"
+    assert classify("find", [".", "-exec", "vim", ";", "-exec", "bash", ";"]).effective_program == "bash"
+    assert classify("nice", ["bash"]).why == "nice would run bash"
+    assert classify("bash", []).why == "bash is an interpreter"
+    assert classify("busybox", ["ls"]).why == "busybox is a shell and other programs in one"
+
+
+def test_eight_wrappers_are_followed_and_the_ninth_is_not() -> None:
+    assert not classify("nice", ["nice"] * 7 + ["ls"]).runs_code
+    assert classify("nice", ["nice"] * 8 + ["ls"]).runs_code
+
+
+def test_a_link_to_what_runs_programs_counts_as_that() -> None:
+    found = classify("edit", ["f"], resolved="/usr/bin/vim.basic")
+    assert (found.effective_program, found.interpreter, found.runs_code) == ("vim", False, True)
+    assert found.why == "edit is another name of vim, which can run other programs"
+    build = classify("mk", [], resolved="/usr/bin/make")
+    assert (build.effective_program, build.interpreter, build.runs_code) == ("make", False, True)
+    link = classify("run", ["f"], resolved="/usr/bin/perl5.36")
+    assert (link.effective_program, link.interpreter) == ("perl", True)
+    assert link.why == "run is another name of perl"
