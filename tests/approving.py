@@ -93,7 +93,7 @@ class Desk:
         )
 
     def acts(self) -> list[str]:
-        from palyra.journal.chain import parse_entry
+        from palyra.journal.entry import parse_entry
 
         views = [parse_entry(entry.body) for entry in self.journal.tail(1000)]
         return [view.predicate["act"] for view in views if "act" in view.predicate]

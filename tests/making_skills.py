@@ -13,7 +13,7 @@ from wasmtime import wat2wasm
 
 from palyra.config.schema import Config
 from palyra.errors import Rejected
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.signing import SigningKey
 from palyra.skills.bundle import pack
 from palyra.skills.manifest import SkillManifest, ToolEntry

@@ -19,7 +19,7 @@ import pytest
 
 from palyra import AsyncPalyra, Palyra
 from palyra.api import grant
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.journal.store import verify_journal
 from palyra.launch.keeper_message import PROTOCOL, peer_uid
 from palyra.model.outcome import Outcome

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.journal.store import JournalRows
 from palyra.state.db import open_home, snapshot
 from tests.journaling import audit_home, open_store, opening, run_spec, ulid

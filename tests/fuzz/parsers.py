@@ -15,8 +15,9 @@ from palyra.canon import canonical
 from palyra.config.schema import as_json, parse_config
 from palyra.engine.learn import MARK
 from palyra.errors import ConfigError, PalyraError, Rejected, TrustError
-from palyra.journal.chain import entry_bytes, parse_entry
+from palyra.journal.chain import entry_bytes
 from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint, sign_checkpoint
+from palyra.journal.entry import parse_entry
 from palyra.journal.export import check_lines, is_header
 from palyra.journal.proof import check_proof
 from palyra.policy.bundle import with_local

@@ -253,7 +253,7 @@ def _checkpoint_of(path: Path) -> str:
 def _line(entry: Entry) -> str:
     """One entry for people: index, time, kind, tool, status, reason, principal."""
     from palyra.cli.render import visible_line
-    from palyra.journal.chain import parse_entry
+    from palyra.journal.entry import parse_entry
 
     try:
         view = parse_entry(entry.body)

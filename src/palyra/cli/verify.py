@@ -95,7 +95,7 @@ class _Trust:
     def holds(self, attested: Mapping[str, Any]) -> bool:
         """Whether the journal itself has this execution: a retired key may have been stolen since."""
         from palyra.cli.journal_home import reading
-        from palyra.journal.chain import parse_entry
+        from palyra.journal.entry import parse_entry
 
         assert self.settings is not None
         with reading(self.settings) as journal:
@@ -216,7 +216,7 @@ def _check_envelopes(first: object, stream: IO[bytes], held: NoteVerifier) -> tu
     """A bundle shows that this installation signed each statement, and not that there are no others."""
     from palyra.attest import PAYLOAD_TYPE
     from palyra.errors import TrustError
-    from palyra.journal.chain import parse_entry
+    from palyra.journal.entry import parse_entry
     from palyra.signing import dsse_verify
 
     findings: Findings = []

@@ -17,7 +17,8 @@ from palyra.engine.fixed import enforcement_of
 from palyra.engine.ports import Ports
 from palyra.engine.record import assemble
 from palyra.errors import Reason, StateError
-from palyra.journal.chain import INTENT, Asked, Decided, EntryView, parse_entry
+from palyra.journal.chain import INTENT, Asked, Decided
+from palyra.journal.entry import EntryView, parse_entry
 from palyra.model.outcome import Execution, Outcome, Status, Usage
 from palyra.model.record import Closing, Intent, RunSpec, StoredCall
 

@@ -19,8 +19,9 @@ from operator import itemgetter
 from palyra.errors import TrustError
 from palyra.journal.audit_calls import ENTRIES_PRUNED, CallsAudit, RunRow
 from palyra.journal.audit_kept import MAX_FINDINGS, Deletion, Finding, Kept, KeptCheck, Located
-from palyra.journal.chain import ACT, parse_entry
+from palyra.journal.chain import ACT
 from palyra.journal.checkpoint import parse_checkpoint
+from palyra.journal.entry import parse_entry
 from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
 from palyra.journal.skill_standing import SkillRow, SkillStanding

@@ -18,7 +18,8 @@ from typing import Protocol
 from palyra.canon import Json
 from palyra.journal.acts import ActKind
 from palyra.journal.audit_kept import Deletion, KeptCheck, claim_of
-from palyra.journal.chain import ACT, INTENT, RESULT, EntryView
+from palyra.journal.chain import ACT, INTENT, RESULT
+from palyra.journal.entry import EntryView
 from palyra.model.record import Owner
 from palyra.values import dataclass
 

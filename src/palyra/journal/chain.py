@@ -6,18 +6,17 @@ a message, an argument or a host a program named does not enter at all. An entry
 carry is escaped, and what is too long is cut in a fixed way, with a count of what was left out.
 
 Intent: durable before anything runs. Result: how it ended; with `opened` false it is the call's only entry (a
-refusal). Act: something an operator or Palyra itself did. Not here: places in the tree (state), checks (audit).
+refusal). Act: something an operator or Palyra itself did.
+
+Not here: reading them back (entry), places in the tree (state), checks (audit).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
 
-import orjson
-
-from palyra.canon import MAX_DEPTH, Json, canonical_strict, sha256_hex
+from palyra.canon import Json, canonical_strict, sha256_hex
 from palyra.journal.around import STATEMENT_TYPE, write_around
 from palyra.journal.trim import CUTS, ascii_name, trim, trim_text
 from palyra.model.record import Commitment, EntryDraft, Owner
@@ -34,7 +33,6 @@ SEALED = b"\x01"
 """In front of a stored salt that is under its run's key."""
 MAX_FIELDS = 48
 _VALUE_BYTES = 1024
-_PLACE = frozenset({"index", "sequence", "at_unix_ms"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,29 +99,6 @@ class EgressSummary:
             "bytes_up": self.bytes_up,
             "bytes_down": self.bytes_down,
         }
-
-
-class EntryView(NamedTuple):
-    """A stored entry, read back strictly. A tuple, because an audit makes a million of them."""
-
-    kind: str
-    index: int  # type: ignore[assignment]  # a tuple has a method of that name, which nobody needs here
-    sequence: int | None
-    at_unix_ms: int
-    subject: str
-    predicate: Mapping[str, Json]
-
-    @property
-    def call_id(self) -> str | None:
-        return _text(self.predicate.get("call_id"))
-
-    @property
-    def run_id(self) -> str | None:
-        return _text(self.predicate.get("run_id"))
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 # ── drafts ───────────────────────────────────────────────────────────────────
@@ -321,74 +296,6 @@ def _trimmed(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
         if size > _VALUE_BYTES and name not in whole:
             smaller[name] = {"omitted_bytes": size}
     return canonical_strict(_statement(draft.predicate_type, subject, smaller))
-
-
-def parse_entry(body: bytes) -> EntryView:
-    """Strict: exactly the bytes `entry_bytes` makes. ValueError with a sentence otherwise.
-
-    Writing the value again and comparing rules out duplicate keys, spaces, other escapes and trailing data.
-    """
-    if len(body) > MAX_ENTRY_BYTES:
-        raise ValueError("the entry is longer than 64 KiB")
-    try:
-        statement = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise ValueError("the entry is not JSON") from error
-    if type(statement) is not dict:
-        raise ValueError("the entry is not a statement of ours")
-    try:
-        again = orjson.dumps(statement, option=_CANONICAL)
-    except orjson.JSONEncodeError:
-        again = b""
-    # Bytes that are all ASCII have ASCII keys: a canonical string is escaped only where it must be.
-    if again != body or not _is_strict(statement, 0) or not (body.isascii() or _has_ascii_keys(statement)):
-        raise ValueError("the entry's bytes are not canonical")
-    try:
-        kind, (subject,), predicate = statement["predicateType"], statement["subject"], statement["predicate"]
-        name, place, named = subject["name"], predicate["place"], predicate.get("execution_sha256")
-        digest = named if type(named) is str else sha256_hex(name.encode("utf-8", "surrogatepass"))
-        known = (
-            kind in KINDS
-            and len(statement) == 4
-            and statement["_type"] == STATEMENT_TYPE
-            and subject == {"name": name, "digest": {"sha256": digest}}
-            and type(predicate) is dict
-            and place.keys() == _PLACE
-            and _is_place(place)
-        )
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise ValueError("the entry is not a statement of ours") from error
-    if not known:
-        raise ValueError("the entry is not a statement of ours")
-    return EntryView(kind, place["index"], place["sequence"], place["at_unix_ms"], name, predicate)
-
-
-_CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-
-
-def _is_strict(value: Any, depth: int) -> bool:
-    """No fraction, not too deep; `canon.canonical_strict`'s other rules are held by how the bytes are compared."""
-    if depth >= MAX_DEPTH:
-        return False
-    for item in value.values() if type(value) is dict else value:
-        kind = type(item)
-        if kind is dict or kind is list:
-            if (item or depth + 2 > MAX_DEPTH) and not _is_strict(item, depth + 1):
-                return False
-        elif kind is float:
-            return False
-    return True
-
-
-def _has_ascii_keys(value: Any) -> bool:
-    if type(value) is dict:
-        return all(map(str.isascii, value)) and all(map(_has_ascii_keys, value.values()))
-    return type(value) is not list or all(map(_has_ascii_keys, value))
-
-
-def _is_place(place: Mapping[str, Any]) -> bool:
-    sequence = place["sequence"]
-    return type(place["index"]) is type(place["at_unix_ms"]) is int and (sequence is None or type(sequence) is int)
 
 
 def _statement(kind: str, subject: str, predicate: Mapping[str, Json]) -> dict[str, Json]:

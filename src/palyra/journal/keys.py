@@ -18,8 +18,9 @@ from typing import Any
 from palyra.canon import Json
 from palyra.errors import TrustError
 from palyra.journal.acts import ActKind
-from palyra.journal.chain import ACT, EntryView, parse_entry
+from palyra.journal.chain import ACT
 from palyra.journal.checkpoint import parse_checkpoint
+from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.merkle import leaf_hash, verify_inclusion
 from palyra.model.record import Checkpoint
 from palyra.signing import NoteVerifier, open_note, parse_vkey

@@ -16,7 +16,8 @@ from typing import Any
 from palyra.canon import Json
 from palyra.errors import TrustError
 from palyra.journal.audit import Finding
-from palyra.journal.chain import INTENT, RESULT, EntryView, parse_entry
+from palyra.journal.chain import INTENT, RESULT
+from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.keys import Keys, follow, read_hashes, write_hashes
 from palyra.journal.merkle import leaf_hash, verify_consistency, verify_inclusion
 from palyra.journal.tree import Tree

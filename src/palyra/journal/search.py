@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import orjson
 
 from palyra.canon import Json
-from palyra.journal.chain import ACT, INTENT, RESULT, EntryView, parse_entry
+from palyra.journal.chain import ACT, INTENT, RESULT
+from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.lookup import Rows, as_entry
 from palyra.model.record import Entry
 from palyra.values import dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from palyra.journal.chain import EntryView
+from palyra.journal.entry import EntryView
 from palyra.values import dataclass
 
 _ACTS = ("skill.changed", "trust.changed")

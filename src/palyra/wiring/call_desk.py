@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from palyra.canon import Json
-from palyra.journal.chain import EntryView, parse_entry
+from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.search import Question
 from palyra.model.record import Entry
 from palyra.state.writer import Writer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from palyra.canon import Json
 from palyra.engine.ports import Clock
 from palyra.journal.acts import PALYRA, ActKind
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.skills.bundle import check_manifest_text
 from palyra.skills.findings import Finding, SkillRefused
 from palyra.skills.lifecycle import Standing, Status, newest_first

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from palyra.journal.acts import PALYRA, SHAPES, Act, ActKind, record_act
-from palyra.journal.chain import ACT, parse_entry
+from palyra.journal.chain import ACT
+from palyra.journal.entry import parse_entry
 from palyra.state.transaction import Transaction
 from tests.journaling import NOW, audit_home, open_store
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.canon import canonical_around, canonical_strict, made_ahead
-from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, commit_value, entry_bytes, parse_entry
+from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, commit_value, entry_bytes
+from palyra.journal.entry import parse_entry
 from palyra.model.record import EntryDraft
 
 PLACE = {"index": 7, "sequence": 3, "at_unix_ms": 1_700_000_000_000}

@@ -23,8 +23,8 @@ from palyra.journal.chain import (
     commit_value,
     commit_values,
     entry_bytes,
-    parse_entry,
 )
+from palyra.journal.entry import parse_entry
 from palyra.model.record import EntryDraft
 from tests.journaling import NOW, act, intent, result, ulid
 

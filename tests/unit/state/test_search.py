@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.journal.lookup import TREE_SIZE, Lookup
 from palyra.journal.search import Page, Question, write_sql
 from palyra.journal.store import JournalStore

@@ -12,7 +12,7 @@ import pytest
 
 from palyra.budget.store import BudgetStore
 from palyra.errors import Reason, Rejected
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.journal.store import JournalRows
 from palyra.launch import store
 from palyra.model.process import BackgroundProcess, Lifetime, NotStarted, ProcessOwner, ProcessStatus

@@ -16,7 +16,7 @@ import pytest
 
 from palyra.config.load import Home
 from palyra.errors import ConfigError, Rejected
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.model.call import Tier
 from palyra.skills.lifecycle import Status
 from palyra.skills.project import ProjectError

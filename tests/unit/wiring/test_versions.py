@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from palyra.errors import StateError
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.journal.store import JournalRows
 from palyra.model.grant import Allow, Deny
 from palyra.policy.bundle import PolicyBundle

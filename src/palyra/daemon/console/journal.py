@@ -13,7 +13,7 @@ from palyra.daemon.console.rendering import render
 from palyra.daemon.operators import journal as acts
 from palyra.daemon.operators.answering import Count, Maybe, Place, Word, installed, journal_of
 from palyra.daemon.routes import Asked, Model, Refused
-from palyra.journal.chain import parse_entry
+from palyra.journal.entry import parse_entry
 from palyra.journal.search import NAMES, Question
 from palyra.model.moment import parse_moment
 from palyra.model.record import Entry

@@ -18,7 +18,8 @@ from palyra.canon import Json
 from palyra.daemon.operators.answering import PREFIX, Maybe, Place, installed, journal_of
 from palyra.daemon.routes import Answer, Asked, Model, Refused, Route, Who
 from palyra.errors import StateError
-from palyra.journal.chain import ACT, INTENT, RESULT, parse_entry
+from palyra.journal.chain import ACT, INTENT, RESULT
+from palyra.journal.entry import parse_entry
 from palyra.journal.lookup import TREE_SIZE
 from palyra.model.record import Entry
 
