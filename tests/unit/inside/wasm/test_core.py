@@ -277,7 +277,8 @@ def test_a_thread_that_hogs_the_interpreter_does_not_stretch_a_deadline(runtime:
 
     thread = threading.Thread(target=hog)
     thread.start()
-    took_s, burnt_s = [], []
+    took_s: list[float] = []
+    burnt_s: list[float] = []
     try:
         while len(took_s) < 5 and min(took_s, default=1) >= 1:  # a busy machine may take one of them for itself
             began, burning = time.monotonic(), time.thread_time()
