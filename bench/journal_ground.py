@@ -12,7 +12,8 @@ from pathlib import Path
 
 from palyra.budget.store import BudgetStore
 from palyra.journal.acts import Act, ActKind
-from palyra.journal.chain import Asked, Decided, commit_value, intent_draft, result_draft
+from palyra.journal.chain import Asked, Decided, intent_draft, result_draft
+from palyra.journal.commitments import commit_value
 from palyra.journal.store import JournalStore
 from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec
 from palyra.state import sqlite as writing

@@ -12,7 +12,8 @@ from palyra.budget.store import BudgetStore
 from palyra.canon import Json, digest
 from palyra.errors import Reason
 from palyra.journal.audit import Report
-from palyra.journal.chain import Asked, Decided, act_draft, commit_value, intent_draft, result_draft
+from palyra.journal.chain import Asked, Decided, act_draft, intent_draft, result_draft
+from palyra.journal.commitments import commit_value
 from palyra.journal.store import JournalStore
 from palyra.model.outcome import Outcome, Status, Usage
 from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec

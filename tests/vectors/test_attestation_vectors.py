@@ -23,6 +23,7 @@ from palyra import canon
 from palyra.attest import DecisionFacts, Enforcement, Statement, attest, check_outcome
 from palyra.journal import chain
 from palyra.journal.checkpoint import sign_checkpoint
+from palyra.journal.commitments import commit_value
 from palyra.journal.export import Shown, export_lines, selection_lines
 from palyra.journal.keys import Keys
 from palyra.journal.merkle import Frontier, leaf_hash
@@ -86,9 +87,7 @@ def make_attestation(key: SigningKey) -> dict[str, Any]:
 
 
 def commitments(**values: bytes) -> tuple[Commitment, ...]:
-    return tuple(
-        chain.commit_value(name, value, hashlib.sha256(name.encode()).digest()) for name, value in values.items()
-    )
+    return tuple(commit_value(name, value, hashlib.sha256(name.encode()).digest()) for name, value in values.items())
 
 
 def make_drafts(attestation: dict[str, Any]) -> list[tuple[EntryDraft, dict[str, bytes]]]:

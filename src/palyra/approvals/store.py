@@ -24,7 +24,7 @@ from palyra.approvals import rules
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected, StateError, TrustError
 from palyra.journal.acts import Act, ActKind
-from palyra.journal.chain import SALT_BYTES, commit_value
+from palyra.journal.commitments import SALT_BYTES, commit_value
 from palyra.model.approval import COLUMNS, Approval, ApprovalState, Fatigue, Permission, Question, parse_row
 from palyra.model.record import EntryDraft
 from palyra.state.transaction import Transaction

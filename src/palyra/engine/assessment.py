@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
+import orjson
+
 from palyra.budget.ledger import Ledger, check_attempts
 from palyra.canon import Json, canonical, sha256_hex
 from palyra.config.schema import Config, ProcessRunnerConfig
@@ -26,7 +28,7 @@ from palyra.engine.network import granted_network
 from palyra.engine.ports import Ports
 from palyra.engine.roads import make_guest_plan, prepare_inside, prepare_plugin
 from palyra.engine.shadow import compare_candidate
-from palyra.engine.shapes import Asked, Shape
+from palyra.engine.shapes import Asked, Shape, answered_shape, process_shape
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected, Unenforceable
 from palyra.guard.command import classify
@@ -117,6 +119,11 @@ def recall(trip: Trip, ports: Ports, shape: Shape) -> None:
     """1 to 3 of a call that was asked before: the disk is looked at again, and judged if it changed."""
     trip.tool, trip.input_bytes, trip.input_sha256 = shape.tool, shape.input_bytes, shape.input_sha256
     trip.parsed = True
+    if shape.process is None or shape.look is None:
+        # Read anew: what the engine answers may be the input itself, and then its caller's to change.
+        trip.call = _call(trip, shape.tool.spec.name, orjson.loads(shape.input_bytes))
+        trip.facts, trip.shape = shape.facts, shape
+        return
     trip.call = _call(trip, shape.tool.spec.name, shape.input)
     trip.process, trip.look = shape.process, shape.look
     trip.sights = ports.look.look(shape.look)
@@ -132,6 +139,7 @@ def prepare(trip: Trip, ports: Ports) -> None:
     assert trip.call is not None
     if trip.tool.spec.kind is ToolKind.BUILTIN:
         trip.facts = Facts()
+        trip.shape = answered_shape(trip)
         return
     if trip.tool.spec.kind is ToolKind.INSIDE:
         prepare_inside(trip, ports)
@@ -186,31 +194,7 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
     reaches_out = net.mode is not EgressMode.STRICT or bool(net.hosts)
     trip.facts = replace(facts, background=process.lifetime is not None, network=reaches_out)
     trip.job = make_job(trip, process, runner, net=net, named=named, tier=tier)
-    trip.shape = _shape(trip, process)
-
-
-def _shape(trip: Trip, process: ProcessInput) -> Shape | None:
-    """What is worked out for this call, for when it is asked again."""
-    assert trip.tool is not None
-    assert trip.call is not None
-    assert trip.look is not None
-    assert trip.sights is not None
-    assert trip.facts is not None
-    assert trip.job is not None
-    if process.lifetime is not None or process.stdin or trip.request.learn:
-        return None
-    return Shape(
-        terms=trip.run.terms,
-        tool=trip.tool,
-        input=trip.call.input,
-        input_bytes=trip.input_bytes,
-        input_sha256=trip.input_sha256,
-        process=process,
-        look=trip.look,
-        sights=trip.sights,
-        facts=trip.facts,
-        job=trip.job,
-    )
+    trip.shape = process_shape(trip, process)
 
 
 def network_of(
@@ -358,11 +342,13 @@ def make_plan(trip: Trip, ports: Ports) -> None:
     if trip.guest is not None:
         trip.plan = make_guest_plan(trip, ports)
         trip.plan_bytes = canonical(trip.plan.as_json())
+    elif trip.shape is not None and trip.shape.plan is not None and trip.job is trip.shape.job:
+        trip.plan, trip.plan_bytes = trip.shape.plan, trip.shape.plan_bytes
     elif trip.job is None:
         trip.plan = BuiltinPlan(tool=trip.tool.spec.name, limits=trip.run.limits)
         trip.plan_bytes = canonical(trip.plan.as_json())
-    elif trip.shape is not None and trip.shape.plan is not None and trip.job is trip.shape.job:
-        trip.plan, trip.plan_bytes = trip.shape.plan, trip.shape.plan_bytes
+        if trip.shape is not None:
+            trip.shape.plan, trip.shape.plan_bytes = trip.plan, trip.plan_bytes
     else:
         lifetime = trip.process.lifetime if trip.process is not None else None
         plan = _plan.__wrapped__ if trip.job.stdin else _plan  # what may be large is not kept

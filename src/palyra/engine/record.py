@@ -18,7 +18,8 @@ from palyra.engine.fixed import Fixed, egress_mode, enforcement_json, enforcemen
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import Reason
-from palyra.journal.chain import SALT_BYTES, Asked, Decided, EgressSummary, commit_values, intent_draft, result_draft
+from palyra.journal.chain import Asked, Decided, EgressSummary, intent_draft, result_draft
+from palyra.journal.commitments import SALT_BYTES, commit_values
 from palyra.model.budget import Spending
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Plan, ProcessPlan

@@ -47,18 +47,19 @@ class Asked:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shape:
-    """One call on its run's terms, as it was assessed last: a process that ends with its call, and is fed nothing."""
+    """One call on its run's terms, as it was assessed last: a process that ends with its call and is fed nothing, or a
+    tool that the engine answers itself, which has neither a program nor anything to look at."""
 
     terms: tuple[object, ...]
     tool: RegisteredTool
     input: Mapping[str, Json]
     input_bytes: bytes
     input_sha256: str
-    process: ProcessInput
-    look: LookRequest
-    sights: Sights
     facts: Facts
-    job: Job
+    process: ProcessInput | None = None
+    look: LookRequest | None = None
+    sights: Sights | None = None
+    job: Job | None = None
     """Before a budget narrowed it."""
     asked: Asked | None = None
     plan: Plan | None = None
@@ -69,15 +70,58 @@ class Shape:
     is_kept: bool = False
 
 
+def process_shape(trip: Trip, process: ProcessInput) -> Shape | None:
+    """What is worked out for this call, for when it is asked again."""
+    assert trip.tool is not None
+    assert trip.call is not None
+    assert trip.look is not None
+    assert trip.sights is not None
+    assert trip.facts is not None
+    assert trip.job is not None
+    if process.lifetime is not None or process.stdin or trip.request.learn:
+        return None
+    return Shape(
+        terms=trip.run.terms,
+        tool=trip.tool,
+        input=trip.call.input,
+        input_bytes=trip.input_bytes,
+        input_sha256=trip.input_sha256,
+        process=process,
+        look=trip.look,
+        sights=trip.sights,
+        facts=trip.facts,
+        job=trip.job,
+    )
+
+
+def answered_shape(trip: Trip) -> Shape | None:
+    """Of a tool that the engine answers; where the input's bytes give the very same value again."""
+    assert trip.tool is not None
+    assert trip.call is not None
+    assert trip.facts is not None
+    if canonical_plain(trip.call.input) is None:
+        return None
+    return Shape(
+        terms=trip.run.terms,
+        tool=trip.tool,
+        input=trip.call.input,
+        input_bytes=trip.input_bytes,
+        input_sha256=trip.input_sha256,
+        facts=trip.facts,
+    )
+
+
 class Shapes:
     """Those of one engine, and so of one configuration, one host and one registry of tools."""
 
     def __init__(self) -> None:
         self._known: dict[Key, Shape] = {}
+        self._answered: dict[Key, Shape] = {}
+        """Of tools that the engine answers: cheap to work out anew, and not to push out the others."""
 
     def find(self, trip: Trip) -> Shape | None:
         key = _key(trip.request)
-        shape = None if key is None else self._known.get(key)
+        shape = None if key is None else self._known.get(key) or self._answered.get(key)
         if shape is None or (shape.terms is not trip.run.terms and shape.terms != trip.run.terms):
             return None
         return shape
@@ -91,10 +135,11 @@ class Shapes:
         if key is None:
             return
         shape.is_kept = True
-        self._known.pop(key, None)
-        while len(self._known) >= MAX_SHAPES:
-            del self._known[next(iter(self._known))]
-        self._known[key] = shape
+        memory = self._answered if shape.look is None else self._known
+        memory.pop(key, None)
+        while len(memory) >= MAX_SHAPES:
+            del memory[next(iter(memory))]
+        memory[key] = shape
 
 
 def _key(request: CallRequest) -> Key | None:

@@ -14,7 +14,8 @@ from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from palyra.canon import Json
-from palyra.journal.chain import INTENT, RESULT, SALT_BYTES, mac_of
+from palyra.journal.chain import INTENT, RESULT
+from palyra.journal.commitments import SALT_BYTES, mac_of
 from palyra.journal.entry import EntryView
 from palyra.values import dataclass
 

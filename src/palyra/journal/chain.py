@@ -14,7 +14,6 @@ Not here: reading them back (entry), places in the tree (state), checks (audit).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 
 from palyra.canon import Json, canonical_strict, sha256_hex
 from palyra.journal.around import STATEMENT_TYPE, write_around
@@ -28,9 +27,6 @@ ACT = "urn:palyra:act:v1"
 KINDS = frozenset({INTENT, RESULT, ACT})
 
 MAX_ENTRY_BYTES = 64 * 1024
-SALT_BYTES = 32
-SEALED = b"\x01"
-"""In front of a stored salt that is under its run's key."""
 MAX_FIELDS = 48
 _VALUE_BYTES = 1024
 
@@ -102,48 +98,6 @@ class EgressSummary:
 
 
 # ── drafts ───────────────────────────────────────────────────────────────────
-
-
-def commit_value(field: str, value: bytes, salt: bytes) -> Commitment:
-    """HMAC-SHA256 under a fresh salt, bound to the field: a 4-digit secret must not fall to a dictionary."""
-    if len(salt) != SALT_BYTES:
-        raise ValueError(f"a salt has {SALT_BYTES} bytes")
-    if "\0" in field:
-        raise ValueError("a field's name holds no NUL")
-    return Commitment(field, mac_of(field, value, salt), salt)
-
-
-def commit_values(values: Sequence[tuple[str, bytes]], salts: bytes) -> tuple[Commitment, ...]:
-    """Each under a fresh salt of its own: `salts` are as many times `SALT_BYTES` random bytes."""
-    cuts = range(0, len(salts), SALT_BYTES)
-    return tuple(commit_value(*one, salts[at : at + SALT_BYTES]) for one, at in zip(values, cuts, strict=True))
-
-
-def mac_of(field: str, value: bytes, salt: bytes) -> str:
-    """What a commitment to `value` says under this salt."""
-    # HMAC written out, for a key of half a block: the library's looks its algorithm up each time, and a call has five.
-    inner = sha256(salt.translate(_INNER) + _INNER_REST + field.encode() + b"\0" + value).digest()
-    return sha256(salt.translate(_OUTER) + _OUTER_REST + inner).hexdigest()
-
-
-_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
-_INNER_REST, _OUTER_REST = (bytes([pad]) * (64 - SALT_BYTES) for pad in (0x36, 0x5C))
-
-
-def seal_salt(salt: bytes, key: bytes, index: int, field: str) -> bytes:
-    """A salt as it is stored: under its run's key, so that one key deleted closes every commitment of a run.
-
-    The pad is used once: an entry has a field once. Sealing twice opens; a wrong key gives a salt that opens nothing.
-    """
-    pad = sha256(key + b"palyra opening\0" + index.to_bytes(8, "big") + field.encode()).digest()
-    return (int.from_bytes(salt, "big") ^ int.from_bytes(pad, "big")).to_bytes(SALT_BYTES, "big")
-
-
-def open_salt(stored: bytes, key: bytes | None, index: int, field: str) -> bytes:
-    """The salt, or nothing where its run's key is gone."""
-    if len(stored) != SALT_BYTES + 1 or stored[:1] != SEALED:
-        return stored
-    return b"" if key is None or len(key) != SALT_BYTES else seal_salt(stored[1:], key, index, field)
 
 
 def intent_draft(

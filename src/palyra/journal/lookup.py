@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from palyra.errors import StateError, TrustError
-from palyra.journal.chain import commit_value, open_salt
 from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint
+from palyra.journal.commitments import commit_value, open_salt
 from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.model.outcome import BUDGET_NAMES, BudgetView

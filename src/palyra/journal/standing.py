@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from palyra.canon import Json
-from palyra.journal.chain import INTENT, commit_value
+from palyra.journal.chain import INTENT
+from palyra.journal.commitments import commit_value
 from palyra.journal.entry import EntryView
 from palyra.values import dataclass
 

@@ -22,7 +22,7 @@ from palyra.budget.ledger import Ledger, Share
 from palyra.canon import Json
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.journal.acts import Act, record_act
-from palyra.journal.chain import SALT_BYTES, commit_value
+from palyra.journal.commitments import SALT_BYTES, commit_value
 from palyra.journal.keys import Keys
 from palyra.journal.lookup import Lookup, not_what_was_stored
 from palyra.model.approval import Permission

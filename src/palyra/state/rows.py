@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from palyra.journal.audit import Head
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
 from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
-from palyra.journal.chain import open_salt
+from palyra.journal.commitments import open_salt
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
 from palyra.journal.skill_standing import SkillRow

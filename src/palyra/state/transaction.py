@@ -13,7 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from palyra.errors import StateError
-from palyra.journal.chain import SEALED, entry_bytes, seal_salt
+from palyra.journal.chain import entry_bytes
+from palyra.journal.commitments import SEALED, seal_salt
 from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.model.record import EntryDraft
 from palyra.signing import NoteSigner

@@ -36,8 +36,8 @@ def make_engine(ports) -> Engine:
     return Engine(ports, REGISTRY)
 
 
-def ask(engine: Engine, given=LS, run=None) -> tuple[Trip, Rejected | None]:
-    request = CallRequest(tool="palyra.process.run", input=given, run=run or fake_run())
+def ask(engine: Engine, given=LS, run=None, tool="palyra.process.run") -> tuple[Trip, Rejected | None]:
+    request = CallRequest(tool=tool, input=given, run=run or fake_run())
     return asyncio.run(engine.assess(request))
 
 
@@ -222,3 +222,51 @@ def test_the_memory_is_bounded():
     for number in range(MAX_SHAPES + 5):
         ask(engine, {"command": "ls", "args": [f"file{number}"]})
     assert len(engine._shapes._known) == MAX_SHAPES
+
+
+# ── tools that the engine answers itself ──
+
+ECHO = {"say": ["hello", {"n": 1}]}
+
+
+def ask_echo(engine: Engine, given=ECHO, run=None):
+    return ask(engine, given, run, tool="palyra.echo")
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_an_answered_call_asked_again_is_assessed_like_one_that_was_never_asked(change):
+    ports = fake_ports(policies=FakePolicies())
+    engine, run = make_engine(ports), fake_run()
+    ask_echo(engine, run=run)
+    assert (len(engine._shapes._answered), engine._shapes._known) == (1, {})
+    run = change(ports, run)
+    again, first = told(ask_echo(engine, run=run)), told(ask_echo(make_engine(ports), run=run))
+    assert again == first
+    assert told(ask_echo(engine, run=run)) == first, "and once more"
+
+
+def test_whoever_changes_an_answer_changes_nobody_elses():
+    engine, run = make_engine(fake_ports()), fake_run()
+    request = CallRequest(tool="palyra.echo", input=ECHO, run=run)
+    for _ in range(3):
+        output = asyncio.run(engine.call(request)).output
+        assert output == {"say": ["hello", {"n": 1}]}
+        output["say"][1]["n"] = 2
+        output["say"].append("more")
+        request = replace(request, input={"say": ["hello", {"n": 1}]})
+
+
+@pytest.mark.parametrize("given", [b'{"n":1.0}', b'{"n":1e2}', {"n": 0.5}, b'{"n":"\xc3\xa9"}'])
+def test_an_input_whose_bytes_could_be_read_as_another_value_is_not_remembered(given):
+    engine = make_engine(fake_ports())
+    first, again = (told(ask_echo(engine, given)) for _ in range(2))
+    assert engine._shapes._answered == {}
+    assert again == first
+
+
+def test_answered_calls_push_no_other_out_of_the_memory():
+    engine = make_engine(fake_ports())
+    ask(engine)
+    for number in range(MAX_SHAPES + 5):
+        ask_echo(engine, {"n": number})
+    assert (len(engine._shapes._answered), len(engine._shapes._known)) == (MAX_SHAPES, 1)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.canon import canonical_around, canonical_strict, made_ahead
-from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, commit_value, entry_bytes
+from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, entry_bytes
+from palyra.journal.commitments import commit_value
 from palyra.journal.entry import parse_entry
 from palyra.model.record import EntryDraft
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 from dataclasses import replace
 from typing import Any
@@ -14,16 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.canon import sha256_hex
-from palyra.journal.chain import (
-    ACT,
-    INTENT,
-    MAX_ENTRY_BYTES,
-    RESULT,
-    act_draft,
-    commit_value,
-    commit_values,
-    entry_bytes,
-)
+from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, act_draft, entry_bytes
+from palyra.journal.commitments import commit_value
 from palyra.journal.entry import parse_entry
 from palyra.model.record import EntryDraft
 from tests.journaling import NOW, act, intent, result, ulid
@@ -70,37 +61,6 @@ def test_an_entry_holds_macs_and_never_salts() -> None:
     body = written(replace(act(), commitments=(secret,)))
     assert json.loads(body)["predicate"]["commitments"] == {"input": secret.mac}
     assert bytes(range(32)).hex().encode() not in body
-
-
-def test_a_commitment_cannot_be_guessed_without_its_salt() -> None:
-    pins = {sha256_hex(b"%04d" % pin) for pin in range(10000)}
-    assert commit_value("pin", b"1234", bytes([9]) * 32).mac not in pins
-
-
-@given(salt=st.binary(min_size=32, max_size=32), value=st.binary(max_size=200))
-def test_a_commitment_is_the_hmac_that_anybody_else_computes(salt: bytes, value: bytes) -> None:
-    assert commit_value("output", value, salt).mac == hmac.digest(salt, b"output\0" + value, "sha256").hex()
-
-
-def test_several_values_are_committed_to_under_salts_of_their_own() -> None:
-    salts = bytes(range(64))
-    one, two = commit_values((("input", b"x"), ("plan", b"x")), salts)
-    assert (one, two) == (commit_value("input", b"x", salts[:32]), commit_value("plan", b"x", salts[32:]))
-    with pytest.raises(ValueError, match="zip"):
-        commit_values((("input", b"x"), ("plan", b"x")), salts[:32])
-
-
-def test_a_commitment_is_bound_to_its_field_and_salt() -> None:
-    macs = {
-        commit_value(field, value, salt).mac
-        for field, value in (("a", b"bc"), ("ab", b"c"), ("a", b"b"))
-        for salt in (bytes(32), bytes([1]) * 32)
-    }
-    assert len(macs) == 6
-    with pytest.raises(ValueError, match="salt"):
-        commit_value("a", b"", b"short")
-    with pytest.raises(ValueError, match="NUL"):
-        commit_value("a\0b", b"", bytes(32))
 
 
 # ── always small enough ──────────────────────────────────────────────────────

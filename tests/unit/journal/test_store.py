@@ -13,8 +13,8 @@ import pytest
 
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
 from palyra.journal.acts import Act, ActKind
-from palyra.journal.chain import commit_value
 from palyra.journal.checkpoint import open_checkpoint
+from palyra.journal.commitments import commit_value
 from palyra.journal.entry import parse_entry
 from palyra.journal.merkle import inclusion_proof, leaf_hash, root_of, verify_inclusion
 from palyra.journal.store import JournalRows, JournalStore

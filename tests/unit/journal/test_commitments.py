@@ -1,0 +1,43 @@
+"""Commitments: nothing to guess, bound to their field, and what any other program computes."""
+
+from __future__ import annotations
+
+import hmac
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.canon import sha256_hex
+from palyra.journal.commitments import commit_value, commit_values
+
+
+def test_a_commitment_cannot_be_guessed_without_its_salt() -> None:
+    pins = {sha256_hex(b"%04d" % pin) for pin in range(10000)}
+    assert commit_value("pin", b"1234", bytes([9]) * 32).mac not in pins
+
+
+@given(salt=st.binary(min_size=32, max_size=32), value=st.binary(max_size=200))
+def test_a_commitment_is_the_hmac_that_anybody_else_computes(salt: bytes, value: bytes) -> None:
+    assert commit_value("output", value, salt).mac == hmac.digest(salt, b"output\0" + value, "sha256").hex()
+
+
+def test_several_values_are_committed_to_under_salts_of_their_own() -> None:
+    salts = bytes(range(64))
+    one, two = commit_values((("input", b"x"), ("plan", b"x")), salts)
+    assert (one, two) == (commit_value("input", b"x", salts[:32]), commit_value("plan", b"x", salts[32:]))
+    with pytest.raises(ValueError, match="zip"):
+        commit_values((("input", b"x"), ("plan", b"x")), salts[:32])
+
+
+def test_a_commitment_is_bound_to_its_field_and_salt() -> None:
+    macs = {
+        commit_value(field, value, salt).mac
+        for field, value in (("a", b"bc"), ("ab", b"c"), ("a", b"b"))
+        for salt in (bytes(32), bytes([1]) * 32)
+    }
+    assert len(macs) == 6
+    with pytest.raises(ValueError, match="salt"):
+        commit_value("a", b"", b"short")
+    with pytest.raises(ValueError, match="NUL"):
+        commit_value("a\0b", b"", bytes(32))
