@@ -78,6 +78,11 @@ test-toolchains: dev ## skills and guests built in every language; what builds t
 test-podman: dev ## the container backend with a real engine; as root on Debian podman is installed
 	@image=$$(tools/podman.sh) && PALYRA_TEST_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/podman
 
+test-deploy: dev ## deploy/ for real: its units under a systemd of their own, its image built and run; as root on Debian
+	@tools/deploy.sh $(PYTHON) .make/deploy/palyra
+	@image=$$(tools/deploy_image.sh .make/deploy/palyra/bin/python .make/deploy) && \
+		PALYRA_TEST_INSTALLATION=.make/deploy/palyra PALYRA_TEST_DEPLOY_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/deploy
+
 test-browser: dev ## the console in a real Chromium, with scripts and without; as root on Debian it is installed
 	@tools/browser.sh $(PYTHON) .make/browser
 	@$(PY) -m tests.browser .make/browser/bin/python .make/screenshots
@@ -175,6 +180,7 @@ lock: dev ## resolve the dependencies again (LOCK_FLAGS=--upgrade takes newer on
 	@$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.txt
 	@$(COMPILE) requirements/cluster.in pyproject.toml --extra dev --extra cluster --constraint requirements/dev.txt --output-file requirements/cluster.txt
 	@$(COMPILE) pyproject.toml --extra daemon --extra mcp --constraint requirements/dev.txt --output-file requirements/daemon.txt
+	@$(COMPILE) requirements/build.in --constraint requirements/dev.txt --output-file requirements/build.txt
 	@$(COMPILE) requirements/peers.in --output-file requirements/peers.txt
 	@$(COMPILE) requirements/standards.in --output-file requirements/standards.txt
 	@$(COMPILE) requirements/api.in --output-file requirements/api.txt

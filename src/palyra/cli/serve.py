@@ -10,6 +10,7 @@ import orjson
 
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
+from palyra.cli.serve_ready import READY, STOPPING, tell_manager
 
 if TYPE_CHECKING:
     from palyra.config.daemon import DaemonConfig
@@ -74,8 +75,13 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
         server = Server(state, ROUTES, mounts, config_file=settings.config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, server.end)
+            loop.add_signal_handler(number, lambda: _begin_to_end(server))
         await server.serve(on_ready=lambda: _say_where(settings, server))
+
+
+def _begin_to_end(server: Server) -> None:
+    tell_manager(STOPPING)
+    server.end()
 
 
 def _log_to_stderr(settings: Settings) -> None:
@@ -96,6 +102,7 @@ def _log_to_stderr(settings: Settings) -> None:
 
 
 def _say_where(settings: Settings, server: Server) -> None:
+    tell_manager(READY)
     listening = server.state.listening
     if settings.json:
         click.echo(orjson.dumps({"listening": listening}))

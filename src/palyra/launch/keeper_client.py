@@ -63,6 +63,7 @@ class _Line:
 class KeeperClient:
     def __init__(self, home: Path, *, module: str, arguments: Sequence[str]) -> None:
         """`module` has the keeper's `main`, which gets `arguments`."""
+        self._home = home
         self._folder = home / "run"
         self._logs = home / "logs"
         self._module = module
@@ -179,7 +180,7 @@ class KeeperClient:
         line = await self._connect()
         if line is not None:
             return line
-        self._prepare_folders()
+        prepare_folders(self._home)
         lock = FileLock(self._folder / START_LOCK)
         clock = asyncio.get_running_loop().time
         deadline, started = clock() + START_TIMEOUT_S, 0
@@ -195,18 +196,6 @@ class KeeperClient:
         finally:
             lock.close()
         raise NotStarted(f"The keeper was not ready after {START_TIMEOUT_S:.0f} s.", _HINT)
-
-    def _prepare_folders(self) -> None:
-        try:
-            for folder in (self._folder, self._logs):
-                folder.mkdir(mode=0o700, exist_ok=True)
-                check_private(folder, folder.lstat(), is_kind=stat.S_ISDIR)
-            for name in (LOCK, START_LOCK):
-                os.close(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        except OSError as error:
-            raise NotStarted(f"The keeper cannot be started: {error}.", _HINT) from error
-        except StateError as error:
-            raise NotStarted(error.detail, error.hint) from error
 
     # ── a new keeper ──
 
@@ -254,6 +243,21 @@ class KeeperClient:
             lines = (self._logs / "keeper.log").read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
             return lines[-1][:300] if lines else "it said nothing."
         return "it said nothing."
+
+
+def prepare_folders(home: Path) -> None:
+    """What a keeper of this home needs to be there, and private."""
+    run = home / "run"
+    try:
+        for folder in (run, home / "logs"):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            check_private(folder, folder.lstat(), is_kind=stat.S_ISDIR)
+        for name in (LOCK, START_LOCK):
+            os.close(os.open(run / name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise NotStarted(f"The keeper cannot be started: {error}.", _HINT) from error
+    except StateError as error:
+        raise NotStarted(error.detail, error.hint) from error
 
 
 def _flags() -> list[str]:

@@ -3,12 +3,16 @@
 Started on demand by `launch/keeper_client`, in a session of its own, with an empty environment, from `/`, with the
 home's log as its stdout and stderr. It reaches the network only for processes with granted hosts. It ends by itself
 when it keeps nothing; on SIGTERM it ends what it keeps, records that, and leaves.
+
+As a service of its own (`python -m palyra.wiring.keeper HOME CONFIG stay`, deploy/palyra-keeper.service) it stays when
+it keeps nothing: what a service manager ends together with the daemon is then not what its callers left running.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import resource
 import signal
@@ -21,7 +25,8 @@ from palyra.config.load import Home, load_config, read_passphrase, user_home
 from palyra.errors import ConfigError, StateError
 from palyra.guard.look import Looker
 from palyra.launch.background import Supervisor
-from palyra.launch.keeper import Keeper
+from palyra.launch.keeper import IDLE_S, Keeper
+from palyra.launch.keeper_client import prepare_folders
 from palyra.launch.keeper_message import LOCK
 from palyra.launch.process import ProcessExecutor
 from palyra.launch.survivors import kill_strays
@@ -43,14 +48,18 @@ def main(arguments: Sequence[str]) -> int:
     """Exit 0 also when there is a keeper already; anything else leaves its reason as the last line of the log."""
     os.umask(0o077)
     os.chdir("/")
-    root, source = arguments
+    root, source, *more = arguments
+    stays = more == ["stay"]
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     _allow_open_files()
+    if stays:
+        Path(root).mkdir(mode=0o700, exist_ok=True)
+        prepare_folders(Path(root))
     lock = FileLock(Path(root) / "run" / LOCK)
     if not lock.acquire(_LOCK_PATIENCE_S):
-        return 0
+        return int(stays)  # whoever manages services tries again: the other one leaves when it keeps nothing
     try:
-        asyncio.run(_keep(Home(Path(root)), source or None))
+        asyncio.run(_keep(Home(Path(root)), source or None, idle_s=math.inf if stays else IDLE_S))
     except (ConfigError, StateError) as error:
         sys.stderr.write(f"{error.detail}\n")
         return 1
@@ -59,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _keep(home: Home, config_file: str | None) -> None:
+async def _keep(home: Home, config_file: str | None, *, idle_s: float) -> None:
     config, _ = load_config(home, config_file)
     writer = open_state(home.root, config, passphrase=read_passphrase(config))
     try:
@@ -77,7 +86,7 @@ async def _keep(home: Home, config_file: str | None) -> None:
         )
         kept = KeptProcesses(writer=writer, keeping=supervisor, logs=home.root / "logs", owners=owners, clock=clock)
         await kept.recover()
-        keeper = Keeper(supervisor, home.root / "run")
+        keeper = Keeper(supervisor, home.root / "run", idle_s=idle_s)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, keeper.end)
         await keeper.serve()
         await kill_strays()
@@ -96,3 +105,7 @@ def _allow_open_files() -> None:
     most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
