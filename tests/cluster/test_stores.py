@@ -144,19 +144,6 @@ def test_a_newer_schema_is_refused_and_an_older_one_migrated(home, url, opened):
         opened(url, home, migrations=MIGRATIONS[:-1])
 
 
-def test_a_lost_server_connection_stops_the_writer_for_good(home, url, opened):
-    writer = opened(url, home)
-    writer.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
-    with psycopg.connect(url, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'palyra'")
-    for _ in range(2):
-        with pytest.raises(StateError):
-            writer.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
-    fresh = opened(url, home)
-    fresh.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
-    assert audit_home(fresh.home).findings == ()
-
-
 def test_a_head_set_back_behind_our_back_is_not_signed_on(home, url, opened):
     writer = opened(url, home)
     for _ in range(2):

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from palyra.cluster import dialect
-from palyra.cluster.postgres import PostgresDatabase, connect, transaction
+from palyra.cluster.postgres import FORGET_TURNS, TURNS, PostgresDatabase, connect, transaction
 from palyra.errors import StateError
 from palyra.journal.keys import Keys
 from palyra.signing import SigningKey
@@ -40,11 +40,7 @@ def open_writer(
     """The cluster's writer for this daemon, whose own folder is `root`."""
     connection = connect(url)
     try:
-        if made := strangers(connection):
-            raise StateError(
-                f"The cluster's database holds {made[0]}, which Palyra did not make: it could change what is recorded.",
-                "Drop it, and verify the journal.",
-            )
+        refuse_strangers(connection)
         with transaction(connection, lock="palyra setup "):
             _migrate(connection, migrations)
             _name_key(connection, root)
@@ -56,12 +52,20 @@ def open_writer(
     except BaseException:
         connection.close()
         raise
-    return Writer(Home(root=root.absolute(), key=key, keys=keys), PostgresDatabase(url, connection))
+    return Writer(Home(root=root.absolute(), key=key, keys=keys), PostgresDatabase(url, connection, refuse_strangers))
 
 
 def read_keys(connection: psycopg.Connection[tuple[Any, ...]]) -> Keys:
     meta = dict(connection.execute("SELECT name, value FROM meta").fetchall())
     return keys_of(meta, connection.execute("SELECT entry, vkey FROM keys ORDER BY entry").fetchall())
+
+
+def refuse_strangers(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    if made := strangers(connection):
+        raise StateError(
+            f"The cluster's database holds {made[0]}, which Palyra did not make: it could change what is recorded.",
+            "Drop it, and verify the journal.",
+        )
 
 
 def strangers(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
@@ -77,6 +81,8 @@ def _migrate(connection: psycopg.Connection[tuple[Any, ...]], migrations: tuple[
     if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):
         for statement in dialect.FACE:
             connection.execute(statement)
+    for statement in (TURNS, FORGET_TURNS):
+        connection.execute(statement)
     row = connection.execute("SELECT version FROM schema_version").fetchone()
     version = row[0] if row is not None else 0
     if version > len(migrations):

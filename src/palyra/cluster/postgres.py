@@ -1,9 +1,9 @@
 """The state on a PostgreSQL server: one order of entries for every daemon, by a lock that a transaction holds.
 
 Rules: a turn to write is `pg_advisory_xact_lock` on this journal's name, taken first and given back by the commit or
-the rollback alone, so a daemon that dies gives it back too; commits are synchronous; a connection that was lost
-stops this writer for good, because nobody knows whether its last commit was kept. Those who follow the journal are
-notified by the commit itself (`LISTEN palyra`).
+the rollback alone, so a daemon that dies gives it back too, and one that stands still in its turn is cut off by the
+server; commits are synchronous; a connection that was lost is made anew in a thread, because the loop must not stand
+still while a server is away. Those who follow the journal are notified by the commit itself (`LISTEN palyra`).
 
 Not here: the tables and keys (cluster/opening), what is written (state/writer).
 """
@@ -12,6 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,13 +26,28 @@ from palyra.cluster import dialect
 from palyra.errors import StateError
 from palyra.state.database import Cursor, Trouble
 
+log = logging.getLogger("palyra.cluster")
 CHANNEL = "palyra"
+Check = Callable[["psycopg.Connection[tuple[Any, ...]]"], None]
 _BEGIN = """BEGIN; SET LOCAL lock_timeout = '10ms';
             SELECT pg_advisory_xact_lock(hashtextextended('palyra journal ' || current_schema(), 0));
             SET LOCAL lock_timeout = 0; SAVEPOINT turn"""
 _FULL = "53100"
-_LOST = ("08", "57P")
-"""SQLSTATE classes: the connection failed, the server was told to stop."""
+_LOST = ("08", "57P", "25006", "25P03")
+"""SQLSTATE: the connection failed, the server was told to stop, it is a standby now, it cut us off."""
+_BROKEN = ("58", "XX")
+"""The server's own disk or files."""
+_OWN_ROW = "ON CONFLICT (writer) DO UPDATE SET turn = excluded.turn, at = excluded.at"
+TURNS = """CREATE TABLE IF NOT EXISTS turns (writer TEXT COLLATE "C" PRIMARY KEY, turn BIGINT NOT NULL,
+                                              at TIMESTAMPTZ NOT NULL) WITH (fillfactor = 50)"""
+"""The last turn of each writer that was kept."""
+FORGET_TURNS = "DELETE FROM turns WHERE at < now() - interval '30 days'"
+TURN_S = 15
+"""How long a turn may stand still before the server gives it to somebody else."""
+_ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+"""A server that vanished without a word is noticed."""
+MOMENT_S = 0.05
+LOOK_AGAIN_S = 0.5
 
 
 class _Whole(Loader):  # type: ignore[misc]  # the extra may be absent when types are checked
@@ -41,7 +60,9 @@ class _Whole(Loader):  # type: ignore[misc]  # the extra may be absent when type
 def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
     """A connection as every part of Palyra uses it."""
     try:
-        connection = psycopg.connect(url, autocommit=True, connect_timeout=10, application_name="palyra")
+        told: dict[str, Any] = {"connect_timeout": 10, "application_name": "palyra", **_ALIVE}
+        told |= psycopg.conninfo.conninfo_to_dict(url)
+        connection = psycopg.connect(autocommit=True, **told)
         connection.adapters.register_loader("numeric", _Whole)
         for setting in ("synchronous_commit = on", "default_transaction_isolation = 'read committed'"):
             connection.execute(f"SET {setting}")
@@ -54,10 +75,17 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 class PostgresDatabase:
     taken: type[Exception] = psycopg.errors.UniqueViolation
+    is_far = True
 
-    def __init__(self, url: str, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        self._url = url
-        self.connection = connection
+    def __init__(
+        self, url: str, connection: psycopg.Connection[tuple[Any, ...]], check: Check = lambda _: None
+    ) -> None:
+        """`check` refuses (`StateError`) a database that may not be written; every new connection passes it."""
+        self._url, self._check = url, check
+        self.connection = _ready(connection)
+        self._in_turn, self._is_lost = False, False
+        self._seeking = Seeking(self._connect)
+        self._me, self._turn = os.urandom(16).hex(), 0
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor:
         cursor: Cursor = self.connection.execute(dialect.query(sql), tuple(map(dialect.value, parameters)))
@@ -65,9 +93,15 @@ class PostgresDatabase:
 
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
-            return self.execute(sql, parameters).fetchall()
+            try:
+                return self.execute(sql, parameters).fetchall()
+            except psycopg.OperationalError:
+                if self._in_turn or not self.connection.closed or not self.come_back():
+                    raise
+                return self.execute(sql, parameters).fetchall()
         except psycopg.Error as error:
-            raise StateError(f"The cluster's database cannot be read: {_words(error)}.") from error
+            hint = "It is looked for again by itself. Check the server, and [cluster] database."
+            raise StateError(f"The cluster's database cannot be read: {_words(error)}.", hint) from error
 
     def version(self) -> int | None:
         return None
@@ -82,6 +116,7 @@ class PostgresDatabase:
         except psycopg.errors.LockNotAvailable:
             self.connection.execute("ROLLBACK")
             return False
+        self._in_turn = True
         return True
 
     def begin_again(self) -> None:
@@ -89,9 +124,17 @@ class PostgresDatabase:
         self.connection.execute("ROLLBACK TO turn")
 
     def commit(self) -> None:
-        self.connection.execute(f"NOTIFY {CHANNEL}; COMMIT")
+        """With it goes which of this writer's turns it was: when no answer comes, that can be asked for."""
+        self._turn += 1
+        said = f"INSERT INTO turns VALUES ('{self._me}', {self._turn}, now()) {_OWN_ROW}"  # noqa: S608  # our own numbers
+        self.connection.execute(f"{said}; NOTIFY {CHANNEL}; COMMIT")
+
+    def was_kept(self) -> bool:
+        row = self.connection.execute("SELECT turn FROM turns WHERE writer = %s", (self._me,)).fetchone()
+        return row is not None and row[0] == self._turn
 
     def let_go(self) -> None:
+        self._in_turn = False
         with contextlib.suppress(psycopg.Error):
             if self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 self.connection.execute("ROLLBACK")
@@ -101,10 +144,33 @@ class PostgresDatabase:
             return Trouble.OF_THE_WORK
         state = error.sqlstate or ""
         if self.connection.closed or state.startswith(_LOST):
+            self._is_lost = True
+            return Trouble.LOST
+        if state.startswith(_BROKEN):
             return Trouble.STOP
         if state == _FULL:
             return Trouble.FULL
         return Trouble.OF_THE_WORK
+
+    def come_back(self) -> bool:
+        """Never in a turn: what was begun there is gone, and the rest of it must not go on somewhere else."""
+        if not self._is_lost and not self.connection.closed:
+            return True
+        found = self._seeking.found(wait_s=MOMENT_S)
+        if found is None:
+            return False
+        self.connection.close()
+        self.connection, self._is_lost = found, False
+        return True
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        connection = connect(self._url)
+        try:
+            self._check(connection)
+            return _ready(connection)
+        except BaseException:
+            connection.close()
+            raise
 
     def give_reserve(self) -> bool:
         return False
@@ -115,9 +181,12 @@ class PostgresDatabase:
     def forked(self) -> None:
         """The parent's connection is neither used nor closed: both sides would speak on one socket."""
         _INHERITED.append(self.connection)
-        self.connection = connect(self._url)
+        self._in_turn, self._is_lost, self._seeking = False, False, Seeking(self._connect)
+        self._me, self._turn = os.urandom(16).hex(), 0
+        self.connection = self._connect()
 
     def close(self, *, is_sound: bool) -> None:
+        self._seeking.stop()
         self.connection.close()
 
     # ── upkeep: the server's own ──
@@ -135,6 +204,57 @@ def transaction(connection: psycopg.Connection[tuple[Any, ...]], *, lock: str) -
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s || current_schema(), 0))", (lock,))
         yield
+
+
+class Seeking:
+    """Looks for the server in a thread, one attempt at a time, and only when somebody asks."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[tuple[Any, ...]]]) -> None:
+        self._connect = connect
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._found: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._not_before = 0.0
+        self._stopped = False
+
+    def found(self, *, wait_s: float) -> psycopg.Connection[tuple[Any, ...]] | None:
+        with self._guard:
+            if self._thread is None and self._found is None and time.monotonic() >= self._not_before:
+                self._thread = threading.Thread(target=self._look, daemon=True, name="palyra-seeking")
+                self._thread.start()
+            thread = self._thread
+        if thread is not None:
+            thread.join(wait_s)
+        with self._guard:
+            found, self._found = self._found, None
+            return found
+
+    def stop(self) -> None:
+        with self._guard:
+            self._stopped = True
+            if self._found is not None:
+                self._found.close()
+
+    def _look(self) -> None:
+        connection = None
+        try:
+            connection = self._connect()
+        except (StateError, psycopg.Error) as error:
+            log.warning("the journal's server is still away: %s", error)
+        with self._guard:
+            self._thread = None
+            if connection is None:
+                self._not_before = time.monotonic() + LOOK_AGAIN_S
+            if self._stopped and connection is not None:
+                connection.close()
+            else:
+                self._found = connection
+
+
+def _ready(connection: psycopg.Connection[tuple[Any, ...]]) -> psycopg.Connection[tuple[Any, ...]]:
+    """For turns: one that stands still, its daemon stopped or its machine cut off, must not stop everybody."""
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{TURN_S}s'")
+    return connection
 
 
 _INHERITED: list[psycopg.Connection[tuple[Any, ...]]] = []

@@ -141,7 +141,7 @@ class JournalStore:
         self._open_here.discard(closing.call_id)
         if closing.call_id in self._abandoned:
             closing = replace(closing, opened=True)
-        budget, receipt = await self._writer.commit_closing(lambda tx: self._close(tx, closing))
+        budget, receipt = await self._writer.commit_closing(lambda tx: self._close(tx, closing), stays=closing.opened)
         self._abandoned.discard(closing.call_id)
         return _recorded(receipt, budget)
 

@@ -22,6 +22,8 @@ class Trouble(Enum):
     """A statement was refused, as the work's own mistake would be: that work is undone, and no other."""
     FULL = auto()
     """There is no room left."""
+    LOST = auto()
+    """The way to the server is gone, and with it what was not committed; `come_back` finds a new one."""
     STOP = auto()
     """Nobody knows what was kept."""
 
@@ -37,6 +39,8 @@ class Cursor(Protocol):
 class Database(Protocol):
     taken: type[Exception]
     """Raised for a row whose place is taken."""
+    is_far: bool
+    """On a server, which may be away for a while."""
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor: ...
 
@@ -60,6 +64,12 @@ class Database(Protocol):
         """Give the turn back; what was not committed is undone."""
 
     def trouble(self, error: BaseException) -> Trouble: ...
+
+    def come_back(self) -> bool:
+        """After `LOST`: whether there is a way again. Waits a moment at most; goes on looking by itself."""
+
+    def was_kept(self) -> bool:
+        """In a turn after `LOST`: whether the last commit that was asked for is there."""
 
     def committed(self, *, before: int, after: int, bytes_written: int) -> None:
         """A commit made the tree so much larger."""

@@ -34,6 +34,7 @@ _OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, 
 
 class SqliteDatabase:
     taken: type[Exception] = sqlite3.IntegrityError
+    is_far = False
 
     def __init__(self, home: Home, connection: sqlite3.Connection) -> None:
         self._home = home
@@ -86,6 +87,14 @@ class SqliteDatabase:
         if code in _OF_THE_WORK or not isinstance(error, sqlite3.Error):
             return Trouble.OF_THE_WORK
         return Trouble.STOP
+
+    def come_back(self) -> bool:
+        """A file is never away."""
+        return False
+
+    def was_kept(self) -> bool:
+        """Its answers are never lost."""
+        return False
 
     def give_reserve(self) -> bool:
         try:

@@ -5,8 +5,9 @@ waiting piece of work, each in a savepoint of its own · 5 one signed checkpoint
 
 Rules: what waits when the loop gets to it goes into one transaction; a refusal inside one piece of work undoes that
 piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a lock
-held elsewhere is waited for. Everything runs on the caller's thread: handing a commit to another one costs more than
-the commit. Where the rows lie is the database's affair (state/database): one file here, a server in a cluster.
+held elsewhere is waited for, a server that is away too (state/absence). Everything runs on the caller's thread: handing
+a commit to another one costs more than the commit. Where the rows lie is the database's affair (state/database): one
+file here, a server in a cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from palyra.errors import StateError, TrustError
 from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint, sign_checkpoint
@@ -25,13 +26,13 @@ from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import EMPTY_ROOT, Frontier
 from palyra.model.record import Checkpoint, Receipt
 from palyra.signing import NoteSigner
+from palyra.state.absence import AWAY_PAUSE_S, MOST_LOSSES, Absence, Sent, Waiting
 from palyra.state.database import Database, Trouble
 from palyra.state.db import PATIENCE_S, Home, open_home
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from palyra.state.schema import HEAD_EVERY
 from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
-from palyra.values import dataclass
 
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
@@ -39,25 +40,6 @@ Work = Callable[[Transaction], T]
 MAX_RUN_KEYS = 256
 _HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
 _LEAVES = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting(Generic[T]):
-    work: Work[T]
-    closing: bool
-    future: asyncio.Future[tuple[T, Receipt | None]] | None = None
-    value: T | None = None
-    index: int | None = None
-    error: BaseException | None = None
-    receipt: Receipt | None = None
-
-    def answer(self) -> None:
-        if self.future is None or self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result((self.value, self.receipt))  # type: ignore[arg-type]  # set when error is not
 
 
 class Writer:
@@ -77,7 +59,7 @@ class Writer:
         """The database's, when the head was last found trusted: while it stays, nobody else has written."""
         self._run_keys: dict[str, bytes] = {}
         """Keys of runs that are in the database, for as long as nobody else has written."""
-        self._queue: list[_Waiting[Any]] = []
+        self._queue: list[Waiting[Any]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_batch = 1
         self._turn_is_used = False
@@ -85,6 +67,7 @@ class Writer:
         self._waiting_since: float | None = None
         self._down: StateError | None = None
         self._closings_only = False
+        self._absence = Absence()
 
     @classmethod
     def open(cls, root: Path, *, passphrase: bytes | None = None) -> Writer:
@@ -95,18 +78,19 @@ class Writer:
 
     def commit(self, work: Work[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
         """Run `work` in the next transaction. Done when it is durable; raises what it raised, and that is undone."""
-        return self._enqueue(_Waiting(work, closing=False))
+        return self._enqueue(Waiting(work, closing=False))
 
-    def commit_closing(self, work: Work[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
-        """The same for the record of something that has run: on a full disk it may use the reserved space."""
-        return self._enqueue(_Waiting(work, closing=True))
+    def commit_closing(self, work: Work[T], *, stays: bool = False) -> asyncio.Future[tuple[T, Receipt | None]]:
+        """The same for the record of something that has run: on a full disk it may use the reserved space. `stays`: it
+        waits for a server that is away, too; without, it fails then as new work does."""
+        return self._enqueue(Waiting(work, closing=True, stays=stays))
 
     def commit_alone(self, work: Work[T], *, closing: bool = False) -> tuple[T, Receipt | None] | None:
         """At once and in a transaction of its own; None, and nothing done, where others wait or write: use `commit`.
         For a caller that knows of no other to share with: the loop's turns between are saved."""
-        if self._queue:
+        if self._queue or self.database.is_far:  # when an answer is lost, its caller must be found waiting
             return None
-        waiting: _Waiting[T] = _Waiting(work, closing=closing)
+        waiting: Waiting[T] = Waiting(work, closing=closing)
         if not self._try([waiting]):
             return None
         self._look_after(asyncio.get_running_loop())
@@ -116,7 +100,7 @@ class Writer:
 
     def commit_now(self, work: Work[T]) -> tuple[T, Receipt | None]:
         """For code without a loop: waits here."""
-        waiting: _Waiting[T] = _Waiting(work, closing=False)
+        waiting: Waiting[T] = Waiting(work, closing=False)
         deadline, pause_s = time.monotonic() + PATIENCE_S, FIRST_PAUSE_S
         while not self._try([waiting]):
             if time.monotonic() >= deadline:
@@ -147,7 +131,7 @@ class Writer:
 
     # ── group commit ──
 
-    def _enqueue(self, waiting: _Waiting[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
+    def _enqueue(self, waiting: Waiting[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
         self._notice_fork()
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -186,40 +170,50 @@ class Writer:
         if not batch:
             return
         if not self._try(batch):
-            now = time.monotonic()
-            self._waiting_since = self._waiting_since or now
-            if now - self._waiting_since < PATIENCE_S:
-                self._queue = batch
-                loop.call_later(self._pause_s, self._flush, loop)
+            now, is_away = time.monotonic(), self._absence.error is not None
+            self._waiting_since = None if is_away else self._waiting_since or now
+            if self._waiting_since is None or now - self._waiting_since < PATIENCE_S:
+                self._queue = [waiting for waiting in batch if not waiting.is_over]
+                loop.call_later(AWAY_PAUSE_S if is_away else self._pause_s, self._flush, loop)
                 self._pause_s = min(self._pause_s * 1.5, LONGEST_PAUSE_S)
-                return
+                batch = [waiting for waiting in batch if waiting.is_over]
             for waiting in batch:
-                waiting.error = self._too_long()
+                waiting.error = waiting.error if waiting.is_over else self._too_long()
         for waiting in batch:
             waiting.answer()
         self._look_after(loop)
 
-    def _try(self, batch: list[_Waiting[Any]]) -> bool:
-        """One transaction for all of `batch`; False when somebody else is writing. Results are left in `batch`."""
+    def _try(self, batch: list[Waiting[Any]], *, losses: int = 0) -> bool:
+        """One transaction for all of `batch`; False when somebody else is writing, or the server is away and what is
+        not over waits for it. Results are left in `batch`."""
         self._notice_fork()
         with self._guard:
             batch = self._admit(batch)
             if not batch:
                 return True
-            again: list[_Waiting[Any]] = []
+            if losses > MOST_LOSSES or not self._absence.is_over(self.database):
+                return self._absence.wait_out(batch)
+            again: list[Waiting[Any]] = []
             try:
                 if not self.database.try_begin():  # 1, 2
                     return False
-                self._transact(self.database, batch)
+                self._absence.settle(self.database, self._take)
+                if batch := [waiting for waiting in batch if not waiting.is_over]:
+                    self._transact(self.database, batch)
             except Exception as error:  # noqa: BLE001  # nobody may be left waiting for an answer
-                if self.database.trouble(error) is Trouble.WAIT:
+                trouble = self.database.trouble(error)
+                if trouble is Trouble.WAIT:
                     return False
-                again = self._stop(error, batch)
+                again = self._lose(error, batch) if trouble is Trouble.LOST else self._stop(error, batch)
             finally:
                 self.database.let_go()
-        return self._try(again) if again else True
+        return self._try(again, losses=losses + 1) if again else True
 
-    def _admit(self, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+    def _lose(self, error: Exception, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
+        self._absence.begin(error)
+        return batch
+
+    def _admit(self, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         if self._down is None:
             return batch
         for waiting in batch:
@@ -227,31 +221,37 @@ class Writer:
                 waiting.error = StateError(self._down.detail, self._down.hint)
         return [waiting for waiting in batch if waiting.closing and self._closings_only]
 
-    def _transact(self, database: Database, batch: list[_Waiting[Any]]) -> None:
+    def _transact(self, database: Database, batch: list[Waiting[Any]]) -> None:
         self._last_batch = len(batch)
         head = self._read_head(database)  # 3
         transaction = Transaction(database, head, alone=len(batch) == 1, run_keys=self._run_keys)
         before = transaction.frontier.size
         for waiting in batch:  # 4
             self._run(transaction, waiting)
-        sealed = None
+        checkpoint, stored = None, None
         if transaction.frontier.size > before:
             checkpoint = self._seal(database, transaction.frontier, transaction.successor)  # 5
-            sealed = checkpoint, self._store_head(database, transaction.frontier)
+            stored = self._store_head(database, transaction.frontier)
+        sent = Sent(batch, transaction.frontier, checkpoint, stored)
+        self._absence.sent = sent if database.is_far else None
         database.commit()  # 6
+        self._absence.sent = None
         if transaction.run_keys and self._version is not None:
             self._remember(transaction.run_keys)
-        if sealed is not None:
-            checkpoint, stored = sealed
-            self._frontier, self._trusted = transaction.frontier, (*stored, checkpoint.note)
-            for waiting in batch:
-                if waiting.index is not None:
-                    waiting.receipt = Receipt(
-                        index=waiting.index, tree_size=checkpoint.size, checkpoint=checkpoint.note
-                    )
+        self._take(sent)
         database.committed(before=before, after=transaction.frontier.size, bytes_written=transaction.bytes_written)
 
-    def _run(self, transaction: Transaction, waiting: _Waiting[Any]) -> None:
+    def _take(self, sent: Sent) -> None:
+        """It is durable: what is trusted from now on, and everybody's receipt."""
+        if sent.checkpoint is None or sent.stored is None:
+            return
+        size, note = sent.checkpoint.size, sent.checkpoint.note
+        self._frontier, self._trusted = sent.frontier, (*sent.stored, note)
+        for waiting in sent.batch:
+            if waiting.index is not None:
+                waiting.receipt = Receipt(index=waiting.index, tree_size=size, checkpoint=note)
+
+    def _run(self, transaction: Transaction, waiting: Waiting[Any]) -> None:
         waiting.error, waiting.index = None, None
         transaction.begin_work()
         try:
@@ -332,12 +332,13 @@ class Writer:
 
     # ── when something is wrong ──
 
-    def _stop(self, error: Exception, batch: list[_Waiting[Any]]) -> list[_Waiting[Any]]:
+    def _stop(self, error: Exception, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         """Fail-stop: after a failed write nobody knows what the disk holds.
 
         Returns what may be tried once more: with the disk full, the records of what has run already get the space
         that was kept for them.
         """
+        self._absence.sent = None
         full = self.database.trouble(error) is Trouble.FULL
         self._closings_only = full and self._down is None and self.database.give_reserve()
         if isinstance(error, KeyChanged):
@@ -353,6 +354,8 @@ class Writer:
         return self._admit(batch)
 
     def _too_long(self) -> StateError:
+        if self._absence.error is not None:
+            return self._absence.error
         return StateError(
             f"Another process has held the journal's lock for {PATIENCE_S:.0f} s.",
             self.database.who_holds(),
@@ -363,7 +366,7 @@ class Writer:
         if self._pid != os.getpid():
             self.database.forked()
             self._pid, self._guard, self._trusted, self._version = os.getpid(), threading.RLock(), None, None
-            self._loop, self._queue = None, []
+            self._loop, self._queue, self._absence = None, [], Absence()
 
     def _look_after(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if self._down is None:

@@ -248,6 +248,7 @@ def test_a_call_cancelled_before_its_commit_leaves_nothing(journal: tuple[Writer
     assert len(store.tail(10)) == 1
 
 
+@on_sqlite
 def test_a_call_alone_is_closed_at_once_and_one_of_several_shares_its_commit(
     journal: tuple[Writer, JournalStore],
 ) -> None:
