@@ -14,7 +14,7 @@ from typing import Any
 from palyra.errors import ConfigError
 from palyra.protocol.agent_events import Agent
 
-MARK = "hook_entry.py"
+MARK = "palyra/cli/hook_entry.py"
 TIMEOUT_S = 90
 _CLAUDE_TOOLS = "Bash|Read|NotebookRead|Edit|MultiEdit|Write|NotebookEdit|Glob|Grep|LS|WebFetch"
 _CODEX_TOOLS = "Bash|shell|shell_command|exec_command|local_shell|unified_exec|apply_patch|Edit|Write"
@@ -108,15 +108,23 @@ def _drop(hooks: dict[str, Any], where: str) -> bool:
     dropped = False
     for event in list(hooks):
         found = _list(hooks[event], f"hooks.{event}", where)
-        kept = [entry for entry in found if not _is_ours(entry)]
-        if len(kept) == len(found):
+        left = [_without_ours(entry) for entry in found]
+        if left == found:
             continue
         dropped = True
-        if kept:
-            hooks[event] = kept
-        else:
+        hooks[event] = [entry for entry in left if entry is not None]
+        if not hooks[event]:
             del hooks[event]
     return dropped
+
+
+def _without_ours(entry: Any) -> Any:
+    """None where nothing is left of it. Somebody may have put a hook of their own beside ours."""
+    group = entry.get("hooks") if isinstance(entry, dict) else None
+    if not isinstance(group, list):
+        return None if _is_ours(entry) else entry
+    kept = [hook for hook in group if not _is_ours(hook)]
+    return entry if len(kept) == len(group) else {**entry, "hooks": kept} if kept else None
 
 
 def _parse(data: bytes, where: str) -> dict[str, Any]:

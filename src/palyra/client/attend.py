@@ -16,7 +16,7 @@ import orjson
 
 from palyra.canon import Json
 from palyra.client.remote import Daemon, OnOutput
-from palyra.client.wire import Line, Unreachable
+from palyra.client.wire import Unreachable
 from palyra.client.words import events, loads, outcome_of, output_of, refused
 from palyra.errors import PalyraError
 from palyra.model.outcome import Outcome
@@ -99,7 +99,7 @@ class AttendedCall:
             self._feeding.start()
 
     def _feed(self) -> None:
-        line = Line(self._daemon.place)
+        line = self._daemon.line()
         with suppress(PalyraError, OSError):  # the call has ended: nobody wants the rest
             line.ask("POST", f"{self._path}/stdin", headers=self._daemon.headers, chunks=self._pieces()).read()
         line.close()

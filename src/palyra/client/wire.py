@@ -137,6 +137,8 @@ class Line:
         chunks: Iterable[bytes] | None = None,
     ) -> Reply:
         """`chunks`: a body of unknown length, sent as it comes."""
+        if not path.isascii() or not path.isprintable() or " " in path:  # an id with a line end would be a request more
+            raise PalyraError(f"{path!r} is no path of a daemon's.")
         if self._sock is None:
             self.open()
         sent = {"Host": self._place.host_header, **headers}

@@ -1,8 +1,10 @@
 """A hook's question, answered: the same assessment as a call's, worst of all first, and an entry in the journal.
 
 Rules: the agent's host runs its tool itself, outside every sandbox of ours, so this is a decision and no wall: see
-docs/guide/hooks.md. Nothing is run here, no budget is spent and no approval used; `ask` is put to the host's own user.
-Every answer is an act in the journal (program names, never arguments); when it cannot be written the answer is no.
+docs/guide/hooks.md. A plain yes, which goes before the host's own questions, is said only to what needs no sandbox
+(guard/unconfined); to the rest that policy allows, nothing. Nothing is run here, no budget is spent and no approval
+used; `ask` is put to the host's own user. Every answer is an act in the journal (program names, never arguments); when
+it cannot be written the answer is no.
 """
 
 from __future__ import annotations
@@ -12,19 +14,22 @@ from dataclasses import dataclass
 
 from palyra.canon import Json
 from palyra.engine.runs import RunScope, start_run
-from palyra.engine.trip import CallRequest
+from palyra.engine.trip import CallRequest, Trip
 from palyra.errors import PalyraError, Reason, Rejected, StateError
+from palyra.guard.unconfined import closed_name, is_plain, may_read_hidden
 from palyra.journal.acts import Act, ActKind
 from palyra.model.call import Door, RequestContext, parse_principal
 from palyra.model.grant import Ask
+from palyra.model.tool import Capability, ToolKind
 from palyra.protocol.agent_answers import Answer, Permission, answer, refusal
 from palyra.protocol.agent_events import Agent, Call, Event, parse_event
 from palyra.wiring.embedded import Installation
 from palyra.wiring.places import resolve_workspace
 
-_RANK = (Permission.ALLOW, Permission.ASK, Permission.DENY)
+_RANK = (Permission.ALLOW, Permission.NONE, Permission.ASK, Permission.DENY)
 MAX_CALLS = 64
 """Programs in one line."""
+SEARCH = "palyra.fs.search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,9 @@ class Verdict:
 
 
 ALLOWED = Verdict(permission=Permission.ALLOW, sentence="Policy allows it.")
+NO_OBJECTION = Verdict(
+    permission=Permission.NONE, sentence="Policy allows it in a sandbox; here nothing confines it, so the host decides."
+)
 OWN = Verdict(permission=Permission.NONE, sentence="Palyra decides when it is called.")
 
 
@@ -102,7 +110,22 @@ async def _judge_call(installation: Installation, event: Event, workspace: str, 
     if isinstance(trip.decision, Ask):
         sentence = f"Policy asks for a person ({', '.join(policies)})."
         return Verdict(permission=Permission.ASK, sentence=sentence, policies=policies)
-    return ALLOWED
+    return _unconfined(trip)
+
+
+def _unconfined(trip: Trip) -> Verdict:
+    """What policy allows, it allows in a sandbox. Here there is none: a plain yes is for what needs none."""
+    assert trip.tool is not None
+    assert trip.facts is not None
+    is_process, sights = trip.tool.spec.kind is ToolKind.PROCESS, trip.sights
+    writes = not is_plain(trip.facts) if is_process else Capability.FILESYSTEM_WRITE in trip.tool.spec.capabilities
+    closed = closed_name(sights, reads=not writes) if sights is not None else ""
+    if closed:
+        sentence = f"{closed[:200]} is closed to agents: other programs run or trust what stands there."
+        return Verdict(permission=Permission.ASK, sentence=sentence)
+    searches = trip.tool.spec.name == SEARCH and sights is not None and bool(sights.workspace.masked)
+    hidden = sights is not None and may_read_hidden(trip.facts, sights)
+    return NO_OBJECTION if (is_process and writes) or searches or hidden else ALLOWED
 
 
 def _no(wrong: Rejected) -> Verdict:

@@ -79,6 +79,20 @@ def test_hooks_of_others_stay_where_they_are(file):
     assert json.loads(file.path.read_bytes()) == others
 
 
+def test_a_hook_of_others_with_a_name_like_ours_or_in_our_group_stays(file):
+    theirs = {"type": "command", "command": "python3 ~/bin/hook_entry.py --block-secrets"}
+    others = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [theirs]}]}}
+    file.path.write_text(json.dumps(others))
+    file.install()
+    value = json.loads(file.path.read_bytes())
+    assert others["hooks"]["PreToolUse"][0] in value["hooks"]["PreToolUse"]
+    value["hooks"]["PreToolUse"][-1]["hooks"].append(theirs)
+    file.path.write_text(json.dumps(value))
+    assert file.uninstall() == "taken out"
+    left = json.loads(file.path.read_bytes())["hooks"]["PreToolUse"]
+    assert [hook for group in left for hook in group["hooks"]] == [theirs, theirs]
+
+
 @pytest.mark.parametrize(
     "before",
     [b"", b"not json", b"// comment\n{}", b"[]", b'{"hooks": []}', b'{"hooks": {"PreToolUse": {}}}',
@@ -124,6 +138,6 @@ def test_the_command_survives_blanks_and_quotes_in_paths(tmp_path):
 
 def test_pure_halves_agree():
     for agent in AGENTS:
-        made = with_hook(agent, None, "python hook_entry.py x", where="f")
-        assert state_of(agent, made, "python hook_entry.py x", where="f") == "installed"
+        made = with_hook(agent, None, "python /x/palyra/cli/hook_entry.py x", where="f")
+        assert state_of(agent, made, "python /x/palyra/cli/hook_entry.py x", where="f") == "installed"
         assert "hook_entry.py" not in without_hook(made, where="f").decode()

@@ -1,0 +1,52 @@
+"""What may be said of a call that nothing will confine: an agent's host runs it itself, and only asked (hooks). Pure.
+
+A policy that allows a program allows it in a sandbox: there `.git`, `.env` and CI files are closed, git obeys no file
+of the workspace, the environment is empty and `tar -P` writes nowhere. A plain yes to the same program on the host
+would be a yes to all that: a written `.git/config` runs at the next `git status`. So a plain yes is only said to
+programs that read and to the file tools, and never where a path is named that a sandbox would have closed.
+
+Not here: the answer in the host's words (protocol/agent_answers), putting it together (wiring/hooks).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from palyra.guard.paths import inside
+from palyra.guard.protected import ENV_EXAMPLES, PROTECTED_NAMES
+from palyra.guard.readers import READERS
+from palyra.model.plan import Facts, Sights
+
+_CLOSED = frozenset(name.casefold() for name in PROTECTED_NAMES)
+_PLAIN = READERS - {"jq", "zcat"}
+"""jq prints the environment, which is the user's own there; zcat is a script."""
+_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "diff"})
+
+
+def is_plain(facts: Facts) -> bool:
+    """Whether the program does no harm with a user's own rights, whatever its arguments."""
+    runs_code = facts.runs_code or facts.interpreter or facts.inline_code or facts.agent_writable
+    return not runs_code and not facts.background and {facts.program, facts.effective_program} <= _PLAIN
+
+
+def may_read_hidden(facts: Facts, sights: Sights) -> bool:
+    """It may go through all files of a folder, and some of them a sandbox would have hidden."""
+    return bool(sights.workspace.masked) and not _RECURSIVE.isdisjoint((facts.program, facts.effective_program))
+
+
+def closed_name(sights: Sights, *, reads: bool) -> str:
+    """The first path of a call, relative to its workspace, that a sandbox would have closed to it; empty without."""
+    workspace = sights.workspace.path
+    for path in sights.paths:
+        for place in (path.resolved, posixpath.normpath(posixpath.join(sights.cwd.resolved, path.text))):
+            if inside(workspace, place) and any(_closed(posixpath.relpath(place, workspace), reads=reads)):
+                return posixpath.relpath(place, workspace)
+    return ""
+
+
+def _closed(relative: str, *, reads: bool) -> Iterator[bool]:
+    """As inside/changes refuses them; who only reads is kept from what is hidden alone."""
+    names = [part.casefold() for part in relative.split("/")]
+    yield names[0].startswith(".env") and not (reads and names[0] in ENV_EXAMPLES)
+    yield not reads and (".git" in names or names[0] in _CLOSED)

@@ -1,0 +1,86 @@
+"""What an agent's host runs itself is in no sandbox: no plain yes to what only a sandbox would hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.config.load import Home
+from palyra.protocol.agent_events import Agent
+from palyra.wiring.embedded import Installation, open_installation
+from palyra.wiring.hooks import answer_hook
+
+Tool = tuple[str, dict[str, Any]]
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Callable[..., list[str]]:
+    """What the host is told about each of its tools, one after the other."""
+    workspace = tmp_path / "project"
+    for folder in (workspace, workspace / "sub"):
+        subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    (workspace / ".env").write_text("KEY=1\n")
+    (workspace / "plain.txt").write_text("plain\n")
+    (workspace / "link").symlink_to(".git/config")
+
+    async def one(installation: Installation, tool: str, given: dict[str, Any]) -> str:
+        event = {"hook_event_name": "PreToolUse", "cwd": str(workspace), "tool_name": tool, "tool_input": given}
+        said = await answer_hook(installation, Agent.CLAUDE_CODE, json.dumps(event).encode(), project=str(workspace))
+        assert said.code == 0, said.stderr
+        decision: str = json.loads(said.stdout).get("hookSpecificOutput", {}).get("permissionDecision", "none")
+        return decision
+
+    async def each(tools: tuple[Tool, ...]) -> list[str]:
+        installation = await open_installation(Home(tmp_path / "home"), one_call=True)
+        try:
+            return [await one(installation, *tool) for tool in tools]
+        finally:
+            await installation.close()
+
+    return lambda *tools: asyncio.run(each(tools))
+
+
+def write(path: str) -> Tool:
+    return "Write", {"file_path": path, "content": "[core]\n\tfsmonitor = touch escaped\n"}
+
+
+def line(text: str) -> Tool:
+    return "Bash", {"command": text}
+
+
+def test_a_monitor_for_git_is_not_planted_and_run_by_three_plain_yeses(ask: Callable[..., list[str]]) -> None:
+    """In a sandbox .git/config is closed and git obeys none; a host that is told yes asks nobody and has neither."""
+    assert ask(write("evil"), line("cp evil .git/config"), line("git status")) == ["allow", "ask", "none"]
+
+
+def test_what_other_programs_trust_is_written_only_where_a_person_agrees(ask: Callable[..., list[str]]) -> None:
+    names = (".git/config", ".GIT/hooks/x", "sub/.git/config", ".env", ".envrc", ".github/workflows/x.yml",
+             ".claude/settings.json", ".mcp.json", "link", "sub/../.git/config")  # fmt: skip
+    assert set(ask(*map(write, names))) == {"ask"}
+    programs = ("mv plain.txt .claude/settings.json", "rm .claude/settings.json", "sed -i s/a/b/ .git/config",
+                "mkdir -p .git/hooks", "cp plain.txt link", "touch .env.local")  # fmt: skip
+    assert set(ask(*map(line, programs))) == {"ask"}
+
+
+def test_programs_that_only_a_sandbox_holds_get_no_plain_yes(ask: Callable[..., list[str]]) -> None:
+    """A tar that writes to absolute names, a copy of a folder with a .git in it, git with its helpers; and jq, which
+    prints an environment that is the user's own here."""
+    lines = ("tar -P -xf a.tar", "cp -r sub other", "git fetch", "git log", "find . -delete", "jq -n env", "rm -rf .")
+    assert set(ask(*map(line, lines))) == {"none"}
+
+
+def test_a_hidden_file_is_not_read_on_a_plain_yes(ask: Callable[..., list[str]]) -> None:
+    asked = (line("cat .env"), ("Read", {"file_path": ".env"}), line("grep -r KEY ."), ("Grep", {"pattern": "KEY"}))
+    assert ask(*asked) == ["ask", "ask", "none", "none"]
+
+
+def test_what_only_reads_and_plain_files_still_get_one(ask: Callable[..., list[str]]) -> None:
+    asked = (line("ls -la && cat plain.txt | wc -l"), write("new.py"), ("Read", {"file_path": "plain.txt"}))
+    assert ask(*asked) == ["allow", "allow", "allow"]
+    assert ask(("Read", {"file_path": ".env.example"}), line("cat .git/config")) == ["allow", "allow"]
