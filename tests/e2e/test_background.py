@@ -101,23 +101,21 @@ def test_ps_logs_and_stop_are_the_operators(cli):
     line = cli("ps").stdout.decode().splitlines()[1].split()
     assert (line[0], line[1], line[3], line[4]) == (handle, "running", "tail", "agent:other")
     wait_for(lambda: cli("logs", handle).stdout == b"hello\n")
-    assert json.loads(cli("logs", handle, "--json").stdout) == {
-        "stream": "stdout",
-        "offset_bytes": 0,
-        "text": "hello\n",
-    }
+    piece = {"stream": "stdout", "offset_bytes": 0, "text": "hello\n"}
+    assert json.loads(cli("logs", handle, "--json").stdout) == {"items": [piece], "next": 6}, "one JSON value on stdout"
     stopped = json.loads(cli("stop", handle, "--json").stdout)
     assert (stopped["status"], stopped["principal"]) == ("stopped", "agent:other")
     assert stopped["stopped_by"].startswith("user:")
     assert json.loads(cli("ps", "--json").stdout) == {"items": [], "next": None}
     assert cli("stop", handle).stdout.split() == [handle.encode(), b"stopped"]
+    assert json.loads(cli("logs", handle, "--json").stdout) == {"items": [piece], "next": None}
 
 
 @pytest.mark.parametrize("command", ["logs", "stop"])
 @pytest.mark.parametrize("handle", ["01HF7YAT0000000000000000AA", "1", "../../etc", "\x1b[31m"])
 def test_a_handle_nobody_has_is_named_and_exits_1(cli, command, handle):
     done = cli(command, handle)
-    assert (done.returncode, b"there is no background process" in done.stderr) == (1, True)
+    assert (done.returncode, b"There is no background process" in done.stderr) == (1, True)
     assert b"\x1b" not in done.stderr
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Examples:
 AS = click.option("--as", "principal", metavar="PRINCIPAL", help="Who decides: user:NAME (default: your login).")
 
 
-@click.group("approvals")
+@click.group("approvals", cls=NounGroup)
 def command() -> None:
     """See what waits for a person; approve, deny, list and revoke grants."""
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
-from palyra.cli.say import say, say_error
+from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
+from palyra.cli.say import say, say_failure
 
 if TYPE_CHECKING:
     from palyra.cluster.ray_machine import Machine
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1:6379"
 
 
-@click.group("cluster")
+@click.group("cluster", cls=NounGroup)
 def command() -> None:
     """Many machines: the state on PostgreSQL, calls on Ray nodes. Needs palyra[cluster]."""
 
@@ -92,7 +92,7 @@ def drain(settings: Settings, node_id: str) -> int:
     async def work(installation: Installation) -> int:
         left = await installation.cluster.drain(node_id, actor=login_principal())
         if left is None:
-            say_error(f"There is no node {node_id[:80]!r}.", "palyra cluster status")
+            say_failure("NOT_FOUND", f"There is no node {node_id[:80]!r}.", "palyra cluster status")
             return 1
         if settings.json:
             click.echo(orjson.dumps({"node_id": node_id, "running": left}))

@@ -14,7 +14,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say, say_error
+from palyra.cli.say import say, say_failure
 
 PATIENCE_S = 10.0
 MAX_ANSWER_BYTES = 1 << 16
@@ -34,11 +34,11 @@ def command(settings: Settings, place: str | None) -> int:
     try:
         status, answer = _ask(path)
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
-        say_error(f"No daemon answers at {path}: {error}.", "Start it first: palyra serve")
+        say_failure("UNREACHABLE", f"No daemon answers at {path}: {error}.", "Start it first: palyra serve")
         return 1
     if status != 200:
         told = answer.get("error", {})
-        say_error(str(told.get("message", "The daemon refused.")), told.get("hint"))
+        say_failure(str(told.get("code", "REFUSED")), str(told.get("message", "The daemon refused.")), told.get("hint"))
         return 1
     if settings.json:
         click.echo(orjson.dumps(answer))

@@ -6,7 +6,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say_error, say_json_error
+from palyra.cli.say import say_failure
 
 
 @click.command("explain", epilog="\b\nExamples:\n  palyra explain INTERPRETER_DENIED\n  palyra explain")
@@ -21,9 +21,7 @@ def command(settings: Settings, reason: str | None) -> int:
     if reason is not None:
         if reason.upper() not in set(Reason):
             sentence, hint = f"There is no reason {reason[:40]!r}.", "palyra explain lists them all."
-            if settings.json:
-                say_json_error("BAD_ARGUMENTS", sentence, hint)
-            say_error(sentence, hint)
+            say_failure("BAD_ARGUMENTS", sentence, hint)
             return 1
         chosen = [Reason(reason.upper())]
     if settings.json:

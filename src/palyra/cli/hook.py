@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NEXT = {
 }
 
 
-@click.group("hook")
+@click.group("hook", cls=NounGroup)
 def command() -> None:
     """Let the policies decide what Claude Code, Codex or Cursor run themselves."""
 

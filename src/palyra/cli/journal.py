@@ -17,9 +17,11 @@ import orjson
 from palyra.cli.journal_export import export, prove
 from palyra.cli.journal_home import Reading, cluster_database, readable, reading
 from palyra.cli.journal_keep import redact, retain
+from palyra.cli.journal_replay import check_again
 from palyra.cli.journal_search import catch_up_quietly, find_page, make_question
 from palyra.cli.journal_witness import rotate_key, witness
-from palyra.cli.options import Settings, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.say import say_failure
 
 if TYPE_CHECKING:
     from palyra.canon import Json
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
 
 
-@click.group("journal")
+@click.group("journal", cls=NounGroup)
 def command() -> None:
     """Read and verify the tamper-evident journal."""
 
@@ -87,7 +89,7 @@ def show(settings: Settings, id: str) -> int:
     with reading(settings) as journal:
         shown = _found(journal, id)
     if shown is None:
-        click.echo(f"palyra: the journal has no call or entry {id[:40]!r}.", err=True)
+        say_failure("NOT_FOUND", f"The journal has no call or entry {id[:40]!r}.", "palyra journal tail")
         return 1
     if settings.json:
         click.echo(orjson.dumps(shown))
@@ -139,7 +141,7 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
                 every_signature=every_signature,
                 progress=move,
             )
-        return _tell(settings, report, ())
+        return _tell(settings, report, (), replay=replay)
     with reading(settings) as journal:
         anchors = journal.anchors()
     notes += [anchor.head.note for anchor in anchors if anchor.head is not None]
@@ -155,11 +157,7 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
             report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
     if not home.holds_key:
         click.echo("palyra: the key file could not be used; the key is the one the database names.", err=True)
-    if replay and report.sound:
-        from palyra.cli.journal_replay import tell_replay
-
-        return tell_replay(settings, home)
-    return _tell(settings, report, anchors)
+    return _tell(settings, report, anchors, replay=replay)
 
 
 def _close_left_open(settings: Settings) -> None:
@@ -175,13 +173,23 @@ def _close_left_open(settings: Settings) -> None:
         click.echo(f"palyra: calls left open could not be closed: {error}", err=True)
 
 
-def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor]) -> int:
-    code = 0 if report.sound else 1
+def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor], *, replay: bool) -> int:
+    """Decisions are made again only from a journal that is sound; what was found about it is told in either case."""
+    again = check_again(settings) if replay and report.sound else None
+    code = 0 if report.sound and (again is None or again.holds) else 1
     if settings.json:
         from palyra.wiring.journal_desk import report_json
 
-        click.echo(orjson.dumps(report_json(report, anchors)))
+        more = again.as_json() if again is not None else {}
+        click.echo(orjson.dumps({**report_json(report, anchors), **more, "ok": code == 0}))
         return code
+    _tell_people(report, anchors)
+    if again is not None:
+        again.tell_people()
+    return code
+
+
+def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
     from palyra.cli.render import visible_line
     from palyra.cli.say import say
 
@@ -198,7 +206,6 @@ def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor]) -> int:
             if report.anchored
             else "Nothing from outside was given (--known FILE, a witness), so a truncated tail could not be seen."
         )
-    return code
 
 
 @command.command("checkpoint", epilog="Example: palyra journal checkpoint > head.txt")
@@ -209,7 +216,7 @@ def checkpoint(settings: Settings) -> int:
         head = journal.lookup.checkpoint()
         witnessed = bool(journal.anchors()) and journal.home.is_writable
     if head is None:
-        click.echo("palyra: the journal is empty.", err=True)
+        say_failure("NOT_FOUND", "The journal is empty.", "The first call begins it.")
         return 1
     if settings.json:
         click.echo(orjson.dumps({"size": head.size, "root": head.root.hex(), "checkpoint": head.note}))

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from palyra.cli.options import Settings
-from palyra.cli.say import say_error
+from palyra.cli.say import say_failure
 from palyra.errors import StateError
 from palyra.journal.lookup import Lookup, Rows
 from palyra.journal.tree import Tree
@@ -53,9 +53,7 @@ def readable(settings: Settings) -> Iterator[ReadHome]:
     try:
         yield read_home(find_home(settings.home).root)
     except StateError as error:
-        click.echo(f"palyra: {error.detail}", err=True)
-        if error.hint:
-            click.echo(f"hint: {error.hint}", err=True)
+        say_failure("JOURNAL_DOWN", error.detail, error.hint)
         raise click.exceptions.Exit(1) from error
 
 
@@ -99,7 +97,7 @@ def _on_server(root: Path, url: str) -> Iterator[Reading]:
                 query=view.rows,
             )
     except StateError as error:
-        say_error(error.detail, error.hint)
+        say_failure("JOURNAL_DOWN", error.detail, error.hint)
         raise click.exceptions.Exit(1) from error
 
 

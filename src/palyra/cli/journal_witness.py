@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
 
 if TYPE_CHECKING:
     from palyra.state.writer import Writer
@@ -31,7 +31,7 @@ def now_unix_ms() -> int:
     return SystemClock().now_unix_ms()
 
 
-@click.group("witness")
+@click.group("witness", cls=NounGroup)
 def witness() -> None:
     """Places outside this home that remember the journal's heads."""
 

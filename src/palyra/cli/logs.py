@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import codecs
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say_failure
 
 if TYPE_CHECKING:
     from palyra.canon import Json
@@ -31,7 +33,7 @@ FOLLOW_S = 0.2
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="From here on (default: the start).")
 @with_settings
 def command(settings: Settings, id: str, follow: bool, offset: int) -> int:
-    """Show what a background process wrote; with --json one object a line, each a piece of one stream."""
+    """Show what a background process wrote. With --json the pieces of both streams; with --follow too, one a line."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -45,17 +47,14 @@ def command(settings: Settings, id: str, follow: bool, offset: int) -> int:
 
 
 def unknown(id: str) -> int:
-    from palyra.cli.render import visible
-
-    click.echo(f"palyra: there is no background process {visible(id[:40])!r}.", err=True)
-    click.echo("hint: palyra ps --all lists them.", err=True)
+    say_failure("NOT_FOUND", f"There is no background process {id[:40]!r}.", "palyra ps --all lists them.")
     return 1
 
 
 async def _print(
     installation: Installation, process: BackgroundProcess, settings: Settings, *, follow: bool, offset: int
 ) -> None:
-    show = _Json() if settings.json else _Streams()
+    show = (_JsonLines() if follow else _JsonPage()) if settings.json else _Streams()
     while True:
         page = installation.background.read(process, offset_bytes=offset, max_bytes=PAGE_BYTES)
         if page.dropped_bytes and not settings.quiet:
@@ -68,6 +67,7 @@ async def _print(
             await asyncio.sleep(FOLLOW_S)
             # Looked at before the last page is read: what it wrote until its end is there then.
             process = await installation.background.find(process.process_id) or process
+    show.end(goes_on=process.is_running)
 
 
 class _Streams:
@@ -86,20 +86,44 @@ class _Streams:
                 target.buffer.write(chunk.data)
                 target.buffer.flush()
 
+    def end(self, *, goes_on: bool) -> None:
+        pass
+
     def _visible(self, chunk: LogChunk) -> str:
         from palyra.cli.render import visible
 
         return visible(self._decoders[chunk.stream.value].decode(chunk.data))
 
 
-class _Json:
+class _JsonLines:
+    """For who follows: each piece as it comes."""
+
     def page(self, page: LogPage) -> None:
-        offset = page.offset_bytes
-        for chunk in page.chunks:
-            item: dict[str, Json] = {
-                "stream": chunk.stream.value,
-                "offset_bytes": offset,
-                "text": chunk.data.decode("utf-8", "replace"),
-            }
-            offset += len(chunk.data)
-            click.echo(orjson.dumps(item))
+        for piece in _pieces(page):
+            click.echo(orjson.dumps(piece))
+
+    def end(self, *, goes_on: bool) -> None:
+        pass
+
+
+class _JsonPage:
+    """All of it as one value; `next` is where to go on while the process lives."""
+
+    def __init__(self) -> None:
+        self._items: list[Json] = []
+        self._next = 0
+
+    def page(self, page: LogPage) -> None:
+        self._items += _pieces(page)
+        self._next = page.next_offset_bytes
+
+    def end(self, *, goes_on: bool) -> None:
+        click.echo(orjson.dumps({"items": self._items, "next": self._next if goes_on else None}))
+
+
+def _pieces(page: LogPage) -> Iterator[dict[str, Json]]:
+    offset = page.offset_bytes
+    for chunk in page.chunks:
+        text = chunk.data.decode("utf-8", "replace")
+        yield {"stream": chunk.stream.value, "offset_bytes": offset, "text": text}
+        offset += len(chunk.data)

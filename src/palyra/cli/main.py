@@ -20,7 +20,7 @@ import click
 import palyra
 from palyra.cli.light import keep_light
 from palyra.cli.options import Settings, global_options
-from palyra.cli.say import flush_streams, say, say_error, settle_streams
+from palyra.cli.say import flush_streams, say, say_failure, say_json_error, say_refusal, settle_streams
 
 # command -> (module, one line for the list); the attribute is always `command`
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("palyra.cli.explain", "What a reason code means and what to do about it."),
     "gc": ("palyra.cli.gc", "Remove old artifacts and logs, and what dead processes left."),
     "demo": ("palyra.cli.demo", "See in half a minute what Palyra does."),
+    "bench": ("palyra.cli.bench", "Measure Palyra beside its peers, as ratios."),
 }
 CALLS = ("run", "call")
 PIPE_GONE = 128 + 13
@@ -63,6 +64,7 @@ EXTRAS = {
     **dict.fromkeys(("ray", "psycopg"), "cluster"),
 }
 """Whose module belongs to which extra of the package."""
+INSTALL = "Install it: pip install 'palyra[{}]'"
 NO_THREAD = "can't start new thread"
 """All that Python says when the user has no more processes."""
 MEND_STATE = "palyra doctor and palyra journal verify say more."
@@ -169,7 +171,15 @@ def _show_usage(error: click.UsageError) -> None:
         return
     if error.ctx is not None:
         say(error.ctx.get_usage() + f"\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+    if "--json" in _own_words():
+        say_json_error("USAGE", error.format_message(), None)
     say(f"Error: {error.format_message()}", err=True)
+
+
+def _own_words() -> list[str]:
+    """What was said to Palyra: after `--` come the words of the program that is run."""
+    words = sys.argv[1:]
+    return words[: words.index("--")] if "--" in words else words
 
 
 def _own_error(error: Exception, usage_code: int) -> int:
@@ -179,29 +189,32 @@ def _own_error(error: Exception, usage_code: int) -> int:
     from palyra.policy.scan import PolicyError
 
     if isinstance(error, Rejected):
-        say_error(f"{error.reason}: {error.detail}", error.hint)
+        say_refusal(error.reason.value, error.detail, error.hint)
         return 126
     if isinstance(error, (ConfigError, StateError)):
         # A call whose record cannot be kept is not made: that has a code, as every refusal of a call.
         mend = {PolicyError: MEND_POLICY, StateError: MEND_STATE}
-        code = "JOURNAL_DOWN: " if isinstance(error, StateError) and usage_code != 2 else ""
-        say_error(code + error.detail, error.hint or mend.get(type(error)))
+        kind = "JOURNAL_DOWN" if isinstance(error, StateError) else "CONFIG"
+        tell = say_refusal if kind == "JOURNAL_DOWN" and usage_code != 2 else say_failure
+        tell(kind, error.detail, error.hint or mend.get(type(error)))
         return usage_code if isinstance(error, HomeError) else 125
     if isinstance(error, PalyraError):
-        say_error(str(error))
+        say_failure("FAILED", str(error))
         return 125
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):
-        say_error(f"This needs {error.name}, which is not installed.", f"Install it: pip install 'palyra[{extra}]'")
+        say_failure("MISSING_EXTRA", f"This needs {error.name}, which is not installed.", INSTALL.format(extra))
         return 125
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
-        say_error("No more threads can be started.", SHORTAGES[errno.EAGAIN])
+        say_failure("FAILED", "No more threads can be started.", SHORTAGES[errno.EAGAIN])
         return 125
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-        say_error(f"{about}{error.strerror or error}.", SHORTAGES.get(error.errno or 0, "Look at that file or folder."))
+        hint = SHORTAGES.get(error.errno or 0, "Look at that file or folder.")
+        say_failure("FAILED", f"{about}{error.strerror or error}.", hint)
         _show_where(error)
         return 125
-    say_error(
+    say_failure(
+        "INTERNAL",
         f"internal error: {type(error).__name__}: {error}",
         "run again with --verbose for where it happened, and report it.",
     )

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from palyra.cli.say import promise_json
 from palyra.values import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,16 +39,35 @@ class Settings:
         )
 
 
+_HOME = "State folder (default: $PALYRA_HOME or the XDG data folder)."
+_OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--home", {"metavar": "DIR", "help": _HOME}),
+    ("--config", {"metavar": "FILE", "help": "Configuration file (default: HOME/palyra.toml)."}),
+    ("--json", {"is_flag": True, "help": "One JSON value on stdout."}),
+    ("--quiet", {"is_flag": True, "help": "Say nothing but results and refusals."}),
+    ("--verbose", {"is_flag": True, "help": "Say more on stderr."}),
+)
+
+
 def global_options(function: F) -> F:
-    for option in (
-        click.option("--verbose", is_flag=True, help="Say more on stderr."),
-        click.option("--quiet", is_flag=True, help="Say nothing but results and refusals."),
-        click.option("--json", "json", is_flag=True, help="One JSON value on stdout."),
-        click.option("--config", metavar="FILE", help="Configuration file (default: HOME/palyra.toml)."),
-        click.option("--home", metavar="DIR", help="State folder (default: $PALYRA_HOME or the XDG data folder)."),
-    ):
-        function = option(function)
+    for name, how in reversed(_OPTIONS):
+        function = click.option(name, **how)(function)
     return function
+
+
+class NounGroup(click.Group):
+    """Commands of one noun. `palyra tools --json list` is `palyra tools list --json`."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.params += [
+            click.Option([name], expose_value=False, hidden=True, callback=_note, **how) for name, how in _OPTIONS
+        ]
+
+
+def _note(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    if value and option.name is not None:
+        ctx.obj = Settings(**{option.name: value}).over(ctx.find_object(Settings) or Settings())
 
 
 def with_settings(function: F) -> F:
@@ -59,6 +79,8 @@ def with_settings(function: F) -> F:
         outer = ctx.find_object(Settings) or Settings()
         settings = Settings.of(given).over(outer)
         set_up_logging(verbose=settings.verbose)
+        if settings.json:
+            promise_json()
         for name in Settings.__slots__:
             given.pop(name, None)
         return function(settings, **given)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.policy_change import diff, replay
 from palyra.cli.policy_explain import explain
 from palyra.cli.policy_versions import rollback, use, versions
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from palyra.policy.bundle import PolicyBundle
 
 
-@click.group("policy")
+@click.group("policy", cls=NounGroup)
 def command() -> None:
     """Show, check and change the policies, and explain their decisions."""
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say, say_error
+from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.say import say, say_failure
 
 if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
@@ -25,7 +25,7 @@ AMOUNTS = (
 )
 
 
-@click.group("runs")
+@click.group("runs", cls=NounGroup)
 def command() -> None:
     """List runs, show what one has used of its budget, extend it."""
 
@@ -62,7 +62,7 @@ def show(settings: Settings, id: str) -> int:
     async def work(installation: Installation) -> int:
         run = installation.runs.find(id)
         if run is None:
-            say_error(f"There is no run {id[:40]!r}.", "palyra runs list")
+            say_failure("NOT_FOUND", f"There is no run {id[:40]!r}.", "palyra runs list")
             return 1
         _print(settings, run)
         return 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say
 
 
-@click.group("sandbox")
+@click.group("sandbox", cls=NounGroup)
 def command() -> None:
     """What this host can enforce, and what would run where."""
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
+from types import SimpleNamespace
 
 import click
+
+_promised = SimpleNamespace(json=False)
+"""Of this process, which runs one command."""
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -26,6 +30,25 @@ def say_error(sentence: str, hint: str | None = None) -> None:
     click.echo(f"palyra: {visible_line(sentence)}", err=True)
     if hint:
         click.echo(f"hint: {visible_line(hint)}", err=True)
+
+
+def say_failure(code: str, sentence: str, hint: str | None = None) -> None:
+    """An error that ends a command: the two lines, and after --json the one JSON value that a reader waits for."""
+    if _promised.json:
+        say_json_error(code, sentence, hint)
+    say_error(sentence, hint)
+
+
+def say_refusal(code: str, sentence: str, hint: str | None = None) -> None:
+    """The same with a code of the contract, which stands in the first line too."""
+    if _promised.json:
+        say_json_error(code, sentence, hint)
+    say_error(f"{code}: {sentence}", hint)
+
+
+def promise_json() -> None:
+    """--json was given: from here on stdout has one JSON value, whatever comes."""
+    _promised.json = True
 
 
 def say_json_error(code: str, message: str, hint: str | None) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say_error
+from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.say import say_failure
 
 if TYPE_CHECKING:
     from palyra.model.credential import Binding, Scope, SecretFacts
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_STDIN_BYTES = 64 * 1024 + 2
 
 
-@click.group("secrets")
+@click.group("secrets", cls=NounGroup)
 def command() -> None:
     """Keep secrets: encrypted in the home, redacted from all output, added to requests outside the sandbox."""
 
@@ -89,7 +89,7 @@ def delete_secret(settings: Settings, name: str) -> int:
 
     async def work(installation: Installation) -> int:
         if not await installation.vault.delete(name, actor=_actor()):
-            say_error(f"There is no secret {name[:80]!r}.", "palyra secrets list shows them all.")
+            say_failure("NOT_FOUND", f"There is no secret {name[:80]!r}.", "palyra secrets list shows them all.")
             return 1
         if settings.json:
             click.echo(orjson.dumps({"name": name, "deleted": True}))

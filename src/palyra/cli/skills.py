@@ -6,6 +6,8 @@ from importlib import import_module
 
 import click
 
+from palyra.cli.options import NounGroup
+
 # command -> (module, attribute, one line for the list), in the order of a skill's life
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "new": ("palyra.cli.skills_new", "command", "Write a project for a new skill."),
@@ -30,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
-class SkillGroup(click.Group):
+class SkillGroup(NounGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say
 from palyra.cli.skills_session import tell_refusal, with_desk
 
@@ -21,7 +21,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 MAX_KEY_BYTES = 4096
 
 
-@click.group("trust")
+@click.group("trust", cls=NounGroup)
 def command() -> None:
     """Publishers' keys: whose signatures count here, and for whom."""
 

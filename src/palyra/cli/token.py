@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say, say_error
+from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.say import say, say_failure
 
 if TYPE_CHECKING:
     from palyra.tokens.store import TokenStore
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MAX_LISTED = 1000
 
 
-@click.group("token")
+@click.group("token", cls=NounGroup)
 def command() -> None:
     """Make, list and revoke the daemon's tokens."""
 
@@ -93,7 +93,7 @@ def revoke(settings: Settings, id: str) -> int:
     async def work(installation: Installation) -> int:
         store = store_of(installation)
         if store.by_id(id) is None:
-            say_error(f"There is no token {id[:40]!r}.", "palyra token list")
+            say_failure("NOT_FOUND", f"There is no token {id[:40]!r}.", "palyra token list")
             return 1
         token = await store.revoke(id, by=_me())
         if settings.json:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
-from palyra.cli.say import say, say_error, say_json_error
+from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
+from palyra.cli.say import say, say_refusal
 
 if TYPE_CHECKING:
     from palyra.config.schema import Config
     from palyra.model.tool import ToolSpec
 
 
-@click.group("tools")
+@click.group("tools", cls=NounGroup)
 def command() -> None:
     """List the tools, or show one with its schemas."""
 
@@ -70,9 +70,7 @@ def show_tool(settings: Settings, tool: str) -> int:
     try:
         spec = make_registry((*BUILTIN_TOOLS, *others)).get(tool).spec
     except Rejected as refusal:
-        if settings.json:
-            say_json_error(refusal.reason.value, refusal.detail, refusal.hint)
-        say_error(f"{refusal.reason}: {refusal.detail}", refusal.hint)
+        say_refusal(refusal.reason.value, refusal.detail, refusal.hint)
         return 1
     option = 0 if settings.json else orjson.OPT_INDENT_2
     click.echo(orjson.dumps(tool_json(spec), option=option))

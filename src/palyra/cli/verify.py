@@ -20,6 +20,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say_failure
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
     except TrustError as error:
         raise click.UsageError(f"--key: {error}") from error
     except StateError as error:
-        click.echo(f"palyra: {error.detail}\nhint: {error.hint or 'Name the key with --key VKEY.'}", err=True)
+        say_failure("JOURNAL_DOWN", error.detail, error.hint or "Name the key with --key VKEY.")
         return 1
     try:
         kind, findings, told = _check_place(file, trust)

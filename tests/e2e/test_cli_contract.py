@@ -1,0 +1,89 @@
+"""What holds for every command: --json is one JSON value also when it fails; global options stand where one likes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+NOWHERE = "01HF7YAT0000000000000000AA"
+
+
+def one_value(done):
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, (done.stdout, done.stderr)
+    return json.loads(lines[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "exit_code"),
+    [
+        (["console"], "UNREACHABLE", 1),
+        (["logs", NOWHERE], "NOT_FOUND", 1),
+        (["stop", NOWHERE], "NOT_FOUND", 1),
+        (["token", "revoke", NOWHERE], "NOT_FOUND", 1),
+        (["runs", "show", NOWHERE], "NOT_FOUND", 1),
+        (["secrets", "delete", "NOPE"], "NOT_FOUND", 1),
+        (["journal", "show", NOWHERE], "NOT_FOUND", 1),
+        (["tools", "show", "palyra.nope"], "UNKNOWN_TOOL", 1),
+        (["explain", "NOPE"], "BAD_ARGUMENTS", 1),
+        (["policy", "nope"], "USAGE", 2),
+        (["call", "palyra.echo", "{}", "--bogus"], "USAGE", 125),
+    ],
+)
+def test_every_command_takes_json_and_writes_one_json_value_also_when_it_fails(cli, words, code, exit_code):
+    if words[0] == "journal":
+        cli("call", "palyra.echo", "{}")
+    done = cli(*words, "--json")
+    error = one_value(done)["error"]
+    assert (error["code"], done.returncode) == (code, exit_code)
+    assert set(error) == {"code", "message", "hint"}
+    assert error["message"] in done.stderr.decode()
+
+
+@pytest.mark.parametrize("words", [["call", "palyra.echo", "{}"], ["tools", "list"], ["run", "--", "ls"]])
+def test_a_configuration_that_cannot_be_read_is_one_json_value_too(cli, words):
+    cli.home.mkdir(mode=0o700)
+    (cli.home / "palyra.toml").write_text("bogus = 1\n")
+    (cli.home / "palyra.toml").chmod(0o600)
+    done = cli("--json", *words)
+    error = one_value(done)["error"]
+    assert (error["code"], done.returncode) == ("CONFIG", 125)
+    assert "palyra.toml:1: Unknown key bogus." in error["message"]
+
+
+def test_a_journal_that_is_not_there_is_one_json_value(cli):
+    done = cli("journal", "verify", "--json")
+    assert (one_value(done)["error"]["code"], done.returncode) == ("JOURNAL_DOWN", 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--json", "tools", "list"], ["tools", "--json", "list"], ["tools", "list", "--json"]],
+)
+def test_global_options_are_accepted_before_and_after_the_commands_name(cli, words):
+    assert "palyra.echo" in {item["name"] for item in one_value(cli(*words))["items"]}
+
+
+def test_a_home_between_the_noun_and_its_verb_is_the_home(cli, tmp_path):
+    other = tmp_path / "other"
+    assert cli("token", "--home", str(other), "--json", "create", "--principal", "agent:a").returncode == 0
+    assert one_value(cli("token", "--home", str(other), "list", "--json"))["items"][0]["principal"] == "agent:a"
+    assert one_value(cli("token", "list", "--json"))["items"] == []
+    assert one_value(cli("skills", "trust", "--json", "list"))["items"] == []
+
+
+def test_a_replay_tells_of_the_journal_it_replayed(cli):
+    cli("call", "palyra.echo", "{}")
+    told = one_value(cli("journal", "verify", "--replay", "--json"))
+    assert (told["ok"], told["entries"], told["decisions"], told["items"]) == (True, 2, 1, [])
+    said = cli("journal", "verify", "--replay").stdout.decode()
+    assert "The journal verifies: 2 entries" in said
+    assert "1 decisions were made again" in said
+
+
+def test_bench_names_its_rows(cli):
+    """What it measures is the machine's business; that it is there, and refuses what it does not know, is ours."""
+    done = cli("bench", "no_such_row", "--json")
+    assert (done.returncode, one_value(done)["error"]["code"]) == (2, "USAGE")
+    assert b"no such row: no_such_row; there are tier_b, " in done.stderr
