@@ -185,8 +185,9 @@ def _walk(command: str, args: Sequence[str], trail: _Trail, *, depth: int, by: s
         return
     if is_interpreter(name):
         trail.inline = trail.inline or _is_inline(name, args)
+        said = command.rpartition("/")[2]  # `python3`, as the caller wrote it, though `python` is what is judged
         # busybox is a shell and a hundred programs: it counts as an interpreter whichever is asked for.
-        what = f"{name} is a shell and other programs in one" if name in MULTI_CALL else f"{name} is an interpreter"
+        what = f"{name} is a shell and other programs in one" if name in MULTI_CALL else f"{said} is an interpreter"
         shown = normalise(args[0]) if name in MULTI_CALL and args else name
         trail.note_interpreter(shown, f"{by} would run {name}" if by else what)
     for finding in read_wrapper(name, args):

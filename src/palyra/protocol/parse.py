@@ -48,7 +48,8 @@ def parse_value(data: bytes, *, max_depth: int = MAX_DEPTH) -> Json:
     try:
         value = _DECODER.decode(text)  # 4
     except json.JSONDecodeError as error:
-        raise _malformed(f"The input is not JSON: {error.msg.lower()} at character {error.pos}.") from None
+        what = error.msg.lower().removesuffix(" at").removesuffix(" starting")  # some name their own place
+        raise _malformed(f"The input is not JSON: {what} at character {error.pos}.") from None
     _check_surrogates(value, data)
     return value
 

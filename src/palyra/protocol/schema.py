@@ -25,6 +25,9 @@ MAX_SHOWN_ERRORS = 8
 MAX_EXPLAINED_VALUES = 1000
 _MAX_SENTENCE = 160
 _PLAIN_NAME = re.compile(r"[A-Za-z_-]{1,32}")  # no digits: nearly every key and token has some
+NO_FIT = "does not fit the schema's"
+NO_INTEGER = "not of type integer"
+NO_NUL = r"^[^\u0000]*$"
 _LIMITS = {
     "minimum": "less than {}",
     "maximum": "greater than {}",
@@ -67,18 +70,22 @@ def compile_schema(schema: Mapping[str, Json]) -> CompiledSchema:
 
 def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None:
     """Raise BAD_ARGUMENTS with a path and a sentence for each error, in a fixed order."""
-    fractions = islice(_fractions(compiled.schema, value, ""), MAX_EXPLAINED_VALUES)
-    found = sorted({*_schema_errors(compiled, value), *fractions})
+    fractions = {*islice(_fractions(compiled.schema, value, ""), MAX_EXPLAINED_VALUES)}
+    wrong_type = {(path, NO_INTEGER) for path, _ in fractions}  # the same error, told by the validator
+    found = sorted({*_schema_errors(compiled, value), *fractions} - wrong_type, key=_rank)
     if found:
         shown = tuple(found[:MAX_SHOWN_ERRORS])
-        path, sentence = shown[0]
-        more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
+        each = "; ".join(f"{path or 'The input'}: {sentence}" for path, sentence in shown)
+        more = f" ({len(found) - len(shown)} more)" if len(found) > len(shown) else ""
         raise Rejected(
-            Reason.BAD_ARGUMENTS,
-            f"{path or 'The input'}: {sentence}{more}.",
-            "palyra tools show TOOL prints the schema.",
-            fields=shown,
+            Reason.BAD_ARGUMENTS, f"{each}{more}.", "palyra tools show TOOL prints the schema.", fields=shown
         )
+
+
+def _rank(error: tuple[str, str]) -> tuple[bool, str, str]:
+    """What names the mistake stands before what only says that there is one, and then by path."""
+    path, sentence = error
+    return sentence.startswith(NO_FIT), path, sentence
 
 
 def _schema_errors(compiled: CompiledSchema, value: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
@@ -123,7 +130,7 @@ def _sentence(kind: Any) -> str:
         case "const":
             return f"not {said['expected_value']}"
         case "pattern":
-            return f"does not match {said['pattern']}"
+            return "holds a NUL" if said["pattern"] == NO_NUL else f"does not match {said['pattern']}"
         case "propertyNames":
             return f"has a key that {_sentence(said['error'].kind)}"
         case "x-maxBytes":
@@ -131,7 +138,7 @@ def _sentence(kind: Any) -> str:
         case name if name in _LIMITS:
             return _LIMITS[name].format(said["limit"])
         case name:
-            return f"does not fit the schema's {name}"
+            return f"{NO_FIT} {name}"
 
 
 def _name(part: object) -> str:

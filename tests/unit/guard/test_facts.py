@@ -83,6 +83,10 @@ def test_an_interpreter_on_the_list_is_still_one():
     assert (facts.granted_interpreters, facts.details) == (False, (("INTERPRETER_DENIED", "bash is an interpreter."),))
 
 
+def test_an_interpreter_is_named_as_it_was_written():
+    assert guard("python3.12 x").details[0] == ("INTERPRETER_DENIED", "python3.12 is an interpreter.")
+
+
 @pytest.mark.parametrize("line", ["bash -c id", "python3 x", "make", "env python3 x", "nice -n 5 sh x", "npm test"])
 def test_allowing_interpreters_lists_them_and_says_so(line):
     for changes in ({"allow_interpreters": True}, {"grant": OperatorGrant(interpreters=True)}):

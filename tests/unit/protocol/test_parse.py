@@ -103,3 +103,9 @@ def test_the_copy_shares_nothing_with_what_was_given():
     copied = check_input(given_value, max_bytes=CAP)
     given_value["a"][1]["b"] = "changed"  # type: ignore[index]
     assert copied == {"a": [1, {"b": [2]}]}
+
+
+def test_where_a_string_does_not_end_is_said_once():
+    with pytest.raises(Rejected) as refused:
+        parse_input(b'{"comm', max_bytes=100)
+    assert refused.value.detail == "The input is not JSON: unterminated string at character 1."

@@ -45,6 +45,32 @@ def test_the_sentences_still_say_what_is_wrong():
     }
 
 
+def test_bad_arguments_come_with_a_path_and_a_sentence_per_error():
+    """In the message itself: most doors show nothing else."""
+    with pytest.raises(Rejected) as caught:
+        check_arguments(COMPILED, {"command": "ls\0", "surprise": 1, "timeout_ms": 1.5})
+    assert caught.value.detail == (
+        "The input: unknown key surprise; command: holds a NUL; timeout_ms: a fraction where an integer is wanted."
+    )
+
+
+def test_what_names_the_mistake_stands_before_what_only_says_that_there_is_one():
+    either = {"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
+    compiled = compile_schema({"properties": {"text": {}, "base64": {}}, "additionalProperties": False, **either})
+    with pytest.raises(Rejected) as caught:
+        check_arguments(compiled, {"content": "x"})
+    assert caught.value.detail == "The input: unknown key content; The input: does not fit the schema's oneOf."
+
+
+def test_of_many_errors_eight_are_told():
+    with pytest.raises(Rejected) as caught:
+        check_arguments(COMPILED, {"command": "ls", "args": [1] * 20})
+    assert (len(caught.value.fields), caught.value.detail.endswith("args/15: not of type string (12 more).")) == (
+        8,
+        True,
+    )
+
+
 KEYWORDS = {
     "type": "string", "enum": ["a"], "const": "a", "pattern": "^a$", "minLength": 50, "maxLength": 1, "minimum": 5,
     "maximum": 1, "exclusiveMinimum": 5, "exclusiveMaximum": 1, "multipleOf": 7, "minItems": 9, "maxItems": 0,
