@@ -28,9 +28,9 @@ _MOST = tuple(f"{name}_max" for name in RESOURCES)
 _NAMES = ("calls_used", "calls_max", "attempts_used", "attempts_max", *_USED, *_MOST)
 _LEDGER = ", ".join(_NAMES)
 _SELECT = f"SELECT {_LEDGER} FROM runs WHERE run_id = ?"  # noqa: S608  # column names of our own, here and below
-_INSERT = f"""INSERT INTO runs (run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max,
-                  created_unix_ms, {", ".join(_MOST)})
-              VALUES (?, ?, ?, 0, ?, 0, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""  # noqa: S608
+_INSERT = f"""INSERT INTO runs (run_id, principal, workspace, calls_max, attempts_max, created_unix_ms,
+                  {", ".join(_MOST)}, calls_used, next_sequence, attempts_used)
+              VALUES ({", ".join("?" * 13)}, 0) ON CONFLICT DO NOTHING"""  # noqa: S608
 _USE = ", ".join(f"{name} = {name} + ?" for name in _USED)
 _SETTLE = f"""UPDATE runs SET {_USE}, next_sequence = next_sequence + 1
               WHERE run_id = ? RETURNING next_sequence - 1, {_LEDGER}"""  # noqa: S608
@@ -61,21 +61,26 @@ class BudgetStore:
         known = tx.rows("SELECT principal FROM runs WHERE run_id = ?", (run.run_id,))
         if known:
             return known == [(run.principal,)]
-        values = (run.run_id, run.principal, run.workspace, run.calls_max, run.attempts_max, run.created_unix_ms)
-        tx.execute(_INSERT, (*values, *run.most.amounts))
+        _store(tx, run, calls=0)
         return True
 
     def spend_call(
-        self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending = NOTHING
+        self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending = NOTHING, *, looks_new: bool = False
     ) -> tuple[int, BudgetView] | None:
         """With this call, and its entry's number in the run; None when the run is another principal's.
-        Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use."""
-        rows = tx.rows(_SPEND, (run.run_id, run.principal))  # counted at once and judged then: a refusal undoes it
-        if not rows:
+        Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use. `looks_new`: the run was not
+        known a moment ago, so it is tried to store it with this call."""
+        # Counted at once and judged then: a refusal undoes it.
+        found: Sequence[Any] | None = None
+        if looks_new and _store(tx, run, calls=1):
+            found = (0, 1, run.calls_max, 0, run.attempts_max, *NOTHING.amounts, *run.most.amounts)
+        found = found or _spend(tx, run)
+        if found is None:
             if not self.ensure_run(tx, run):
                 return None
-            rows = tx.rows(_SPEND, (run.run_id, run.principal))
-        sequence, *row = rows[0]
+            found = _spend(tx, run)
+            assert found is not None, "the run was stored in this transaction"
+        sequence, *row = found
         ledger.check_call(_ledger((row[0] - 1, *row[1:])))
         if _is_limited(row) or not run.quota.is_unlimited:
             self._reserve(tx, run, call_id, reserve)
@@ -154,6 +159,17 @@ class BudgetStore:
             reserved=_spending(source.rows(_SHARED_HELD, day)[0]),
             most=run.quota.most,
         )
+
+
+def _store(tx: Transaction, run: RunSpec, *, calls: int) -> bool:
+    """With its first calls, each of which has an entry; False when it is there already, whoever's it is."""
+    values = (run.run_id, run.principal, run.workspace, run.calls_max, run.attempts_max, run.created_unix_ms)
+    return tx.execute(_INSERT, (*values, *run.most.amounts, calls, calls)).rowcount == 1
+
+
+def _spend(tx: Transaction, run: RunSpec) -> Sequence[Any] | None:
+    rows = tx.rows(_SPEND, (run.run_id, run.principal))
+    return rows[0] if rows else None
 
 
 def _unknown(run_id: str) -> StateError:

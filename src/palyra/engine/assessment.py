@@ -27,6 +27,7 @@ from palyra.engine.listing import is_named
 from palyra.engine.network import granted_network
 from palyra.engine.ports import Ports
 from palyra.engine.roads import make_guest_plan, prepare_inside, prepare_plugin
+from palyra.engine.runs import RunScope
 from palyra.engine.shadow import compare_candidate
 from palyra.engine.shapes import Asked, Shape, answered_shape, process_shape
 from palyra.engine.trip import Trip
@@ -45,6 +46,7 @@ from palyra.model.net import EgressMode, NamedHost, NetGrant
 from palyra.model.outcome import BudgetView
 from palyra.model.plan import BuiltinPlan, Facts, FetchPlan, Job, LookRequest, ProcessPlan
 from palyra.model.process import Lifetime
+from palyra.model.run_facts import NO_FACTS
 from palyra.model.tool import ToolKind
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.decide import decide
@@ -273,7 +275,10 @@ def authorise(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
     assert trip.facts is not None
     bundle = ports.policies.current()
     trip.policy_sha256 = bundle.digest
-    trip.run_facts = ports.run_facts.read(trip.run.owner)
+    trip.run_looks_new = budget is None
+    # A run that ends with its one call is never marked, and one that nobody knows has made no calls.
+    fresh = budget is None and trip.run.scope is RunScope.CALL
+    trip.run_facts = NO_FACTS if fresh else ports.run_facts.read(trip.run.owner)
     used, maximum = (budget.calls_used, budget.calls_max) if budget else (0, trip.run.calls_max)
     before = trip.shape.asked if trip.shape is not None else None
     if before is None:

@@ -59,6 +59,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         details=details,
         reserve=reservation_of(trip.plan),
         permission=trip.permission,
+        run_looks_new=trip.run_looks_new,
     )
 
 

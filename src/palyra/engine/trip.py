@@ -122,6 +122,7 @@ class Trip:
     fetch: FetchOrder | None = None
     facts: Facts | None = None
     job: Job | None = None
+    run_looks_new: bool = False
     run_facts: RunFacts = NO_FACTS
     cedar: Request | None = None
     policy_sha256: str | None = None

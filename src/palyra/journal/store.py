@@ -75,7 +75,7 @@ class Budget(Protocol):
         """Store the run if it is new. False when it is another principal's."""
 
     def spend_call(
-        self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending
+        self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending, *, looks_new: bool
     ) -> tuple[int, BudgetView] | None:
         """The number of the call's entry in its run, and the budget with this one, what it may use held back for it;
         or `Rejected`. The run is stored if it is new; None when it is another principal's."""
@@ -186,7 +186,8 @@ class JournalStore:
     # ── inside a transaction ──
 
     def _open(self, tx: Transaction, opening: Opening) -> BudgetView:
-        spent = self._budget.spend_call(tx, opening.run, opening.call_id, opening.reserve)
+        new = opening.run_looks_new
+        spent = self._budget.spend_call(tx, opening.run, opening.call_id, opening.reserve, looks_new=new)
         if spent is None:
             raise Rejected(
                 Reason.CAPABILITY_DENIED,

@@ -90,6 +90,8 @@ class Opening:
     """The most this call can use, held back for it where the run or its principal has a limit."""
     permission: Permission | None = None
     """The approval this call uses; used in the same transaction, or nothing is opened."""
+    run_looks_new: bool = False
+    """When it was assessed nobody knew its run. Only a guess: others may have stored it since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,24 @@ def test_the_first_call_stores_its_run_and_a_stranger_spends_nothing_of_it(write
     assert BUDGET.read_ledger(writer, run.run_id).counts == (2, 3, 0, 1000)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_run_that_only_looked_new_is_counted_as_it_is_stored(writer: Writer, known: bool) -> None:
+    run = run_spec(ulid(), calls_max=5)
+
+    def spend(tx: Any, one: RunSpec) -> Any:
+        return BUDGET.spend_call(tx, one, ulid(), looks_new=True)
+
+    if known:
+        writer.commit_now(lambda tx: BUDGET.spend_call(tx, run, ulid()))
+    spent = writer.commit_now(lambda tx: spend(tx, replace(run, calls_max=1000)))[0]
+    assert spent[0] == (1 if known else 0)
+    assert spent[1].calls_used == (2 if known else 1)
+    assert spent[1].calls_max == (5 if known else 1000), "what is stored counts"
+    assert writer.commit_now(lambda tx: spend(tx, replace(run, principal="agent:other")))[0] is None
+    stored = BUDGET.read_ledger(writer, run.run_id)
+    assert (stored.calls_used, stored.calls_max) == (spent[1].calls_used, spent[1].calls_max)
+
+
 # ── what calls use ──
 
 SECOND = 1_000_000
