@@ -35,13 +35,13 @@ class Transaction:
         database: Database,
         frontier: Frontier,
         *,
-        alone: bool = False,
+        savepoints: bool = True,
         run_keys: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        """`alone`: one piece of work, so that the transaction itself is what is undone. `run_keys`: those that are
-        known to be in the database."""
+        """`savepoints`: each piece of work can be undone by itself; without them undoing one undoes them all.
+        `run_keys`: those that are known to be in the database."""
         self._database = database
-        self._alone = alone
+        self.has_savepoints = savepoints
         self._before = frontier
         self.frontier = frontier
         self.last_index: int | None = None
@@ -125,17 +125,17 @@ class Transaction:
         # What is undone, and the head this began with, are never grown themselves.
         self._before, self.frontier = self.frontier, self.frontier.copy()
         self.last_index = None
-        if not self._alone:
+        if self.has_savepoints:
             self.execute("SAVEPOINT work")
 
     def undo_work(self) -> None:
-        if self._alone:
-            self._database.begin_again()
-        else:
+        if self.has_savepoints:
             self.execute("ROLLBACK TO work")
+        else:
+            self._database.begin_again()
         self.frontier = self._before
         self.run_keys.clear()  # one of them may have been made by what is undone
 
     def end_work(self) -> None:
-        if not self._alone:
+        if self.has_savepoints:
             self.execute("RELEASE work")

@@ -1,7 +1,8 @@
 """The one writer: a state change and its journal entry in one durable transaction, for many callers and processes.
 
 Order of one commit: 1 the turn to write · 2 a transaction · 3 the head, checked against its signed checkpoint · 4 every
-waiting piece of work, each in a savepoint of its own · 5 one signed checkpoint for all · 6 COMMIT, durable · 7 answers.
+waiting piece of work (when one is refused, all again, each in a savepoint of its own) · 5 one signed checkpoint for all
+· 6 COMMIT, durable · 7 answers. A piece of work may be run more than once: it changes nothing but its transaction.
 
 Rules: what waits when the loop gets to it goes into one transaction; a refusal inside one piece of work undoes that
 piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a lock
@@ -223,11 +224,11 @@ class Writer:
 
     def _transact(self, database: Database, batch: list[Waiting[Any]]) -> None:
         self._last_batch = len(batch)
-        head = self._read_head(database)  # 3
-        transaction = Transaction(database, head, alone=len(batch) == 1, run_keys=self._run_keys)
-        before = transaction.frontier.size
-        for waiting in batch:  # 4
-            self._run(transaction, waiting)
+        transaction = self._run_all(database, batch, savepoints=False)
+        if transaction is None:  # one was refused, and the others' work was undone with it
+            transaction = self._run_all(database, batch, savepoints=True)
+            assert transaction is not None, "each can be undone by itself"
+        before = self._frontier.size
         checkpoint, stored = None, None
         if transaction.frontier.size > before:
             checkpoint = self._seal(database, transaction.frontier, transaction.successor)  # 5
@@ -250,6 +251,17 @@ class Writer:
         for waiting in sent.batch:
             if waiting.index is not None:
                 waiting.receipt = Receipt(index=waiting.index, tree_size=size, checkpoint=note)
+
+    def _run_all(self, database: Database, batch: list[Waiting[Any]], *, savepoints: bool) -> Transaction | None:
+        """None, and nothing done, when one of several was refused that could not be undone by itself. Refusals are
+        rare, and two statements for each piece of work are not free."""
+        head = self._read_head(database)  # 3
+        transaction = Transaction(database, head, savepoints=savepoints, run_keys=self._run_keys)
+        for waiting in batch:  # 4
+            self._run(transaction, waiting)
+            if waiting.error is not None and not savepoints and len(batch) > 1:
+                return None
+        return transaction
 
     def _run(self, transaction: Transaction, waiting: Waiting[Any]) -> None:
         waiting.error, waiting.index = None, None

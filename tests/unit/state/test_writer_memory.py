@@ -153,3 +153,52 @@ def test_a_head_changed_between_two_commits_of_a_busy_writer_is_noticed(opened: 
     other.close()
     with pytest.raises(StateError, match="signed head"):
         whole_call(store)
+
+
+def together(writer: Writer, *works: Any) -> list[Any]:
+    async def all_at_once() -> list[Any]:
+        return await asyncio.gather(*(writer.commit(work) for work in works), return_exceptions=True)
+
+    return asyncio.run(all_at_once())
+
+
+def append(tx: Transaction) -> int:
+    return tx.append(act(), at_unix_ms=NOW)
+
+
+def refuse(tx: Transaction) -> int:
+    tx.append(act("must.vanish"), at_unix_ms=NOW)
+    raise Rejected(Reason.BUDGET_SPENT, "No more.")
+
+
+def test_savepoints_are_made_only_where_one_is_refused(opened: tuple[Writer, JournalStore]) -> None:
+    writer, _ = opened
+    said = traced(writer)
+    together(writer, append, append, append)
+    assert [sql for sql in said if "SAVEPOINT" in sql] == []
+    answers = together(writer, append, refuse, append, refuse, append)
+    assert [isinstance(answer, Rejected) for answer in answers] == [False, True, False, True, False]
+    assert [sql for sql in said if sql.startswith("SAVEPOINT")] != []
+    assert writer.rows("SELECT count(*) FROM entries WHERE body LIKE '%must.vanish%'") == [(0,)]
+    assert [index for index, _ in writer.rows("SELECT idx, 1 FROM entries ORDER BY idx")] == list(range(6))
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_head_changed_while_others_work_is_done_again_is_noticed(opened: tuple[Writer, JournalStore]) -> None:
+    writer, _ = opened
+    together(writer, append, append, append)
+    begin_again = writer.database.begin_again
+
+    def while_somebody_else_writes() -> None:
+        connection = writer.database.connection  # type: ignore[attr-defined]
+        connection.execute("ROLLBACK")
+        with sqlite3.connect(writer.home.database) as other:
+            other.execute("UPDATE head SET frontier = zeroblob(32)")
+        other.close()
+        connection.execute("BEGIN IMMEDIATE")
+
+    writer.database.begin_again = while_somebody_else_writes  # type: ignore[method-assign]
+    answers = together(writer, append, append, refuse)
+    writer.database.begin_again = begin_again  # type: ignore[method-assign]
+    assert [type(answer) for answer in answers] == [StateError, StateError, StateError]
+    assert writer.rows("SELECT count(*) FROM entries") == [(3,)]
