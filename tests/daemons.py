@@ -43,7 +43,7 @@ class Daemon:
 
     def login(self, principal: str = OPERATOR) -> tuple[str, str]:
         """(the cookie, its CSRF token)."""
-        secret, session = self.state.sessions.open(principal)
+        secret, session = self.run(self.state.sessions.open(principal))
         return secret, session.csrf
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:

@@ -48,7 +48,9 @@ class DaemonConfig:
     traces: bool = False
     """OpenTelemetry spans of calls, sent where the OTEL_… environment says; needs palyra[otel]."""
     session_ms: int = 43_200_000
-    """How long a login to the console holds."""
+    """How long a login to the console holds at most, also over restarts."""
+    session_idle_ms: int = 7_200_000
+    """A login that nobody used for so long ends."""
 
 
 RANGES = {
@@ -64,4 +66,5 @@ RANGES = {
     "max_batch": (1, 10_000),
     "shutdown_ms": (0, 3_600_000),
     "session_ms": (60_000, 30 * 24 * 3600 * 1000),
+    "session_idle_ms": (60_000, 30 * 24 * 3600 * 1000),
 }

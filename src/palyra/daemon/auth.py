@@ -98,6 +98,7 @@ class Guard:
             return Caller(principal=self.owner, operator=True, proof=Proof.PEER)
         session = self.session_of(cookies)
         if session is not None:
+            self.sessions.use(cookies[COOKIE])
             return Caller(principal=session.principal, operator=True, proof=Proof.SESSION, session=session)
         return NOBODY
 

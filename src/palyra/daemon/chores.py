@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from palyra.daemon.sessions import Sessions
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 
@@ -30,6 +31,10 @@ def chores_of(installation: Installation) -> tuple[Chore, ...]:
         Chore(name="background processes whose keeper is gone", every_s=60.0, work=installation.background.recover),
         Chore(name="skills to audit again", every_s=600.0, work=installation.skills.audit_due),
     )
+
+
+def note_sessions(sessions: Sessions) -> Chore:
+    return Chore(name="when sessions were used", every_s=30.0, work=sessions.note_used)
 
 
 async def do_chores(chores: Sequence[Chore], *, monotonic_us: Callable[[], int]) -> None:

@@ -21,12 +21,13 @@ from uvicorn.config import Config as UvicornConfig
 from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
-from palyra.daemon.chores import chores_of, do_chores
+from palyra.daemon.chores import chores_of, do_chores, note_sessions
 from palyra.daemon.places import BACKLOG, check_reach, open_tcp, open_unix, socket_path, tls_context, url_of
 from palyra.daemon.routes import Route
 from palyra.daemon.state import State
 from palyra.daemon.taking import begin_taken
 from palyra.daemon.wire_guard import make_protocol
+from palyra.errors import StateError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
 from palyra.wiring.daemon_note import NOTE, write_note
@@ -48,7 +49,7 @@ class Server:
         """`config_file`: a configuration that was named by hand."""
         self.state = state
         self._config_file = config_file
-        self._chores = chores_of(state.installation)
+        self._chores = (*chores_of(state.installation), note_sessions(state.sessions))
         self._app = make_app(state, routes, mounts)
         self._wire = ServerState()
         self._servers: list[asyncio.Server] = []
@@ -126,6 +127,8 @@ class Server:
     async def _finish_calls(self) -> None:
         await self.state.calls.finish(within_s=self.state.settings.shutdown_ms / 1000)
         await self.state.ends.settle()
+        with suppress(StateError):
+            await self.state.sessions.note_used()
         if self.state.tracing is not None:
             await asyncio.to_thread(self.state.tracing.shut_down)
 

@@ -22,6 +22,7 @@ from palyra.values import dataclass
 from palyra.wiring.approvals import owner_principal
 from palyra.wiring.embedded import Installation
 from palyra.wiring.run_terms import RunTerms
+from palyra.wiring.sessions import SessionRows
 from palyra.wiring.taken import TakenCalls
 from palyra.wiring.tokens import make_tokens
 
@@ -65,7 +66,13 @@ def make_state(installation: Installation, settings: DaemonConfig) -> State:
     ports = installation.ports
     now, ids = ports.clock.now_unix_ms, ports.ids
     tokens = make_tokens(installation)
-    sessions = Sessions(now_unix_ms=now, random_bytes=ids.random_bytes, session_ms=settings.session_ms)
+    sessions = Sessions(
+        now_unix_ms=now,
+        random_bytes=ids.random_bytes,
+        kept=SessionRows(installation.writer),
+        session_ms=settings.session_ms,
+        idle_ms=settings.session_idle_ms,
+    )
     guard = Guard(
         tokens=tokens,
         sessions=sessions,

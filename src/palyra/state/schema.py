@@ -227,4 +227,11 @@ MIGRATIONS: tuple[Migration, ...] = (
         # Calls of a run are counted before each decision: none of these rows changes its place when a call ends.
         "CREATE INDEX calls_refused ON calls (run_id, opened_unix_ms, principal, status) WHERE status = 'refused'",
     ),
+    (
+        # Logins of the console, by the digest of what the browser holds (wiring/sessions).
+        """CREATE TABLE sessions (
+               digest BLOB PRIMARY KEY, principal TEXT NOT NULL, credential_id TEXT NOT NULL,
+               created_unix_ms INTEGER NOT NULL, expires_unix_ms INTEGER NOT NULL, used_unix_ms INTEGER NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+    ),
 )

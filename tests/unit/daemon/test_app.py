@@ -173,7 +173,7 @@ def test_who_guesses_is_slowed_and_who_knows_is_not(door):
 
 def test_a_session_that_ended_is_nobody(door):
     session = door.login()
-    door.state.sessions.end(session[0])
+    door.run(door.state.sessions.end(session[0]))
     assert door.ask("POST", "/takes", session=session, csrf=session[1], json={"one": 1}).status_code == 401
 
 

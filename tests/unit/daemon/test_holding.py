@@ -118,7 +118,7 @@ def test_a_call_that_ends_with_its_listener_ends_with_the_listeners_credential(s
 
 def test_a_session_ends_for_its_feed_with_the_token_that_opened_it(served):
     token = served.run(served.state.tokens.create(principal=OPERATOR, operator=True, by=OPERATOR))[0]
-    secret, session = served.state.sessions.open(OPERATOR, token.token_id)
+    secret, session = served.run(served.state.sessions.open(OPERATOR, token.token_id))
     caller = Caller(principal=OPERATOR, operator=True, proof=Proof.SESSION, session=session)
     assert lapse_of(served.state, caller, {COOKIE: secret}) is None
     served.run(served.state.tokens.revoke(token.token_id, by=OPERATOR))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from dataclasses import replace
 
 from palyra.daemon.sessions import (
     FAILURE_WINDOW_MS,
@@ -10,10 +12,11 @@ from palyra.daemon.sessions import (
     MAX_FAILURES,
     MAX_LINKS,
     MAX_PLACES,
-    MAX_SESSIONS,
     Failures,
     Sessions,
 )
+from palyra.wiring.sessions import MAX_SESSIONS, KeptSession, SessionRows
+from tests.daemons import AGENT, OPERATOR, daemon
 
 
 class Clock:
@@ -24,9 +27,39 @@ class Clock:
         return self.now
 
 
-def sessions(clock: Clock) -> Sessions:
+class Rows:
+    """Kept as the home keeps them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, KeptSession] = {}
+
+    def find(self, digest: bytes) -> KeptSession | None:
+        return self.rows.get(digest)
+
+    async def add(self, session: KeptSession) -> None:
+        self.rows[session.digest] = session
+
+    async def drop(self, digest: bytes) -> None:
+        self.rows.pop(digest, None)
+
+    async def used(self, at_unix_ms) -> None:
+        for digest, at in at_unix_ms.items():
+            self.rows[digest] = replace(self.rows[digest], used_unix_ms=at)
+
+
+def sessions(clock: Clock, rows: Rows | None = None) -> Sessions:
     numbers = itertools.count()
-    return Sessions(now_unix_ms=clock, random_bytes=lambda count: next(numbers).to_bytes(count), session_ms=1000)
+    return Sessions(
+        now_unix_ms=clock,
+        random_bytes=lambda count: next(numbers).to_bytes(count),
+        kept=rows or Rows(),
+        session_ms=1000,
+        idle_ms=400,
+    )
+
+
+def opened(made: Sessions, principal: str = "user:a"):
+    return asyncio.run(made.open(principal))
 
 
 def test_a_link_works_once_and_for_a_minute():
@@ -45,7 +78,7 @@ def test_a_session_is_made_here_and_never_taken_from_outside():
     made = sessions(Clock())
     planted = "f" * 64
     assert made.find(planted) is None
-    secret, session = made.open("user:a")
+    secret, session = opened(made)
     assert secret != planted
     assert made.find(secret) == session
     assert made.find("") is None
@@ -53,7 +86,7 @@ def test_a_session_is_made_here_and_never_taken_from_outside():
 
 def test_every_login_has_an_id_and_a_csrf_token_of_its_own():
     made = sessions(Clock())
-    first, second = made.open("user:a"), made.open("user:a")
+    first, second = opened(made), opened(made)
     assert first[0] != second[0]
     assert first[1].csrf != second[1].csrf
     assert first[0] != first[1].csrf
@@ -62,22 +95,97 @@ def test_every_login_has_an_id_and_a_csrf_token_of_its_own():
 def test_a_session_ends_by_itself_and_by_logging_out():
     clock = Clock()
     made = sessions(clock)
-    secret, _ = made.open("user:a")
-    clock.now += 1000
-    assert made.find(secret) is None
-    secret, _ = made.open("user:a")
-    made.end(secret)
+    secret, _ = opened(made)
+    for _ in range(4):
+        clock.now += 250
+        assert (made.find(secret) is None) == (clock.now >= 1_001_000)
+        made.use(secret)
+    secret, _ = opened(made)
+    asyncio.run(made.end(secret))
     assert made.find(secret) is None
 
 
-def test_sessions_links_and_places_are_bounded():
+def test_a_session_that_nobody_uses_ends_and_looking_is_not_using():
+    clock = Clock()
+    made = sessions(clock)
+    secret, _ = opened(made)
+    clock.now += 399
+    assert made.find(secret) is not None
+    clock.now += 1
+    assert made.find(secret) is None, "the feed of a page that was left open does not keep it"
+
+
+def test_a_restart_logs_nobody_out_and_forgets_no_use():
+    clock, rows = Clock(), Rows()
+    before = sessions(clock, rows)
+    secret, session = opened(before)
+    clock.now += 300
+    before.use(secret)
+    asyncio.run(before.note_used())
+    clock.now += 300
+    assert sessions(clock, rows).find(secret) == session
+    clock.now += 100
+    assert sessions(clock, rows).find(secret) is None
+
+
+def test_what_is_kept_lets_nobody_in():
+    rows = Rows()
+    secret, session = opened(sessions(Clock(), rows))
+    kept = repr(rows.rows)
+    assert secret not in kept
+    assert session.csrf not in kept
+    digest = next(iter(rows.rows)).hex()
+    assert sessions(Clock(), rows).find(digest) is None
+
+
+def test_links_and_places_are_bounded():
     clock = Clock()
     made, failures = sessions(clock), Failures(now_unix_ms=clock)
     for number in range(2000):
-        made.open("user:a")
         made.make_link("user:a")
         failures.note(str(number))
-    assert (len(made._sessions), len(made._links), len(failures._places)) == (MAX_SESSIONS, MAX_LINKS, MAX_PLACES)
+    assert (len(made._links), len(failures._places)) == (MAX_LINKS, MAX_PLACES)
+
+
+# ── in a home ──
+
+
+def test_a_home_keeps_so_many_sessions_and_the_longest_unused_go_first(tmp_path):
+    with daemon(tmp_path / "home") as served:
+        rows = SessionRows(served.state.installation.writer)
+        now = served.state.clock.now_unix_ms()
+
+        async def fill() -> None:
+            for number in range(MAX_SESSIONS + 3):
+                at = now + number
+                await rows.add(
+                    KeptSession(
+                        digest=number.to_bytes(32),
+                        principal=OPERATOR,
+                        credential_id="",
+                        created_unix_ms=now,
+                        expires_unix_ms=now + 1000,
+                        used_unix_ms=at,
+                    )
+                )
+                if number == 0:
+                    await rows.used({number.to_bytes(32): now + 10_000})
+
+        served.run(fill())
+        there = [number for number in range(MAX_SESSIONS + 3) if rows.find(number.to_bytes(32))]
+        assert there == [0, *range(4, MAX_SESSIONS + 3)]
+
+
+def test_a_login_holds_over_a_restart_until_its_token_is_revoked(tmp_path):
+    with daemon(tmp_path / "home") as served:
+        token, secret = served.run(served.state.tokens.create(principal=OPERATOR, operator=True, by=OPERATOR))
+        answer = served.ask("POST", "/console/login", data={"token": secret})
+        cookie = answer.headers["set-cookie"].split("=", 1)[1].split(";")[0]
+        assert served.token(AGENT)
+    with daemon(tmp_path / "home") as served:
+        assert served.ask("GET", "/console/tokens", session=(cookie, "")).status_code == 200
+        served.run(served.state.tokens.revoke(token.token_id, by=OPERATOR))
+        assert served.ask("GET", "/console/tokens", session=(cookie, "")).status_code == 303
 
 
 def test_failures_bar_a_place_for_a_while():

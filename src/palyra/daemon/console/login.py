@@ -55,8 +55,8 @@ async def log_in(asked: Asked) -> Response:
         wrong = slowed(unauthenticated(WRONG), asked.request, asked.state)
         return _gate(asked, status=wrong.status, problem=wrong.message, next=body.next)
     state = asked.state
-    state.sessions.end(asked.request.cookies.get(COOKIE, ""))
-    secret, session = state.sessions.open(*found)
+    await state.sessions.end(asked.request.cookies.get(COOKIE, ""))
+    secret, session = await state.sessions.open(*found)
     response = RedirectResponse(onward(body.next), status_code=SEE_OTHER)
     response.set_cookie(
         COOKIE,
@@ -84,7 +84,7 @@ def _found(asked: Asked, body: LoggingIn) -> tuple[str, str] | None:
 
 
 async def log_out(asked: Asked) -> Response:
-    asked.state.sessions.end(asked.request.cookies.get(COOKIE, ""))
+    await asked.state.sessions.end(asked.request.cookies.get(COOKIE, ""))
     response = RedirectResponse(f"{HOME}/login?said=logged-out", status_code=SEE_OTHER)
     response.delete_cookie(COOKIE, path=HOME, httponly=True, samesite="strict")
     return response

@@ -114,10 +114,15 @@ def test_what_is_given_on_stdin_is_seen_before_it_is_approved(fresh):
 
 
 def test_letters_that_look_like_others_are_pointed_out(fresh):
+    def pointed_out() -> int:
+        count: int = fresh.page("/console/approvals").text.count("plain ASCII")
+        return count
+
+    before = pointed_out()
     approval_id = fresh.run_program("git", "push", "оrigin", principal="agent:lookalike").approval["approval_id"]
-    assert "plain ASCII" in fresh.page("/console/approvals").text
+    assert pointed_out() == before + 1
     assert fresh.send(f"/console/approvals/{approval_id}/deny").status_code == 303
-    assert "plain ASCII" not in fresh.page("/console/approvals").text
+    assert pointed_out() == before
 
 
 def test_looking_at_a_request_is_journaled(fresh):
