@@ -28,7 +28,7 @@ def open_writer(root: Path) -> Writer:
     from palyra.cluster import opening
     from tests.postgres import url_of
 
-    return opening.open_writer(url_of(root), root)
+    return opening.open_writer(url_of(root), root, segments=str(root / "state" / "segments"))
 
 
 def audit(home: Home, *, known: tuple[str, ...] = (), alive: bool = False, every: bool = False) -> Report:
@@ -38,7 +38,14 @@ def audit(home: Home, *, known: tuple[str, ...] = (), alive: bool = False, every
     from palyra.cluster.verifying import verify_cluster
     from tests.postgres import url_of
 
-    return verify_cluster(url_of(home.root), home.root, is_alive=lambda _: alive, known=known, every_signature=every)
+    return verify_cluster(
+        url_of(home.root),
+        home.root,
+        is_alive=lambda _: alive,
+        known=known,
+        every_signature=every,
+        segments=str(home.segments),
+    )
 
 
 @contextmanager

@@ -131,15 +131,18 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
     if (server := cluster_database(settings)) is not None:
         from palyra.cluster.verifying import verify_cluster
 
-        root, url = server
+        root, cluster = server
+        with reading(settings) as journal:
+            notes += [anchor.head.note for anchor in journal.anchors() if anchor.head is not None]
         with bar(None, "entries") as move:
             report = verify_cluster(
-                url,
+                cluster.database,
                 root,
                 is_alive=ProcessOwners().is_alive,
                 known=notes,
                 every_signature=every_signature,
                 progress=move,
+                segments=cluster.segments,
             )
         return _tell(settings, report, (), replay=replay)
     with reading(settings) as journal:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from palyra.state.rows import JournalRows
 from palyra.state.sealed import SealedBodies
 from palyra.state.witness import Anchor, anchors
 from palyra.values import dataclass
+
+if TYPE_CHECKING:
+    from palyra.config.cluster import ClusterConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +85,17 @@ def reading(settings: Settings) -> Iterator[Reading]:
 
 
 @contextmanager
-def _on_server(root: Path, url: str) -> Iterator[Reading]:
+def _on_server(root: Path, cluster: ClusterConfig) -> Iterator[Reading]:
     from palyra.cluster import verifying
-    from palyra.cluster.opening import read_keys
 
     try:
-        with verifying.snapshot(url) as (view, connection):
-            home = ReadHome(root=root, keys=read_keys(connection), holds_key=False)
+        with verifying.snapshot(cluster.database) as (view, connection):
+            home = verifying.server_home(root, connection, cluster.segments)
             yield Reading(
                 home=home,
-                lookup=Lookup(view.rows, home.verifier),
+                lookup=Lookup(view.rows, home.verifier, SealedBodies(view.rows, home.segments).body),
                 tree=Tree(view.rows),
-                rows=JournalRows(view),
+                rows=JournalRows(view, home.segments),
                 query=view.rows,
             )
     except StateError as error:
@@ -101,8 +103,8 @@ def _on_server(root: Path, url: str) -> Iterator[Reading]:
         raise click.exceptions.Exit(1) from error
 
 
-def cluster_database(settings: Settings) -> tuple[Path, str] | None:
-    """(this daemon's folder, the server), where the configuration says that the state is on one."""
+def cluster_database(settings: Settings) -> tuple[Path, ClusterConfig] | None:
+    """(this daemon's folder, its settings), where the configuration says that the state is on one."""
     from palyra.config.load import find_home, load_config
     from palyra.errors import ConfigError
 
@@ -111,4 +113,4 @@ def cluster_database(settings: Settings) -> tuple[Path, str] | None:
         config, _ = load_config(home, settings.config)
     except ConfigError:  # then the home is read as it lies there
         return None
-    return (home.root, config.cluster.database) if config.cluster.database else None
+    return (home.root, config.cluster) if config.cluster.database else None

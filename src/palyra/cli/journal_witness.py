@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 
 def open_writer(settings: Settings) -> Writer:
+    """Of the home's journal, or of the cluster's where the configuration says that the state is on a server."""
     from palyra.cli.session import find_passphrase
-    from palyra.config.load import find_home
-    from palyra.state.writer import Writer
+    from palyra.config.load import find_home, load_config
+    from palyra.wiring.cluster import open_state
 
-    return Writer.open(find_home(settings.home).root, passphrase=find_passphrase(settings))
+    home = find_home(settings.home)
+    config, _ = load_config(home, settings.config)
+    return open_state(home.root, config, passphrase=find_passphrase(settings))
 
 
 def now_unix_ms() -> int:

@@ -15,10 +15,30 @@ _TYPES = (
     (re.compile(r"\bINTEGER\b"), "BIGINT"),
     (re.compile(r"\bBLOB\b"), "BYTEA"),
     (re.compile(r"\bTEXT\b"), 'TEXT COLLATE "C"'),
+    # A value is removed by one sweep that looks at all calls; the server would look at all of them for each.
+    (re.compile(r"\s+REFERENCES blobs\b"), ""),
     (re.compile(r"\)\s*STRICT\b(\s*,\s*WITHOUT ROWID)?\s*$"), ")"),
     (re.compile(r"\bx''"), "''::bytea"),
 )
 _WORDS = "CREATE TABLE search_words (rowid BIGINT PRIMARY KEY, words TEXT NOT NULL)"
+_SPELLING = (
+    (re.compile(r"\bINDEXED BY \w+"), ""),
+    (re.compile(r"\bCROSS JOIN (\w+ \w+ ON)\b"), r"JOIN \1"),
+    (re.compile(r"\bw\.search_words MATCH \?"), "string_to_array(w.words, ' ') @> matched_words(?)"),
+    (re.compile(r"\bmin\(\("), "least(("),
+    (re.compile(r"^PRAGMA secure_delete = ON$"), "SELECT 1"),  # the server's own pages are VACUUM's affair
+    (re.compile(r"^INSERT INTO search_words \(search_words\) VALUES \('optimize'\)$"), "SELECT 1"),
+    (re.compile(r"^INSERT INTO search_words \(search_words\) VALUES \('delete-all'\)$"), "DELETE FROM search_words"),
+)
+KEPT_UP = (
+    # SQLite's names for what stores ask for; made anew with every start.
+    """CREATE OR REPLACE FUNCTION instr(bytea, bytea) RETURNS int LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS
+       'SELECT position($2 IN $1)'""",
+    # `"one" AND "two"`, as full text is asked for, taken apart.
+    """CREATE OR REPLACE FUNCTION matched_words(text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS
+       $$ SELECT string_to_array(trim(BOTH '"' FROM $1), '" AND "') $$""",
+    "CREATE INDEX IF NOT EXISTS search_words_each ON search_words USING gin (string_to_array(words, ' '))",
+)
 FACE = (
     # The one question stores ask of the schema itself.
     """CREATE FUNCTION pragma_table_info(which text) RETURNS TABLE (name text) LANGUAGE sql STABLE AS
@@ -34,6 +54,8 @@ FACE = (
 @lru_cache(maxsize=1024)
 def query(sql: str) -> str:
     """A store's statement with PostgreSQL's marks for values. Its texts hold no quoted question mark."""
+    for pattern, word in _SPELLING:
+        sql = pattern.sub(word, sql)
     return sql.replace("%", "%%").replace("?", "%s")
 
 

@@ -20,7 +20,7 @@ from palyra.cluster.postgres import FORGET_TURNS, TURNS, PostgresDatabase, conne
 from palyra.errors import StateError
 from palyra.journal.keys import Keys
 from palyra.signing import SigningKey
-from palyra.state.db import Home, check_root
+from palyra.state.db import NOWHERE, Home, check_root
 from palyra.state.identity import KEY_FILE, current_key, keys_of, named_first
 from palyra.state.keyfile import check_private, create_key, sync_folder
 from palyra.state.lock import FileLock
@@ -35,9 +35,14 @@ _STRANGERS = """SELECT 'trigger ' || tgname FROM pg_trigger JOIN pg_class ON pg_
 
 
 def open_writer(
-    url: str, root: Path, *, migrations: tuple[Migration, ...] = MIGRATIONS, passphrase: bytes | None = None
+    url: str,
+    root: Path,
+    *,
+    migrations: tuple[Migration, ...] = MIGRATIONS,
+    passphrase: bytes | None = None,
+    segments: str = "",
 ) -> Writer:
-    """The cluster's writer for this daemon, whose own folder is `root`."""
+    """The cluster's writer for this daemon, whose own folder is `root`; `segments` is the folder of sealed entries."""
     connection = connect(url)
     try:
         refuse_strangers(connection)
@@ -52,7 +57,10 @@ def open_writer(
     except BaseException:
         connection.close()
         raise
-    return Writer(Home(root=root.absolute(), key=key, keys=keys), PostgresDatabase(url, connection, refuse_strangers))
+    return Writer(
+        Home(root=root.absolute(), key=key, keys=keys, sealed_in=segments or NOWHERE),
+        PostgresDatabase(url, connection, refuse_strangers),
+    )
 
 
 def read_keys(connection: psycopg.Connection[tuple[Any, ...]]) -> Keys:
@@ -95,6 +103,8 @@ def _migrate(connection: psycopg.Connection[tuple[Any, ...]], migrations: tuple[
             connection.execute(dialect.definition(statement))
         connection.execute("INSERT INTO migrations VALUES (%s)", (at + 1,))
     connection.execute("UPDATE schema_version SET version = %s", (len(migrations),))
+    for statement in dialect.KEPT_UP:
+        connection.execute(statement)
 
 
 def _name_key(connection: psycopg.Connection[tuple[Any, ...]], root: Path) -> None:

@@ -63,9 +63,13 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
         told: dict[str, Any] = {"connect_timeout": 10, "application_name": "palyra", **_ALIVE}
         told |= psycopg.conninfo.conninfo_to_dict(url)
         connection = psycopg.connect(autocommit=True, **told)
-        connection.adapters.register_loader("numeric", _Whole)
-        for setting in ("synchronous_commit = on", "default_transaction_isolation = 'read committed'"):
-            connection.execute(f"SET {setting}")
+        try:
+            connection.adapters.register_loader("numeric", _Whole)
+            for setting in ("synchronous_commit = on", "default_transaction_isolation = 'read committed'"):
+                connection.execute(f"SET {setting}")
+        except BaseException:
+            connection.close()
+            raise
     except psycopg.Error as error:
         raise StateError(
             f"The cluster's database cannot be reached: {_words(error)}.", "Check [cluster] database."
@@ -174,6 +178,16 @@ class PostgresDatabase:
 
     def give_reserve(self) -> bool:
         return False
+
+    def sweep(self, statements: tuple[str, ...]) -> None:
+        """What was removed stays in pages until they are used again: `VACUUM` lets them be."""
+        try:
+            with transaction(self.connection, lock="palyra journal "):
+                for statement in statements:
+                    self.connection.execute(dialect.query(statement))
+            self.connection.execute("VACUUM blobs, openings, calls, entries, run_keys")
+        except psycopg.Error as error:
+            raise StateError(f"What was removed could not be swept: {_words(error)}.", "Try again.") from error
 
     def who_holds(self) -> str:
         return "Find it with: SELECT pid FROM pg_locks WHERE locktype = 'advisory'"

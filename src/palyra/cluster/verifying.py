@@ -18,7 +18,8 @@ from palyra.errors import StateError
 from palyra.journal.audit import Report
 from palyra.model.record import Owner
 from palyra.state.database import Cursor
-from palyra.state.db import ReadHome
+from palyra.state.db import NOWHERE, ReadHome
+from palyra.state.identity import KEY_FILE
 from palyra.state.rows import JournalRows
 from palyra.state.verifying import Progress, Question, audit_rows
 
@@ -68,10 +69,12 @@ def verify_cluster(
     known: Sequence[str] = (),
     every_signature: bool = False,
     progress: Progress | None = None,
+    segments: str = "",
 ) -> Report:
-    """The whole audit, as `palyra journal verify` runs it; `root` is the folder of the daemon that asks."""
+    """The whole audit, as `palyra journal verify` runs it; `root` is the folder of the daemon that asks, `segments`
+    that of sealed entries."""
     with snapshot(url) as (rows, connection):
-        home = ReadHome(root=root, keys=read_keys(connection), holds_key=False)
+        home = server_home(root, connection, segments)
         question = Question(
             home=home,
             is_alive=lambda owner: is_alive(owner) or _says_it_lives(rows, owner),
@@ -79,7 +82,18 @@ def verify_cluster(
             every_signature=every_signature,
             progress=progress,
         )
-        return audit_rows(question, JournalRows(rows), strangers(connection), unreadable=psycopg.Error)
+        return audit_rows(question, JournalRows(rows, home.segments), strangers(connection), unreadable=psycopg.Error)
+
+
+def server_home(root: Path, connection: psycopg.Connection[tuple[Any, ...]], segments: str) -> ReadHome:
+    """The journal on the server, as the daemon in `root` reads it."""
+    return ReadHome(
+        root=root,
+        keys=read_keys(connection),
+        holds_key=(root / "state" / KEY_FILE).is_file(),
+        sealed_in=segments or NOWHERE,
+        is_on_server=True,
+    )
 
 
 def _says_it_lives(rows: Snapshot, owner: Owner) -> bool:

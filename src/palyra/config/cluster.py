@@ -59,6 +59,9 @@ class ClusterConfig:
     """On each node: its key, and the copies of workspaces while calls run in them."""
     slots: int = 4
     """Calls at once on the node that `palyra cluster up` makes of this machine."""
+    segments: str = ""
+    """A folder that every daemon sees, for the files that `palyra journal retain --entries-days` seals old entries
+    into. Empty: entries are not sealed."""
     blobs: BlobsConfig = field(default_factory=BlobsConfig)
 
 
@@ -76,6 +79,8 @@ def complain(config: ClusterConfig) -> tuple[str, str] | None:
         return "blobs", "cluster.nodes needs [cluster.blobs]: a folder that every machine sees, or an endpoint."
     if not config.node_folder.startswith("/"):
         return "node_folder", "cluster.node_folder must be an absolute folder."
+    if config.segments and not config.segments.startswith("/"):
+        return "segments", "cluster.segments must be an absolute folder."
     complaint = _complain_of_blobs(config.blobs)
     return ("blobs", f"cluster.blobs.{complaint}") if complaint else None
 

@@ -168,7 +168,9 @@ def write_sql(question: Question) -> tuple[str, tuple[object, ...]]:
     return f"SELECT {columns} FROM {from_where} ORDER BY {place} DESC LIMIT ?", tuple(given)  # noqa: S608
 
 
-_FIRST = "SELECT coalesce((SELECT first FROM search_minutes WHERE minute >= ? ORDER BY minute LIMIT 1), 1 << 62)"
+_FIRST = (
+    "SELECT coalesce((SELECT first FROM search_minutes WHERE minute >= ? ORDER BY minute LIMIT 1), 4611686018427387904)"
+)
 _LAST_ONE = "SELECT coalesce((SELECT last + 1 FROM search_minutes WHERE minute <= ? ORDER BY minute DESC LIMIT 1), 0)"
 _INDEXES = {"run_id": "run", "reason": "reason", "principal": "principal", "tool": "tool", "status": "status",
             "kind": "kind"}  # fmt: skip

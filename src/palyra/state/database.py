@@ -80,6 +80,9 @@ class Database(Protocol):
     def give_reserve(self) -> bool:
         """Room that was held back for closing what has run; False when there is none."""
 
+    def sweep(self, statements: tuple[str, ...]) -> None:
+        """Run these in a turn of their own, and see to it that what they delete is not read from anywhere again."""
+
     def who_holds(self) -> str:
         """A hint that names whoever has had the turn for too long."""
 

@@ -37,6 +37,10 @@ BUSY_TIMEOUT_S = 2.0
 READ_MAP_BYTES = 4 << 30
 
 
+NOWHERE = "/nonexistent"
+"""The folder of sealed entries where there is none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
     """A home whose state was found sound: where it is, and as whom it signs."""
@@ -45,6 +49,8 @@ class Home:
     key: SigningKey
     keys: Keys
     """The journal's keys; `key` is the newest."""
+    sealed_in: str = ""
+    """The folder of sealed entries; empty: the home's own."""
 
     @property
     def origin(self) -> str:
@@ -61,7 +67,7 @@ class Home:
 
     @property
     def segments(self) -> Path:
-        return self.state / "segments"
+        return Path(self.sealed_in) if self.sealed_in else self.state / "segments"
 
     @property
     def lock(self) -> Path:
@@ -84,6 +90,9 @@ class ReadHome:
     keys: Keys
     holds_key: bool
     """The key file was read and fits; otherwise the public key is the one the database names."""
+    sealed_in: str = ""
+    """The folder of sealed entries; empty: the home's own."""
+    is_on_server: bool = False
 
     @property
     def verifier(self) -> NoteVerifier:
@@ -99,11 +108,11 @@ class ReadHome:
 
     @property
     def segments(self) -> Path:
-        return self.state / "segments"
+        return Path(self.sealed_in) if self.sealed_in else self.state / "segments"
 
     @property
     def is_writable(self) -> bool:
-        return _is_writable(self.database)
+        return self.holds_key if self.is_on_server else _is_writable(self.database)
 
 
 def read_home(root: Path) -> ReadHome:

@@ -10,20 +10,14 @@ Not here: old entries themselves (state/segments), blobs of artifacts (artifacts
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-
 from palyra.errors import StateError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
-from palyra.state.db import PATIENCE_S, connect
-from palyra.state.lock import FileLock
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 
 FIELDS = ("details", "outcome")
-_CHOSEN = """closed_unix_ms < ? AND (? IS NULL OR principal = ?)
-             AND (details IS NOT NULL OR outcome IS NOT NULL OR input_sha256 <> '')"""
+_CHOSEN = "closed_unix_ms < ? AND (details IS NOT NULL OR outcome IS NOT NULL OR input_sha256 <> '')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +34,9 @@ def delete_records(
 
     def work(tx: Transaction) -> Removed:
         tx.execute("PRAGMA secure_delete = ON")
-        given = (before_unix_ms, principal, principal)
-        calls = tx.rows(f"SELECT call_id, intent_index, result_index FROM calls WHERE {_CHOSEN}", given)  # noqa: S608
+        chosen = _CHOSEN if principal is None else f"{_CHOSEN} AND principal = ?"
+        given = (before_unix_ms,) if principal is None else (before_unix_ms, principal)
+        calls = tx.rows(f"SELECT call_id, intent_index, result_index FROM calls WHERE {chosen}", given)  # noqa: S608
         removed = _remove(tx, calls)
         if not calls:
             return removed
@@ -121,27 +116,8 @@ def _tell(
 
 
 def sweep(writer: Writer) -> None:
-    """Overwrite what was marked and is referred to by no call, keys of runs that open nothing, and the log behind them.
-
-    Under the writer's lock, on a connection that does not look for references row by row: one pass does it here.
-    """
-    lock = FileLock(writer.home.lock)
-    if not lock.acquire(PATIENCE_S):
-        raise StateError("Another process holds the journal's lock.", "Try again; what was marked is not forgotten.")
-    try:
-        with contextlib.closing(connect(writer.home.database)) as connection:
-            for pragma in ("foreign_keys = OFF", "secure_delete = ON"):
-                connection.execute(f"PRAGMA {pragma}").fetchall()
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in _SWEEP:
-                connection.execute(statement)
-            connection.execute("COMMIT")
-            # Old pages lie in the log until it is copied back; what was removed must not be read from there.
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    except sqlite3.Error as error:
-        raise StateError(f"What was removed could not be overwritten: {error}.", "Try again.") from error
-    finally:
-        lock.close()
+    """Overwrite what was marked and no call refers to, keys of runs that open nothing, and the log behind them."""
+    writer.sweep(_SWEEP)
 
 
 _SWEEP = (

@@ -15,13 +15,12 @@ from palyra.state.writer import Writer
 
 BATCH = 4096
 
-_MINUTE = """INSERT INTO search_minutes VALUES (
-                 ?1,
-                 min(?2, coalesce((SELECT first FROM search_minutes WHERE minute > ?1 ORDER BY minute LIMIT 1), ?2)),
-                 max(?3, coalesce((SELECT last FROM search_minutes WHERE minute < ?1 ORDER BY minute DESC LIMIT 1), ?3))
-             ) ON CONFLICT (minute) DO UPDATE SET last = max(last, excluded.last)"""
-"""Batches come in the order of the tree: an entry is newer than all there are, so only a minute that lies before others
-(the clock went back) must look at them."""
+_INDEX = """INSERT INTO search VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (idx) DO UPDATE SET
+                at_unix_ms = excluded.at_unix_ms, kind = excluded.kind, run_id = excluded.run_id,
+                principal = excluded.principal, tool = excluded.tool, status = excluded.status,
+                reason = excluded.reason"""
+_MINUTE = """INSERT INTO search_minutes VALUES (?, ?, ?) ON CONFLICT (minute) DO UPDATE SET last =
+                 CASE WHEN search_minutes.last < excluded.last THEN excluded.last ELSE search_minutes.last END"""
 
 
 def indexed_until(rows: Rows) -> int:
@@ -69,19 +68,29 @@ def _next_batch(tx: Transaction, size: int) -> int:
     end = min(tx.frontier.size, first + size)
     if end <= first:
         return 0
-    sql = "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? AND body IS NOT NULL"
+    sql = "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? AND body IS NOT NULL ORDER BY idx"
     minutes: dict[int, tuple[int, int]] = {}
     for index, at, facts, words in rows_of(tx.rows(sql, (first, end))):
         row = (index, at, *(facts[name] for name in ("kind", "run_id", "principal", "tool", "status", "reason")))
-        tx.execute("INSERT OR REPLACE INTO search VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        tx.execute(_INDEX, row)
         tx.execute("INSERT INTO search_words (rowid, words) VALUES (?, ?)", (index, words))
         low, _ = minutes.get(at // MINUTE_MS, (index, index))
         minutes[at // MINUTE_MS] = (low, index)
     for minute, (low, high) in sorted(minutes.items(), key=lambda item: item[1]):
-        tx.execute(_MINUTE, (minute, low, high))
+        _keep_minute(tx, minute, low, high)
         tx.execute("UPDATE search_minutes SET last = ? WHERE minute > ? AND last < ?", (high, minute, high))
     tx.keep_meta("indexed", str(end))
     return end - first
+
+
+def _keep_minute(tx: Transaction, minute: int, low: int, high: int) -> None:
+    """Batches come in the order of the tree: an entry is newer than all there are, so only a minute that lies before
+    others (the clock went back) must look at them."""
+    after = tx.rows("SELECT first FROM search_minutes WHERE minute > ? ORDER BY minute LIMIT 1", (minute,))
+    before = tx.rows("SELECT last FROM search_minutes WHERE minute < ? ORDER BY minute DESC LIMIT 1", (minute,))
+    first = min(low, after[0][0]) if after else low
+    last = max(high, before[0][0]) if before else high
+    tx.execute(_MINUTE, (minute, first, last))
 
 
 def search(rows: Rows, question: Question, *, lookup: Lookup, count: int, before: int | None = None) -> Page:

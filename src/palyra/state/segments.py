@@ -24,6 +24,7 @@ from palyra.journal.export import export_lines
 from palyra.journal.merkle import leaf_hash
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint
+from palyra.state.db import NOWHERE
 from palyra.state.keyfile import sync_folder
 from palyra.state.retention import doom, sweep
 from palyra.state.sealed import segment_file
@@ -45,6 +46,11 @@ class Segment:
 
 def seal_entries(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor: str = PALYRA) -> tuple[Segment, ...]:
     """Move every entry of calls that ended before then into sealed files, oldest first."""
+    if writer.home.sealed_in == NOWHERE:
+        raise StateError(
+            "Entries of a cluster's journal are sealed into a folder that every daemon sees.",
+            "Set [cluster] segments to it.",
+        )
     sealed: list[Segment] = []
     while (bounds := _next_bounds(writer, before_unix_ms)) is not None:
         sealed.append(_seal(writer, *bounds, at_unix_ms=at_unix_ms, actor=actor))

@@ -14,7 +14,7 @@ from typing import Any
 
 from palyra.errors import StateError
 from palyra.state.database import Trouble
-from palyra.state.db import Home, connect
+from palyra.state.db import PATIENCE_S, Home, connect
 from palyra.state.lock import FileLock
 from palyra.state.reserve import fill_up
 
@@ -102,6 +102,28 @@ class SqliteDatabase:
         except OSError:
             return False
         return True
+
+    def sweep(self, statements: tuple[str, ...]) -> None:
+        """Under the writer's lock, on a connection that does not look for references row by row: one pass does it."""
+        lock = FileLock(self._home.lock)
+        if not lock.acquire(PATIENCE_S):
+            raise StateError(
+                "Another process holds the journal's lock.", "Try again; what was marked is not forgotten."
+            )
+        try:
+            with contextlib.closing(connect(self._home.database)) as connection:
+                for pragma in ("foreign_keys = OFF", "secure_delete = ON"):
+                    connection.execute(f"PRAGMA {pragma}").fetchall()
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in statements:
+                    connection.execute(statement)
+                connection.execute("COMMIT")
+                # Old pages lie in the log until it is copied back; what was removed must not be read from there.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            raise StateError(f"What was removed could not be overwritten: {error}.", "Try again.") from error
+        finally:
+            lock.close()
 
     def who_holds(self) -> str:
         return f"Find it with: fuser '{self._home.lock}'"

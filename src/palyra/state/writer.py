@@ -119,6 +119,12 @@ class Writer:
         with self._guard:
             return self.database.read(sql, parameters)
 
+    def sweep(self, statements: tuple[str, ...]) -> None:
+        """Statements that change nothing the journal tells of (state/retention)."""
+        self._notice_fork()
+        with self._guard:
+            self.database.sweep(statements)
+
     def speak_as(self, home: Home) -> None:
         """The same home under a new key, from the next commit on (state/rotation)."""
         with self._guard:

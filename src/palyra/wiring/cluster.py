@@ -38,7 +38,7 @@ def open_state(root: Path, config: Config, *, passphrase: bytes | None) -> Write
         from palyra.cluster.opening import open_writer
     except ImportError as error:
         raise ConfigError(f"[cluster] needs {error.name}, which is not installed.", INSTALL) from error
-    return open_writer(config.cluster.database, root, passphrase=passphrase)
+    return open_writer(config.cluster.database, root, passphrase=passphrase, segments=config.cluster.segments)
 
 
 def owners_of(config: Config, writer: Writer, now_unix_ms: Callable[[], int]) -> ProcessOwners | Leases:

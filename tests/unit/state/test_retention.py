@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from palyra.state.rows import JournalRows
 from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
 from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.stores import WHERE, tampering
 
 DAY = 24 * 3600 * 1000
 SECRET = b'{"input":{"pin":"4711"}}'
@@ -53,6 +53,13 @@ def kept(home: Path) -> Iterator[tuple[Writer, JournalStore, list[str]]]:
 
 
 def bytes_of(writer: Writer) -> bytes:
+    """What lies in the files; of a server, what its tables hold."""
+    if WHERE != "sqlite":
+        tables = ("blobs", "openings", "calls", "entries", "run_keys")
+        found = [row for table in tables for row in writer.rows(f"SELECT {table}::text FROM {table}")]
+        plain = [row[0] for row in writer.rows("SELECT data FROM blobs")]
+        plain += [row[0] for row in writer.rows("SELECT body FROM entries WHERE body IS NOT NULL")]
+        return b"".join([*plain, *(row[0].encode() for row in found)])
     state = writer.home.state
     return b"".join(path.read_bytes() for path in state.glob("palyra.db*") if not path.name.endswith("-shm"))
 
@@ -119,9 +126,8 @@ def test_a_redacted_call_can_be_neither_shown_nor_opened(kept: tuple[Writer, Jou
 )
 def test_records_that_went_without_a_word_are_found(kept: tuple[Writer, JournalStore, list[str]], sql: str) -> None:
     writer, _, _ = kept
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute(sql)
-    other.close()
     assert {"KEPT", "EDITED"} & set(audit(writer))
 
 
@@ -222,7 +228,6 @@ def test_a_bodys_loss_that_was_not_told_is_found_beside_one_that_was(
     writer, _, _ = kept
     seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
     drop_segments(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("UPDATE entries SET body = NULL WHERE idx = 5")
-    other.close()
     assert "EDITED" in audit(writer)

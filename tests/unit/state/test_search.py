@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from palyra.state.search import catch_up, forget, indexed_until, search
 from palyra.state.segments import seal_entries
 from palyra.state.writer import Writer
 from tests.journaling import NOW, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
+from tests.stores import on_sqlite, tampering
 
 HOUR = 3600 * 1000
 RUNS = {name: run_spec(ulid(), principal=f"agent:{name}") for name in ("alice", "bob")}
@@ -128,9 +128,8 @@ def test_the_index_follows_what_came_since_and_a_clock_that_went_back(writer: Wr
 
 def test_an_index_that_was_edited_shows_nothing_that_is_not_so(writer: Writer) -> None:
     catch_up(writer)
-    with sqlite3.connect(writer.home.database) as other:
+    with tampering(writer.home) as other:
         other.execute("UPDATE search SET principal = 'agent:alice', status = 'completed', at_unix_ms = 0")
-    other.close()
     shown = told(ask(writer, principal="agent:alice", status="completed"))
     assert {row[1:] for row in shown} == {("agent:alice", "completed")}
     assert ask(writer, until_unix_ms=5).entries == ()
@@ -154,6 +153,7 @@ def test_the_index_costs_the_journal_nothing(writer: Writer) -> None:
     assert audit_home(writer.home, every=True).findings == ()
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "question",
     [Question(principal="a"), Question(text="a b"), Question(since_unix_ms=1, until_unix_ms=2), Question(run_id="r")],
