@@ -139,6 +139,43 @@ def test_the_command_line_verifies_the_clusters_journal(home, url, place):
     assert (done.returncode, json.loads(done.stdout)["findings"][0]["code"]) == (1, "KEPT")
 
 
+def test_a_clusters_console_verifies_searches_counts_and_the_command_line_retains(home, url, place):
+    from palyra.journal.search import Question
+    from palyra.wiring.figures import read_figures
+    from palyra.wiring.journal_desk import JournalDesk
+
+    segments = place / "segments"
+    segments.mkdir(mode=0o700)
+
+    async def scenario() -> tuple[Any, Any, Any, Any]:
+        async with daemon(home, 0, url) as palyra:
+            run = palyra.run(principal="agent:demo", workspace=str(place))
+            for number in range(3):
+                await run.call("palyra.echo", {"text": str(number)})
+            installation = palyra.installation
+            desk = JournalDesk(installation.writer, is_alive=lambda _: True)
+            figures = await read_figures(installation.writer, now_unix_ms=installation.ports.clock.now_unix_ms())
+            page = await desk.page(Question(tool="palyra.echo", kind="result"), count=10)
+            return await desk.verify(), page, figures, await desk.verify_decisions()
+
+    audited, page, figures, decisions = asyncio.run(scenario())
+    assert (audited.report.findings, len(page.entries), decisions) == ((), 3, (3, []))
+    assert dict(figures.tools) == {"palyra.echo": 3}
+    with (home / "palyra.toml").open("a") as file:
+        file.write(f'segments = "{segments}"\n')
+    kept = json.loads(palyra_journal(home, "retain", "--records-days", "0", "--entries-days", "0", "--json").stdout)
+    assert (kept["calls"], kept["sealed"]) == (3, 1)
+    assert len(list(segments.glob("*.jsonl"))) == 1
+    assert json.loads(palyra_journal(home, "verify", "--json").stdout)["ok"] is True
+    assert len(json.loads(palyra_journal(home, "tail", "--tool", "palyra.echo", "--json").stdout)["items"]) == 6
+    call_id = json.loads(palyra_journal(home, "tail", "--kind", "result", "--json").stdout)["items"][0]["entry"]
+    assert json.loads(palyra_journal(home, "prove", call_id["predicate"]["call_id"]).stdout)
+    rotated = json.loads(palyra_journal(home, "rotate-key", "--json").stdout)
+    assert rotated["old"] != rotated["new"]
+    assert json.loads(palyra_journal(home, "verify", "--json").stdout)["ok"] is True
+    assert not (home / "state" / "palyra.db").exists()
+
+
 def palyra_journal(home: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     argv = [sys.executable, "-m", "palyra", "--home", str(home), "journal", *words]
     done = subprocess.run(argv, cwd=Path(__file__).parents[2] / "src", capture_output=True, timeout=60)

@@ -80,14 +80,14 @@ def show_tool(settings: Settings, tool: str) -> int:
 def _skill_tools(settings: Settings, config: Config) -> tuple[ToolSpec, ...]:
     """Of the skills that are enabled in this home; none where there is no home yet."""
     from palyra.config.load import find_home, read_passphrase
-    from palyra.state.writer import Writer
     from palyra.wiring.clock import SystemClock
+    from palyra.wiring.cluster import open_state
     from palyra.wiring.skill_door import SkillDoor
 
     root = find_home(settings.home).root
-    if not (root / "state" / "palyra.db").exists():
+    if not config.cluster.database and not (root / "state" / "palyra.db").exists():
         return ()
-    writer = Writer.open(root, passphrase=read_passphrase(config))
+    writer = open_state(root, config, passphrase=read_passphrase(config))
     try:
         return tuple(SkillDoor(writer, SystemClock(), root).specs())
     finally:

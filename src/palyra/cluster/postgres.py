@@ -85,7 +85,7 @@ class PostgresDatabase:
         self, url: str, connection: psycopg.Connection[tuple[Any, ...]], check: Check = lambda _: None
     ) -> None:
         """`check` refuses (`StateError`) a database that may not be written; every new connection passes it."""
-        self._url, self._check = url, check
+        self.url, self._check = url, check
         self.connection = _ready(connection)
         self._in_turn, self._is_lost = False, False
         self._seeking = Seeking(self._connect)
@@ -168,7 +168,7 @@ class PostgresDatabase:
         return True
 
     def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
-        connection = connect(self._url)
+        connection = connect(self.url)
         try:
             self._check(connection)
             return _ready(connection)

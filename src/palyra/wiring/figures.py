@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from palyra.canon import Json
 from palyra.journal.lookup import TREE_SIZE, Rows
 from palyra.journal.search import MINUTE_MS, rows_of
-from palyra.state.db import snapshot
 from palyra.state.search import indexed_until
+from palyra.state.writer import Writer
 from palyra.values import dataclass
-from palyra.wiring.journal_desk import rows_in
+from palyra.wiring.journal_desk import view_of
 
 HOUR_MS = 60 * MINUTE_MS
 MOST_ENTRIES = 200_000
@@ -60,13 +59,13 @@ class Figures:
         }
 
 
-async def read_figures(database: Path, *, now_unix_ms: int, hours: int = 24) -> Figures:
-    return await asyncio.to_thread(_read, database, now_unix_ms, hours)
+async def read_figures(writer: Writer, *, now_unix_ms: int, hours: int = 24) -> Figures:
+    return await asyncio.to_thread(_read, writer, now_unix_ms, hours)
 
 
-def _read(database: Path, now_unix_ms: int, hours: int) -> Figures:
-    with snapshot(database) as connection:
-        return count_figures(rows_in(connection), now_unix_ms=now_unix_ms, hours=hours)
+def _read(writer: Writer, now_unix_ms: int, hours: int) -> Figures:
+    with view_of(writer) as rows:
+        return count_figures(rows, now_unix_ms=now_unix_ms, hours=hours)
 
 
 def count_figures(rows: Rows, *, now_unix_ms: int, hours: int) -> Figures:

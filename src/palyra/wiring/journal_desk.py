@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +99,12 @@ class JournalDesk:
 
     async def verify(self, *, every_signature: bool = False) -> Audited:
         """The whole audit, against everything witnesses have seen."""
-        return await asyncio.to_thread(audit_home, self._writer.home.root, self._is_alive, every_signature)
+        audit = audit_server if self._writer.database.is_far else _audit_file
+        return await asyncio.to_thread(audit, self._writer, self._is_alive, every_signature)
 
     async def verify_decisions(self) -> tuple[int, list[tuple[str, str]]]:
         """Every recorded decision made again: how many, and (call id, what is wrong) for each misfit."""
-        return await asyncio.to_thread(_decisions, self._writer.home.root)
+        return await asyncio.to_thread(_decisions, self._writer)
 
 
 def checked_head(newest: Checkpoint, open_note: Callable[[str], Checkpoint]) -> Checkpoint:
@@ -134,11 +135,47 @@ def audit_home(root: Path, is_alive: Callable[[Owner], bool], every_signature: b
     return Audited(report=report, anchors=seen)
 
 
-def _decisions(root: Path) -> tuple[int, list[tuple[str, str]]]:
-    home = read_home(root)
-    with snapshot(home.database) as connection:
-        rows = rows_in(connection)
-        return check_decisions(rows, Lookup(rows, home.verifier))
+def _audit_file(writer: Writer, is_alive: Callable[[Owner], bool], every_signature: bool) -> Audited:  # noqa: FBT001
+    return audit_home(writer.home.root, is_alive, every_signature)
+
+
+def audit_server(writer: Writer, is_alive: Callable[[Owner], bool], every_signature: bool) -> Audited:  # noqa: FBT001
+    """The same, of a cluster's journal."""
+    from palyra.cluster.postgres import PostgresDatabase
+    from palyra.cluster.verifying import verify_cluster
+
+    assert isinstance(writer.database, PostgresDatabase)
+    with view_of(writer) as rows:
+        seen = tuple(anchors(rows, writer.home.verifier.name))
+    report = verify_cluster(
+        writer.database.url,
+        writer.home.root,
+        is_alive=is_alive,
+        known=[anchor.head.note for anchor in seen if anchor.head is not None],
+        every_signature=every_signature,
+        segments=writer.home.sealed_in,
+    )
+    return Audited(report=report, anchors=seen)
+
+
+@contextlib.contextmanager
+def view_of(writer: Writer) -> Iterator[Rows]:
+    """One unchanging view of where the state lies; nothing waits for it."""
+    if not writer.database.is_far:
+        with snapshot(writer.home.database) as connection:
+            yield rows_in(connection)
+        return
+    from palyra.cluster import verifying
+    from palyra.cluster.postgres import PostgresDatabase
+
+    assert isinstance(writer.database, PostgresDatabase)
+    with verifying.snapshot(writer.database.url) as (view, _):
+        yield view.rows
+
+
+def _decisions(writer: Writer) -> tuple[int, list[tuple[str, str]]]:
+    with view_of(writer) as rows:
+        return check_decisions(rows, Lookup(rows, writer.home.verifier))
 
 
 # ── as JSON, the same for every door ──

@@ -83,8 +83,7 @@ async def examine(asked: Asked) -> Json:
 
 async def figures_of(asked: Asked) -> Figures:
     await journal_of(asked).follow()
-    database = installed(asked).writer.home.database
-    return await read_figures(database, now_unix_ms=asked.state.clock.now_unix_ms())
+    return await read_figures(installed(asked).writer, now_unix_ms=asked.state.clock.now_unix_ms())
 
 
 def waiting_count(asked: Asked) -> int:
