@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import cedarpy
 
 from bench.harness import Aim, Contender, Row, timed
 from bench.installation import Ground
-from bench.peers import PROJECT, install_peers
+from bench.peers import worker
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.cedar import _entity_list
 from palyra.policy.examples import ordinary_request
@@ -81,31 +80,5 @@ def _as_text(request: Request) -> dict[str, object]:
     return {**uids, "context": request.cedar["context"]}
 
 
-@contextmanager
-def casbin() -> Iterator[Contender]:
-    """In a worker under the peers' python, which times itself: the pipe to it is not counted."""
-    try:
-        worker = subprocess.Popen(
-            [install_peers(), str(PROJECT / "bench" / "casbin_worker.py"), str(COUNT)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError) as error:
-        yield Contender(name="casbin", run=None, why_missing=f"could not be installed ({type(error).__name__})")
-        return
-
-    def ask() -> int:
-        assert worker.stdin
-        assert worker.stdout
-        worker.stdin.write("decide\n")
-        answer = worker.stdout.readline()
-        if not answer.strip().isdigit():
-            raise RuntimeError(f"the casbin worker answered {answer!r}")
-        return int(answer)
-
-    with worker:
-        try:
-            ask()
-        except (OSError, RuntimeError):
-            yield Contender(name="casbin", run=None, why_missing="its rules could not be loaded")
-        else:
-            yield Contender(name="casbin", run=ask)
+def casbin() -> AbstractContextManager[Contender]:
+    return worker("casbin", "casbin_worker.py", str(COUNT))

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from bench.harness import Contender, timed
@@ -82,35 +82,37 @@ def cold_bwrap() -> Contender:
 
 
 @contextmanager
-def sandlock() -> Iterator[Contender]:
-    """Landlock and seccomp by the sandlock library, in a worker that times itself: the pipe to it is not counted."""
-    name = "sandlock"
+def worker(name: str, script: str, *words: str) -> Iterator[Contender]:
+    """A peer under the peers' own python: asked by a line, it does the work, times it and answers in nanoseconds."""
     try:
-        python = install_peers()
-        worker = subprocess.Popen(
-            [python, str(PROJECT / "bench" / "sandlock_worker.py"), find_program("true")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
-        )  # fmt: skip
+        argv = [install_peers(), str(PROJECT / "bench" / script), *words]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, bufsize=1)
     except (OSError, subprocess.SubprocessError) as error:
         yield Contender(name=name, run=None, why_missing=f"could not be installed ({type(error).__name__})")
         return
 
     def ask() -> int:
-        assert worker.stdin
-        assert worker.stdout
-        worker.stdin.write("run\n")
-        answer = worker.stdout.readline()
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write("run\n")
+        answer = process.stdout.readline()
         if not answer.strip().isdigit():
-            raise RuntimeError(f"the sandlock worker answered {answer!r}")
+            raise RuntimeError(f"its worker answered {answer!r}")
         return int(answer)
 
-    with worker:
+    with process:
         try:
             ask()
-        except (OSError, RuntimeError):
-            yield Contender(name=name, run=None, why_missing="its sandbox does not start on this machine")
+        except (OSError, RuntimeError) as error:
+            yield Contender(name=name, run=None, why_missing=f"it does not start on this machine: {error}")
         else:
             yield Contender(name=name, run=ask)
+
+
+def sandlock() -> AbstractContextManager[Contender]:
+    """Landlock and seccomp by the sandlock library."""
+    return worker("sandlock", "sandlock_worker.py", find_program("true"))
 
 
 def install_peers() -> str:

@@ -8,9 +8,8 @@ peers' environment and timed there. `jailed` is the same through the worker, for
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from wasmtime import Caller, Config, Engine, FuncType, Linker, Memory, Module, Store, ValType, wat2wasm
@@ -18,7 +17,7 @@ from wasmtime import Func as WasmFunc
 
 from bench.harness import Aim, Contender, Row, timed
 from bench.installation import Ground
-from bench.peers import PROJECT, install_peers
+from bench.peers import worker
 from palyra.canon import sha256_hex
 from palyra.config.schema import WasmRuntimeConfig
 from palyra.inside.wasm import abi
@@ -153,33 +152,8 @@ def wrapper() -> Contender:
     return Contender(name=WRAPPER, run=timed(work, check))
 
 
-@contextmanager
-def extism() -> Iterator[Contender]:
-    try:
-        argv = [install_peers(), str(PROJECT / "bench" / "extism_worker.py"), str(COUNT)]
-        pipe = subprocess.PIPE
-        worker = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, bufsize=1)
-    except (OSError, subprocess.SubprocessError) as error:
-        why = f"could not be installed ({type(error).__name__})"
-        yield Contender(name=EXTISM, run=None, why_missing=why)
-        return
-
-    def ask() -> int:
-        assert worker.stdin
-        assert worker.stdout
-        worker.stdin.write("run\n")
-        answer = worker.stdout.readline()
-        if not answer.strip().isdigit():
-            raise RuntimeError(f"the extism worker answered {answer!r}")
-        return int(answer)
-
-    with worker:
-        try:
-            ask()
-        except (OSError, RuntimeError) as error:
-            yield Contender(name=EXTISM, run=None, why_missing=str(error))
-        else:
-            yield Contender(name=EXTISM, run=ask)
+def extism() -> AbstractContextManager[Contender]:
+    return worker(EXTISM, "extism_worker.py", str(COUNT))
 
 
 @contextmanager

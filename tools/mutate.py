@@ -154,7 +154,7 @@ class Mutator(ast.NodeTransformer):
         if isinstance(node.value, int):
             return ast.Constant(value=node.value + 1) if self._here(node, f"{node.value} + 1") else node
         if isinstance(node.value, str) and 0 < len(node.value) <= 16 and " " not in node.value:
-            return ast.Constant(value=node.value[1:] or "~") if self._here(node, f"{node.value!r} changed") else node
+            return ast.Constant(value=node.value[1:] or "¬") if self._here(node, f"{node.value!r} changed") else node
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.AST:

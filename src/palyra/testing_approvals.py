@@ -40,19 +40,11 @@ class FakeApprover:
     def _approval(self, state: ApprovalState) -> Approval:
         question = self.asked[-1]
         decided = state in (ApprovalState.APPROVED, ApprovalState.DENIED)
-        return Approval(
-            approval_id=self.approval_id,
-            principal=question.principal,
-            run_id=question.run_id,
-            call_id=question.call_id,
-            tool=question.tool,
-            program=question.program,
-            binding=question.binding,
-            frame=question.frame,
-            likeness=question.likeness,
-            shown=b"",
-            asked_unix_ms=0,
-            expires_unix_ms=FAR_UNIX_MS,
+        asked = Approval.of(
+            question, approval_id=self.approval_id, shown=b"", asked_unix_ms=0, expires_unix_ms=FAR_UNIX_MS
+        )
+        return replace(
+            asked,
             state=state,
             decided_by="user:operator" if decided else None,
             note=self.note,

@@ -229,16 +229,9 @@ class ApprovalStore:
 
     def _insert(self, tx: Transaction, question: Question, now: int) -> Approval:
         self._check_room(tx, question.principal)
-        approval = Approval(
+        approval = Approval.of(
+            question,
             approval_id=self._new_id(),
-            principal=question.principal,
-            run_id=question.run_id,
-            call_id=question.call_id,
-            tool=question.tool,
-            program=question.program,
-            binding=question.binding,
-            frame=question.frame,
-            likeness=question.likeness,
             shown=tx.keep_blob(question.shown, at_unix_ms=now),
             asked_unix_ms=now,
             expires_unix_ms=now + self._times.request_ms,

@@ -37,10 +37,6 @@ class Feed:
         self.closed = False
 
     @property
-    def last_number(self) -> int:
-        return self._last
-
-    @property
     def kept_bytes(self) -> int:
         return self._bytes
 

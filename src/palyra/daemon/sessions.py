@@ -66,13 +66,8 @@ class Sessions:
             self._links.popitem(last=False)
         return code
 
-    def use_link(self, code: str) -> str | None:
-        """Whose link it was; None for one that is used, old or nobody's."""
-        found = self.redeem(code)
-        return None if found is None else found[0]
-
     def redeem(self, code: str) -> tuple[str, str] | None:
-        """(whose link it was, the token it was made with)."""
+        """(whose link it was, the token it was made with); None for one that is used, old or nobody's."""
         principal, credential_id, until = self._links.pop(_digest(code), ("", "", 0))
         return (principal, credential_id) if until > self.now_unix_ms() else None
 

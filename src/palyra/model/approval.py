@@ -96,6 +96,26 @@ class Approval:
     seal: bytes = b""
     """The installation's signature over the terms."""
 
+    @classmethod
+    def of(
+        cls, question: Question, *, approval_id: str, shown: bytes, asked_unix_ms: int, expires_unix_ms: int
+    ) -> Approval:
+        """A request as it begins: nobody has decided."""
+        return cls(
+            approval_id=approval_id,
+            principal=question.principal,
+            run_id=question.run_id,
+            call_id=question.call_id,
+            tool=question.tool,
+            program=question.program,
+            binding=question.binding,
+            frame=question.frame,
+            likeness=question.likeness,
+            shown=shown,
+            asked_unix_ms=asked_unix_ms,
+            expires_unix_ms=expires_unix_ms,
+        )
+
     def request_bytes(self) -> bytes:
         """What was asked: never changes."""
         names = (

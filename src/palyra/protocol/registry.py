@@ -66,9 +66,6 @@ class Registry:
         others = [] if self._source is None else self._source.specs()
         return tuple(sorted((*own, *others), key=lambda spec: spec.name))
 
-    def with_added(self, specs: Iterable[ToolSpec]) -> Registry:
-        return make_registry((*(tool.spec for tool in self._tools.values()), *specs))
-
     def with_source(self, source: ToolSource) -> Registry:
         return Registry(self._tools, source)
 

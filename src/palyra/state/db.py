@@ -42,20 +42,18 @@ NOWHERE = "/nonexistent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
-    """A home whose state was found sound: where it is, and as whom it signs."""
+class _Folders:
+    """Where things are in a home, and by which keys they are read."""
 
     root: Path
-    key: SigningKey
     keys: Keys
-    """The journal's keys; `key` is the newest."""
+    """The journal's keys."""
     sealed_in: str = ""
     """The folder of sealed entries; empty: the home's own."""
 
     @property
-    def origin(self) -> str:
-        """The journal's name, unique to this installation."""
-        return self.keys.newest.name
+    def verifier(self) -> NoteVerifier:
+        return self.keys.newest
 
     @property
     def state(self) -> Path:
@@ -68,6 +66,19 @@ class Home:
     @property
     def segments(self) -> Path:
         return Path(self.sealed_in) if self.sealed_in else self.state / "segments"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home(_Folders):
+    """A home whose state was found sound: where it is, and as whom it signs."""
+
+    key: SigningKey
+    """The newest of its keys."""
+
+    @property
+    def origin(self) -> str:
+        """The journal's name, unique to this installation."""
+        return self.keys.newest.name
 
     @property
     def lock(self) -> Path:
@@ -77,38 +88,14 @@ class Home:
     def reserve(self) -> Path:
         return self.state / "reserve"
 
-    @property
-    def verifier(self) -> NoteVerifier:
-        return self.keys.newest
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadHome:
+class ReadHome(_Folders):
     """A home to read from: nothing is created, and the private key is not needed."""
 
-    root: Path
-    keys: Keys
     holds_key: bool
     """The key file was read and fits; otherwise the public key is the one the database names."""
-    sealed_in: str = ""
-    """The folder of sealed entries; empty: the home's own."""
     is_on_server: bool = False
-
-    @property
-    def verifier(self) -> NoteVerifier:
-        return self.keys.newest
-
-    @property
-    def state(self) -> Path:
-        return self.root / "state"
-
-    @property
-    def database(self) -> Path:
-        return self.state / "palyra.db"
-
-    @property
-    def segments(self) -> Path:
-        return Path(self.sealed_in) if self.sealed_in else self.state / "segments"
 
     @property
     def is_writable(self) -> bool:

@@ -66,12 +66,12 @@ def test_a_link_works_once_and_for_a_minute():
     clock = Clock()
     made = sessions(clock)
     code = made.make_link("user:a")
-    assert made.use_link(code) == "user:a"
-    assert made.use_link(code) is None
+    assert made.redeem(code) == ("user:a", "")
+    assert made.redeem(code) is None
     late = made.make_link("user:a")
     clock.now += LINK_MS
-    assert made.use_link(late) is None
-    assert made.use_link("") is None
+    assert made.redeem(late) is None
+    assert made.redeem("") is None
 
 
 def test_a_session_is_made_here_and_never_taken_from_outside():

@@ -28,4 +28,4 @@ def test_an_unknown_tool_names_the_near_one():
 
 def test_two_tools_of_one_name_are_refused():
     with pytest.raises(ValueError, match=r"palyra\.echo"):
-        REGISTRY.with_added([BUILTIN_TOOLS[0]])
+        make_registry((*BUILTIN_TOOLS, BUILTIN_TOOLS[0]))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from palyra.canon import sha256_hex
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.skills.lifecycle import COLUMNS, Move, Standing, Status, move, parse_standing
-from palyra.skills.store.seals import MOST_REMEMBERED, Seals
+from palyra.skills.store.seals import Seals, SoundRows
 from palyra.skills.version import is_version
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -40,7 +40,7 @@ class SkillRows:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._seals = Seals(writer, "skill standing v1")
-        self._known: dict[tuple[Any, ...], Standing] = {}
+        self._sound = SoundRows(self._judged)
 
     # ── reading ──
 
@@ -54,16 +54,16 @@ class SkillRows:
     def with_tool(self, tool_id: str) -> tuple[Standing, ...]:
         """Installed, in whatever state."""
         sql = f"{_SELECT} WHERE status != 'removed' AND sha256 IN {_WITH_TOOL} ORDER BY changed_unix_ms DESC"
-        return self._sound(self._writer.rows(sql, (tool_id,)))
+        return self._sound.among(self._writer.rows(sql, (tool_id,)))
 
     def edited_with_tool(self, tool_id: str) -> str:
         """The skill whose row, edited since, belongs to a payload with this tool; empty: none."""
         sql = f"{_SELECT} WHERE status != 'removed' AND sha256 IN {_WITH_TOOL}"
         rows = self._writer.rows(sql, (tool_id,))
-        return next((str(row[1]) for row in rows if self._parsed(row) is None), "")
+        return next((str(row[1]) for row in rows if self._sound.read(row) is None), "")
 
     def all_active(self) -> tuple[Standing, ...]:
-        return self._sound(self._writer.rows(f"{_SELECT} WHERE status = 'active' ORDER BY skill_id"))
+        return self._sound.among(self._writer.rows(f"{_SELECT} WHERE status = 'active' ORDER BY skill_id"))
 
     def status(self, sha256: str) -> str:
         """What is written, sealed or not: for who only has to notice that something is no longer active."""
@@ -71,10 +71,10 @@ class SkillRows:
         return str(rows[0][0]) if rows else ""
 
     def of_skill(self, skill_id: str, source: Rows | None = None) -> tuple[Standing, ...]:
-        return self._sound((source or self._writer).rows(f"{_SELECT} WHERE skill_id = ?", (skill_id,)))
+        return self._sound.among((source or self._writer).rows(f"{_SELECT} WHERE skill_id = ?", (skill_id,)))
 
     def all(self) -> tuple[Standing, ...]:
-        return self._sound(self._writer.rows(f"{_SELECT} ORDER BY skill_id, installed_unix_ms, sha256"))
+        return self._sound.among(self._writer.rows(f"{_SELECT} ORDER BY skill_id, installed_unix_ms, sha256"))
 
     def find(self, sha256: str, source: Rows | None = None) -> Standing | None:
         return self._one(source or self._writer, f"{_SELECT} WHERE sha256 = ?", (sha256,))
@@ -82,7 +82,7 @@ class SkillRows:
     def has_edited(self, skill_id: str = "") -> bool:
         """Whether a row, of this skill or of any, is not what was recorded."""
         where, values = (" WHERE skill_id = ?", (skill_id,)) if skill_id else ("", ())
-        return any(self._parsed(row) is None for row in self._writer.rows(f"{_SELECT}{where}", values))
+        return any(self._sound.read(row) is None for row in self._writer.rows(f"{_SELECT}{where}", values))
 
     def bundle(self, sha256: str) -> bytes | None:
         rows = self._writer.rows("SELECT bundle FROM skill_payloads WHERE sha256 = ?", (sha256,))
@@ -99,20 +99,8 @@ class SkillRows:
         return frozenset(str(row[0]) for row in rows)
 
     def _one(self, source: Rows, sql: str, parameters: tuple[object, ...]) -> Standing | None:
-        found = self._sound(source.rows(sql, parameters))
+        found = self._sound.among(source.rows(sql, parameters))
         return found[0] if len(found) == 1 else None
-
-    def _sound(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Standing, ...]:
-        return tuple(one for one in map(self._parsed, rows) if one is not None)
-
-    def _parsed(self, row: tuple[Any, ...]) -> Standing | None:
-        """Remembered by the row itself, as it was when its seal held."""
-        found = self._known.get(row)
-        if found is None and (found := self._judged(row)) is not None:
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            self._known[row] = found
-        return found
 
     def _judged(self, row: tuple[Any, ...]) -> Standing | None:
         try:
@@ -146,7 +134,7 @@ class SkillRows:
         """Put every edited row into quarantine, sealed, with an entry that says so. Of what it said nothing is kept but
         which payload it was about: it runs again when it was installed and enabled again."""
         for row in tx.rows(_SELECT):
-            if self._parsed(row) is None:
+            if self._sound.read(row) is None:
                 sha256, skill_id, version, publisher, key_id = map(str, row[:5])
                 standing = Standing(
                     sha256=sha256,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from palyra.errors import TrustError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.signing import PublicKey
 from palyra.skills.store.life import Rows
-from palyra.skills.store.seals import MOST_REMEMBERED, Seals
+from palyra.skills.store.seals import Seals, SoundRows
 from palyra.skills.trust import PinnedKey, Trust
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -64,7 +64,7 @@ class PinRows:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._seals = Seals(writer, "pinned key v1")
-        self._known: dict[tuple[Any, ...], Pin] = {}
+        self._sound = SoundRows(self._judged)
 
     def trust(self, source: Rows | None = None) -> Trust:
         found: dict[str, list[PinnedKey]] = {}
@@ -73,28 +73,16 @@ class PinRows:
         return Trust(publishers={name: tuple(keys) for name, keys in found.items()})
 
     def all(self, source: Rows | None = None) -> tuple[Pin, ...]:
-        return self._sound((source or self._writer).rows(f"{_SELECT} ORDER BY publisher, key_id"))
+        return self._sound.among((source or self._writer).rows(f"{_SELECT} ORDER BY publisher, key_id"))
 
     def find(self, publisher: str, key_id: str, source: Rows | None = None) -> Pin | None:
         rows = (source or self._writer).rows(f"{_SELECT} WHERE publisher = ? AND key_id = ?", (publisher, key_id))
-        found = self._sound(rows)
+        found = self._sound.among(rows)
         return found[0] if found else None
 
     def names(self, publisher: str, source: Rows) -> bool:
         """Whether any row names the publisher, sound or not: taking one on first use must not mend an edited row."""
         return bool(source.rows("SELECT 1 FROM skill_publishers WHERE publisher = ?", (publisher,)))
-
-    def _sound(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Pin, ...]:
-        return tuple(pin for pin in map(self._parsed, rows) if pin is not None)
-
-    def _parsed(self, row: tuple[Any, ...]) -> Pin | None:
-        """Remembered by the row itself: judging a curve point costs more than a whole call, and each call asks."""
-        found = self._known.get(row)
-        if found is None and (found := self._judged(row)) is not None:
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            self._known[row] = found
-        return found
 
     def _judged(self, row: tuple[Any, ...]) -> Pin | None:
         try:

@@ -7,10 +7,35 @@ so a handover leaves older seals sound. What holds was verified once a process; 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
 from palyra.errors import TrustError
 from palyra.state.writer import Writer
 
 MOST_REMEMBERED = 4096
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class SoundRows(Generic[T]):
+    """What rows mean whose seal held, remembered by the row itself: judging one costs more than a whole call, and each
+    call asks. A row that does not hold is never remembered."""
+
+    def __init__(self, judge: Callable[[Row], T | None]) -> None:
+        self._judge = judge
+        self._known: dict[Row, T] = {}
+
+    def among(self, rows: Sequence[Row]) -> tuple[T, ...]:
+        return tuple(one for one in map(self.read, rows) if one is not None)
+
+    def read(self, row: Row) -> T | None:
+        found = self._known.get(row)
+        if found is None and (found := self._judge(row)) is not None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known[row] = found
+        return found
 
 
 class Seals:
