@@ -46,13 +46,32 @@ def test_the_first_process_has_no_more_than_the_program(tier_c: Arena) -> None:
         for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
             os.kill(1, number)
         report({"first": walls(1), "own": walls("self"), "open": tried(os.listdir, "/proc/1/fd"),
+                "memory": [tried(os.open, "/proc/1/mem", flags) for flags in (os.O_RDONLY, os.O_RDWR)],
                 "words": read("/proc/1/cmdline")})
         """
     )
     if found.plan.launcher[-1] != START_FILE:
         pytest.skip("a shell is held here, and the launcher is the first process")
     assert found.json["first"] == found.json["own"]
-    assert (found.json["open"], found.json["words"]) == ([], f"{START_FILE}\0")
+    assert found.json["words"] == f"{START_FILE}\0"
+    assert found.json["open"] in ([], "EACCES")
+    assert found.json["memory"] == ["EACCES", "EACCES"]
+
+
+def test_a_program_that_ran_cannot_have_it_attested_that_it_never_began(tier_c: Arena) -> None:
+    """The nonce that means so stays in the first process's memory: who reads it there writes it, and has not run."""
+    found = tier_c.attack(
+        """
+        import struct
+        try:
+            memory = os.open("/proc/1/mem", os.O_RDONLY)
+            head = struct.unpack("<8Q", os.pread(memory, 64, 0x10000000))
+            os.write(2, os.pread(memory, head[6], head[5]))
+        except OSError:
+            report("not read")
+        """
+    )
+    assert (found.execution.status, found.json) == (Status.COMPLETED, "not read")
 
 
 def test_a_link_put_over_a_hidden_file_meanwhile_cannot_empty_a_file_outside(tier_c: Arena) -> None:

@@ -10,7 +10,8 @@ the error's number.
 
 It makes no choice of its own and reads nothing but the message, whose other end is the engine's alone. The two
 processes of a `first` share their memory until the program begins, so that becoming it leaves nothing to take apart;
-neither uses a stack.
+neither uses a stack. From then on that memory, which holds the nonce and the first process's code, is closed to the
+program (not dumpable), though both have one uid.
 
 Not here: the message (start_message), machines without one (they hold a shell), where it is put (bwrap, launch).
 """
@@ -48,7 +49,8 @@ _STATUS_AT = MESSAGE_AT + MESSAGE_BYTES
 _CLONE_VM_SIGCHLD = 0x100 | 17
 _WRITE_ONLY = 1
 _READ, _WRITE, _OPEN, _CLOSE, _CLONE, _EXECVE, _WAIT4, _CHDIR = 0, 1, 2, 3, 56, 59, 61, 80
-_EXIT_GROUP, _PRLIMIT64, _CLOSE_RANGE = 231, 302, 436
+_PRCTL, _EXIT_GROUP, _PRLIMIT64, _CLOSE_RANGE = 157, 231, 302, 436
+_SET_DUMPABLE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def assemble(machine: str, *, first: bool) -> bytes:
         _collect(code)
     else:
         code.call(_WRITE, READY, _Text(b"r"), 1)
-    _become(code)
+    _become(code, first=first)
     return _file(code)
 
 
@@ -196,7 +198,7 @@ def _collect(code: _Code) -> None:
     code.call(_EXIT_GROUP)
 
 
-def _become(code: _Code) -> None:
+def _become(code: _Code, *, first: bool) -> None:
     """4 to 7."""
     code.label("wait")
     code.call(_CLOSE, READY)
@@ -223,6 +225,9 @@ def _become(code: _Code) -> None:
     code.label("limited")
     code.call(_CHDIR, _InMessage(4))
     code.jump("not zero", "failed")
+    if first:  # the memory that stays behind holds the nonce: a program that reads it there could unsay that it ran
+        code.call(_PRCTL, _SET_DUMPABLE, 0, 0, 0)
+        code.jump("not zero", "failed")
     code.call(_EXECVE, _InMessage(1), _InMessage(2), _InMessage(3))
     code.label("failed")
     code.raw(b"\xf7\xd8\x89\xc3")  # neg eax; mov ebx, eax
