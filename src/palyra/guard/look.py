@@ -5,7 +5,7 @@ Touches the file system, reading only. Rules:
 2. Programs are found on the operator's fixed search path alone, never through cwd, the workspace or the call's env.
 3. Links are followed by look_links, one by one.
 4. Cached are digests of executables, by device, inode, size, mtime and ctime, and where a program was found, for as
-   long as nothing on the way to it has changed (look_trail).
+   long as nothing on the way to it has changed (look_trail); neither while somebody has the file open for writing.
 5. One look takes a bounded number of steps; beyond it the call is refused, because nothing further is known.
 
 Not here: what the sights mean (guard/facts), which pieces are looked at (guard/paths), what is closed (look_guarded).
@@ -23,7 +23,7 @@ from palyra.guard.command import shebang_program
 from palyra.guard.look_changes import look_at_workspace
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance, End, follow_links
-from palyra.guard.look_trail import Trail, has_changed, take_trail
+from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
 from palyra.model.changes import Snapshot
 from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
@@ -155,7 +155,8 @@ class Looker:
             return known[1]
         visited: list[str] = []
         sight = self._find(name, search_path, workspace, visited)
-        if sight.sha256 and {sight.path, sight.found_at or sight.path} <= set(visited):
+        known_digest = bool(sight.sha256) and self._is_known(sight.path)
+        if known_digest and {sight.path, sight.found_at or sight.path} <= set(visited):
             trail = take_trail(visited)
             if self._find(name, search_path, workspace, visited) == sight:  # nothing moved while the trail was taken
                 self._found[name, search_path, workspace] = trail, sight
@@ -229,7 +230,7 @@ class Looker:
             known = self._digests.get(key)
             if known is None:
                 known = _read_program(descriptor)
-                if _identity(os.fstat(descriptor)) == key:
+                if _identity(os.fstat(descriptor)) == key and not has_writers(descriptor):
                     self._digests[key] = known
                     while len(self._digests) > MAX_DIGESTS:
                         del self._digests[next(iter(self._digests))]
@@ -238,6 +239,12 @@ class Looker:
             return "", ""
         finally:
             os.close(descriptor)
+
+    def _is_known(self, path: str) -> bool:
+        try:
+            return _identity(os.stat(path)) in self._digests
+        except (OSError, ValueError):
+            return False
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

@@ -9,10 +9,14 @@ Touches the file system, reading only. Not here: finding a program (look), follo
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import signal
 import stat
 from collections.abc import Iterable
 
+_F_SETSIG = 10
 Status = tuple[int, ...] | None
 Trail = tuple[tuple[str, Status], ...]
 
@@ -40,3 +44,18 @@ def _status(path: str) -> Status:
     if stat.S_ISDIR(found.st_mode):
         return who
     return (*who, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def has_writers(descriptor: int) -> bool:
+    """Whether somebody has this file open for writing, or mapped so: what is stored through a mapping that was there
+    before changes neither time. The kernel grants no read lease then. False also where it does not say: of a file that
+    is another user's, and on file systems without leases."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGURG)  # who opens it meanwhile: not SIGIO, which would end us
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False

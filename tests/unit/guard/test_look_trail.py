@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -113,3 +114,18 @@ def test_a_trail_knows_what_is_missing(tmp_path: Path) -> None:
     assert not has_changed(trail)
     os.mkdir(tmp_path / "missing")
     assert has_changed(trail)
+
+
+def test_what_is_stored_through_an_old_mapping_is_not_attested_under_the_old_digest(places: dict[str, Path]) -> None:
+    """Such a store changes no time of the file. Only while the mapping is there can it be known that one may come."""
+    tool = places["second"] / "tool"
+    with tool.open("r+b") as file:
+        mapping = mmap.mmap(file.fileno(), 0)
+    mapping[-2:-1] = b"1"  # the page is dirty from here on
+    looker, before = new_looker(), os.stat(tool)
+    first = look(looker, places)
+    mapping[-2:-1] = b"2"
+    mapping.close()
+    assert (os.stat(tool).st_mtime_ns, os.stat(tool).st_ctime_ns) == (before.st_mtime_ns, before.st_ctime_ns)
+    second = look(looker, places)
+    assert (first.sha256 != second.sha256, second.sha256) == (True, hashlib.sha256(tool.read_bytes()).hexdigest())
