@@ -37,6 +37,7 @@ from palyra.launch.removing import remove_tree
 
 DEFAULT_ROOT = str(Manifest().root)
 SNAPSHOT = ".palyra-snapshot.tar"
+PREFIX = "palyra-session-"
 
 
 class PalyraSandboxSessionState(SandboxSessionState):
@@ -164,7 +165,7 @@ class PalyraSandboxClient(BaseSandboxClient[PalyraSandboxClientOptions | None]):
         self._validate_manifest_for_create(asked)
         owned = str(asked.root) == DEFAULT_ROOT
         if owned:
-            folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="palyra-session-")
+            folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=PREFIX)
             asked = asked.model_copy(update={"root": folder}, deep=True)
         session_id = uuid.uuid4()
         state = PalyraSandboxSessionState(
@@ -179,8 +180,11 @@ class PalyraSandboxClient(BaseSandboxClient[PalyraSandboxClientOptions | None]):
         inner = session._inner
         if not isinstance(inner, PalyraSandboxSession):
             raise TypeError("this is a session of another client")
-        if inner.state.workspace_root_owned:
-            await asyncio.to_thread(remove_tree, str(inner.state.manifest.root))
+        root = Path(str(inner.state.manifest.root))
+        if inner.state.workspace_root_owned and root.name.startswith(
+            PREFIX
+        ):  # a stored state may say anything
+            await asyncio.to_thread(remove_tree, root)
         return session
 
     async def resume(self, state: SandboxSessionState) -> SandboxSession:

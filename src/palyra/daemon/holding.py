@@ -11,6 +11,7 @@ Not here: what holds (tokens/rules, daemon/sessions), requests that are no strea
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -23,6 +24,8 @@ from palyra.daemon.sse import MEDIA_TYPE
 from palyra.daemon.state import State
 from palyra.tokens.rules import Token
 
+log = logging.getLogger("palyra.daemon")
+
 LOOK_S = 1.0
 LAST_WORD_S = 2.0
 CALLER = "palyra.caller"
@@ -31,6 +34,7 @@ WORDS = {
     "token_revoked": "The token was revoked.",
     "token_expired": "The token has expired.",
     "session_ended": "The session has ended.",
+    "not_known": "Whether the credential still holds cannot be told.",
 }
 Lapse = Callable[[], str | None]
 """Why the credential no longer holds; None while it does."""
@@ -112,8 +116,16 @@ class _Line:
         if self._watching is not None:
             self._watching.cancel()
 
+    def _reason(self) -> str | None:
+        """A look that fails must not be the last one: the stream would go on with nobody looking."""
+        try:
+            return self._lapse()
+        except Exception:
+            log.exception("a stream's credential could not be looked at")
+            return "not_known"
+
     async def _watch(self) -> None:
-        while (reason := self._lapse()) is None:  # noqa: ASYNC110  # the clock itself ends credentials
+        while (reason := self._reason()) is None:  # noqa: ASYNC110  # the clock itself ends credentials
             await asyncio.sleep(LOOK_S)
         self.is_cut = True
         # a listener that does not read does not get the last word either; its connection is closed all the same

@@ -11,6 +11,7 @@ from palyra.daemon import holding
 from palyra.daemon.auth import Caller, Proof
 from palyra.daemon.holding import Held, closing_event, lapse_of, while_held
 from palyra.daemon.sessions import COOKIE
+from palyra.errors import StateError
 from tests.daemons import AGENT, OPERATOR, daemon
 
 
@@ -176,6 +177,16 @@ def test_a_listener_that_does_not_read_is_cut_off_too(monkeypatch):
         await asyncio.wait_for(while_held(app, scope, receive, stuck, lambda: "token_revoked"), 20)
 
     asyncio.run(work())
+
+
+def test_a_stream_whose_credential_cannot_be_looked_at_is_cut():
+    """The look would never come again, and a revoked token's stream would go on for ever."""
+
+    def broken():
+        raise StateError("The database cannot be read.")
+
+    sent = asyncio.run(_sent(StreamingResponse(_silence(), media_type="text/event-stream"), broken))
+    assert sent[-1]["body"] == closing_event("not_known")
 
 
 def test_a_failure_behind_a_stream_is_not_swallowed():
