@@ -65,6 +65,21 @@ def test_a_call_waits_for_a_person_and_runs_when_it_is_repeated(asking):
     assert verified(asking)
 
 
+def test_a_call_that_waits_is_in_the_journal_by_its_id_and_can_be_proven(asking, tmp_path):
+    """Every outcome carries its receipt, and the inclusion proof is there on request: a pending one's too."""
+    outcome = json.loads(asking(*LS).stdout)
+    call_id, index = outcome["call_id"], outcome["receipt"]["index"]
+    shown = json.loads(asking("journal", "show", call_id, "--json").stdout)
+    assert [entry["index"] for entry in shown["entries"]] == [index]
+    proof = tmp_path / "proof.json"
+    assert asking("journal", "prove", call_id, "--output", str(proof)).returncode == 0
+    assert asking("verify", str(proof)).returncode == 0
+    chosen = tmp_path / "one.jsonl"
+    assert asking("journal", "export", "--call", call_id, "--output", str(chosen)).returncode == 0
+    assert asking("verify", str(chosen)).returncode == 0
+    assert b"palyra approvals show" in asking("policy", "explain", call_id).stdout
+
+
 def test_in_two_terminals_the_door_that_waits_runs_the_call(asking):
     waiting = asking.start(*LS, "--wait", "30")
     approval_id = wait_for_request(asking)

@@ -15,7 +15,7 @@ import click
 import orjson
 
 from palyra.cli.journal_export import export, prove
-from palyra.cli.journal_home import Reading, cluster_database, readable, reading
+from palyra.cli.journal_home import Reading, cluster_database, entries_of, readable, reading
 from palyra.cli.journal_keep import redact, retain
 from palyra.cli.journal_replay import check_again
 from palyra.cli.journal_search import catch_up_quietly, find_page, make_question
@@ -108,7 +108,8 @@ def _found(journal: Reading, id: str) -> dict[str, Json] | None:
         return None if entry is None else {"entries": [entry_json(entry)]}
     stored = checked_call(lookup, id, journal.home.keys)
     if stored is None:
-        return None
+        waiting = entries_of(journal, id)
+        return {"call_id": id, "entries": [entry_json(entry) for entry in waiting]} if waiting else None
     return call_json(stored, lookup.by_call(id))
 
 

@@ -94,13 +94,15 @@ def _say(settings: Settings, count: int, output: str, vkey: str) -> None:
 
 
 def _entries_of(journal: Reading, call_id: str) -> tuple[Entry, ...]:
+    from palyra.cli.journal_home import entries_of
     from palyra.errors import StateError
 
-    entries = journal.lookup.by_call(call_id)
+    entries = entries_of(journal, call_id)
     if not entries or not all(entry.body for entry in entries):
         why = "The journal has no call" if not entries else "Retention removed the entries of call"
         raise StateError(f"{why} {call_id[:40]!r}.", "List calls with: palyra journal tail")
-    return entries
+    # Who asks again while it waits for a person is told again: the newest answer is the call's.
+    return entries if journal.lookup.by_call(call_id) else entries[-1:]
 
 
 def _lines(journal: Reading, head: Checkpoint, calls: tuple[str, ...]) -> Iterator[bytes]:

@@ -13,9 +13,11 @@ import click
 from palyra.cli.options import Settings
 from palyra.cli.say import say_failure
 from palyra.errors import StateError
+from palyra.journal.chain import RESULT, parse_entry
 from palyra.journal.lookup import Lookup, Rows
 from palyra.journal.tree import Tree
-from palyra.model.record import Checkpoint
+from palyra.model.call import is_ulid
+from palyra.model.record import Checkpoint, Entry
 from palyra.state.db import ReadHome, read_home, snapshot
 from palyra.state.rows import JournalRows
 from palyra.state.sealed import SealedBodies
@@ -46,6 +48,27 @@ class Reading:
         if newest is None:
             raise StateError("The journal is empty.")
         return checked_head(newest, self.home.keys.open)
+
+
+def entries_of(journal: Reading, call_id: str) -> tuple[Entry, ...]:
+    """A call's entries. One that waits for a person is no finished call and has no row yet: it is looked for itself.
+
+    That reads every entry, which only who holds the home can ask for.
+    """
+    found = journal.lookup.by_call(call_id)
+    if found or not is_ulid(call_id):
+        return found
+    said = f'"call_id":"{call_id}"'.encode()
+    return tuple(entry for entry in journal.rows.entries() if said in entry.body and _is_of(entry, call_id))
+
+
+def _is_of(entry: Entry, call_id: str) -> bool:
+    """An act may name the call too, in what it is about."""
+    try:
+        view = parse_entry(entry.body)
+    except ValueError:
+        return False
+    return view.kind == RESULT and view.call_id == call_id
 
 
 @contextmanager

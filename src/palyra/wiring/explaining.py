@@ -49,11 +49,14 @@ class Told:
         return value | {"refused": refused, "recorded": recorded}
 
 
+WAITS = "If it waits for a person, palyra approvals list names the request, and palyra approvals show ID tells why."
+
+
 async def explain_recorded(installation: Installation, call_id: str) -> Told:
     """A journaled call, decided again from its recorded facts by the policies of now."""
     stored = await installation.ports.journal.find_call(call_id)
     if stored is None:
-        return Told(refusal=Rejected(Reason.BAD_ARGUMENTS, f"The journal has no call {call_id[:40]!r}."))
+        return Told(refusal=Rejected(Reason.BAD_ARGUMENTS, f"The journal has no call {call_id[:40]!r}.", WAITS))
     return explain_stored(installation, stored)
 
 
