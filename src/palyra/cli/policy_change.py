@@ -1,7 +1,8 @@
 """`palyra policy diff NEW | replay NEW [--since T]`: what other policies would decide, before they are used.
 
 NEW is a folder of policies, a .cedar file, an installed version or the name of a posture. Exit 0 when nothing would be
-decided otherwise, 1 when something would (as `diff` does), so that a pipeline can stop there.
+decided otherwise, 1 when something would and 2 when NEW cannot be used (as `diff` does), so that a pipeline can stop
+there and knows why.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say
+from palyra.cli.say import say, say_failure
 
 if TYPE_CHECKING:
     from palyra.canon import Json
@@ -38,7 +39,9 @@ def diff(settings: Settings, new: str, since: str | None) -> int:
         from palyra.wiring.policy_acts import diff_json
 
         begin = _begin(installation, since)
-        value = diff_json(installation, new_bundle(installation, new), since_unix_ms=begin)
+        if (bundle := _usable(installation, new)) is None:
+            return 2
+        value = diff_json(installation, bundle, since_unix_ms=begin)
         if settings.json:
             click.echo(orjson.dumps(value))
         else:
@@ -62,7 +65,9 @@ def replay(settings: Settings, new: str, since: str | None) -> int:
         from palyra.wiring.policy_acts import replay_json
 
         begin = _begin(installation, since)
-        value = replay_json(installation, new_bundle(installation, new), since_unix_ms=begin)
+        if (bundle := _usable(installation, new)) is None:
+            return 2
+        value = replay_json(installation, bundle, since_unix_ms=begin)
         if settings.json:
             click.echo(orjson.dumps(value))
         else:
@@ -70,6 +75,17 @@ def replay(settings: Settings, new: str, since: str | None) -> int:
         return 1 if value["items"] or value["damaged"] else 0
 
     return with_installation(settings, work)
+
+
+def _usable(installation: Installation, new: str) -> PolicyBundle | None:
+    """None when it cannot be used, which has been said: nothing of ours is wrong, but what was named."""
+    from palyra.policy.scan import PolicyError
+
+    try:
+        return new_bundle(installation, new)
+    except PolicyError as error:
+        say_failure("POLICY", error.detail, error.hint)
+        return None
 
 
 def new_bundle(installation: Installation, new: str) -> PolicyBundle:

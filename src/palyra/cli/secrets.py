@@ -51,13 +51,18 @@ def set_secret(
 
     The value is read from stdin; one newline at its end is left out.
     """
+    from palyra.errors import ConfigError
     from palyra.model.credential import Binding
 
     binding = Binding(host=host, header=header, prefix=prefix) if host else None
     scopes = _scope(scope)
 
     async def work(installation: Installation) -> int:
-        facts = await installation.vault.set(name, _value(), scope=scopes, binding=binding, actor=_actor())
+        try:
+            facts = await installation.vault.set(name, _value(), scope=scopes, binding=binding, actor=_actor())
+        except ConfigError as error:  # the value, the name or the binding cannot be kept
+            say_failure("BAD_ARGUMENTS", error.detail, error.hint)
+            return 1
         _tell(settings, facts)
         return 0
 
