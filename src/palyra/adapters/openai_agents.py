@@ -181,9 +181,7 @@ class PalyraSandboxClient(BaseSandboxClient[PalyraSandboxClientOptions | None]):
         if not isinstance(inner, PalyraSandboxSession):
             raise TypeError("this is a session of another client")
         root = Path(str(inner.state.manifest.root))
-        if inner.state.workspace_root_owned and root.name.startswith(
-            PREFIX
-        ):  # a stored state may say anything
+        if inner.state.workspace_root_owned and root.name.startswith(PREFIX):  # a stored state may say anything
             await asyncio.to_thread(remove_tree, root)
         return session
 
