@@ -13,7 +13,8 @@ import click
 from palyra.cli.options import Settings
 from palyra.cli.say import say_failure
 from palyra.errors import StateError
-from palyra.journal.chain import RESULT, parse_entry
+from palyra.journal.chain import RESULT
+from palyra.journal.entry import parse_entry
 from palyra.journal.lookup import Lookup, Rows
 from palyra.journal.tree import Tree
 from palyra.model.call import is_ulid
