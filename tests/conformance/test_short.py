@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from palyra.errors import Reason
 from palyra.launch import course
+from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
+from palyra.sandbox.starter import assemble
 from tests.conformance.arena import OWNERS, Arena, Kept, arena, host, marked_processes, require
 
 pytestmark = pytest.mark.slow
@@ -114,3 +118,40 @@ def test_programs_beside_each_other_do_not_hold_up_the_loop(place: Arena) -> Non
         return [one.stdout for one in kept]
 
     assert asyncio.run(story()) == ["done\n", "done\n"]
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_a_start_program_that_cannot_be_run_is_told_as_what_it_is(owner: int) -> None:
+    """Cold, the launcher goes on only when the program is known, so that it fails after everything was verified."""
+    require(Tier.C)
+    if not host().starter:
+        pytest.skip("our start program does not run here")
+    with arena(Tier.C, owner) as place:
+        plan = plan_job(place.job("/usr/bin/true"), host())
+        starter = plan.data.index(assemble(host().machine, first=True))
+        broken = replace(plan, data=(*plan.data[:starter], b"no program", *plan.data[starter + 1 :]))
+        sink = Kept()
+        execution = asyncio.run(ProcessExecutor(host()).run(broken, sink))
+    assert (execution.status, execution.reason, execution.exit_code) == (Status.FAILED, Reason.SPAWN_FAILED, None)
+
+
+def test_what_is_left_of_a_call_is_reaped_a_moment_later(place: Arena) -> None:
+    """A launcher whose sandbox is gone is not waited for, and nothing stays behind for all that."""
+
+    async def story() -> tuple[int | None, list[int]]:
+        made = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
+        plan = plan_job(place.job(SH, "-c", "exit 3"), host())
+        try:
+            for _ in range(3):
+                execution = await made.run(plan, Kept())
+        finally:
+            await made.close()
+        return execution.exit_code, _children()
+
+    before = _children()
+    assert asyncio.run(story()) == (3, before)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{threading.get_native_id()}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]

@@ -112,8 +112,8 @@ async def _finish(running: Running, capture: Capture, watched: _Watched, while_e
             while_ending()
         if running.is_alone and running.is_gone(BRIEF_S):
             ended = await running.end(program_ended=True)  # nothing is left to wait for
-            capture.read_out()
-            await capture.drain(DRAIN_S)
+            capture.read_out()  # nobody is left who could write more
+            capture.stop()
             return ended
     return await unbroken(_end(running, capture, program_ended=watched.program_ended))
 

@@ -33,6 +33,7 @@ _GONE_TIMEOUT_S = 10.0
 _LAUNCHER_TIMEOUT_S = 1.0
 _STATUS_TRIES = 40
 _STATUS_STEP_S = 0.0005
+_SAID_BYTES = 5
 _AT_ONCE_S = 0.005
 _DEAD = ("Z", "X", "")
 """States of a process that runs nothing any more."""
@@ -54,6 +55,7 @@ class Ended:
 
 def kill_tree(held: Held, *, subreaper: bool) -> None:
     half_started = not held.program
+    _find_program(held)
     if held.pid_fd >= 0 and (subreaper or half_started or not held.namespaced):
         _os.send_signal(held.pid_fd, signal.SIGKILL)
     if held.init_fd >= 0:
@@ -71,10 +73,21 @@ def _kill_whole(held: Held) -> bool:
 def ask_to_end(held: Held) -> None:
     """SIGTERM to the program; without a namespace to its whole group."""
     if held.init_fd >= 0:
-        _os.send_signal(held.program_fd, signal.SIGTERM)
+        _find_program(held)
+        if held.program_fd >= 0:
+            _os.send_signal(held.program_fd, signal.SIGTERM)
     else:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(held.pid, signal.SIGTERM)
+
+
+def _find_program(held: Held) -> None:
+    """Of a sandbox whose launcher was let go late: the oldest child of its first process, which ends when that ends."""
+    if held.program_fd >= 0 or not held.program or held.program != held.init or has_ended(held.init_fd):
+        return
+    for pid in _os.children(held.init)[:1]:
+        with contextlib.suppress(OSError):
+            held.program_fd = os.pidfd_open(pid)
 
 
 def cut_off(held: Held, *, subreaper: bool) -> None:
@@ -87,7 +100,8 @@ def cut_off(held: Held, *, subreaper: bool) -> None:
             held.cut_off = held.emptied or held.domain.kill_all()
         return
     with contextlib.suppress(_os.Unsupported):
-        _os.exit_status(held.program_fd)
+        if held.program_fd >= 0:
+            _os.exit_status(held.program_fd)
         held.cut_off = True
         kill_tree(held, subreaper=subreaper)
 
@@ -107,11 +121,12 @@ def is_gone(held: Held, timeout_s: float) -> bool:
     if held.domain is not None:
         held.emptied = held.emptied or is_empty(held.domain)
         gone = gone and held.emptied
-    return gone and ends_within(held.pid_fd, timeout_s)
+    return gone and (held.launcher_stays or ends_within(held.pid_fd, timeout_s))
 
 
 async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
-    """Kill what is left, wait until it is gone, reap, close. Must not be cancelled: see `unbroken`."""
+    """Kill what is left, wait until it is gone, reap, close. Must not be cancelled: see `unbroken`. A launcher that
+    stays is not waited for: the caller has taken it over."""
     held.let_go_of_mounts()
     status = None
     if program_ended and held.init_fd >= 0 and not held.cut_off:
@@ -131,8 +146,8 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
         if held.group is not None:
             cpu_us, out_of_memory = held.group.cpu_us(), held.group.ran_out_of_memory()
             gone = await held.group.remove(_GONE_TIMEOUT_S) and gone
-        ended = _reap(held, status)
-        if subreaper:
+        ended = _reap(held, status, program_ended=program_ended)
+        if subreaper and not held.init:  # a namespace's orphans come to its own first process
             _os.reap_orphans()
     finally:
         held.close()
@@ -170,16 +185,29 @@ async def _program_status(held: Held) -> int | None:
             await asyncio.sleep(_STATUS_STEP_S)
     except _os.Unsupported:
         pass
+    _os.send_signal(held.pid_fd, signal.SIGCONT)
     await _gone(held.pid_fd, _LAUNCHER_TIMEOUT_S)  # then the launcher's own exit code is read when it is reaped
     return None
 
 
-def _reap(held: Held, status: int | None) -> Ended:
-    own = _os.reap(held.pid)
+def _told(held: Held) -> tuple[bool, int | None]:
+    """What the first process inside said: whether it began at all, and the program's wait status."""
+    os.set_blocking(held.ready, False)
+    try:
+        said = os.read(held.ready, 64)
+    except OSError:
+        return False, None
+    return said[:1] == b"r", int.from_bytes(said[1:5], "little") if len(said) >= _SAID_BYTES else None
+
+
+def _reap(held: Held, status: int | None, *, program_ended: bool) -> Ended:
+    began, told = _told(held) if held.ready >= 0 and held.program else (True, None)
+    own = _os.reap(held.pid) if held.pid else None
     inner = _os.reap(held.init) if held.init else None  # ours as a subreaper, or as a container's first process
     if status is None and held.program_fd >= 0:
         with contextlib.suppress(_os.Unsupported):
             status = _os.exit_status(held.program_fd)
+    status = told if status is None else status
     code = None if status is None else os.waitstatus_to_exitcode(status)
     if code is None and own is not None:
         code = os.waitstatus_to_exitcode(own[0])
@@ -191,6 +219,7 @@ def _reap(held: Held, status: int | None) -> Ended:
         signal=-code if code is not None and code < 0 else None,
         cpu_us=cpu_us,
         max_rss_bytes=rss,
+        never_started=program_ended and not began,
     )
 
 

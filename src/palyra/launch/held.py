@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
@@ -22,16 +20,15 @@ from typing import TYPE_CHECKING
 
 from palyra.launch import _os
 from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
+from palyra.launch.entering import enter
 from palyra.launch.executor import LaunchFailed
-from palyra.launch.jobs import Jobs, ended_well
+from palyra.launch.jobs import Jobs
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
-from palyra.launch.network import close_listeners, open_listeners
-from palyra.launch.verifying import difference, in_new_root, misplaced, mountinfo
-from palyra.launch.waiting import has_ended, pause, readable, unbroken
+from palyra.launch.network import close_listeners
+from palyra.launch.verifying import difference
 from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
-from palyra.sandbox.mounts import first_stranger, is_finished
 from palyra.sandbox.starter import is_started_by_it
 from palyra.values import dataclass
 
@@ -39,12 +36,6 @@ if TYPE_CHECKING:
     from palyra.launch._os._confine import Domain
 
 START_TIMEOUT_S = 20.0
-_MOUNT_STEP_S = 0.0005
-_BRIEF_STEP_S = 0.0002
-_BRIEF_STEPS = 100
-_NS_GET_USERNS = 0xB701
-_PID_MAX = "/proc/sys/kernel/pid_max"
-_ENDED = "The sandbox ended before it was ready."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +70,11 @@ class Template:
         """By the start program, which closes what leaked into it and sets every limit itself; else by a shell."""
         return is_started_by_it(self.launcher)
 
+    @property
+    def can_be_let_go_late(self) -> bool:
+        """The launcher waits, and the start program tells how the program ended, which nobody else sees then."""
+        return self.pid_namespace and self.is_started_by_us and self.group is None
+
 
 def template_of(plan: ProcessPlan) -> Template:
     if plan.road != "held":
@@ -102,9 +98,9 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("began", "control", "cut_off", "domain", "emptied", "group", "init", "init_fd", "listeners",
-                 "mounts_fd", "namespaced", "pid", "pid_fd", "program", "program_fd", "setup_cpu_us", "stderr",
-                 "stdin", "stdout", "table", "workspace")  # fmt: skip
+    __slots__ = ("began", "block", "control", "cut_off", "domain", "emptied", "group", "info", "init", "init_fd",
+                 "launcher_stays", "listeners", "mounts_fd", "namespaced", "pid", "pid_fd", "program",
+                 "program_fd", "ready", "setup_cpu_us", "stderr", "stdin", "stdout", "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -115,6 +111,9 @@ class Held:
         self.mounts_fd = -1
         """Its mount namespace; whoever holds it last takes its mounts apart (leftovers)."""
         self.control = self.stdin = self.stdout = self.stderr = -1
+        self.ready = self.info = self.block = -1
+        """Where it says that it waits, where the launcher says who is inside, and where the launcher itself waits: open
+        while it is being made, and until it has ended where the launcher is let go only when the program is known."""
         self.domain: Domain | None = None
         self.workspace: tuple[int, int] | None = None
         """(device, inode) of the folder it may write, as it was verified; None where its files are not confined."""
@@ -125,6 +124,8 @@ class Held:
         """The last number given to any process when the program was told to begin, and when that was."""
         self.emptied = False
         """Nobody is left in its domain."""
+        self.launcher_stays = False
+        """Everything inside is gone, and our launcher, which ends by itself then, is left to `leftovers`."""
         self.cut_off = False
         """The program has ended and everything else was killed at once."""
         self.listeners: tuple[Listener, ...] = ()
@@ -153,7 +154,14 @@ class Held:
         if self.domain is not None:
             self.domain.close()
             self.domain = None
-        for name in ("pid_fd", "init_fd", "program_fd", "mounts_fd", "control", "stdin", "stdout", "stderr"):
+        self._close("pid_fd", "init_fd", "program_fd", "mounts_fd", "control", "stdin", "stdout", "stderr")
+        self.let_go_of_start()
+
+    def let_go_of_start(self) -> None:
+        self._close("ready", "info", "block")
+
+    def _close(self, *names: str) -> None:
+        for name in names:
             fd = self.take(name)
             if fd >= 0:
                 with contextlib.suppress(OSError):
@@ -168,18 +176,22 @@ async def start_held(
     jobs: Jobs,
     abandon: Callable[[Held], Awaitable[None]],
     is_alone: bool = False,
+    is_known: bool = False,
 ) -> Held:
     """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one.
     `is_alone`: a call waits for it and nothing else runs, so its mounts are waited for in place: the loop's own clock
-    is coarser than what is left to wait for."""
+    is coarser than what is left to wait for. `is_known`: so is the program, and nobody else will have this sandbox:
+    everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`)."""
     held = Held()
     held.namespaced = template.pid_namespace
-    ready = info = block = -1
+    is_known = is_known and template.can_be_let_go_late
     try:
-        ready, info, block = _spawn(held, template, shell)
+        _spawn(held, template, shell)
         async with asyncio.timeout(START_TIMEOUT_S):
-            await _enter(held, template, jobs, ready=ready, info=info, block=block, is_alone=is_alone)
-        _verify(held, template, ready)
+            await enter(held, template, jobs, is_alone=is_alone, is_known=is_known)
+        if not is_known:
+            _verify(held, template)
+            held.let_go_of_start()
         if template.group is not None:
             held.group = make_group(template.group, name)
             held.group.add(held.program)
@@ -194,17 +206,12 @@ async def start_held(
     except BaseException:
         await abandon(held)
         raise
-    finally:
-        for fd in (ready, info, block):
-            if fd >= 0:
-                os.close(fd)
     return held
 
 
-def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int, int]:
-    """1, 2. Returns where the shell says "ready", where the launcher says who is inside, and where it waits."""
+def _spawn(held: Held, template: Template, shell: str) -> None:
+    """1, 2."""
     theirs: list[int] = []
-    ours: list[int] = []
     for folder in template.caches:
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
@@ -213,7 +220,6 @@ def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int, int]:
         read, write = _os.pipe()
         pair = (read, write) if child_reads else (write, read)
         theirs.append(pair[0])
-        ours.append(pair[1])
         return pair
 
     try:
@@ -221,29 +227,30 @@ def _spawn(held: Held, template: Template, shell: str) -> tuple[int, int, int]:
         stdout, held.stdout = pipe(child_reads=False)
         stderr, held.stderr = pipe(child_reads=False)
         control, held.control = pipe(child_reads=True)
-        ready, our_ready = pipe(child_reads=False)
-        info, our_info = pipe(child_reads=False)
-        block, our_block = pipe(child_reads=True)
+        if template.is_started_by_us:
+            ready, held.ready = _os.line()
+            theirs.append(ready)
+        else:
+            ready, held.ready = pipe(child_reads=False)
         for fd in (stdin, stdout, stderr, control):
             if template.run_as is not None:  # opening /dev/fd/9 or /dev/stderr asks for permission on the pipe itself
                 os.fchown(fd, *template.run_as)
+        files = []
         for data in template.data:
-            theirs.append(_os.memory_file(data))  # noqa: PERF401  # each is closed even if the next fails
-        files = theirs[-len(template.data) :] if template.data else []
+            files.append(_os.memory_file(data))
+            theirs.append(files[-1])  # each is closed even if the next fails
+        keep, pipes = [*files], {}
+        if INFO in template.launcher:
+            pipes[INFO], held.info = pipe(child_reads=False)
+            pipes[BLOCK], held.block = pipe(child_reads=True)
+            keep += pipes.values()
         waiting = () if template.is_started_by_us else (shell, "-c", HELD_SCRIPT)
-        argv = [*_filled(template.launcher, files, {INFO: info, BLOCK: block}), *waiting]
-        places = {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}
-        keep = [*files, info, block] if INFO in template.launcher else files
-        _start(held, template, argv, places, keep)
+        argv = [*_filled(template.launcher, files, pipes), *waiting]
+        _start(held, template, argv, {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}, keep)
         held.pid_fd = os.pidfd_open(held.pid)
-    except BaseException:
-        for fd in ours[4:]:
-            os.close(fd)
-        raise
     finally:
         for fd in theirs:
             os.close(fd)
-    return our_ready, our_info, our_block
 
 
 def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int]) -> None:
@@ -270,110 +277,13 @@ def _filled(words: tuple[Word, ...], files: Sequence[int], pipes: dict[Hole, int
     return [filled(word) if isinstance(word, Hole) else word for word in words]
 
 
-async def _enter(
-    held: Held, template: Template, jobs: Jobs, *, ready: int, info: int, block: int, is_alone: bool
-) -> None:
-    """3, 4, 5."""
-    bounding: asyncio.Task[bool] | None = None
-    try:
-        if template.pid_namespace:
-            await _learn_init(held, info)
-            if template.pid_max:  # while the launcher is busy with its mounts; nothing runs inside before it is done
-                bounding = asyncio.create_task(_bound_pids(held, template, jobs))
-            await _check_mounts(held, template, jobs, is_alone=is_alone)
-            if template.face is not None:
-                held.listeners = await open_listeners(held.init, template.face, jobs.run)
-            os.write(block, b"x")
-        if not (await _read(ready)).startswith(b"r"):
-            raise LaunchFailed(_ENDED)
-    finally:  # even when cancelled: a process of ours in there would keep the dying namespace from ending
-        bounded = bounding is None or await unbroken(_outcome_of(bounding))
-    if not bounded:
-        raise LaunchFailed("The sandbox's pid_max could not be set.")
-    held.program = held.pid
-    if template.pid_namespace:
-        inside = _os.children(held.init)
-        if len(inside) != 1:
-            raise LaunchFailed("The sandbox does not hold exactly one process.")
-        held.program = inside[0]
-        held.setup_cpu_us = _os.cpu_us(held.init)
-        held.mounts_fd = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    held.program_fd = os.pidfd_open(held.program)
-    if template.pid_namespace and _os.parent(held.program) != held.init:
-        raise LaunchFailed(_ENDED)
-
-
-async def _learn_init(held: Held, info: int) -> None:
-    text = b""
-    while chunk := await _read(info):
-        text += chunk
-    if not text:
-        raise LaunchFailed(_ENDED)
-    held.init = int(json.loads(text)["child-pid"])
-    held.init_fd = os.pidfd_open(held.init)
-    _os.expect(held.init)
-    if _os.parent(held.init) != held.pid:  # a pid that was reused before its pidfd was opened
-        raise LaunchFailed(_ENDED)
-
-
-async def _check_mounts(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
-    """Before the launcher goes on, nothing has been exec'd inside: even the shell would come from what is mounted."""
-    steps = _BRIEF_STEPS if is_alone else 0
-    while not (in_new_root(held, template) and is_finished(table := mountinfo(held.init))):
-        if has_ended(held.init_fd):
-            raise LaunchFailed(_ENDED)
-        if steps > 0:
-            steps -= 1
-            pause(_BRIEF_STEP_S)
-        await asyncio.sleep(0 if steps > 0 else _MOUNT_STEP_S)
-    changed = first_stranger(template.launcher, table, mountinfo(os.getpid()))
-    if template.closed and not changed:
-        await _close_paths(held, template, jobs)
-    changed = changed or difference(held, template, held.init) or misplaced(held.init, template)
-    if changed:
-        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
-
-
-async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
-    mounts = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    owner = -1
-    try:
-        owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
-        given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
-        closed = await jobs.run("closing", [owner, mounts, given])
-    finally:
-        for fd in (mounts, owner):
-            if fd >= 0:
-                os.close(fd)
-    if not closed:
-        raise LaunchFailed("The workspace changed while the sandbox was being made: a path could not be closed.")
-
-
-async def _bound_pids(held: Held, template: Template, jobs: Jobs) -> bool:
-    """Our own short-lived child enters the namespace: the bound is written from outside, while nothing runs inside."""
-    namespace = os.open(f"/proc/{held.init}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if jobs.are_quick:
-            return await jobs.run("bounding", [namespace, str(template.pid_max)])
-        shell = ["/bin/sh", "-c", f"echo {template.pid_max} > {_PID_MAX}"]
-        return await ended_well(_os.spawn_in_namespace(namespace, shell))
-    finally:
-        os.close(namespace)
-
-
-async def _outcome_of(bounding: asyncio.Task[bool]) -> bool:
-    try:
-        return await bounding
-    except OSError:
-        return False
-
-
-def _verify(held: Held, template: Template, ready: int) -> None:
+def _verify(held: Held, template: Template) -> None:
     """6. What posix_spawn and the launcher did, checked where no other thread or program can change it any more."""
-    pipes = (held.stdin, held.stdout, held.stderr, held.control, ready)
-    strays = () if template.is_started_by_us else _os.stray_descriptors(held.program, pipes)
-    if strays:
-        raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
+    if not template.is_started_by_us:
+        pipes = (held.stdin, held.stdout, held.stderr, held.control, held.ready)
+        strays = _os.stray_descriptors(held.program, pipes)
+        if strays:
+            raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
     changed = difference(held, template, held.program)
     if changed:
         raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
@@ -387,8 +297,3 @@ def _said(held: Held) -> str:
     with contextlib.suppress(OSError):
         return os.read(held.stderr, 4096).decode("utf-8", "replace").strip().split("\n")[0][:500]
     return ""
-
-
-async def _read(fd: int) -> bytes:
-    await readable(fd)
-    return os.read(fd, 4096)

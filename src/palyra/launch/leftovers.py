@@ -1,10 +1,12 @@
-"""What is left of sandboxes that have ended: their mount namespaces, empty of processes, held open by us alone.
+"""What is left of sandboxes that have ended: their mount namespaces, empty of processes, held open by us alone, and our
+own launchers, which end by themselves when everything inside has.
 
 The last to let go of a mount namespace makes the kernel take its mounts apart, and waits for it. Left to the sandbox's
 first process that is most of what ending a call takes; so the engine holds on until the call is answered, and lets go a
-moment later, on a thread that has nothing else to do. Nothing can enter such a namespace but by this descriptor.
+moment later, on a thread that has nothing else to do. Nothing can enter such a namespace but by this descriptor. A
+launcher has run nothing but itself; it is reaped at the same moment.
 
-Not here: the end of the processes, which is waited for (ending).
+Not here: the end of the processes inside, which is waited for (ending).
 """
 
 from __future__ import annotations
@@ -12,9 +14,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import weakref
+from typing import TypeAlias
+
+from palyra.launch import _os
+from palyra.launch.waiting import ends_within
 
 LET_GO_AFTER_S = 0.005
+_END_S = 2.0
+Launchers: TypeAlias = "list[tuple[int, int]]"
+"""(pid, pidfd)"""
 
 
 class Leftovers:
@@ -22,30 +32,66 @@ class Leftovers:
 
     def __init__(self) -> None:
         self._fds: list[int] = []
+        self._launchers: Launchers = []
         self._timer: asyncio.TimerHandle | None = None
         self._pid = os.getpid()
         weakref.finalize(self, _close_all, self._fds)
+        weakref.finalize(self, _reap_all, self._launchers, owner=self._pid)
 
     def keep(self, fd: int) -> None:
-        if self._pid != os.getpid():  # a fork: what is in the list is its copy of the parent's
-            _close_all(self._fds)
-            self._pid, self._timer = os.getpid(), None
+        self._leave_to_parent()
         self._fds.append(fd)
+        self._arm()
+
+    def keep_launcher(self, pid: int, pidfd: int) -> None:
+        """One whose sandbox is gone."""
+        self._leave_to_parent()
+        self._launchers.append((pid, pidfd))
+        self._arm()
+
+    def _leave_to_parent(self) -> None:
+        if self._pid != os.getpid():  # a fork: what is in the lists is its copy of the parent's
+            _close_all(self._fds)
+            _close_all([fd for _, fd in self._launchers])
+            del self._launchers[:]
+            self._pid, self._timer = os.getpid(), None
+
+    def _arm(self) -> None:
         loop = asyncio.get_running_loop()
         if self._timer is None or self._timer.cancelled() or self._timer.when() < loop.time():
             self._timer = loop.call_later(LET_GO_AFTER_S, self._let_go, loop)
 
     def _let_go(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        fds = self._fds[:]
-        del self._fds[:]
-        loop.run_in_executor(None, _close_all, fds)
+        fds, launchers = self._fds[:], self._launchers[:]
+        del self._fds[:], self._launchers[:]
+        try:
+            loop.run_in_executor(None, _let_go_of, fds, launchers)
+        except RuntimeError:  # the loop is about to end and takes no more work
+            _let_go_of(fds, launchers)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        _close_all(self._fds)
+        _let_go_of(self._fds, self._launchers)
+
+
+def _let_go_of(fds: list[int], launchers: Launchers) -> None:
+    if launchers:
+        _reap_all(launchers, owner=os.getpid())
+    _close_all(fds)
+
+
+def _reap_all(launchers: Launchers, *, owner: int) -> None:
+    while launchers:
+        pid, pidfd = launchers.pop()
+        if owner == os.getpid():
+            if not ends_within(pidfd, _END_S):
+                _os.send_signal(pidfd, signal.SIGKILL)
+                ends_within(pidfd, _END_S)
+            _os.reap_by_descriptor(pidfd, pid)
+        os.close(pidfd)
 
 
 def _close_all(fds: list[int]) -> None:

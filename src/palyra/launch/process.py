@@ -13,6 +13,7 @@ import asyncio
 import os
 import resource
 import select
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ from palyra.launch.limits import Step, limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
-from palyra.launch.waiting import unbroken
+from palyra.launch.waiting import has_ended, unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution
 from palyra.model.plan import ProcessPlan
@@ -47,6 +48,7 @@ FDS_PER_CALL = 25
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""
 
 MAX_TEMPLATES = 64
+_ENDED = "The sandbox ended before the program could be started."
 
 
 def _calls_at_once() -> int:
@@ -100,7 +102,7 @@ class ProcessExecutor:
         try:
             held = self.pool.take(template) if self.pool is not None else None
             if held is None:
-                held = await self._start(template, is_alone=self._at_work.running == 1)
+                held = await self._start(template, is_alone=self._at_work.running == 1, is_known=True)
             return await self.run_held(held, plan, sink, source, credentials)
         except LaunchFailed as error:
             return not_started(error)
@@ -138,7 +140,7 @@ class ProcessExecutor:
         if self._leftovers is not None:
             self._leftovers.close()
 
-    async def _start(self, template: Template, *, is_alone: bool = False) -> Held:
+    async def _start(self, template: Template, *, is_alone: bool = False, is_known: bool = False) -> Held:
         if self._starts and template.pid_max:  # whoever starts a second one starts more
             self._jobs.get_ready()
         self._starts += 1
@@ -149,6 +151,7 @@ class ProcessExecutor:
             jobs=self._jobs,
             abandon=self._abandon,
             is_alone=is_alone,
+            is_known=is_known,
         )
 
     async def run_held(
@@ -227,14 +230,20 @@ class _HeldProgram:
 
     @property
     def program_fd(self) -> int:
-        return self._held.program_fd
+        """Where the program has no descriptor of its own, the sandbox's first process ends with it."""
+        return self._held.program_fd if self._held.program_fd >= 0 else self._held.init_fd
 
     @property
     def is_alone(self) -> bool:
         return self._at_work.running == 1
 
     def is_gone(self, timeout_s: float) -> bool:
-        return is_gone(self._held, timeout_s)
+        """Where somebody sees to it later, and nothing is to be learnt from it, the launcher's own end is not waited
+        for: it has started one process, the first one inside, and that is gone with everything else."""
+        held = self._held
+        told_otherwise = held.cut_off and held.init_fd >= 0 and held.program_fd >= 0
+        held.launcher_stays = told_otherwise and self._leftovers is not None and not self._host.subreaper
+        return is_gone(held, timeout_s)
 
     def take(self, name: str) -> int:
         return self._held.take(name)
@@ -246,12 +255,19 @@ class _HeldProgram:
         cut_off(self._held, subreaper=self._host.subreaper)
 
     async def end(self, *, program_ended: bool) -> Ended:
-        kept = self._held.take("mounts_fd") if self._held.cut_off and self._leftovers is not None else -1
+        held, leftovers = self._held, self._leftovers
+        if leftovers is None or not held.cut_off:
+            return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
+        kept, launcher = held.take("mounts_fd"), (0, -1)
+        if held.launcher_stays and has_ended(held.init_fd):
+            launcher, held.pid = (held.pid, held.take("pid_fd")), 0
         try:
-            return await end(self._held, subreaper=self._host.subreaper, program_ended=program_ended)
+            return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
         finally:
-            if kept >= 0 and self._leftovers is not None:
-                self._leftovers.keep(kept)
+            if launcher[0]:
+                leftovers.keep_launcher(*launcher)
+            if kept >= 0:
+                leftovers.keep(kept)
 
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan
@@ -262,14 +278,19 @@ class _HeldProgram:
         try:
             message = self._start_message(limits, nonce) if _is_ours(plan) else self._shell_message(limits, nonce)
         except ProcessLookupError as error:
-            raise LaunchFailed("The sandbox ended before the program could be started.") from error
+            raise LaunchFailed(_ENDED) from error
         except ValueError as error:
             raise LaunchFailed(f"The program cannot be started: {error}.") from error
         if held.domain is not None:
             held.began = _os.last_pid(), time.monotonic()
+        if held.block >= 0 and self._host.subreaper:  # or it would reap the first process inside, and its usage with it
+            _os.send_signal(held.pid_fd, signal.SIGSTOP)
+        if len(message) > select.PIPE_BUF:  # somebody must read
+            _let_go(held)
         if not await _tell(held.control, message):
-            raise LaunchFailed("The sandbox ended before the program could be started.")
+            raise LaunchFailed(_ENDED)
         os.close(held.take("control"))
+        _let_go(held)
 
     def _start_message(self, limits: Sequence[Step], nonce: bytes) -> bytes:
         plan = self._plan
@@ -296,6 +317,20 @@ class _HeldProgram:
             limit_first=plan.pid_namespace and not limited,
             busybox=_is_busybox(self._host.shell),
         )
+
+
+def _let_go(held: Held) -> None:
+    """Of a launcher that still waits: from here on the program is whatever the first process inside starts."""
+    if held.block < 0:
+        return
+    block = held.take("block")
+    try:
+        os.write(block, b"x")
+    except BrokenPipeError as error:
+        raise LaunchFailed(_ENDED) from error
+    finally:
+        os.close(block)
+    held.program = held.init
 
 
 async def _tell(control: int, message: bytes) -> bool:

@@ -8,6 +8,7 @@ Not here: what a table must hold (sandbox/mounts), when it is asked (held, pool)
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from palyra.launch.identity import identity_of, stat_inside
 from palyra.launch.waiting import has_ended
 from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of, workspace_source
 from palyra.sandbox.view import EMPTY_FILE, is_within
+from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.launch.held import Held, Template
@@ -41,13 +43,14 @@ def is_as_planned(held: Held, template: Template) -> bool:
         return False
 
 
-def difference(held: Held, template: Template, pid: int) -> str:
-    """A sentence about what is not as planned, or an empty string; then exactly what was judged is remembered."""
+def difference(held: Held, template: Template, pid: int, table: str = "") -> str:
+    """A sentence about what is not as planned, or an empty string; then exactly what was judged is remembered. `table`:
+    its mount table, where it was read a moment ago."""
     if template.landlock is not None and identity_of(template.landlock.writable) != held.workspace:
         return f"{template.landlock.writable} is another folder now"
     if not template.pid_namespace:
         return ""
-    table, workspace = mountinfo(pid), workspace_of(template.launcher)
+    table, workspace = table or mountinfo(pid), workspace_of(template.launcher)
     shown = stat_inside(pid, workspace)
     found = first_difference(template.closed, table)
     if not found and identity_of(workspace_source(template.launcher)) != shown:
@@ -69,15 +72,30 @@ def mountinfo(pid: int) -> str:
         return file.read()
 
 
-def misplaced(pid: int, template: Template) -> str:
-    """Every folder and file of the host that is shown outside the workspace must be the very one that was granted."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What the host has, looked up while the launcher is busy: what changes on it afterwards differs from inside."""
+
+    table: str
+    """The host's own mount table."""
+    places: tuple[tuple[str, tuple[int, int]], ...]
+    """(where it is shown, which it is) of every folder and file of the host outside the workspace."""
+
+
+def look_outside(template: Template) -> Outside:
     workspace = workspace_of(template.launcher)
+    places = []
     for point, source in planned_mounts(template.launcher):
         if source and not is_within(point, workspace) and not point.startswith(("/proc", "/dev")):
-            try:
-                same = identity_of(os.path.realpath(source)) == stat_inside(pid, point)
-            except FileNotFoundError:
-                continue  # --ro-bind-try of what is not there
-            if not same:
+            with contextlib.suppress(FileNotFoundError):  # --ro-bind-try of what is not there
+                places.append((point, identity_of(os.path.realpath(source))))
+    return Outside(table=mountinfo(os.getpid()), places=tuple(places))
+
+
+def misplaced(pid: int, outside: Outside) -> str:
+    """Every folder and file of the host that is shown outside the workspace must be the very one that was granted."""
+    for point, which in outside.places:
+        with contextlib.suppress(FileNotFoundError):
+            if stat_inside(pid, point) != which:
                 return f"{point} shows another place"
     return ""

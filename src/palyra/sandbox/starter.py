@@ -3,10 +3,10 @@
 A few hundred bytes of machine code without a library, so that it costs next to nothing to start, to keep and to
 replace: a shell in its place takes as long to start and to be replaced as many a program runs. What it does, in order:
 1 close every descriptor it was not given (whatever leaked into it is gone here), 2 let the kernel end it first when
-memory runs out, 3 as the `first` process of a sandbox: make the process that goes on, say that it waits, hold no
-descriptor any more, collect whatever ends, and end as the program ended, 4 read one message, 5 lower the limits it
-names, 6 change folder, 7 become the program. If 5, 6 or 7 fails it writes the message's nonce to stderr and ends with
-the error's number.
+memory runs out, 3 as the `first` process of a sandbox: make the process that goes on, say that it waits, close all but
+the socket it said that on, collect whatever ends, say how the program ended, and end as it did, 4 read one message,
+5 lower the limits it names, 6 change folder, 7 become the program. If 5, 6 or 7 fails it writes the message's nonce to
+stderr and ends with the error's number.
 
 It makes no choice of its own and reads nothing but the message, whose other end is the engine's alone. The two
 processes of a `first` share their memory until the program begins, so that becoming it leaves nothing to take apart;
@@ -33,7 +33,8 @@ START_FILE = "/etc/.palyra-start"
 START_DATA = Hole(0, path=True)
 """In a launcher: the same where the host's own root is seen, from a file without a name."""
 READY, CONTROL = 8, 9
-"""Descriptors: where it says that it waits, where its message comes from."""
+"""Descriptors: where it says that it waits (a socket, which no other process inside can open), where its message comes
+from."""
 MESSAGE_AT = 0x1000_0000
 """The address its message is read to; pointers in a message are made for it."""
 MESSAGE_BYTES = 8 << 20
@@ -157,6 +158,23 @@ def assemble(machine: str, *, first: bool) -> bytes:
     return _file(code)
 
 
+@lru_cache(maxsize=16)
+def assemble_writer(machine: str, path: str, text: bytes) -> bytes:
+    """A program that writes one text to one file of the kernel's, and ends with 0 if it did: for what only a process
+    inside a namespace can set, where an interpreter would take longer to start than the whole sandbox."""
+    if machine not in MACHINES:
+        raise KeyError(machine)
+    code = _Code()
+    code.call(_OPEN, _Text(path.encode() + b"\0"), _WRITE_ONLY, 0)
+    code.jump("negative", "quit")
+    code.call(_WRITE, _EDI_IS_EAX, _Text(text), len(text))
+    code.jump("negative", "quit")
+    code.call(_EXIT_GROUP, 0)
+    code.label("quit")
+    code.call(_EXIT_GROUP, NOT_TOLD)
+    return _file(code)
+
+
 def start_digest(machine: str) -> str:
     """Of both forms; empty for a machine that has none."""
     if machine not in MACHINES:
@@ -182,12 +200,14 @@ def _collect(code: _Code) -> None:
     """3, in the first process."""
     code.raw(b"\x89\xc3")  # mov ebx, eax: whom it made
     code.call(_WRITE, READY, _Text(b"r"), 1)
-    code.call(_CLOSE_RANGE, 0, CONTROL, 0)
+    code.call(_CLOSE_RANGE, 0, READY - 1, 0)
+    code.call(_CLOSE, CONTROL)
     code.label("collect")
     code.call(_WAIT4, 0xFFFF_FFFF, _STATUS_AT, 0, 0)
     code.jump("negative", "quit")
     code.raw(b"\x39\xd8")  # cmp eax, ebx
     code.jump("not zero", "collect")
+    code.call(_WRITE, READY, _STATUS_AT, 4)  # a signal cannot be told from a large exit code
     code.raw(b"\x8b\x04\x25" + struct.pack("<I", _STATUS_AT))  # mov eax, [status]
     code.raw(b"\x89\xc7\x83\xe7\x7f")  # mov edi, eax; and edi, 0x7f: the signal that ended it
     code.jump("not zero", "by a signal")

@@ -66,3 +66,43 @@ def test_the_next_loop_lets_go_what_the_last_one_left() -> None:
     asyncio.run(asyncio.sleep(module.LET_GO_AFTER_S * 2))
     asyncio.run(story(fds[1], patience_s=module.LET_GO_AFTER_S * 4))
     assert [is_open(fd) for fd in fds] == [False, False]
+
+
+def ended_child() -> tuple[int, int]:
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", ":"], {})
+    return pid, os.pidfd_open(pid)
+
+
+@pytest.mark.parametrize("how", ["in time", "closed", "dropped"])
+def test_a_launcher_that_was_left_is_reaped(how: str) -> None:
+    async def story(kept: Leftovers, pid: int, pidfd: int) -> None:
+        kept.keep_launcher(pid, pidfd)
+        if how == "in time":
+            await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+            await asyncio.get_running_loop().shutdown_default_executor()
+
+    kept, (pid, pidfd) = Leftovers(), ended_child()
+    asyncio.run(story(kept, pid, pidfd))
+    if how == "closed":
+        kept.close()
+    elif how == "dropped":
+        del kept
+        gc.collect()
+    assert not is_open(pidfd)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def test_a_launcher_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_END_S", 0.05)
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "100"], {})
+    module._let_go_of([], [(pid, os.pidfd_open(pid))])
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def test_one_that_somebody_else_reaped_is_nobody_elses_by_its_number() -> None:
+    pid, pidfd = ended_child()
+    os.waitpid(pid, 0)
+    module._let_go_of([], [(pid, pidfd)])
+    assert not is_open(pidfd)

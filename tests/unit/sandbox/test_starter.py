@@ -17,7 +17,16 @@ from pathlib import Path
 import pytest
 
 from palyra.sandbox.start_message import Limit, start_message
-from palyra.sandbox.starter import CONTROL, MACHINES, MESSAGE_BYTES, NOT_TOLD, READY, assemble, is_started_by_it
+from palyra.sandbox.starter import (
+    CONTROL,
+    MACHINES,
+    MESSAGE_BYTES,
+    NOT_TOLD,
+    READY,
+    assemble,
+    assemble_writer,
+    is_started_by_it,
+)
 
 runs_here = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in MACHINES, reason="made for another machine"
@@ -57,7 +66,7 @@ def above(fd: int) -> int:
 
 
 def run(message: bytes, *, first: bool, leaked: Sequence[int] = ()) -> tuple[int, str, bytes, bytes]:
-    """(wait status, stdout, stderr, what it said when it was ready)"""
+    """(wait status, stdout, stderr, what it said)"""
     file = above(os.memfd_create("start"))
     os.write(file, assemble(platform.machine(), first=first))
     pipes = [tuple(above(fd) for fd in os.pipe()) for _ in range(4)]
@@ -91,7 +100,7 @@ def test_it_becomes_the_program_with_exactly_what_it_was_told(first: bool, tmp_p
     status, out, err, ready = run(
         told(*PYTHON, TELL, *words, env=(("K", "v=\udcfe'"),), cwd=str(tmp_path)), first=first
     )
-    assert (status, err, ready) == (0, b"", b"r")
+    assert (status, err, ready) == (0, b"", b"r" + bytes(4) if first else b"r")
     assert json.loads(out)[:3] == [words, "v=\udcfe'", str(tmp_path)]
 
 
@@ -162,8 +171,9 @@ def test_a_message_larger_than_a_pipe_arrives_whole(first: bool) -> None:
 def test_the_first_process_ends_as_the_program_did_and_collects_the_rest() -> None:
     status, out, _, _ = run(told("/bin/sh", "-c", "(exit 3) & (exit 4) & wait; echo on; exit 7"), first=True)
     assert (os.waitstatus_to_exitcode(status), out) == (7, "on\n")
-    status, _, _, _ = run(told("/bin/sh", "-c", "kill -9 $$"), first=True)
+    status, _, _, said = run(told("/bin/sh", "-c", "kill -9 $$"), first=True)
     assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGKILL
+    assert os.waitstatus_to_exitcode(int.from_bytes(said[1:], "little")) == -signal.SIGKILL
     status, _, _, _ = run(told("/bin/sh", "-c", "kill -9 $$"), first=False)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
@@ -171,8 +181,8 @@ def test_the_first_process_ends_as_the_program_did_and_collects_the_rest() -> No
 @runs_here
 def test_the_first_process_keeps_no_stream_open() -> None:
     """Or whoever reads the program's output would wait for the sandbox's end."""
-    shell = "readlink /proc/$PPID/fd/* 2>/dev/null; echo end"
-    assert run(told("/bin/sh", "-c", shell), first=True)[1] == "end\n"
+    shell = "ls /proc/$PPID/fd; echo end"
+    assert run(told("/bin/sh", "-c", shell), first=True)[1] == f"{READY}\nend\n"
 
 
 def test_no_page_of_it_can_be_both_written_and_executed(first: bool) -> None:
@@ -204,3 +214,18 @@ def test_what_no_exec_can_carry_is_refused(wrong: dict[str, object]) -> None:
     right: dict[str, object] = {"program": "/bin/true", "arguments": (), "env": (), "cwd": "/", "limits": ()}
     with pytest.raises(ValueError, match=r".+"):
         start_message(**(right | wrong), nonce=b"n", limit_first=True)  # type: ignore[arg-type]
+
+
+@runs_here
+def test_the_writer_writes_its_text_and_says_whether_it_did(tmp_path: Path) -> None:
+    def ends_with(path: Path) -> int:
+        file = above(os.memfd_create("writer"))
+        os.write(file, assemble_writer(platform.machine(), str(path), b"42\n"))
+        pid = os.posix_spawn(f"/proc/self/fd/{file}", ["writer"], {}, file_actions=[(os.POSIX_SPAWN_DUP2, file, file)])
+        os.close(file)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    there = tmp_path / "there"
+    there.touch()
+    assert (ends_with(there), there.read_text()) == (0, "42\n")
+    assert ends_with(tmp_path / "missing") == NOT_TOLD

@@ -17,6 +17,7 @@ import fcntl
 import os
 import resource
 import signal
+import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -69,6 +70,20 @@ def pipe() -> tuple[int, int]:
     except OSError:
         os.close(read)
         raise
+
+
+def line() -> tuple[int, int]:
+    """Two ends of a stream socket, both raised: unlike a pipe's, no other process can open them by name."""
+    ends = [end.detach() for end in socket.socketpair()]
+    try:
+        ends[0] = raised(ends[0])
+        ends[1] = raised(ends[1])
+    except OSError:
+        for fd in ends:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        raise
+    return ends[0], ends[1]
 
 
 def memory_file(data: bytes) -> int:
@@ -137,7 +152,7 @@ def let_go_first(pid: int) -> None:
         file.write(_FIRST_TO_GO)
 
 
-def spawn_in_namespace(namespace: int, argv: Sequence[str]) -> int:
+def spawn_in_namespace(namespace: int, argv: Sequence[str], *, keep: Sequence[int] = ()) -> int:
     """Start argv in a PID namespace, given an open descriptor of it."""
 
     def enter(libc: Any) -> None:
@@ -145,9 +160,18 @@ def spawn_in_namespace(namespace: int, argv: Sequence[str]) -> int:
 
     null = raised(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     try:
-        return _in_thread(enter, lambda: spawn(argv, places={0: null, 1: null, 2: null}))
+        return _in_thread(enter, _prepare(argv, {0: null, 1: null, 2: null}, keep))
     finally:
         os.close(null)
+
+
+def run_in_namespace(namespace: int, program: bytes) -> int:
+    """The same for a program that has no file."""
+    file = memory_file(program)
+    try:
+        return spawn_in_namespace(namespace, [f"/proc/self/fd/{file}"], keep=[file])
+    finally:
+        os.close(file)
 
 
 def _in_thread(enter: Callable[[Any], None], start: Callable[[], int]) -> int:
@@ -204,6 +228,15 @@ def reap(pid: int) -> tuple[int, resource.struct_rusage] | None:
         return None
     _started.discard(pid)
     return status, usage
+
+
+def reap_by_descriptor(pidfd: int, pid: int) -> bool:
+    """The same without its usage, whatever has that number by now. False when it has not ended."""
+    with contextlib.suppress(ChildProcessError):  # an embedder that waits for all its children was quicker
+        if os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is None:
+            return False
+    _started.discard(pid)
+    return True
 
 
 def reap_orphans() -> None:

@@ -1,0 +1,154 @@
+"""From a launcher that was just started to a sandbox that waits: everything about it learnt, bounded and verified.
+
+Order: 1 which process is the first one inside, 2 bound the number of processes (while the launcher is busy with its
+mounts), 3 once its mounts are finished and it waits, nothing exec'd: is every one where the plan put it, and none
+elsewhere? 4 close what of the workspace stays closed, open the listeners of its network, 5 let the launcher go on, and
+wait until what it starts says that it waits; or leave it waiting, where the program is known already and its message
+will be there when it goes on.
+
+Not here: what is compared (verifying), starting the launcher (held), what runs inside a namespace (inside).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from typing import TYPE_CHECKING
+
+from palyra.launch import _os
+from palyra.launch.executor import LaunchFailed
+from palyra.launch.jobs import Jobs, ended_well
+from palyra.launch.network import open_listeners
+from palyra.launch.verifying import difference, in_new_root, look_outside, misplaced, mountinfo
+from palyra.launch.waiting import has_ended, pause, readable, unbroken
+from palyra.sandbox.mounts import first_stranger, is_finished
+from palyra.sandbox.starter import assemble_writer
+
+if TYPE_CHECKING:
+    from palyra.launch.held import Held, Template
+
+_MOUNT_STEP_S = 0.0005
+_BRIEF_STEP_S = 0.0001
+_BRIEF_STEPS = 200
+_NS_GET_USERNS = 0xB701
+_PID_MAX = "/proc/sys/kernel/pid_max"
+_ENDED = "The sandbox ended before it was ready."
+
+
+async def enter(held: Held, template: Template, jobs: Jobs, *, is_alone: bool, is_known: bool) -> None:
+    if template.pid_namespace:
+        await _enter_namespaces(held, template, jobs, is_alone=is_alone)
+        held.mounts_fd = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    if is_known:
+        held.setup_cpu_us = _os.cpu_us(held.init)
+        return
+    if template.pid_namespace:
+        os.write(held.block, b"x")
+    if not (await _read(held.ready)).startswith(b"r"):
+        raise LaunchFailed(_ENDED)
+    held.program = held.pid
+    if template.pid_namespace:
+        inside = _os.children(held.init)
+        if len(inside) != 1:
+            raise LaunchFailed("The sandbox does not hold exactly one process.")
+        held.program = inside[0]
+        held.setup_cpu_us = _os.cpu_us(held.init)
+    held.program_fd = os.pidfd_open(held.program)
+    if template.pid_namespace and _os.parent(held.program) != held.init:
+        raise LaunchFailed(_ENDED)
+
+
+async def _enter_namespaces(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
+    bounding: asyncio.Task[bool] | None = None
+    try:
+        await _learn_init(held)
+        if template.pid_max:
+            bounding = asyncio.create_task(_bound_pids(held, template, jobs))
+            await asyncio.sleep(0)  # it begins now
+        await _check_mounts(held, template, jobs, is_alone=is_alone)
+        if template.face is not None:
+            held.listeners = await open_listeners(held.init, template.face, jobs.run)
+    finally:  # even when cancelled: a process of ours in there would keep the dying namespace from ending
+        bounded = bounding is None or await _outcome_of(bounding)
+    if not bounded:
+        raise LaunchFailed("The sandbox's pid_max could not be set.")
+
+
+async def _learn_init(held: Held) -> None:
+    text = b""
+    while chunk := await _read(held.info):
+        text += chunk
+    if not text:
+        raise LaunchFailed(_ENDED)
+    held.init = int(json.loads(text)["child-pid"])
+    held.init_fd = os.pidfd_open(held.init)
+    _os.expect(held.init)
+    if _os.parent(held.init) != held.pid:  # a pid that was reused before its pidfd was opened
+        raise LaunchFailed(_ENDED)
+
+
+async def _check_mounts(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
+    """Before the launcher goes on, nothing has been exec'd inside: even what waits would come from what is mounted."""
+    steps = _BRIEF_STEPS if is_alone else 0
+    outside = look_outside(template)
+    while not (in_new_root(held, template) and is_finished(table := mountinfo(held.init))):
+        if has_ended(held.init_fd):
+            raise LaunchFailed(_ENDED)
+        if steps > 0:
+            steps -= 1
+            pause(_BRIEF_STEP_S)
+        await asyncio.sleep(0 if steps > 0 else _MOUNT_STEP_S)
+    changed = first_stranger(template.launcher, table, outside.table)
+    if template.closed and not changed:
+        await _close_paths(held, template, jobs)
+        table = mountinfo(held.init)
+    changed = changed or difference(held, template, held.init, table) or misplaced(held.init, outside)
+    if changed:
+        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
+
+
+async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
+    mounts = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    owner = -1
+    try:
+        owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
+        given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
+        closed = await jobs.run("closing", [owner, mounts, given])
+    finally:
+        for fd in (mounts, owner):
+            if fd >= 0:
+                os.close(fd)
+    if not closed:
+        raise LaunchFailed("The workspace changed while the sandbox was being made: a path could not be closed.")
+
+
+async def _bound_pids(held: Held, template: Template, jobs: Jobs) -> bool:
+    """Our own short-lived child enters the namespace: the bound is written from outside, while nothing runs inside."""
+    namespace = os.open(f"/proc/{held.init}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if template.is_started_by_us:  # so a file without a name can be run here
+            writer = assemble_writer(os.uname().machine, _PID_MAX, str(template.pid_max).encode())
+            return await ended_well(_os.run_in_namespace(namespace, writer))
+        if jobs.are_quick:
+            return await jobs.run("bounding", [namespace, str(template.pid_max)])
+        shell = ["/bin/sh", "-c", f"echo {template.pid_max} > {_PID_MAX}"]
+        return await ended_well(_os.spawn_in_namespace(namespace, shell))
+    finally:
+        os.close(namespace)
+
+
+async def _outcome_of(bounding: asyncio.Task[bool]) -> bool:
+    async def waited() -> bool:
+        return await bounding
+
+    try:
+        return bounding.result() if bounding.done() else await unbroken(waited())
+    except OSError:
+        return False
+
+
+async def _read(fd: int) -> bytes:
+    await readable(fd)
+    return os.read(fd, 4096)
