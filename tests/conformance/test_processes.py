@@ -172,8 +172,8 @@ def test_a_signal_is_told_apart_from_an_exit_code(any_tier: Arena) -> None:
 
 
 def test_an_older_kernel_tells_exit_codes_but_not_signals(tier_c: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the pidfd's word there is only the launcher's exit code, in which signal 9 and exit 137 look alike. A cold
-    sandbox's first process, where it is ours, tells it too."""
+    """Without the pidfd's word there is only the launcher's exit code, in which signal 9 and exit 137 look alike. A
+    cold sandbox's first process, where it is ours, tells it too."""
 
     def unknown(pidfd: int) -> int:
         raise _os.Unsupported

@@ -138,18 +138,17 @@ def test_a_start_program_that_cannot_be_run_is_told_as_what_it_is(owner: int) ->
 def test_what_is_left_of_a_call_is_reaped_a_moment_later(place: Arena) -> None:
     """A launcher whose sandbox is gone is not waited for, and nothing stays behind for all that."""
 
-    async def story() -> tuple[int | None, list[int]]:
+    async def story() -> tuple[list[int | None], list[int]]:
         made = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
         plan = plan_job(place.job(SH, "-c", "exit 3"), host())
         try:
-            for _ in range(3):
-                execution = await made.run(plan, Kept())
+            codes = [(await made.run(plan, Kept())).exit_code for _ in range(3)]
         finally:
             await made.close()
-        return execution.exit_code, _children()
+        return codes, _children()
 
     before = _children()
-    assert asyncio.run(story()) == (3, before)
+    assert asyncio.run(story()) == ([3, 3, 3], before)
 
 
 def _children() -> list[int]:
