@@ -22,7 +22,7 @@ from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.network import open_listeners
 from palyra.launch.verifying import difference, in_new_root, look_outside, misplaced, mountinfo
-from palyra.launch.waiting import has_ended, pause, readable, unbroken
+from palyra.launch.waiting import has_ended, pause, readable, readable_in, unbroken
 from palyra.sandbox.mounts import first_stranger, is_finished
 from palyra.sandbox.starter import assemble_writer
 
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from palyra.launch.held import Held, Template
 
 _MOUNT_STEP_S = 0.0005
-_BRIEF_STEP_S = 0.0001
-_BRIEF_STEPS = 200
+_BRIEF_S = 0.005
+"""How long a launcher's first word is waited for in place."""
+_BRIEF_STEP_S = 0.00006
+_BRIEF_STEPS = 300
 _NS_GET_USERNS = 0xB701
 _PID_MAX = "/proc/sys/kernel/pid_max"
 _ENDED = "The sandbox ended before it was ready."
@@ -63,7 +65,7 @@ async def enter(held: Held, template: Template, jobs: Jobs, *, is_alone: bool, i
 async def _enter_namespaces(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
     bounding: asyncio.Task[bool] | None = None
     try:
-        await _learn_init(held)
+        await _learn_init(held, is_alone=is_alone)
         if template.pid_max:
             bounding = asyncio.create_task(_bound_pids(held, template, jobs))
             await asyncio.sleep(0)  # it begins now
@@ -76,9 +78,11 @@ async def _enter_namespaces(held: Held, template: Template, jobs: Jobs, *, is_al
         raise LaunchFailed("The sandbox's pid_max could not be set.")
 
 
-async def _learn_init(held: Held) -> None:
+async def _learn_init(held: Held, *, is_alone: bool) -> None:
     text = b""
-    while chunk := await _read(held.info):
+    if is_alone:
+        readable_in(held.info, _BRIEF_S)
+    while not text.rstrip().endswith(b"}") and (chunk := await _read(held.info)):
         text += chunk
     if not text:
         raise LaunchFailed(_ENDED)
@@ -150,5 +154,6 @@ async def _outcome_of(bounding: asyncio.Task[bool]) -> bool:
 
 
 async def _read(fd: int) -> bytes:
-    await readable(fd)
+    if not readable_in(fd, 0.0):
+        await readable(fd)
     return os.read(fd, 4096)

@@ -253,6 +253,8 @@ class _HeldProgram:
 
     def cut_off(self) -> None:
         cut_off(self._held, subreaper=self._host.subreaper)
+        if self._leftovers is None:
+            self._held.let_go_of_mounts()  # what still lives takes its end meanwhile
 
     async def end(self, *, program_ended: bool) -> Ended:
         held, leftovers = self._held, self._leftovers
@@ -271,7 +273,7 @@ class _HeldProgram:
 
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan
-        if self._leftovers is None:
+        if self._leftovers is None and held.block < 0:
             held.let_go_of_mounts()
         uid = plan.run_as[0] if plan.run_as else self._host.uid
         limits = limit_steps(plan.limits, uid=uid, own_user_namespace=plan.pid_namespace)

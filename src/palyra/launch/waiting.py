@@ -56,8 +56,13 @@ def has_ended(pidfd: int) -> bool:
 def ends_within(pidfd: int, timeout_s: float) -> bool:
     """The same after a moment that is waited for here, in this thread: for waits that are shorter than the loop's own
     turns, where nobody else needs the loop."""
+    return readable_in(pidfd, timeout_s)
+
+
+def readable_in(fd: int, timeout_s: float) -> bool:
+    """Likewise of any descriptor."""
     poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
+    poll.register(fd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))
 
 

@@ -226,7 +226,9 @@ def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: 
     closing = stack.enter_context(contextlib.ExitStack())
     info_read, info_write = (raised(fd, kept) for fd, kept in zip(os.pipe(), (stack, closing), strict=True))
     os.set_blocking(info_read, False)
-    argv = [str(info_write if w == INFO else files[w.index]) if isinstance(w, Hole) else w for w in plan.launcher]
+    given = {w: memory_file(b"", stack) for w in plan.launcher if isinstance(w, Hole) and w.index < 0}
+    given |= {Hole(index): fd for index, fd in enumerate(files)} | {INFO: info_write}
+    argv = [str(given[w]) if isinstance(w, Hole) else w for w in plan.launcher]
     told = ["-c", REPORT, "probe", *arguments]
     argv, places = (
         told_to_become(argv, host.shell, told, plan.cwd, stack) if host.starter else ([*argv, host.shell, *told], [])
@@ -234,7 +236,7 @@ def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: 
     process = subprocess.Popen(
         argv,
         env={},
-        pass_fds=[*files, info_write, *places],
+        pass_fds=[*given.values(), *places],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -19,7 +19,7 @@ from palyra.model.host import BubblewrapFacts, CgroupFacts, ContainerFacts, Host
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, HostKind, HostPattern, NetGrant
 from palyra.model.plan import Hole, Job, WorkspaceSight
-from palyra.sandbox import seatbelt
+from palyra.sandbox import seatbelt, starter
 from palyra.sandbox.planner import BACKENDS, plan_job
 from palyra.sandbox.seccomp import MACHINES, assemble
 from tests.unit.sandbox.jobs import make_host, make_job
@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
         WINDOWS,
     ),
     "tier-c-plain-user": (make_job(), make_host()),
+    "tier-c-start-program": (make_job(), make_host(starter=True)),
     "tier-c-closed-paths": (make_job(workspace=CLOSED, cwd=f"{WS}/src"), make_host()),
     "tier-c-own-program-reading": (
         make_job(
@@ -132,6 +133,7 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
     ),
     "tier-b-plain-user": (make_job(tier=Tier.B, net=OPEN), make_host()),
     "tier-b-root-engine": (make_job(tier=Tier.B, net=OPEN), replace(ROOT, cgroup_kill="/sys/fs/cgroup/palyra")),
+    "tier-b-start-program": (make_job(tier=Tier.B), make_host(starter=True, landlock_abi=7)),
     "tier-b-landlock": (make_job(tier=Tier.B, read_roots=("/opt/tools",)), make_host(landlock_abi=7)),
     "tier-b-landlock-shared-network": (make_job(tier=Tier.B, net=OPEN), make_host(landlock_abi=4, machine="aarch64")),
     "tier-b-landlock-root-owned-groups": (
@@ -150,6 +152,8 @@ def shown(job: Job, host: HostFacts) -> dict[str, object]:
     plan = plan_job(job, host, tuple(backend for backend in BACKENDS if backend.guarantees(host)))
     filters = {assemble(machine): f"seccomp filter for {machine}" for machine in MACHINES}
     filters |= {assemble(m, own_program=True): f"seccomp filter for {m}, of a program of ours" for m in MACHINES}
+    for first in (True, False):
+        filters[starter.assemble("x86_64", first=first)] = f"start program, {'first process' if first else 'alone'}"
     texts = [filters.get(data) or data.decode() for data in plan.data]
     assert all(not isinstance(w, Hole) or w.index < len(texts) for w in plan.launcher)
     return {"plan": plan.as_json(), "data": texts}
