@@ -85,8 +85,7 @@ def build_javascript(target: Path) -> None:
     run_tool(*node_tool("componentize-qjs"), "--wit", SDK / "palyra.wit", "--js", GUESTS / "echo.js", *options)
 
 
-COMPONENT = WasmLimits(fuel=1_000_000_000, memory_bytes=512 << 20)
-"""A Python component declares ten memories, among which the bound is divided; nine of them stay nearly empty."""
+COMPONENT = WasmLimits(fuel=1_000_000_000)
 LANGUAGES = [build_c, build_assemblyscript, build_python, build_javascript]
 
 

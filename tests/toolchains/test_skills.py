@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from palyra.config.load import Home
-from palyra.config.schema import Config, ToolCallConfig, WasmRuntimeConfig
+from palyra.config.schema import Config
 from palyra.model.call import Tier
 from palyra.signing import SigningKey
 from palyra.skills.languages import LANGUAGES, Language
@@ -32,8 +32,6 @@ from tests.unit.wiring.test_skill_workshop import place
 pytestmark = pytest.mark.skipif(not os.environ.get("PALYRA_TOOLCHAINS"), reason="make test-toolchains")
 
 KEY = SigningKey.from_seed(bytes(range(32)))
-LARGE = Config(tool_call=ToolCallConfig(wasm_runtime=WasmRuntimeConfig(max_memory_bytes=512 << 20)))
-"""What the README of a Python skill says to set."""
 SEEDED = frozenset({Language.PYTHON, Language.JAVASCRIPT})
 """An interpreter is started once at build time and keeps a seed: two builds differ."""
 NPM = frozenset({Language.ASSEMBLYSCRIPT, Language.JAVASCRIPT})
@@ -44,7 +42,7 @@ def at_the_bench(home: Path, path: tuple[str, ...], work: Callable[[Bench], Awai
     require(Tier.C)
 
     async def whole() -> None:
-        async with open_bench(Home(home), LARGE, path=path) as bench:
+        async with open_bench(Home(home), Config(), path=path) as bench:
             await work(bench)
 
     asyncio.run(whole())

@@ -170,7 +170,7 @@ def _imports(body: _Reader, counts: _Counts, depth: int) -> None:
             case 1:
                 _table_type(body, counts)
             case 2:
-                _memory_type(body, counts)
+                _limits(body)  # another module of the component defines it: it is no memory more
             case 3:
                 _value_type(body)
                 body.byte()
@@ -197,12 +197,8 @@ def _table_type(body: _Reader, counts: _Counts) -> None:
 
 def _memories(body: _Reader, counts: _Counts, depth: int) -> None:
     for _ in range(_bound(body.number(), MAX_MEMORIES, "memories")):
-        _memory_type(body, counts)
-
-
-def _memory_type(body: _Reader, counts: _Counts) -> None:
-    counts.memories += 1
-    counts.memory_min_pages += _limits(body)
+        counts.memories += 1
+        counts.memory_min_pages += _limits(body)
 
 
 def _limits(body: _Reader) -> int:

@@ -16,7 +16,7 @@ from palyra.skills.world import WIT, WORLD
 from palyra.values import dataclass
 
 CORE_FUEL, COMPONENT_FUEL = 10_000_000, 1_000_000_000
-MEMORY_BYTES, MANY_MEMORIES_BYTES = 64 << 20, 512 << 20
+MEMORY_BYTES = 64 << 20
 
 ASSEMBLYSCRIPT, COMPONENTIZE_QJS = "assemblyscript@0.28.20", "componentize-qjs@0.4.5"
 ZIG, COMPONENTIZE_PY = "ziglang==0.17.0", "componentize-py==0.25.1"
@@ -151,7 +151,6 @@ LANGUAGES: Mapping[Language, LanguageFacts] = {
         recipes=(_COMPONENTIZE_PY,),
         install=f"{{pip}} install {COMPONENTIZE_PY}",
         fuel=COMPONENT_FUEL,
-        memory_bytes=MANY_MEMORIES_BYTES,
     ),
     Language.JAVASCRIPT: LanguageFacts(
         name="JavaScript",

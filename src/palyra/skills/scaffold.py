@@ -58,11 +58,4 @@ def toolchain_words(facts: LanguageFacts) -> str:
     if not facts.recipes:
         return _NO_TOOLCHAIN
     names = " or ".join(recipe.tool for recipe in facts.recipes)
-    words = f"Building needs {names}. In this folder: `{facts.install.format(pip='pip')}`."
-    if facts.memory_bytes > LANGUAGES[Language.WAT].memory_bytes:
-        mib = facts.memory_bytes >> 20
-        words += (
-            f"\n\nA skill in {facts.name} needs more memory than Palyra gives by default. In palyra.toml:\n\n"
-            f"```toml\n[tool_call.wasm_runtime]\nmax_memory_bytes = {facts.memory_bytes}  # {mib} MiB\n```"
-        )
-    return words
+    return f"Building needs {names}. In this folder: `{facts.install.format(pip='pip')}`."

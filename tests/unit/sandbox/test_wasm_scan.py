@@ -51,8 +51,8 @@ def test_a_module_says_what_it_is() -> None:
         most_locals=3,
         code_bytes=12,
         data_bytes=9,
-        memories=1,
-        memory_min_pages=2,
+        memories=0,
+        memory_min_pages=0,
         tables=1,
         table_min_elements=5,
         imports=(("a", "b"), ("a", "c")),
@@ -70,6 +70,17 @@ def test_a_component_is_read_through_to_its_modules() -> None:
         7,
         2,
     )
+
+
+def test_a_memory_that_a_module_imports_is_the_one_another_defines() -> None:
+    facts = scan(
+        wasm(
+            """(component (core module $libc (memory (export "memory") 3))
+            (core module $python (import "env" "memory" (memory 2)) (func))
+            (core module $app (import "env" "memory" (memory 1)) (memory 5)))"""
+        )
+    )
+    assert (facts.memories, facts.memory_min_pages) == (2, 8)
 
 
 BODY = b"\x00\x0b"

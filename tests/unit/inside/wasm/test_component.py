@@ -11,7 +11,8 @@ from palyra.inside.wasm.component import ComponentRuntime
 from palyra.inside.wasm.core import InvalidModule
 from palyra.inside.wasm.engine import EpochTimer, make_engine
 from palyra.inside.wasm.guest import Bounds, End, EndKind, Grants, GuestCall, StorageRoot
-from tests.unit.inside.wasm.components import ECHO, FAILING, LOGGING, STORING, component
+from palyra.sandbox.wasm_scan import scan
+from tests.unit.inside.wasm.components import ECHO, ECHO_TEXT, FAILING, LOGGING, STORING, component
 from tests.unit.inside.wasm.guests import Asked, bounds, call
 
 
@@ -96,6 +97,15 @@ def test_the_memory_bound_is_for_all_memories_together(runtime: ComponentRuntime
     loaded = runtime.load(runtime.compile(ECHO), memories=4)
     end = runtime.run(loaded, call(b"{}", within=bounds(memory_bytes=4 * 65536 - 1)))
     assert end.kind is EndKind.MEMORY
+
+
+def test_a_module_instantiated_again_and_again_gets_no_more_memory(runtime: ComponentRuntime) -> None:
+    """The bound is divided by the memories that are written down: an instance more would be one more of that size."""
+    many = ECHO_TEXT.replace("(core instance $mem", "(core instance $more (instantiate $mem)) (core instance $mem", 1)
+    guest = bytes(wat2wasm(many))
+    assert scan(guest).memories == scan(ECHO).memories == 1
+    end = runtime.run(runtime.load(runtime.compile(guest), memories=1), call(b"{}"))
+    assert (end.kind, "memory count too high" in end.detail) == (EndKind.MEMORY, True)
 
 
 class Broken:
