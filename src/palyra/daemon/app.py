@@ -27,10 +27,11 @@ from palyra.daemon.auth import NOBODY, Caller, Proof, check_access, check_csrf
 from palyra.daemon.console.errors import error_page
 from palyra.daemon.holding import CALLER, Held
 from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
-from palyra.daemon.routes import FORM_TYPE, JSON_TYPE, Asked, Refused, Route, Who
+from palyra.daemon.routes import FORM_TYPE, FORM_TYPES, JSON_TYPE, MULTIPART_TYPE, Asked, Refused, Route, Who
 from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
 from palyra.daemon.sse import MEDIA_TYPE
 from palyra.daemon.state import State
+from palyra.daemon.upload import read_upload
 from palyra.errors import Reason, Rejected, StateError
 
 log = logging.getLogger("palyra.daemon")
@@ -44,6 +45,7 @@ STATUS_OF = {
     Reason.JOURNAL_DOWN: 503,
 }
 """Of a refusal that is no outcome of a call; any other reason is 409."""
+SLOWEST_BYTES_S = 512 * 1024
 LOGIN_PAGE = "/console/login"
 HEADERS = (
     (b"cache-control", b"no-store"),
@@ -63,7 +65,8 @@ class Endpoint:
         self._body = TypeAdapter(route.body) if route.body is not None else None
         self._query = TypeAdapter(route.query) if route.query is not None else None
         self._max_bytes = route.max_body_bytes or state.settings.max_body_bytes
-        self._timeout_s = state.settings.body_timeout_ms / 1000
+        # Where much may come, time goes with it.
+        self._timeout_s = max(state.settings.body_timeout_ms / 1000, self._max_bytes / SLOWEST_BYTES_S)
 
     def count(self, response: Response) -> None:
         self._state.metrics.requested(self.route.name, response.status_code)
@@ -82,7 +85,7 @@ class Endpoint:
             return RedirectResponse(login_link(request), status_code=303)
         check_access(caller, route.who)
         in_header = request.headers.get(CSRF_HEADER)
-        waits_for_form = route.accepts == FORM_TYPE and in_header is None
+        waits_for_form = route.accepts in FORM_TYPES and in_header is None
         watched = caller.session if route.mutates and route.who is not Who.ANYBODY else None
         if watched is not None and not waits_for_form:
             check_csrf(watched, in_header or "")  # 3
@@ -95,16 +98,28 @@ class Endpoint:
         route = self.route
         if route.streamed_body or (self._body is None and route.accepts == JSON_TYPE):
             return b"", None
+        if route.accepts == MULTIPART_TYPE:
+            fields, raw = await read_upload(
+                request,
+                max_bytes=self._max_bytes,
+                timeout_s=self._timeout_s,
+                check_csrf=lambda fields: self._checked_form(fields, watched),
+            )
+            return raw, checked(self._body, fields, words=True) if self._body is not None else fields
         raw = await read_body(request, max_bytes=self._max_bytes, timeout_s=self._timeout_s)
         if route.accepts == FORM_TYPE:
             fields = parse_form(raw)
-            given = fields.pop(CSRF_FIELD, "")
-            if watched is not None:
-                check_csrf(watched, given)  # 3
+            self._checked_form(fields, watched)
             return raw, checked(self._body, fields, words=True) if self._body is not None else fields
         if self._body is None:
             return raw, None
         return raw, checked(self._body, await self._parsed(caller, raw))
+
+    @staticmethod
+    def _checked_form(fields: dict[str, str], watched: Session | None) -> None:
+        given = fields.pop(CSRF_FIELD, "")
+        if watched is not None:
+            check_csrf(watched, given)  # 3
 
     async def _parsed(self, caller: Caller, raw: bytes) -> Any:
         try:

@@ -25,9 +25,8 @@ MAX_QUERY_FIELDS = 64
 
 
 async def read_body(request: Request, *, max_bytes: int, timeout_s: float) -> bytes:
-    declared = request.headers.get("content-length")
-    if declared is not None and (not declared.isascii() or not declared.isdigit() or int(declared) > max_bytes):
-        raise _too_large(max_bytes)
+    if declared_too_large(request, max_bytes):
+        raise too_large(max_bytes)
     chunks: list[bytes] = []
     size = 0
     try:
@@ -35,15 +34,26 @@ async def read_body(request: Request, *, max_bytes: int, timeout_s: float) -> by
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > max_bytes:
-                    raise _too_large(max_bytes)
+                    raise too_large(max_bytes)
                 chunks.append(chunk)
     except TimeoutError:
-        raise Refused(
-            408, "SLOW", "The body took too long to come.", "Send it faster.", headers={"Connection": "close"}
-        ) from None
+        raise too_slow() from None
     except ClientDisconnect:
-        raise Refused(400, "MALFORMED", "The body ended early.", None) from None
+        raise broken_off() from None
     return b"".join(chunks)
+
+
+def declared_too_large(request: Request, max_bytes: int) -> bool:
+    declared = request.headers.get("content-length")
+    return declared is not None and (not declared.isascii() or not declared.isdigit() or int(declared) > max_bytes)
+
+
+def too_slow() -> Refused:
+    return Refused(408, "SLOW", "The body took too long to come.", "Send it faster.", headers={"Connection": "close"})
+
+
+def broken_off() -> Refused:
+    return Refused(400, "MALFORMED", "The body ended early.", None)
 
 
 def parse_json(data: bytes) -> Any:
@@ -90,7 +100,7 @@ def _path(place: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in place)
 
 
-def _too_large(max_bytes: int) -> Refused:
+def too_large(max_bytes: int) -> Refused:
     return Refused(
         413,
         "TOO_LARGE",

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 JSON_TYPE = "application/json"
 FORM_TYPE = "application/x-www-form-urlencoded"
+MULTIPART_TYPE = "multipart/form-data"
+FORM_TYPES = frozenset({FORM_TYPE, MULTIPART_TYPE})
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -105,8 +107,8 @@ class Route:
     page: bool = False
     """HTML for people: not in the OpenAPI document, and who has not logged in is led to the login page."""
     accepts: str = JSON_TYPE
-    """The body's media type. A form's fields are checked against `body` as words; anything that is neither JSON nor a
-    form is handed over as it came (`Asked.raw`)."""
+    """The body's media type. A form's fields are checked against `body` as words, and the file that one brings is
+    `Asked.raw`; anything that is neither JSON nor a form is handed over as it came (`Asked.raw`)."""
     tags: tuple[str, ...] = ()
     examples: Mapping[str, Any] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ nothing is checked twice or once too little. Not here: what pages show.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import RedirectResponse, Response
@@ -14,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from palyra.canon import Json
 from palyra.daemon.console.rendering import link
 from palyra.daemon.operators.answering import Act
-from palyra.daemon.routes import FORM_TYPE, Answer, Asked, Handler, Model, Route, Who
+from palyra.daemon.routes import FORM_TYPE, MULTIPART_TYPE, Answer, Asked, Handler, Model, Route, Who
 
 HTML = "text/html"
 SEE_OTHER = 303
@@ -53,6 +54,12 @@ def form(path: str, handler: Handler, *, name: str, says: str, body: Any = None)
         accepts=FORM_TYPE,
         page=True,
     )
+
+
+def upload(path: str, handler: Handler, *, name: str, says: str, body: Any, max_bytes: int) -> Route:
+    """A form that brings a file."""
+    made = form(path, handler, name=name, says=says, body=body)
+    return replace(made, accepts=MULTIPART_TYPE, max_body_bytes=max_bytes)
 
 
 Leads = Callable[[Asked, Json], str]

@@ -7,18 +7,21 @@ from typing import Any
 from starlette.responses import Response
 
 from palyra.canon import Json
-from palyra.daemon.console.making import Visit, form, page, then, to, to_the
-from palyra.daemon.console.rendering import render
+from palyra.daemon.console.making import Visit, form, page, then, to, to_the, upload
+from palyra.daemon.console.rendering import link, render
 from palyra.daemon.operators import candidates, trust
 from palyra.daemon.operators import skills as acts
 from palyra.daemon.operators.answering import installed
 from palyra.daemon.routes import Asked
+from palyra.skills.bundle import MAX_BYTES
 
 
 class SkillPage(acts.Versioned):
     said: str = ""
 
 
+FORM_BYTES = 64 << 10
+"""Of the form around a package."""
 _WORST_FIRST = {"fail": 0, "warn": 1, "pass": 2}
 MOVES = {
     "quarantined": ("enable", "audit", "remove"),
@@ -75,6 +78,11 @@ async def skill_page(asked: Asked) -> Response:
     )
 
 
+def _to_installed(asked: Asked, done: Json) -> str:
+    it: Any = done
+    return link("skills", it["skill_id"], version=it["version"], said="installed")
+
+
 def _form(move: str, act: Any, body: Any, said: str, says: str) -> Any:
     return form(f"/skills/{{id}}/{move}", then(act, to_the("skills", "id", said=said)), name=f"{move}_skill",
                 says=says, body=body)  # fmt: skip
@@ -82,6 +90,8 @@ def _form(move: str, act: Any, body: Any, said: str, says: str) -> Any:
 
 ROUTES = (
     page("/skills", skills_page, name="skills", says="Installed skills.", query=Visit),
+    upload("/skills/install", then(acts.upload_skill, _to_installed), name="install_skill", body=acts.Installing,
+           says="Install a package; it waits in quarantine.", max_bytes=MAX_BYTES + FORM_BYTES),
     page("/skills/{id}", skill_page, name="skill", says="One skill: versions, capabilities, audit.",
          query=SkillPage),
     _form("enable", acts.enable_skill, acts.Enabling, "enabled", "Let its tools be called."),

@@ -163,6 +163,13 @@ async def install_skill(asked: Asked) -> Json:
     return await _done(lambda: desk.install(asked.raw, by=by, tofu=query.tofu, allow_downgrade=query.allow_downgrade))
 
 
+async def upload_skill(asked: Asked) -> Json:
+    """The same by a form, whose fields say what the query says there."""
+    body: Installing = asked.body
+    by, desk = asked.caller.principal, installed(asked).skills
+    return await _done(lambda: desk.install(asked.raw, by=by, tofu=body.tofu, allow_downgrade=body.allow_downgrade))
+
+
 async def verify_package(asked: Asked) -> Json:
     """A package by a key that is trusted here; nothing is installed."""
     try:

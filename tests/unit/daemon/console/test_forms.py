@@ -7,10 +7,13 @@ import re
 import pytest
 
 from palyra.daemon.console.words import quoted
+from palyra.daemon.routes import MULTIPART_TYPE
 from palyra.daemon.sessions import COOKIE
 from palyra.daemon.table import ROUTES
-from tests.consoles import world
+from palyra.skills.bundle import MAX_BYTES
+from tests.consoles import packed, world
 from tests.daemons import OPERATOR
+from tests.making_skills import tool
 from tests.markup import Markup
 
 FORMS = [route for route in ROUTES if route.page and route.mutates and route.name != "log_in"]
@@ -39,7 +42,8 @@ def test_a_form_without_its_csrf_token_changes_nothing(fresh, route):
     path = route.path.replace("{", "").replace("}", "")
     before = fresh.daemon.state.installation.journal.checkpoint().size
     for data in ({}, {"csrf": ""}, {"csrf": "0" * 64}, {"csrf": fresh.daemon.login()[1]}):
-        answer = fresh.send(path, data=data)
+        brings = {"files": {"package": ("x", b"x")}} if route.accepts == MULTIPART_TYPE else {}
+        answer = fresh.send(path, data=data, **brings)
         assert answer.status_code == 403, data
         assert "CSRF" in answer.text
         assert Markup(answer.text).problems == []
@@ -194,6 +198,57 @@ def test_other_policies_are_tried_and_used_and_gone_back_from(fresh):
     assert fresh.send("/console/policy/rollback").status_code == 303
     assert fresh.run_program("ls").reason is None
     assert [act for act, _ in acts(fresh)][-2:] != ["policy.used", "policy.used"]
+
+
+def upload(fresh, package: bytes, fields=None, **options):
+    data = {"csrf": fresh.session[1], **(fields or {})}
+    files = {"package": ("../../../name.palyra-skill", package, "application/octet-stream")}
+    return fresh.daemon.ask("POST", "/console/skills/install", session=fresh.session, data=data, files=files, **options)
+
+
+def standing(fresh, skill_id: str):
+    return fresh.daemon.ask("GET", f"/console/v1/skills/{skill_id}", session=fresh.session)
+
+
+def test_a_package_that_is_uploaded_waits_in_quarantine(fresh):
+    package = packed("acme.uploaded", "1.0.0", tools=(tool("acme.uploaded"),))
+    answer = upload(fresh, package)
+    assert (answer.status_code, answer.headers["location"]) == (
+        303, "/console/skills/acme.uploaded?version=1.0.0&said=installed",
+    )  # fmt: skip
+    shown = standing(fresh, "acme.uploaded").json()
+    assert (shown["status"], shown["enabled_by"], shown["audit"]["verdict"]) == ("quarantined", None, "pass")
+    assert "in quarantine until it is enabled" in fresh.page(answer.headers["location"]).text
+    assert ("skill.changed", OPERATOR) in acts(fresh) or ("skill.installed", OPERATOR) in acts(fresh)
+
+
+def test_a_package_without_the_forms_token_is_not_read(fresh):
+    package = packed("acme.forged", "1.0.0", tools=(tool("acme.forged"),))
+    for csrf in ("", "0" * 64, fresh.daemon.login()[1]):
+        answer = upload(fresh, package, {"csrf": csrf})
+        assert answer.status_code == 403
+    assert standing(fresh, "acme.forged").status_code == 404
+
+
+def test_what_is_no_package_is_refused_on_a_page_that_says_why(fresh):
+    answer = upload(fresh, b"PK no package")
+    assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (422, "text/html")
+    stranger = packed("stranger.echo", "1.0.0", tools=(tool("stranger.echo"),))
+    refused = upload(fresh, stranger)
+    assert refused.status_code in (409, 422)
+    assert "trust" in Markup(refused.text).text.lower()
+    assert upload(fresh, stranger, {"tofu": "true"}).status_code == 303
+    assert standing(fresh, "stranger.echo").json()["status"] == "quarantined"
+
+
+def test_an_upload_has_its_own_bound_and_no_other_route_has_it(fresh):
+    route = next(route for route in ROUTES if route.path == "/console/skills/install")
+    assert route.max_body_bytes > MAX_BYTES, "the largest package there may be, and the form around it"
+    larger = {route.path for route in ROUTES if (route.max_body_bytes or 0) > 4 << 20}
+    assert larger == {"/console/skills/install", "/console/v1/skills/install", "/console/v1/skills/verify"}
+    headers = {"Content-Type": "multipart/form-data; boundary=x", "Content-Length": str(route.max_body_bytes + 1)}
+    answer = fresh.daemon.ask("POST", "/console/skills/install", session=fresh.session, headers=headers)
+    assert answer.status_code == 413
 
 
 def test_a_skill_is_enabled_stopped_and_gone_back_from(fresh):
