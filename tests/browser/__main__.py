@@ -21,8 +21,9 @@ from palyra.daemon.server import Server
 from palyra.daemon.state import State, make_state
 from palyra.daemon.table import ROUTES
 from palyra.wiring.embedded import open_installation
-from tests.consoles import portrait, world
+from tests.consoles import packed, portrait, world
 from tests.daemons import OPERATOR
+from tests.making_skills import tool
 
 WALK = Path(__file__).with_name("walk.py")
 
@@ -70,9 +71,16 @@ async def told(state: State, base: Path, calls: dict[str, str]) -> dict[str, Any
         "operator": operator,
         "workspace": str(base / "workspace"),
         "calls": calls,
+        "packages": [str(await asyncio.to_thread(_package, base, name)) for name in ("plain", "scripts")],
         "profile": str(base),
         "portrait": "portrait" in calls,
     }
+
+
+def _package(base: Path, name: str) -> Path:
+    path = base / f"{name}.palyra-skill"
+    path.write_bytes(packed(f"acme.uploaded-{name}", "1.0.0", tools=(tool(f"acme.uploaded-{name}"),)))
+    return path
 
 
 async def walk(python: str, shots: Path, known: dict[str, Any]) -> int:

@@ -162,6 +162,8 @@ class Walk:
             self.shoot(driver, f"{name}-call")
             self.enable_skill(driver)
             self.shoot(driver, f"{name}-skill")
+            self.upload_skill(driver, self.known["packages"][int(scripts)])
+            self.shoot(driver, f"{name}-uploaded")
             self.open(driver, "/console/journal/verify")
             driver.find_element(By.ID, "verify").click()
             self.wait(driver, lambda d: "The journal verifies." in d.page_source, "verified")
@@ -177,6 +179,13 @@ class Walk:
         driver.find_element(By.ID, "enable").click()
         self.wait(driver, lambda d: "said=enabled" in d.current_url, "enabled")
         assert "active" in driver.find_element(By.CSS_SELECTOR, "header.head .state").text
+
+    def upload_skill(self, driver: Any, package: str) -> None:
+        self.open(driver, "/console/skills")
+        driver.find_element(By.NAME, "package").send_keys(package)
+        driver.find_element(By.CSS_SELECTOR, "form[action$='/skills/install'] button").click()
+        self.wait(driver, lambda d: "said=installed" in d.current_url, "installed")
+        assert "quarantine" in driver.find_element(By.CSS_SELECTOR, "header.head .state").text
 
     def hostile(self) -> None:
         """Pages full of hostile output: nothing runs, nothing is loaded, and a line of a megabyte is just text."""

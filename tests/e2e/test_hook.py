@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from palyra.cli import hook_entry
+from tests.serving import serving
 
 ENTRY = Path(hook_entry.__file__)
 
@@ -75,6 +77,21 @@ def test_a_hook_with_a_daemon_answers_from_the_policies_and_is_journaled(daemon)
         ("deny", "INTERPRETER_DENIED"),
         ("deny", "MALFORMED"),
     ]
+
+
+def test_a_hook_finds_a_daemon_whose_socket_is_elsewhere(cli, tmp_path):
+    with serving(cli, "--socket", str(tmp_path / "elsewhere.sock")) as served:
+        assert served.socket == tmp_path / "elsewhere.sock"
+        line = hook_entry.connect(str(cli.home))
+        assert line is not None
+        line.close()
+        served.end(signal.SIGKILL)
+    assert hook_entry.connect(str(cli.home)) is None
+    with serving(cli) as served:
+        line = hook_entry.connect(str(cli.home))
+        assert line is not None
+        line.close()
+        assert served.end()[0] == 0
 
 
 def test_a_hook_without_a_daemon_says_the_same(cli):

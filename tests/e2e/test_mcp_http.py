@@ -275,6 +275,40 @@ def test_an_agent_with_many_sessions_pushes_out_its_own_runs_and_nobody_elses(ho
     serving(home, workspace, work)
 
 
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+}
+PING = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+WANTS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+def test_a_principal_with_many_handshake_sessions_loses_its_own_and_nobody_elses(home, workspace, monkeypatch):
+    """The SDK's bound is one for all: who opens ten thousand would lock everybody out for half an hour."""
+    monkeypatch.setattr("palyra.mcp.http.MAX_SESSIONS_EACH", 3)
+
+    async def work(daemon: Daemon) -> None:
+        tokens = {"greedy": await daemon.token("agent:greedy"), "again": await daemon.token("agent:greedy")}
+        tokens["quiet"] = await daemon.token("agent:quiet")
+        async with httpx.AsyncClient(headers=WANTS, timeout=30) as http:
+
+            async def ask(who: str, body: dict, session: str = "") -> httpx.Response:
+                headers = {"Authorization": f"Bearer {tokens[who]}"} | ({"Mcp-Session-Id": session} if session else {})
+                return await http.post(daemon.url, json=body, headers=headers)
+
+            other = (await ask("quiet", HELLO)).headers["mcp-session-id"]
+            mine = [(who, (await ask(who, HELLO)).headers["mcp-session-id"]) for who in ("greedy", "again") * 3]
+            held = [(await ask(who, PING, session)).status_code for who, session in mine]
+            assert held == [404, 404, 404, 200, 200, 200]
+            assert (await ask("quiet", PING, other)).status_code == 200
+            assert (await ask("greedy", {"jsonrpc": "2.0", "id": 1, "method": "nonsense"})).status_code == 400
+            assert (await ask("again", PING, mine[-1][1])).status_code == 200
+
+    serving(home, workspace, work)
+
+
 def test_a_long_call_is_not_ended_for_idleness_by_the_next_request(home, workspace, monkeypatch):
     monkeypatch.setattr("palyra.mcp.http.IDLE_MS", 1)
 

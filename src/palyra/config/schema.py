@@ -24,6 +24,7 @@ from palyra.config.egress import RANGES as EGRESS_RANGES
 from palyra.config.egress import EgressConfig, parse_resolve
 from palyra.config.gc import RANGES as GC_RANGES
 from palyra.config.gc import GcConfig
+from palyra.config.hooks import HooksConfig
 from palyra.config.principals import PrincipalsConfig
 from palyra.config.skills import RANGES as SKILLS_RANGES
 from palyra.config.skills import SkillsConfig
@@ -202,6 +203,7 @@ class Config:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     skills: SkillsConfig = field(default_factory=SkillsConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    hooks: HooksConfig = field(default_factory=HooksConfig)
     gc: GcConfig = field(default_factory=GcConfig)
 
     @property

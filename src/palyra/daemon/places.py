@@ -30,6 +30,24 @@ def socket_path(home: Path, settings: DaemonConfig) -> Path:
     return Path(settings.socket) if settings.socket else home / "run" / SOCKET
 
 
+def point_at(home: Path, path: Path) -> None:
+    """At a socket that was put elsewhere, from where it would be: a hook looks there and reads no configuration."""
+    usual = home / "run" / SOCKET
+    if usual == path:
+        return
+    fresh = usual.with_name(f".{SOCKET}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(path)
+    fresh.rename(usual)
+
+
+def forget_pointer(home: Path) -> None:
+    """What `point_at` left; a socket itself is left alone."""
+    usual = home / "run" / SOCKET
+    if usual.is_symlink():
+        usual.unlink(missing_ok=True)
+
+
 def take_home(home: Path) -> FileLock:
     """Held as long as the daemon lives."""
     run = home / "run"

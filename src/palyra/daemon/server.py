@@ -22,7 +22,17 @@ from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
 from palyra.daemon.chores import chores_of, do_chores, note_sessions
-from palyra.daemon.places import BACKLOG, check_reach, open_tcp, open_unix, socket_path, tls_context, url_of
+from palyra.daemon.places import (
+    BACKLOG,
+    check_reach,
+    forget_pointer,
+    open_tcp,
+    open_unix,
+    point_at,
+    socket_path,
+    tls_context,
+    url_of,
+)
 from palyra.daemon.routes import Route
 from palyra.daemon.state import State
 from palyra.daemon.taking import begin_taken
@@ -87,8 +97,10 @@ class Server:
         if hasattr(socket, "AF_UNIX"):
             home = state.installation.home.root
             path = socket_path(home, settings)
+            forget_pointer(home)  # of a daemon that crashed
             self._servers.append(await loop.create_unix_server(factory, sock=open_unix(path), backlog=BACKLOG))
             state.listening.append(f"unix:{path}")
+            point_at(home, path.absolute())
             write_note(home, socket_path=path, url=state.listening[0], config_file=self._config_file)
 
     def _factory(self) -> Callable[[], asyncio.Protocol]:
@@ -122,6 +134,7 @@ class Server:
         home = self.state.installation.home.root
         for path in (home / "run" / NOTE, socket_path(home, self.state.settings)):
             path.unlink(missing_ok=True)
+        forget_pointer(home)
         await self._note(ActKind.INSTALLATION_STOPPED, reason="asked to end")
 
     async def _finish_calls(self) -> None:

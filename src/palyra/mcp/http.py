@@ -1,9 +1,10 @@
 """MCP over streamable HTTP: an ASGI application that the daemon mounts at /mcp.
 
 Rules: who asks is the daemon's to say (`identify`: host, origin and bearer token, checked before a byte of the body is
-read); a session of the handshake era belongs to the credential that opened it; a body has a size and a time. Calls of
-one credential in one workspace share a run, which ends when nobody has used it for a while; a client that wants runs of
-its own names them (`palyra/session` in `_meta`). An agent's token answers no questions: see callers.
+read); a session of the handshake era belongs to the credential that opened it, and each principal has its share of
+them; a body has a size and a time. Calls of one credential in one workspace share a run, which ends when nobody used it
+for a while; a client that wants runs of its own names them (`palyra/session` in `_meta`). An agent's token answers
+no questions: see callers.
 
 Not here: the sockets (daemon), the tokens (tokens/).
 """
@@ -24,6 +25,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -33,6 +35,7 @@ from palyra.errors import Rejected
 from palyra.mcp.callers import Caller, Context, begin_run
 from palyra.mcp.calls import Begin
 from palyra.mcp.server import make_server
+from palyra.mcp.shares import MAX_SESSIONS_EACH, SESSION_HEADER, Open, Shares, may_open
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 from palyra.wiring.places import resolve_workspace
@@ -44,6 +47,7 @@ MAX_RUNS_EACH = 64
 META_SESSION = "palyra/session"
 WORKSPACE_HEADER = "palyra-workspace"
 IDENTITY = "palyra.identity"
+NOT_FOUND = 404
 _MAX_LABEL = 128
 
 
@@ -147,7 +151,10 @@ class HttpApp:
             # Host and Origin are the daemon's: `identify` checked them.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=MAX_BODY_BYTES,
+            session_idle_timeout=IDLE_MS / 1000,
         )
+        clock = asyncio.get_running_loop().time
+        self._shares = Shares(now_s=clock, idle_s=IDLE_MS / 1000, most=MAX_SESSIONS_EACH)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -161,10 +168,77 @@ class HttpApp:
         if isinstance(who, Response):
             await who(scope, receive, send)
             return
-        # The SDK ties sessions of the handshake era to this user; the secret itself stays with the daemon.
-        token = AccessToken(token=who.credential_id, client_id=who.credential_id, scopes=[], subject=who.principal)
-        known: dict[str, Any] = {IDENTITY: who, "user": AuthenticatedUser(token)}
-        await self._manager.handle_request({**scope, **known}, _timed(receive), send)
+        await self._shared(who, known(scope, who, who.credential_id), _timed(receive), send)
+
+    async def _shared(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
+        """Within the principal's share of sessions."""
+        headers, watched = Headers(scope=scope), _Answered(send)
+        if may_open(headers):
+            await self._opening(who, scope, receive, watched)
+            return
+        used = self._shares.use(who.principal, headers.get(SESSION_HEADER, ""))
+        try:
+            await self._manager.handle_request(scope, receive, watched)
+        finally:
+            if used is not None:
+                ended = watched.status == NOT_FOUND or (scope["method"] == "DELETE" and watched.status < 300)
+                self._shares.leave(who.principal, used, ended=ended)
+
+    async def _opening(self, who: Identity, scope: Scope, receive: Receive, watched: _Answered) -> None:
+        try:
+            oldest = self._shares.begin(who.principal)
+        except BlockingIOError:
+            await _too_many()(scope, receive, watched)
+            return
+        try:
+            if oldest is not None:
+                await self._end_session(who, oldest)
+            await self._manager.handle_request(scope, receive, watched)
+            if watched.session_id and watched.status < 400:
+                self._shares.opened(who.principal, watched.session_id, who.credential_id)
+        finally:
+            self._shares.settled(who.principal)
+
+    async def _end_session(self, who: Identity, one: Open) -> None:
+        """As its client would: a DELETE by the credential that opened it."""
+        headers = [(SESSION_HEADER.encode(), one.session_id.encode()), (b"accept", b"application/json")]
+        asked: Scope = {"type": "http", "method": "DELETE", "path": "/", "query_string": b"", "headers": headers}
+        await self._manager.handle_request(known(asked, who, one.credential_id), _nothing, _unheard)
+
+
+def known(scope: Scope, who: Identity, credential_id: str) -> Scope:
+    """The SDK ties sessions of the handshake era to this user; the secret itself stays with the daemon."""
+    token = AccessToken(token=credential_id, client_id=credential_id, scopes=[], subject=who.principal)
+    return {**scope, IDENTITY: who, "user": AuthenticatedUser(token)}
+
+
+class _Answered:
+    """What is sent, and what its first line said."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.session_id = ""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.session_id = Headers(raw=list(message.get("headers", ()))).get(SESSION_HEADER, "")
+        await self._send(message)
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _unheard(message: Message) -> None:
+    return
+
+
+def _too_many() -> Response:
+    error = types.ErrorData(code=types.INTERNAL_ERROR, message="Too many sessions of this principal are in use.")
+    body = types.JSONRPCError(jsonrpc="2.0", id=None, error=error).model_dump_json(exclude_none=True)
+    return Response(body, status_code=429, media_type="application/json", headers={"Retry-After": "5"})
 
 
 def _timed(receive: Receive) -> Receive:

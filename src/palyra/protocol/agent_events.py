@@ -26,7 +26,7 @@ from palyra.protocol.shell_line import programs_of
 MAX_EVENT_BYTES = 4 << 20
 MAX_INLINE_CODE = 4096
 _MAX_TEXT = 16 * 1024
-_OWN = re.compile(r"(?:mcp__|MCP:)[A-Za-z0-9_-]*palyra")
+MCP_SERVER = "palyra"
 _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/zsh", "/bin/zsh"})
 _PATCHED = re.compile(r"^\s*\*\*\* (?:Add|Update|Delete) File: (.+)$|^\s*\*\*\* Move to: (.+)$", re.MULTILINE)
 """Indented as well: who applies the patch takes such a line too."""
@@ -58,8 +58,9 @@ class Event:
     """It will come to Palyra by itself."""
 
 
-def parse_event(agent: Agent, data: bytes, *, project: str = "") -> Event:
-    """`project`: the host's word for the project's folder, where the event has none. `Rejected` for what is none."""
+def parse_event(agent: Agent, data: bytes, *, project: str = "", mcp_server: str = MCP_SERVER) -> Event:
+    """`project`: the host's word for the project's folder, where the event has none. `mcp_server`: what the host calls
+    Palyra's MCP server. `Rejected` for what is no event."""
     if len(data) > MAX_EVENT_BYTES:
         raise Rejected(Reason.TOO_LARGE, "The hook's event is too large.", "Do it in smaller steps.")
     try:
@@ -71,7 +72,17 @@ def parse_event(agent: Agent, data: bytes, *, project: str = "") -> Event:
     name = value.get("hook_event_name")
     if not isinstance(name, str):
         raise _malformed("hook_event_name is missing")
-    return _cursor(value, name) if agent is Agent.CURSOR else _tool_use(agent, value, name, project)
+    if agent is Agent.CURSOR:
+        return _cursor(value, name)
+    return _tool_use(agent, value, name, project, mcp_server)
+
+
+def is_own(tool: str, mcp_server: str) -> bool:
+    """Exactly that server's, as the hosts spell it: any other may have our name within its own. No tool of ours has two
+    underscores in a row, so the server `palyra__x` is not taken for `palyra`."""
+    prefix = f"mcp__{mcp_server}__"
+    name = tool.removeprefix(prefix)
+    return bool(mcp_server) and name != tool and bool(name) and "__" not in name
 
 
 def _malformed(why: str) -> Rejected:
@@ -91,14 +102,13 @@ def _text(value: Mapping[str, Any], *names: str) -> str:
 # ── Claude Code and Codex ────────────────────────────────────────────────────
 
 
-def _tool_use(agent: Agent, value: Mapping[str, Any], name: str, project: str) -> Event:
+def _tool_use(agent: Agent, value: Mapping[str, Any], name: str, project: str, mcp_server: str) -> Event:
     cwd = _text(value, "cwd")
     workspace = project if project and _below(cwd, project) else cwd
     tool, given = _text(value, "tool_name"), value.get("tool_input")
     if not isinstance(given, Mapping):
         raise _malformed("tool_input is no object")
     make = _TOOLS.get(tool)
-    own = _OWN.match(tool) is not None
     return Event(
         agent=agent,
         name=name,
@@ -107,7 +117,7 @@ def _tool_use(agent: Agent, value: Mapping[str, Any], name: str, project: str) -
         session=str(value.get("session_id", ""))[:100],
         calls=make(given, _Place(workspace, cwd)) if make is not None else (),
         known=make is not None,
-        own=own,
+        own=is_own(tool, mcp_server),
     )
 
 
@@ -242,15 +252,14 @@ def _cursor(value: Mapping[str, Any], name: str) -> Event:
         raise _malformed("neither cwd nor workspace_roots is there")
     workspace = root if root and _below(cwd, root) else cwd
     place = _Place(workspace, cwd)
-    own, known = False, True
+    known = True
     match name:
         case "beforeShellExecution":
             calls = line_calls(_text(value, "command"), workspace, cwd)
         case "beforeReadFile":
             calls = _reads(value, place)
         case _:
-            tool = str(value.get("tool_name", ""))
-            calls, own, known = (), _OWN.match(tool) is not None or tool.startswith("palyra_"), False
+            calls, known = (), False  # a tool of MCP too: which server's it is, it does not say
     session = str(value.get("conversation_id", ""))[:100]
     return Event(
         agent=Agent.CURSOR,
@@ -260,5 +269,4 @@ def _cursor(value: Mapping[str, Any], name: str) -> Event:
         session=session,
         calls=calls,
         known=known,
-        own=own,
     )

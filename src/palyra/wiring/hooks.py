@@ -57,7 +57,7 @@ async def answer_hook(installation: Installation, agent: Agent, data: bytes, *, 
     """What the hook prints and its exit code. Never raises: what goes wrong is a no."""
     event: Event | None = None
     try:
-        event = parse_event(agent, data, project=project)
+        event = parse_event(agent, data, project=project, mcp_server=installation.config.hooks.mcp_server)
         verdict = await judge(installation, event)
     except Rejected as wrong:
         verdict = _no(wrong)

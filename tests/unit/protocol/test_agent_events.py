@@ -125,6 +125,29 @@ def test_the_project_is_the_workspace_where_the_agent_is_inside_it():
 def test_tools_we_know_nothing_of_are_unknown_and_our_own_are_left_alone():
     assert (event("Task", {}).known, event("Task", {}).own) == (False, False)
     assert event("mcp__palyra__palyra_echo", {}).own is True
+    assert event("mcp__palyra__acme_echo", {}).own is True
+
+
+@pytest.mark.parametrize(
+    "tool",
+    ["mcp__evil-palyra__palyra_echo", "mcp__palyra-x__palyra_echo", "mcp__palyra__x__palyra_echo", "mcp__palyra",
+     "mcp__palyra__", "mcp__xpalyra__run", "MCP:palyra_echo", "palyra_echo", "xmcp__palyra__palyra_echo",
+     "mcp____palyra_echo"],
+)  # fmt: skip
+def test_another_servers_tool_is_not_taken_for_ours_by_its_name(tool):
+    assert (event(tool, {}).own, event(tool, {}).known) == (False, False)
+    asked = {"hook_event_name": "beforeMCPExecution", "tool_name": tool, "workspace_roots": [WORK]}
+    assert parse_event(Agent.CURSOR, json.dumps(asked).encode()).own is False, "Cursor does not say whose tool it is"
+
+
+def test_our_server_is_the_one_that_the_configuration_names():
+    def own(tool: str, server: str) -> bool:
+        asked = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": {}, "cwd": WORK}
+        return parse_event(Agent.CODEX, json.dumps(asked).encode(), mcp_server=server).own
+
+    assert own("mcp__guarded__palyra_echo", "guarded")
+    assert not own("mcp__palyra__palyra_echo", "guarded")
+    assert not own("mcp____palyra_echo", "")
 
 
 def test_cursor_asks_about_lines_and_files():
