@@ -33,7 +33,9 @@ class CallBody(Model):
             json_schema_extra={"type": "object"},
         ),
     ]
-    run_id: Annotated[str | None, Field(max_length=64, description="A run of POST /v1/runs.")] = None
+    run_id: Annotated[
+        str | None, Field(max_length=64, description="A run of POST /v1/runs, or the one that an outcome names.")
+    ] = None
     call_id: Annotated[str | None, Field(max_length=64, description="A ULID; a retry runs nothing twice.")] = None
     device: Text = ""
     channel: Text = ""

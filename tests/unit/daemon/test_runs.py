@@ -79,3 +79,20 @@ def test_a_run_is_as_narrow_after_a_restart(tmp_path):
         made = make(first, token, limits={"wall_ms": 7}).json()
     with daemon(root) as second:
         assert second.ask("GET", f"/v1/runs/{made['run_id']}", token=token).json() == made
+
+
+def test_a_large_result_of_a_single_call_can_be_read_by_who_made_it(served, one, workspace):
+    """palyra.artifact.read pages through what was too large to show: of a call without a run of its own too."""
+    body = {"tool": "palyra.process.run", "input": {"command": "seq", "args": ["20000"]}, "workspace": str(workspace)}
+    outcome = served.ask("POST", "/v1/calls", token=one, json=body).json()
+    (artifact,) = outcome["artifacts"]
+    read = {"tool": "palyra.artifact.read", "input": {"artifact_id": artifact["artifact_id"], "max_bytes": 8}}
+    page = served.ask("POST", "/v1/calls", token=one, json=read | {"run_id": outcome["run_id"]}).json()
+    assert (page["status"], page["output"].get("text")) == ("completed", "1\n2\n3\n4\n")
+    assert page["budget"]["calls_used"] == 2, "it is the same run, with the same budget"
+    stranger = served.ask("POST", "/v1/calls", token=served.token(OTHER), json=read | {"run_id": outcome["run_id"]})
+    assert (stranger.json()["reason"], stranger.json()["message"]) == ("BAD_ARGUMENTS", "There is no such run.")
+    owning = body | {"run_id": outcome["run_id"], "input": {"command": "sleep", "args": ["9"], "background": True}}
+    assert served.ask("POST", "/v1/calls", token=one, json=owning).json()["reason"] == "BAD_ARGUMENTS"
+    elsewhere = read | {"run_id": outcome["run_id"], "workspace": str(workspace.parent)}
+    assert served.ask("POST", "/v1/calls", token=one, json=elsewhere).json()["message"] == "A run has one workspace."
