@@ -22,7 +22,7 @@ from pydantic import ConfigDict
 
 from palyra.config.load import Home
 from palyra.mcp.callers import Caller, OneCaller, begin_run
-from palyra.mcp.messages import META_ATTESTATION, META_RECEIPT, META_TOOL, whole_outcome
+from palyra.mcp.messages import META_ATTESTATION, META_EXPLANATION, META_RECEIPT, META_TOOL, whole_outcome
 from palyra.mcp.server import make_server
 from palyra.model.approval import ApprovalState
 from palyra.wiring.embedded import Installation, open_installation
@@ -92,6 +92,11 @@ def test_tools_are_listed_called_and_refused_with_reason_hint_and_receipt(home, 
             assert (no.is_error, no.structured_content["reason"]) == (True, "OUTSIDE_WORKSPACE")
             assert "OUTSIDE_WORKSPACE" in no.content[0].text
             assert no.structured_content["hint"]
+            why = no.meta[META_EXPLANATION]
+            assert why["kind"] == "forbid"
+            assert [policy["id"] for policy in why["policies"]] == ["guard.30-outside-workspace"]
+            assert set(why) == {"kind", "policies", "nearest", "changes"}
+            assert META_EXPLANATION not in done.meta
             wrong = await client.call_tool("palyra_process_run", {"command": "cat", "argz": []})
             assert wrong.structured_content["reason"] == "BAD_ARGUMENTS"
 

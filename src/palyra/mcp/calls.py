@@ -40,6 +40,7 @@ from palyra.model.tool import ToolSpec
 from palyra.values import dataclass
 from palyra.wiring.daemon_note import find_socket, read_note
 from palyra.wiring.embedded import Installation
+from palyra.wiring.explaining import explain_stored
 
 log = logging.getLogger("palyra.mcp")
 
@@ -97,8 +98,21 @@ class Calls:
 
     # ── calling ──
 
-    def answer(self, answer: Outcome | types.InputRequiredResult) -> Answer:
-        return answer if isinstance(answer, types.InputRequiredResult) else call_result(answer)
+    async def answer(self, answer: Outcome | types.InputRequiredResult) -> Answer:
+        if isinstance(answer, types.InputRequiredResult):
+            return answer
+        return call_result(answer, await self._explanation(answer))
+
+    async def _explanation(self, outcome: Outcome) -> Mapping[str, Json] | None:
+        """Of what policy denied: which policies, what failed, and the smallest change that would allow it."""
+        decision = outcome.attestation.get("decision")
+        if outcome.status is not Status.REFUSED or not isinstance(decision, Mapping) or decision["effect"] != "deny":
+            return None
+        stored = await self._installation.ports.journal.find_call(outcome.call_id)
+        if stored is None:
+            return None
+        told = await asyncio.to_thread(explain_stored, self._installation, stored)
+        return None if told.explained is None else told.as_json()
 
     async def outcome(self, ctx: Context, params: types.CallToolRequestParams) -> Outcome | types.InputRequiredResult:
         caller = self._callers.of(ctx)

@@ -29,6 +29,7 @@ META_RECEIPT = "palyra/receipt"
 META_ATTESTATION = "palyra/attestation"
 META_RUN = "palyra/run_id"
 META_PROCESS = "palyra/process"
+META_EXPLANATION = "palyra/explanation"
 
 MAX_NAME_CHARS = 64
 """What the strictest of the model APIs take."""
@@ -91,15 +92,23 @@ def _tool(spec: ToolSpec, listed: str) -> types.Tool:
 # ── results ──────────────────────────────────────────────────────────────────
 
 
-def call_result(outcome: Outcome) -> types.CallToolResult:
+def call_result(outcome: Outcome, explanation: Mapping[str, Json] | None = None) -> types.CallToolResult:
+    """`explanation`: of what policy denied, as policy/explain tells it."""
     whole = outcome_json(outcome)
     brief = {name: outcome.attestation.get(name) for name in _BRIEF}
     return types.CallToolResult(
         content=[types.TextContent(text=_text({name: whole[name] for name in _FOR_MODELS}))],
         structured_content=whole | {"attestation": brief},
         is_error=not outcome.success and outcome.status is not Status.PENDING_APPROVAL,
-        _meta=result_meta(outcome),
+        _meta=result_meta(outcome) | ({META_EXPLANATION: _explained(explanation)} if explanation else {}),
     )
+
+
+def _explained(told: Mapping[str, Json]) -> dict[str, Json]:
+    """Why, and what would allow it; not the request, which the client made, nor in which file a policy stands."""
+    policies = [{name: policy.get(name) for name in ("id", "effect", "reason")} for policy in told["policies"]]
+    nearest = [{name: near.get(name) for name in ("id", "failed")} for near in told["nearest"]]
+    return {"kind": told["kind"], "policies": policies, "nearest": nearest, "changes": told["changes"]}
 
 
 def result_meta(outcome: Outcome) -> dict[str, Any]:

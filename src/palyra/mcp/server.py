@@ -54,7 +54,7 @@ def make_server(installation: Installation, callers: Callers, *, begin: Begin | 
 
     async def on_call_tool(ctx: Context, params: types.CallToolRequestParams) -> Any:
         answer = await calls.outcome(ctx, params)
-        return tasks.create(ctx, answer) or calls.answer(answer)
+        return tasks.create(ctx, answer) or await calls.answer(answer)
 
     server: Server[Any] = Server(
         NAME,
