@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
@@ -31,6 +31,7 @@ from palyra.errors import ConfigError, PalyraError, Reason, Rejected
 from palyra.model.budget import UNLIMITED, Allowance, Spending
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
 from palyra.model.limits import Limits
+from palyra.model.narrowing import parse_narrowing
 from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_json, tool_json
 from palyra.values import dataclass
@@ -172,10 +173,13 @@ class AsyncPalyra:
         grant: OperatorGrant | None = None,
         calls_max: int | None = None,
         budget: Allowance = UNLIMITED,
+        **fewer: Sequence[str],
     ) -> AsyncRun:
         """A run of its own, or with `run_id` one more session of a run that shares its budget.
 
         `calls_max` and `budget` narrow what the configuration gives; a run that is known keeps what it began with.
+        `allowed_tools`, `allowed_capabilities`, `allowed_executables`, `allowed_egress_hosts` take away from what is
+        configured under those names, and never add.
         """
         ports = self.installation.ports
         run = start_run(
@@ -192,6 +196,7 @@ class AsyncPalyra:
             grant=grant,
             calls_max=calls_max,
             most=budget,
+            narrowing=parse_narrowing(fewer),
         )
         if egress == "block_all":  # not only strict: no host at all, whatever is configured
             run = replace(run, grant=replace(run.grant, block_all=True))

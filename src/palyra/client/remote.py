@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +25,7 @@ from palyra.errors import PalyraError
 from palyra.model.budget import UNLIMITED, Allowance
 from palyra.model.call import OperatorGrant
 from palyra.model.limits import Limits
+from palyra.model.narrowing import parse_narrowing
 from palyra.model.outcome import Outcome, StreamName
 from palyra.wiring.clock import SystemClock, SystemIds
 
@@ -210,6 +211,7 @@ class RemotePalyra:
         grant: OperatorGrant | None = None,
         calls_max: int | None = None,
         budget: Allowance = UNLIMITED,
+        **fewer: Sequence[str],
     ) -> RemoteRun:
         """`principal`: the credential's own where None; another's is for an operator to say. Folders are the daemon's
         machine's: a relative one is read here, as the library reads it."""
@@ -230,6 +232,7 @@ class RemotePalyra:
             "calls_max": calls_max,
             "budget": None if budget.is_unlimited else budget_words(budget),
             "principal": principal,
+            **parse_narrowing(fewer).as_json(),
         }
         return RemoteRun(self._daemon, fresh, {k: v for k, v in terms.items() if v is not None}, said)
 

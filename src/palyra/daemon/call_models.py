@@ -18,6 +18,7 @@ Words = Annotated[list[Text], Field(max_length=256)]
 EGRESS = r"^(none|preflight|strict|allow_all|block_all)$"
 
 OPERATOR_ONLY = "For an operator's credential alone; an agent's is refused with CAPABILITY_DENIED."
+FEWER = "Takes away from what is configured under this name; never adds."
 OTHERS = OPERATOR_ONLY[0].lower() + OPERATOR_ONLY[1:]
 
 
@@ -122,6 +123,10 @@ class RunBody(Model):
     egress: Annotated[str | None, Field(pattern=EGRESS, description="Only stricter than what is configured.")] = None
     tier: Annotated[str | None, Field(pattern=r"^(auto|b|c)$", description="Only stricter.")] = None
     calls_max: Annotated[int | None, Field(ge=1, le=10**9)] = None
+    allowed_tools: Annotated[Words | None, Field(description=FEWER)] = None
+    allowed_capabilities: Annotated[Words | None, Field(description=FEWER)] = None
+    allowed_executables: Annotated[Words | None, Field(description=FEWER)] = None
+    allowed_egress_hosts: Annotated[Words | None, Field(description=FEWER)] = None
     device: Text = ""
     channel: Text = ""
     principal: Annotated[str | None, Field(max_length=134, description=f"Whose run it is. Another's: {OTHERS}")] = None
@@ -222,6 +227,7 @@ class RunShown(AnswerModel):
     limits: dict[str, int]
     egress: str
     tier: str
+    narrowing: dict[str, list[str]]
     created_at_unix_ms: int
     ended_at_unix_ms: int | None
     budget: BudgetShown

@@ -13,6 +13,7 @@ from palyra.daemon.routes import Answer, Asked, Refused, Route, Who, json_respon
 from palyra.daemon.state import State
 from palyra.errors import Reason, Rejected
 from palyra.model.call import Door, is_ulid
+from palyra.model.narrowing import NAMES, parse_narrowing
 from palyra.model.outcome import BudgetView
 from palyra.wiring.run_terms import Terms, check_narrows
 
@@ -38,6 +39,7 @@ async def make(asked: Asked) -> Response:
         most=body.budget.model_dump(exclude_none=True) if body.budget is not None else {},
         device=body.device,
         channel=body.channel,
+        narrowing=parse_narrowing(body.model_dump(include=set(NAMES))).as_json(),
     )
     check_narrows(config, terms)
     terms.run(config, door=Door.HTTP)  # what cannot be a run is refused before it is kept
@@ -77,6 +79,7 @@ async def _shown(state: State, terms: Terms) -> dict[str, Json]:
         "limits": run.limits.as_json(),
         "egress": run.egress.value,
         "tier": run.tier.value,
+        "narrowing": run.narrowing.as_json(),
         "created_at_unix_ms": terms.created_unix_ms,
         "ended_at_unix_ms": terms.ended_unix_ms,
         "budget": (known.budget if known is not None else fresh).as_json(),

@@ -24,6 +24,7 @@ from palyra.egress.preflight import denied, hosts_named
 from palyra.egress.watch import watching_face
 from palyra.engine.background import background_limits, check_background
 from palyra.engine.listing import is_named
+from palyra.engine.narrowing import check_narrowing
 from palyra.engine.network import granted_network
 from palyra.engine.ports import Ports
 from palyra.engine.roads import make_guest_plan, prepare_inside, prepare_plugin
@@ -283,6 +284,7 @@ def authorise(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
     before = trip.shape.asked if trip.shape is not None else None
     if before is None:
         _check_lists(ports.config, trip)
+        check_narrowing(trip)
         trip.cedar = build_request(
             trip.call,
             trip.tool.spec,

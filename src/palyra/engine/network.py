@@ -1,10 +1,11 @@
-"""What of the network a run is granted: the configuration's hosts and the operator's own, in the run's egress mode."""
+"""What of the network a run is granted, in its egress mode: the configured hosts it keeps, and the operator's own."""
 
 from __future__ import annotations
 
 from palyra.config.schema import ProcessRunnerConfig
 from palyra.egress.asked import in_order
 from palyra.egress.hosts import parse_pattern
+from palyra.egress.overlap import overlap
 from palyra.engine.runs import Run
 from palyra.model.net import NetGrant
 
@@ -12,5 +13,7 @@ from palyra.model.net import NetGrant
 def granted_network(run: Run, runner: ProcessRunnerConfig) -> NetGrant:
     if run.grant.block_all:
         return NetGrant(run.egress)
-    configured = () if runner.blocks_all else runner.allowed_egress_hosts
-    return NetGrant(run.egress, in_order((*(parse_pattern(text) for text in configured), *run.grant.hosts)))
+    configured = [parse_pattern(text) for text in (() if runner.blocks_all else runner.allowed_egress_hosts)]
+    own = run.narrowing.allowed_egress_hosts
+    hosts = configured if own is None else overlap(configured, map(parse_pattern, own))
+    return NetGrant(run.egress, in_order((*hosts, *run.grant.hosts)))

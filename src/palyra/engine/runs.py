@@ -12,10 +12,12 @@ from dataclasses import field
 from enum import Enum
 
 from palyra.config.schema import Config
+from palyra.egress.hosts import parse_pattern
 from palyra.errors import Reason, Rejected
 from palyra.model.budget import NO_QUOTA, UNLIMITED, Allowance, Quota
 from palyra.model.call import OperatorGrant, RequestContext, TierChoice
 from palyra.model.limits import Limits
+from palyra.model.narrowing import AS_CONFIGURED, Narrowing
 from palyra.model.net import EgressMode
 from palyra.model.process import ProcessOwner
 from palyra.model.record import RunSpec
@@ -48,6 +50,7 @@ class Run:
     egress: EgressMode = EgressMode.STRICT
     grant: OperatorGrant = field(default_factory=OperatorGrant)
     scope: RunScope = RunScope.SESSION
+    narrowing: Narrowing = AS_CONFIGURED
     owner: ProcessOwner = field(init=False, repr=False, compare=False)
     """Of the background processes it starts."""
     record: RunSpec = field(init=False, repr=False, compare=False)
@@ -68,7 +71,10 @@ class Run:
             quota=self.quota,
         )
         object.__setattr__(self, "record", record)
-        terms = (self.context, self.workspace, self.limits, self.tier, self.egress, self.grant, self.scope)
+        terms = (
+            *(self.context, self.workspace, self.limits, self.tier, self.egress),
+            *(self.grant, self.scope, self.narrowing),
+        )
         object.__setattr__(self, "terms", terms)
 
 
@@ -114,6 +120,7 @@ def start_run(
     scope: RunScope = RunScope.SESSION,
     calls_max: int | None = None,
     most: Allowance = UNLIMITED,
+    narrowing: Narrowing = AS_CONFIGURED,
 ) -> Run:
     """A run within the configuration: limits, budgets, tier and egress asked for can only make it stricter.
 
@@ -124,7 +131,11 @@ def start_run(
     for name, text in (("workspace", workspace), ("device", context.device), ("channel", context.channel)):
         check_text(name, text)
     configured = runner.egress_mode
-    stricter = max(configured, egress or configured, key=_STRICTNESS.index)
+    # Hosts that are named bind only where every other host is out of reach.
+    asked = egress if narrowing.allowed_egress_hosts is None else EgressMode.STRICT
+    stricter = max(configured, asked or configured, key=_STRICTNESS.index)
+    for host in narrowing.allowed_egress_hosts or ():
+        parse_pattern(host)
     return Run(
         run_id=run_id,
         context=context,
@@ -139,4 +150,5 @@ def start_run(
         egress=grant.egress or stricter,
         grant=grant,
         scope=scope,
+        narrowing=narrowing,
     )

@@ -18,6 +18,7 @@ from palyra.errors import ConfigError, Reason, Rejected
 from palyra.model.budget import Allowance
 from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal
 from palyra.model.limits import Limits
+from palyra.model.narrowing import parse_narrowing
 from palyra.model.net import EgressMode
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -43,6 +44,7 @@ class Terms:
     most: dict[str, int] = field(default_factory=dict)
     device: str = ""
     channel: str = ""
+    narrowing: dict[str, Any] = field(default_factory=dict)
 
     def run(self, config: Config, *, door: Door, device: str = "", channel: str = "") -> Run:
         """As the engine wants it, by the configuration of now."""
@@ -68,6 +70,7 @@ class Terms:
             scope=RunScope.OPEN,
             calls_max=self.calls_max,
             most=Allowance(**self.most),
+            narrowing=parse_narrowing(self.narrowing),
         )
 
 
@@ -116,7 +119,7 @@ class RunTerms:
         return self.find(run_id)
 
 
-_KEPT = ("limits", "egress", "block_all", "tier", "calls_max", "most", "device", "channel")
+_KEPT = ("limits", "egress", "block_all", "tier", "calls_max", "most", "device", "channel", "narrowing")
 
 
 def _terms(row: tuple[Any, ...]) -> Terms:

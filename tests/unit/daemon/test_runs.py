@@ -37,6 +37,21 @@ def test_a_run_never_widens(served, one, asked):
     assert (response.status_code, response.json()["error"]["code"]) == (403, "CAPABILITY_DENIED")
 
 
+def test_a_run_may_narrow_any_of_it_for_its_session(served, one, workspace):
+    fewer = {"allowed_tools": ["palyra.process.*"], "allowed_executables": ["ls"], "allowed_egress_hosts": []}
+    run = make(served, one, workspace=str(workspace), **fewer).json()
+    assert run["narrowing"] == fewer
+
+    def reason(tool, **given):
+        body = {"tool": tool, "input": given, "run_id": run["run_id"]}
+        return served.ask("POST", "/v1/calls", token=one, json=body).json()["reason"]
+
+    assert reason("palyra.echo") == "POLICY_DENIED"
+    assert reason("palyra.process.run", command="cat") == "EXECUTABLE_DENIED"
+    assert reason("palyra.process.run", command="ls") is None
+    assert make(served, one, allowed_egress_hosts=["*"]).status_code in (400, 409, 422)
+
+
 def test_a_run_belongs_to_who_made_it(served, one):
     run_id = make(served, one).json()["run_id"]
     other, operator = served.token(OTHER), served.token(OPERATOR, operator=True)
@@ -76,7 +91,7 @@ def test_a_run_is_as_narrow_after_a_restart(tmp_path):
     root = tmp_path / "home"
     with daemon(root) as first:
         token = first.token()
-        made = make(first, token, limits={"wall_ms": 7}).json()
+        made = make(first, token, limits={"wall_ms": 7}, allowed_tools=["palyra.fs.*"]).json()
     with daemon(root) as second:
         assert second.ask("GET", f"/v1/runs/{made['run_id']}", token=token).json() == made
 
