@@ -190,11 +190,7 @@ def outlive(agent: str, operator: str) -> None:
         return str(ask("GET", f"/console/v1/processes/{process}", token=operator)["body"].get("status"))
 
     before = main_pid("palyrad")
-<<<<<<< HEAD
     seen: dict[str, object] = {"at first": standing()}
-=======
-    seen: dict[str, Any] = {"at first": standing()}
->>>>>>> a642761 (The console installs packages by a form, into quarantine)
     os.kill(before, signal.SIGKILL)
     seen["came back"] = until(lambda: main_pid("palyrad") not in (0, before) and answers())
     seen["after a crash"] = standing()
