@@ -37,9 +37,10 @@ from palyra.model.grant import Ask
 from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
 from palyra.model.plan import BuiltinPlan, FetchPlan, ProcessPlan
 from palyra.model.process import Lifetime, ProcessOwner
+from palyra.model.record import Closing
 from palyra.model.tool import ToolKind
 from palyra.model.wasm import WasmPlan
-from palyra.protocol.projection import attach, project
+from palyra.protocol.projection import attach, is_shown_whole, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
 from palyra.redact.stream import redact_json
@@ -172,8 +173,10 @@ class Engine:
         except Exception as error:
             log.exception("call %s failed inside Palyra", trip.call_id)
             ending = broken(error)
-        outcome = self._finish_now(trip, ending)
-        return outcome if outcome is not None else await finish_whatever_comes(self._finish(trip, ending))
+        made = self._make_record(trip, ending)  # 11
+        # A door of many agents shares its commits with those that come next: one alone costs more than its wait.
+        outcome = None if made is None or trip.request.project else self._finish_now(*made)  # 12
+        return outcome if outcome is not None else await finish_whatever_comes(self._finish(trip, ending, made))
 
     async def _walk(self, trip: Trip) -> Ending:
         await self._assess(trip)  # 1-6
@@ -286,22 +289,32 @@ class Engine:
         execution = Execution(status=Status.COMPLETED, exit_code=None, usage=usage)
         return Ending(status=Status.COMPLETED, success=True, execution=execution, output=output)
 
-    def _finish_now(self, trip: Trip, ending: Ending) -> Outcome | None:
-        """11 and 12 without a task of their own, where nothing has to be waited for. What goes wrong here was undone,
-        and goes wrong again in `_finish`, which sees to it."""
-        if trip.opened is None or trip.request.project:
+    def _make_record(self, trip: Trip, ending: Ending) -> tuple[Outcome, Closing] | None:
+        """11, for a call that ran. None where something is to be kept first; what goes wrong here goes wrong again in
+        `_finish`, which sees to it."""
+        if trip.opened is None:
             return None
         try:
-            outcome, closing = make_closing(trip, self.ports, ending)
+            if trip.request.project and not is_shown_whole(ending.output):
+                return None
+            return make_closing(trip, self.ports, ending)
+        except (ValueError, TypeError, RecursionError):
+            return None
+
+    def _finish_now(self, outcome: Outcome, closing: Closing) -> Outcome | None:
+        """12 without a task of its own, where nothing has to be waited for. What goes wrong here was undone."""
+        try:
             recorded = self.ports.journal.close_now(closing)
-        except (ValueError, TypeError, RecursionError, DuplicateCall, StateError):
+        except (DuplicateCall, StateError):
             return None
         return None if recorded is None else with_receipt(outcome, recorded)
 
-    async def _finish(self, trip: Trip, ending: Ending) -> Outcome:
+    async def _finish(self, trip: Trip, ending: Ending, made: tuple[Outcome, Closing] | None = None) -> Outcome:
         try:
-            ending = await self._project(trip, ending)
-            outcome, closing = make_closing(trip, self.ports, ending)  # 11
+            if made is None:
+                ending = await self._project(trip, ending)
+                made = make_closing(trip, self.ports, ending)  # 11
+            outcome, closing = made
         except (ValueError, TypeError, RecursionError):
             log.exception("call %s: its record could not be made", trip.call_id)
             message = "Palyra could not describe this call."

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from palyra.engine import walk
+from palyra.engine.record import make_closing
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.model.outcome import Outcome, Status
@@ -161,3 +163,22 @@ def test_closing_the_engine_waits_for_the_records_and_not_for_the_callers():
         task.cancel()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("project", [True, False])
+def test_a_record_that_has_to_wait_for_its_commit_is_made_and_signed_once(
+    project: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports, made = fake_ports(executor=FakeExecutor(stdout=b"short")), []
+    monkeypatch.setattr(walk, "make_closing", lambda *given: made.append(1) or make_closing(*given))
+    ports.journal.close_now = lambda closing: None
+    outcome = asyncio.run(Engine(ports, make_registry(BUILTIN_TOOLS)).call(request(project=project)))
+    assert (outcome.status, len(made), len(ports.journal.closings)) == (Status.COMPLETED, 1, 1)
+    assert outcome.receipt is not None
+
+
+def test_a_large_output_is_kept_before_its_record_is_made() -> None:
+    ports = fake_ports(executor=FakeExecutor(stdout=b"long\n" * 20_000))
+    outcome = asyncio.run(Engine(ports, make_registry(BUILTIN_TOOLS)).call(request(project=True)))
+    assert [ref.name for ref in outcome.artifacts] == ["stdout"]
+    assert outcome.attestation["projected_output_sha256"] is not None
