@@ -51,6 +51,7 @@ SLOTS = 2
 ROUNDS = int(os.environ.get("PALYRA_SCALE_ROUNDS", "60"))
 ENGINE_MS = 1.0
 """Deciding, planning, attesting and closing: what a call costs the engine itself (bench rows cedar and tier_c)."""
+PAUSE_S = 0.02
 PROGRAM_MS = 100.0
 """What a program is taken to run in the model: most tools wait for a disk or a compiler about that long."""
 
@@ -162,7 +163,7 @@ async def _with_nodes(base: Path, workspace: Path, nodes: int, found: dict[str, 
         policy_number=lambda: 0,
     )
     if nodes == 1:
-        found |= await _beside(here.run, there.run, workspace)
+        found |= await _beside(here.run, there.run, link.busy, workspace)
     for name, script in (("waiting", "sleep 0.1"), ("busy", "true")):
         rate, cpu_ms = await _rate(there.run, workspace, script, callers=4 * nodes * SLOTS)
         row = {"nodes": nodes, "program": name, "calls_per_s": round(rate, 2), "daemon_cpu_ms": round(cpu_ms, 2)}
@@ -174,15 +175,17 @@ async def _with_nodes(base: Path, workspace: Path, nodes: int, found: dict[str, 
 Run = Callable[..., Awaitable[Any]]
 
 
-async def _beside(here: Run, there: Run, workspace: Path) -> dict[str, float]:
-    """The same call here and there, in turns."""
-    took: dict[str, list[float]] = {"here": [], "there": []}
+async def _beside(here: Run, there: Run, ask: Run, workspace: Path) -> dict[str, float]:
+    """The same call here and there, and a question to the node that it answers at once, in turns: each after a pause,
+    in which the sandboxes that were used up are made anew."""
+    took: dict[str, list[float]] = {"here": [], "there": [], "asked": []}
     plan = plan_of(workspace, "true")
     for number in range(ROUNDS + 5):
-        for name, run in (("here", here), ("there", there)):
+        for name, run in (("here", here), ("there", there), ("asked", ask)):
+            await asyncio.sleep(PAUSE_S)
             began = time.perf_counter()
-            execution = await run(plan, Kept())
-            assert execution.exit_code == 0, execution
+            execution = await (run() if run is ask else run(plan, Kept()))
+            assert run is ask or execution.exit_code == 0, execution
             if number >= 5:
                 took[name].append((time.perf_counter() - began) * 1000)
     medians = {f"call_{name}_p50_ms": round(statistics.median(times), 2) for name, times in took.items()}

@@ -353,6 +353,7 @@ def test_blobs_that_were_removed_behind_the_daemons_back_are_put_again_once(mach
             raise BlobMissing("gone")
 
     machines.nodes["one"].blobs = Sieve()
+    machines.nodes["one"].copies._idle.clear()
     execution = asyncio.run(executor.run(plan_of(workspace, "cat in"), Kept()))
     assert execution.status is Status.FAILED
     assert "does not keep what it is given" in execution.message

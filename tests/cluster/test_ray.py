@@ -5,24 +5,32 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
+from palyra.canon import canonical
+from palyra.cluster.batches import unpack
 from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.dispatching import ClusterExecutor
+from palyra.cluster.node import REFUSED
 from palyra.cluster.placing import Placement
 from palyra.cluster.ray_link import Offer, RayLink
+from palyra.cluster.token import open_token, sign_token
 from palyra.config.cluster import BlobsConfig
 from palyra.launch.process import ProcessExecutor
+from palyra.launch.values import to_json
 from palyra.model.call import Tier
 from palyra.model.outcome import Status
-from palyra.signing import NoteVerifier
+from palyra.signing import NoteVerifier, SigningKey
 from tests.cluster.machines import CLUSTER_KEY, make_workspace, plan_of
 from tests.conformance.arena import Kept, host, require
 from tests.journaling import ulid
@@ -175,3 +183,122 @@ def test_a_drained_node_finishes_what_it_has_and_gets_nothing_more(machines, fol
     assert (len(other), output) == (1, "done\n")
     for node in nodes:
         machines.kill(node)
+
+
+# ── attacks ──────────────────────────────────────────────────────────────────
+
+
+def test_a_forged_or_replayed_order_straight_to_the_actor_is_refused(machines, folder, workspace):
+    """Whoever speaks to Ray reaches the actor; it believes the cluster's signature alone."""
+    node = machines.add()
+
+    async def work(executor: ClusterExecutor, link: RayLink) -> list[bytes]:
+        sent: list[tuple[str, bytes]] = []
+        send = link.send
+
+        def listening(node_id: str, order: bytes) -> Any:
+            sent.append((node_id, order))
+            return send(node_id, order)
+
+        link.send = listening  # type: ignore[method-assign]
+        execution = await executor.run(plan_of(workspace, "echo once >> effect"), Kept())
+        assert execution.exit_code == 0
+        ((node_id, order),) = sent
+        told = orjson.loads(order)
+        dispatch = open_token(told["token"], CLUSTER_KEY.public, node_id=node_id, now_unix_ms=0)
+        stranger = SigningKey(os.urandom(32))
+        forged = canonical({**told, "token": sign_token(replace(dispatch, epoch=9), stranger)})
+        early = canonical({**told, "token": sign_token(replace(dispatch, epoch=0), CLUSTER_KEY)})
+        other = canonical({**told, "plan": to_json(plan_of(workspace, "echo other >> effect"))})
+        actor = link._actors[node_id]
+        return [unpack(await actor.begin.remote(one))[2][0] for one in (order, forged, early, other, b"{}")]
+
+    answers = use(folder, work)
+    assert all(answer.startswith(REFUSED) for answer in answers), answers
+    assert (workspace / "effect").read_text() == "once\n"
+    machines.kill(node)
+
+
+def test_a_program_on_a_node_reaches_neither_rays_ports_nor_its_sockets_nor_any_key(machines, folder, workspace):
+    node = machines.add()
+    port = int(machines.cluster.address.rpartition(":")[2])
+    script = f"""
+        (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached gcs
+        cat {folder}/nodes/node.key {folder}/nodes/*/key 2>/dev/null
+        ls {folder}/blobs {folder}/nodes 2>/dev/null
+        ls /tmp/ray 2>/dev/null
+        cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep RAY_
+        grep -a . /proc/net/unix 2>/dev/null | grep -i ray
+        echo done
+    """
+
+    async def work(executor: ClusterExecutor, link: RayLink) -> str:
+        plan = plan_of(workspace, "true")
+        bash = replace(plan, argv=("bash", "-c", script), program="/bin/bash")
+        execution = await executor.run(bash, output := Kept())
+        assert (execution.exit_code, execution.ran is not None) == (0, True), execution
+        return output.stdout
+
+    assert (folder / "nodes").mkdir(exist_ok=True, parents=True) is None
+    assert use(folder, work) == "done\n"
+    assert (folder / "nodes" / "node.key").stat().st_mode & 0o777 == 0o600
+    machines.kill(node)
+
+
+_INTRUDE = """
+import os, sys
+import ray
+try:
+    ray.init(address=sys.argv[1], namespace="palyra", log_to_driver=False, configure_logging=False)
+    print("in", [name for name in ray.util.list_named_actors()])
+except BaseException as error:
+    print("out")
+"""
+
+
+@pytest.mark.parametrize("token", ["", "wrong" * 10])
+def test_a_client_without_the_token_does_not_get_in(machines, token):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    environment = {**kept, **({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token} if token else {"HOME": "/nowhere"})}
+    argv = [sys.executable, "-c", _INTRUDE, machines.cluster.address]
+    try:
+        done = subprocess.run(argv, env=environment, capture_output=True, timeout=15, text=True)
+    except subprocess.TimeoutExpired:
+        return  # it was never let in
+    assert "in" not in done.stdout.split(), done.stdout
+
+
+def test_a_node_that_comes_back_with_another_key_is_not_used(machines, folder, workspace):
+    """Somebody who may speak to Ray kills the actor and puts his own in its place."""
+    import ray
+
+    node = machines.add()
+
+    async def work(executor: ClusterExecutor, link: RayLink) -> tuple[int, int, int]:
+        (node_id,) = link.nodes()
+        before = len(link._placement.places)
+        ray.kill(link._actors[node_id])
+        link._lose(node_id)
+        (folder / "nodes" / "node.key").unlink()  # the new one makes another
+        async with asyncio.timeout(60):
+            while "gone" not in await asyncio.to_thread(_actor_state, node_id):
+                await asyncio.sleep(0.1)
+        await link.find_nodes()
+        swapped = len(link._placement.places)
+        link._pinned.clear()
+        link._offer = replace(link._offer, node_keys=("0" * 64,))
+        await link.find_nodes()
+        return before, swapped, len(link._placement.places)
+
+    assert use(folder, work) == (1, 0, 0)
+    machines.kill(node)
+
+
+def _actor_state(node_id: str) -> str:
+    import ray
+
+    try:
+        ray.get_actor(f"palyra-node-{node_id}", namespace="palyra")
+    except ValueError:
+        return "gone"
+    return "there"

@@ -66,17 +66,20 @@ def down(settings: Settings) -> int:
 def status(settings: Settings) -> int:
     """The nodes with what they run, and the daemons that say they live."""
     from palyra.cli.session import with_installation
+    from palyra.config.cluster import STAYS
 
     async def work(installation: Installation) -> int:
         nodes = await installation.cluster.nodes()
         daemons = installation.cluster.daemons()
         if settings.json:
-            click.echo(orjson.dumps({"items": nodes, "daemons": daemons, "next": None}))
+            click.echo(orjson.dumps({"items": nodes, "daemons": daemons, "stays": STAYS, "next": None}))
             return 0
         for node in nodes:
             draining = ", draining" if node["draining"] else ""
-            say(f"{node['node_id']}  {node['busy']} of {node['slots']} slots in use{draining}")
+            say(f"{node['node_id']}  {node['busy']} of {node['slots']} slots in use{draining}  key {node['key']}")
         say(f"{len(nodes)} nodes, {len(daemons)} daemons.")
+        for kind, why in STAYS.items():
+            say(f"Run where the daemon is: {kind}, because {why}.")
         return 0
 
     return with_installation(settings, work)

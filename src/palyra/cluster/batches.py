@@ -54,13 +54,18 @@ def unpack(answer: bytes) -> tuple[str, bool, list[bytes]]:
 class _Open:
     def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
         self._frames: list[bytes] = []
-        self._something, self._room = asyncio.Event(), asyncio.Event()
+        self._something, self._ended, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._pump = asyncio.ensure_future(self._run(frames))
+        self._pump.add_done_callback(self._end)
         self._asked_at = asyncio.get_running_loop().time()
 
     @property
     def is_abandoned(self) -> bool:
         return self._pump.done() and asyncio.get_running_loop().time() - self._asked_at > ABANDONED_S
+
+    def _end(self, _: object) -> None:
+        self._something.set()
+        self._ended.set()
 
     async def _run(self, frames: AsyncGenerator[bytes, None]) -> None:
         async with aclosing(frames):
@@ -77,13 +82,15 @@ class _Open:
 
     async def take(self) -> tuple[list[bytes], bool]:
         self._asked_at = asyncio.get_running_loop().time()
-        waiting = asyncio.ensure_future(self._something.wait())
-        await asyncio.wait([self._pump, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        await asyncio.wait([self._pump], timeout=TOGETHER_S)
+        await self._something.wait()
+        if not self._ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TOGETHER_S):
+                    await self._ended.wait()
         parts, self._frames = self._frames, []
-        self._something.clear()
+        if not self._ended.is_set():
+            self._something.clear()
         self._room.set()
-        if self._pump.done() and not self._pump.cancelled():
+        if self._ended.is_set() and not self._pump.cancelled():
             self._pump.exception()  # without its last frame the call counts as lost, whatever it was
-        return parts, self._pump.done()
+        return parts, self._ended.is_set()

@@ -29,6 +29,8 @@ class Copy:
     owner: Owner
     folder: Path
     tree: Mapping[str, trees.Node] = field(default_factory=dict)
+    sha256: str = ""
+    """The tree's, where it is known."""
     known: dict[str, tuple[tuple[int, ...], trees.Node]] = field(default_factory=dict)
 
 
@@ -49,13 +51,26 @@ class Copies:
         except BaseException:
             self.discard(copy)
             raise
-        copy.tree = base
+        copy.tree, copy.sha256 = base, ""
         return copy
+
+    def find(self, workspace: str, owner: Owner, sha256: str) -> Copy | None:
+        """One that holds this very tree already; nothing is read or written."""
+        with self._guard:
+            for at in range(len(self._idle) - 1, -1, -1):
+                one = self._idle[at]
+                if (one.workspace, one.owner, one.sha256) == (workspace, owner, sha256):
+                    return self._idle.pop(at)
+        return None
+
+    def is_unchanged(self, copy: Copy) -> bool:
+        """A small one whose files are what they were; False also where that takes a longer look."""
+        return trees.is_same(copy.folder, copy.tree, copy.known, most=trees.SMALL)
 
     def read(self, copy: Copy) -> tuple[trees.Tree, bool]:
         """What is there now, and whether all of it could be told."""
         others: list[str] = []
-        copy.tree = trees.take(copy.folder, self._blobs, copy.known, others)
+        copy.tree, copy.sha256 = trees.take(copy.folder, self._blobs, copy.known, others), ""
         return copy.tree, not others
 
     def keep(self, copy: Copy) -> None:

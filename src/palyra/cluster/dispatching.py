@@ -15,7 +15,7 @@ import hashlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,7 +25,7 @@ from palyra.canon import Json, canonical, sha256_hex
 from palyra.cluster import moving, trees
 from palyra.cluster.blobs import Blobs
 from palyra.cluster.node import BUSY, END, MISSING, STDERR, STDOUT
-from palyra.cluster.placing import Place, Placement
+from palyra.cluster.placing import MOST_REMEMBERED, Place, Placement
 from palyra.cluster.token import Dispatch, open_statement, sign_token
 from palyra.errors import Reason, Rejected, StateError, TrustError
 from palyra.launch.executor import Executor, Sink, Source
@@ -44,7 +44,8 @@ SLACK_MS = 30_000
 """How long a token lives beyond its call's own deadline: laying out the workspace, starting the sandbox."""
 PATIENCE_S = 60.0
 PAUSE_S = 0.05
-NOTHING = trees.digest_of({})
+MOST_COUNTED = 1 << 50
+"""Microseconds, bytes: what the journal's numbers hold, and decades more than any call."""
 _STREAMS = {STDOUT: StreamName.STDOUT, STDERR: StreamName.STDERR}
 
 
@@ -78,6 +79,8 @@ class _Told:
     sink: Sink
     whole: dict[StreamName, bytearray] = field(default_factory=lambda: {name: bytearray() for name in StreamName})
     at: dict[StreamName, int] = field(default_factory=lambda: dict.fromkeys(StreamName, 0))
+    most_bytes: int = 0
+    """Of both streams: what the plan allows. A node that sends more is not doing what it was told."""
 
     def again(self) -> None:
         self.at = dict.fromkeys(StreamName, 0)
@@ -88,6 +91,8 @@ class _Told:
         if bytes(whole[at : at + old]) != chunk[:old]:
             raise _Other
         self.at[stream] += len(chunk)
+        if sum(self.at.values()) > self.most_bytes:
+            raise TrustError("The node sent more output than the call may have.")
         if fresh := chunk[old:]:
             whole += fresh
             self.sink.feed(stream, fresh)
@@ -117,6 +122,8 @@ class ClusterExecutor:
         self._link, self._placement, self._blobs, self._here, self._key = link, placement, blobs, here, key
         self._new_id, self._now, self._policy_number = new_id, now_unix_ms, policy_number
         self._known: dict[str, tuple[tuple[int, ...], trees.Node]] = {}
+        self._last: dict[str, tuple[trees.Tree, str]] = {}
+        """Small workspaces as they were, by their place."""
 
     def close(self) -> None:
         self._blobs.close()
@@ -128,7 +135,7 @@ class ClusterExecutor:
         if workspace is None:
             return await self._here.run(plan, sink, source, credentials=credentials)
         try:
-            return await self._send(plan, workspace, _Told(sink))
+            return await self._send(plan, workspace, _Told(sink, most_bytes=plan.limits.output_bytes))
         except _Other:
             message = "The node was lost, and the program, run anew, did not say what it had said before."
             return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
@@ -142,7 +149,7 @@ class ClusterExecutor:
             plan_sha256 = sha256_hex(canonical(crossing))
         except (TypeError, ValueError) as error:
             raise StateError(f"The plan cannot be sent: {error}.") from error
-        base_sha256 = await asyncio.to_thread(self._look, Path(workspace))  # 1
+        base_sha256 = self._unchanged(Path(workspace)) or await asyncio.to_thread(self._look, Path(workspace))  # 1
         full: set[str] = set()
         put_again = False
         for epoch in range(1, ATTEMPTS + 1):
@@ -162,7 +169,7 @@ class ClusterExecutor:
                     expires_unix_ms=self._now() + plan.limits.wall_ms + SLACK_MS,
                 )
                 order = canonical({"token": sign_token(dispatch, self._key), "plan": crossing})  # 4
-                return await self._follow(place, dispatch, order, told, Path(workspace))
+                return await self._follow(place, dispatch, order, told, plan, workspace)
             except NodeLost:
                 log.warning("node %s was lost with dispatch %s, epoch %d", place.node_id, dispatch_id, epoch)
                 self._placement.lose(place.node_id)
@@ -181,7 +188,9 @@ class ClusterExecutor:
                 await asyncio.shield(self._placement.give_back(place))
         raise StateError("No node took this call, or every one that did was lost.", "palyra cluster status")
 
-    async def _follow(self, place: Place, dispatch: Dispatch, order: bytes, told: _Told, workspace: Path) -> Execution:
+    async def _follow(
+        self, place: Place, dispatch: Dispatch, order: bytes, told: _Told, plan: ProcessPlan, workspace: str
+    ) -> Execution:
         try:
             async with aclosing(self._link.send(place.node_id, order)) as frames:
                 async for frame in frames:
@@ -189,7 +198,7 @@ class ClusterExecutor:
                     if kind in _STREAMS:
                         told.feed(_STREAMS[kind], body)  # 5
                     elif kind == END:
-                        return await self._accept(place, dispatch, body, told, workspace)
+                        return await self._accept(place, dispatch, body, told, plan, workspace)
                     elif kind == BUSY:
                         raise _Full
                     elif kind == MISSING:
@@ -201,7 +210,9 @@ class ClusterExecutor:
             raise
         raise NodeLost
 
-    async def _accept(self, place: Place, dispatch: Dispatch, body: bytes, told: _Told, workspace: Path) -> Execution:
+    async def _accept(
+        self, place: Place, dispatch: Dispatch, body: bytes, told: _Told, plan: ProcessPlan, workspace: str
+    ) -> Execution:
         try:
             answer = orjson.loads(body)
             statement = open_statement(answer["statement"], place.key, of=dispatch)  # 6
@@ -209,25 +220,50 @@ class ClusterExecutor:
                 raise TrustError("The execution is not the one that was signed.")
             told.check_end(statement.stdout_sha256, statement.stderr_sha256)
             execution = from_json(Execution, answer["execution"])
+            _check_claims(execution, plan)
         except (ValueError, KeyError, TypeError) as error:
             raise TrustError(f"The node's answer cannot be read: {error}.") from error
-        if statement.changes_sha256 != NOTHING:
-            await asyncio.to_thread(self._bring_home, statement.changes_sha256, workspace)  # 7
+        if statement.changes_sha256 != trees.NOTHING:
+            await asyncio.to_thread(self._bring_home, statement.changes_sha256, plan, Path(workspace))  # 7
         ran = Ran(node_id=place.node_id, key_id=place.key.key_id, envelope=canonical(answer["statement"]).decode())
         return replace(execution, ran=ran)
 
+    def _unchanged(self, workspace: Path) -> str:
+        """The digest of a small workspace that is what the last look found; empty where it takes another look."""
+        tree, sha256 = self._last.get(str(workspace), ({}, ""))
+        return sha256 if sha256 and trees.is_same(workspace, tree, self._known, most=trees.SMALL) else ""
+
     def _look(self, workspace: Path) -> str:
-        return trees.keep(trees.take(workspace, self._blobs, self._known), self._blobs)
+        tree = trees.take(workspace, self._blobs, self._known)
+        sha256 = trees.keep(tree, self._blobs)
+        if len(self._last) >= MOST_REMEMBERED:
+            self._last.clear()
+        self._last[str(workspace)] = (tree, sha256) if len(tree) <= trees.SMALL else ({}, "")
+        return sha256
 
     def _put_again(self, workspace: Path, base_sha256: str) -> None:
         """Every file is read anew; a workspace that is another by now is not what the call was allowed for."""
         self._known.clear()
+        self._last.clear()
         self._blobs.forget()
         if self._look(workspace) != base_sha256:
             raise StateError("The workspace changed before the call began.", "Call again.")
 
-    def _bring_home(self, changes_sha256: str, workspace: Path) -> None:
-        trees.write(trees.read(changes_sha256, self._blobs), workspace, self._blobs, owner=_owner(workspace))
+    def _bring_home(self, changes_sha256: str, plan: ProcessPlan, workspace: Path) -> None:
+        changes = trees.read(changes_sha256, self._blobs)
+        moving.check_changes(plan, str(workspace), changes)
+        trees.write(changes, workspace, self._blobs, owner=_owner(workspace))
+
+
+def _check_claims(execution: Execution, plan: ProcessPlan) -> None:
+    """What only the daemon may say, and numbers that no call has: they would empty a run's budget or break a record."""
+    if execution.ran is not None or execution.connections or execution.compiled_sha256 is not None:
+        raise TrustError("The node says more than a node may.")
+    counted = [*asdict(execution.usage).values(), execution.stdout_bytes, execution.stderr_bytes, execution.stdin_bytes]
+    fits = all(value is None or 0 <= value <= MOST_COUNTED for value in counted)
+    fits &= execution.usage.wall_us <= (plan.limits.wall_ms + SLACK_MS) * 1000
+    if not fits or not -1 <= (execution.exit_code or 0) <= 255 or not 0 <= (execution.signal or 0) <= 64:
+        raise TrustError("The node counts what no call can use.")
 
 
 def _owner(workspace: Path) -> tuple[int, int]:

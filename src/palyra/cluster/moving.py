@@ -7,8 +7,10 @@ with their credentials, where the daemon is), without a stream as stdin, that en
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from dataclasses import replace
 
+from palyra.errors import TrustError
 from palyra.model.plan import ProcessPlan, Word
 
 _BINDS = frozenset({"--bind", "--ro-bind", "--ro-bind-try"})
@@ -23,6 +25,22 @@ def workspace_of(plan: ProcessPlan) -> str | None:
         return None
     shown = [source for source, place in _binds(plan.launcher) if source == place and _holds(place, plan.cwd)]
     return max(shown, key=len, default=None)
+
+
+def check_changes(plan: ProcessPlan, workspace: str, names: Iterable[str]) -> None:
+    """What a node says was changed lies where its sandbox let the program write: the mounts are in its namespace, and
+    what it claims is its word alone. `TrustError` for anything else."""
+    words = plan.launcher
+    mounts = [
+        (str(words[at + 2]), word == "--bind")
+        for at, word in enumerate(words)
+        if word in _BINDS and _holds(workspace, str(words[at + 2]))
+    ]
+    for name in names:
+        place = posixpath.join(workspace, name)
+        over = [mount for mount in mounts if _holds(mount[0], place)]
+        if not over or not max(over, key=lambda mount: len(mount[0]))[1]:
+            raise TrustError(f"The node says that {name[:80]!r} was changed, which the program could not.")
 
 
 def moved(plan: ProcessPlan, workspace: str, folder: str) -> ProcessPlan:

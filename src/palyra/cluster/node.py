@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -69,14 +69,12 @@ class Node:
             self._epochs[dispatch.dispatch_id] = dispatch.epoch - 1
             yield BUSY
             return
-        frames: asyncio.Queue[bytes] = asyncio.Queue()
-        sink = _Frames(frames)
+        sink = _Frames()
         task = asyncio.ensure_future(self._execute(dispatch, plan, workspace, sink))
         self._running[dispatch.dispatch_id] = task
         try:
-            async for frame in _until_done(task, frames):
+            async for frame in sink.until_done(task):
                 yield frame
-                sink.taken()
         finally:  # also when nobody listens any more
             task.cancel()
             await asyncio.wait([task])
@@ -109,11 +107,18 @@ class Node:
         return dispatch, plan, workspace
 
     async def _execute(self, dispatch: Dispatch, plan: ProcessPlan, workspace: str, sink: _Frames) -> bytes:
-        base, copy = await asyncio.to_thread(self._lay_out, dispatch, workspace, plan)  # 4
+        copy = self.copies.find(workspace, plan.run_as, dispatch.workspace_sha256)  # 4
+        if copy is None:
+            copy = await asyncio.to_thread(self._lay_out, dispatch, workspace, plan)
+        base = copy.tree
         try:
             moved = moving.moved(plan, workspace, str(copy.folder))
             execution = to_json(await self.executor.run(moved, sink))  # 5
-            changed = await asyncio.to_thread(self._bring_in, base, copy)  # 6
+            if self.copies.is_unchanged(copy):  # 6
+                copy.sha256, changed = dispatch.workspace_sha256, trees.NOTHING
+                self.copies.keep(copy)
+            else:
+                changed = await asyncio.to_thread(self._bring_in, base, copy)
         except BaseException:
             self.copies.discard(copy)
             raise
@@ -132,14 +137,16 @@ class Node:
         answer: dict[str, Json] = {"statement": sign_statement(statement, self.key), "execution": execution}  # 7
         return canonical(answer)
 
-    def _lay_out(self, dispatch: Dispatch, workspace: str, plan: ProcessPlan) -> tuple[trees.Tree, Copy]:
+    def _lay_out(self, dispatch: Dispatch, workspace: str, plan: ProcessPlan) -> Copy:
         base = trees.read(dispatch.workspace_sha256, self.blobs)
-        return base, self.copies.lay_out(workspace, plan.run_as, base)
+        return self.copies.lay_out(workspace, plan.run_as, base)
 
     def _bring_in(self, base: trees.Tree, copy: Copy) -> str:
         """What the call changed, by its digest."""
         after, whole = self.copies.read(copy)
-        changed = trees.keep(trees.changes(base, after), self.blobs)
+        changes = trees.changes(base, after)
+        changed = trees.keep(changes, self.blobs) if changes else trees.NOTHING
+        copy.sha256 = trees.digest_of(after)
         (self.copies.keep if whole else self.copies.discard)(copy)
         return changed
 
@@ -156,39 +163,43 @@ def _last(task: asyncio.Task[bytes]) -> bytes:
 class _Frames:
     """A sink that hands output on, as fast as it is taken."""
 
-    def __init__(self, frames: asyncio.Queue[bytes]) -> None:
-        self._frames = frames
+    def __init__(self) -> None:
+        self.waiting: deque[bytes] = deque()
         self.digests = {StreamName.STDOUT: hashlib.sha256(), StreamName.STDERR: hashlib.sha256()}
         self._room: asyncio.Future[None] | None = None
+        self._more: asyncio.Future[None] | None = None
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.digests[stream].update(chunk)
-        self._frames.put_nowait((STDOUT if stream is StreamName.STDOUT else STDERR) + chunk)
+        self.waiting.append((STDOUT if stream is StreamName.STDOUT else STDERR) + chunk)
+        self.wake()
 
     def room(self, stream: StreamName) -> asyncio.Future[None] | None:
         """`launch` reads on only when there is room: a slow daemon slows the program, as a slow pipe would."""
-        if self._frames.qsize() < MOST_WAITING:
+        if len(self.waiting) < MOST_WAITING:
             return None
         if self._room is None or self._room.done():
             self._room = asyncio.get_running_loop().create_future()
         return self._room
 
     def taken(self) -> None:
-        if self._room is not None and not self._room.done() and self._frames.qsize() < MOST_WAITING:
+        if self._room is not None and not self._room.done() and len(self.waiting) < MOST_WAITING:
             self._room.set_result(None)
 
     def reached(self, connections: Sequence[Connection]) -> None:
         """Nothing was granted."""
 
+    def wake(self, *_: object) -> None:
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
 
-async def _until_done(task: asyncio.Task[bytes], frames: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
-    while not task.done() or not frames.empty():
-        if not frames.empty():
-            yield frames.get_nowait()
-            continue
-        waiting = asyncio.ensure_future(frames.get())
-        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            yield waiting.result()
-        else:
-            waiting.cancel()
+    async def until_done(self, task: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
+        task.add_done_callback(self.wake)
+        while True:
+            while self.waiting:
+                yield self.waiting.popleft()
+                self.taken()
+            if task.done():
+                return
+            self._more = asyncio.get_running_loop().create_future()
+            await self._more

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from palyra.config.cluster import BlobsConfig
 from palyra.errors import ConfigError, TrustError
 from palyra.signing import PublicKey, SigningKey
 
+log = logging.getLogger("palyra.cluster")
 NAMESPACE = "palyra"
 RESOURCE = "tier_c"
 PREFIX = "palyra-node-"
@@ -42,6 +44,8 @@ class Offer:
     blobs: BlobsConfig
     folder: str
     warm: int = 1
+    node_keys: tuple[str, ...] = ()
+    """Public keys of the machines that may be nodes; empty: any that Ray brings."""
 
 
 def join_ray(address: str) -> None:
@@ -70,6 +74,7 @@ class RayLink:
         self._offer, self._placement, self._key, self._credentials = offer, placement, key, credentials
         self._locks: dict[str, Any] = {}
         self._given: dict[str, Credentials] = {}
+        self._pinned: dict[str, PublicKey] = {}
         self._actors: dict[str, Any] = {}
 
     def nodes(self) -> tuple[str, ...]:
@@ -108,6 +113,8 @@ class RayLink:
         except (*LOST, TimeoutError, ValueError):
             return
         key = PublicKey(bytes.fromhex(hello["public"]))
+        if not self._is_welcome(node_id, key):
+            return
         self._actors[node_id], self._locks[node_id] = actor, hello["lock"]
         if not await self._give(node_id, key):
             self._lose(node_id)
@@ -120,6 +127,17 @@ class RayLink:
                 tiers=frozenset(hello["tiers"]),
             )
         )
+
+    def _is_welcome(self, node_id: str, key: PublicKey) -> bool:
+        """A node keeps the key it first came with: whoever may speak to Ray could put another actor in its place."""
+        pinned = self._pinned.setdefault(node_id, key)
+        if pinned != key:
+            log.error("node %s came back with another key and is not used; it was %s", node_id, pinned.key_id)
+            return False
+        if self._offer.node_keys and key.raw.hex() not in self._offer.node_keys:
+            log.error("node %s has the key %s, which [cluster] node_keys does not list", node_id, key.raw.hex())
+            return False
+        return True
 
     async def _give(self, node_id: str, key: PublicKey) -> bool:
         """The blob store's credentials, when they are not those the node has: sealed, because Ray keeps what it
@@ -179,7 +197,8 @@ class RayLink:
         found = {}
         for node_id, actor in list(self._actors.items()):
             try:
-                found[node_id] = json.loads(await actor.busy.remote())
+                key = self._pinned[node_id].raw.hex()
+                found[node_id] = {**json.loads(await actor.busy.remote()), "key": key}
             except LOST:
                 self._lose(node_id)
         return found

@@ -22,8 +22,10 @@ from palyra.errors import StateError, TrustError
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.sandbox.probe import probe
-from palyra.signing import parse_vkey
+from palyra.signing import SigningKey, parse_vkey
 from palyra.state.keyfile import create_key, read_key
+
+KEY_FILE = "node.key"
 
 
 class RayNode:
@@ -35,8 +37,7 @@ class RayNode:
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         folder.chmod(0o711)  # programs of another user walk through it into their copy of the workspace
         self._warm = int(given["warm"])
-        keys = folder / "key"
-        self._key = read_key(keys) if keys.exists() else create_key(keys)
+        self._key = _key_of(folder.parent)
         self._slots = int(given["slots"])
         self._node_id = str(given["node_id"])
         self._cluster = parse_vkey(given["vkey"])
@@ -106,6 +107,15 @@ class RayNode:
         if self._credentials is None:
             raise StateError("No daemon gave this node credentials for the blob store.", "Check [cluster.blobs].")
         return self._credentials
+
+
+def _key_of(folder: Path) -> SigningKey:
+    """The machine's own, the same after a restart, so that daemons may know it by name."""
+    path = folder / KEY_FILE
+    try:
+        return read_key(path) if path.exists() else create_key(path)
+    except FileExistsError:  # another node of this machine was quicker
+        return read_key(path)
 
 
 def _now_unix_ms() -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,10 @@ MAX_ENTRIES = 50_000
 MAX_FILE_BYTES = 256 << 20
 MAX_BYTES = 1 << 30
 MAX_TREE_BYTES = 64 << 20
+SMALL = 64
+"""So many entries are looked at without a thread: it would cost more."""
+_COARSE = 5
+"""CLOCK_REALTIME_COARSE, which files are stamped by; Python has no name for it."""
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Node = list[Any]
@@ -42,6 +47,8 @@ def take(
     told what is neither file, folder nor link."""
     tree: dict[str, Node] = {}
     left = [MAX_BYTES]
+    # What the kernel would stamp now: a file that bears this time could change again and bear it still.
+    now_ns = time.clock_gettime_ns(_COARSE)
     for place, seen in _walk(str(folder)):
         if len(tree) >= MAX_ENTRIES:
             raise StateError(
@@ -54,10 +61,37 @@ def take(
         elif stat.S_ISLNK(seen.st_mode):
             tree[name] = ["l", os.readlink(place)]
         elif stat.S_ISREG(seen.st_mode):
-            tree[name] = _take_file(place, seen, mode, blobs, left, known)
+            tree[name] = _take_file(place, seen, blobs, left, known, now_ns)
         elif others is not None:
             others.append(name)
     return tree
+
+
+def is_same(folder: Path, tree: Tree, known: Mapping[str, tuple[tuple[int, ...], Node]], *, most: int) -> bool:
+    """Whether a small folder is what it was when it was taken, told by its times alone: nothing is read. False also
+    where that cannot be told."""
+    if len(tree) > most:
+        return False
+    root, count = str(folder), 0
+    for place, seen in _walk(root):
+        node = tree.get(place[len(root) + 1 :])
+        count += 1
+        if node is None or count > most:
+            return False
+        mode = stat.S_IMODE(seen.st_mode)
+        if stat.S_ISDIR(seen.st_mode):
+            same = node == ["d", mode]
+        elif stat.S_ISLNK(seen.st_mode):
+            same = node == ["l", os.readlink(place)]
+        else:
+            same = stat.S_ISREG(seen.st_mode) and known.get(place) == (_times(seen, mode), node)
+        if not same:
+            return False
+    return count == len(tree)
+
+
+def _times(seen: os.stat_result, mode: int) -> tuple[int, ...]:
+    return (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, mode)
 
 
 def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -72,26 +106,31 @@ def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 def _take_file(
     place: str,
     seen: os.stat_result,
-    mode: int,
     blobs: Blobs,
     left: list[int],
     known: dict[str, tuple[tuple[int, ...], Node]] | None,
+    now_ns: int,
 ) -> Node:
+    mode = stat.S_IMODE(seen.st_mode)
     left[0] -= seen.st_size
     if seen.st_size > MAX_FILE_BYTES or left[0] < 0:
         raise StateError("The workspace is too large to be sent to another machine.", "Run it where the daemon is.")
-    times = (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, mode)
+    times = _times(seen, mode)
     if known is not None and place in known and known[place][0] == times:
         return known[place][1]
     with os.fdopen(os.open(place, _OPEN | os.O_NONBLOCK), "rb") as file:
         node: Node = ["f", mode, blobs.put(file.read(MAX_FILE_BYTES))]
-    if known is not None:
+    if known is not None and max(seen.st_ctime_ns, seen.st_mtime_ns) < now_ns:
         known[place] = (times, node)
     return node
 
 
 def digest_of(tree: Tree) -> str:
     return sha256_hex(canonical(dict(tree)))
+
+
+NOTHING = digest_of({})
+"""What changed, where nothing did: nobody has to keep it."""
 
 
 def keep(tree: Tree, blobs: Blobs) -> str:
@@ -120,7 +159,7 @@ def changes(before: Tree, after: Tree) -> dict[str, Node]:
 def write(tree: Tree, folder: Path, blobs: Blobs, *, owner: tuple[int, int] | None = None) -> None:
     """Bring `tree` (or changes) into the folder: what is gone goes first, deepest first; then folders before what they
     hold."""
-    root = os.open(folder, _OPEN | os.O_DIRECTORY)
+    root, left = os.open(folder, _OPEN | os.O_DIRECTORY), [MAX_BYTES]
     try:
         for name in sorted(tree, reverse=True):
             if tree[name][0] == "-":
@@ -128,12 +167,12 @@ def write(tree: Tree, folder: Path, blobs: Blobs, *, owner: tuple[int, int] | No
                     _remove(parent, last)
         for name in sorted(tree):
             if tree[name][0] != "-":
-                _write_one(root, name, tree[name], blobs, owner)
+                _write_one(root, name, tree[name], blobs, owner, left)
     finally:
         os.close(root)
 
 
-def _write_one(root: int, name: str, node: Node, blobs: Blobs, owner: tuple[int, int] | None) -> None:
+def _write_one(root: int, name: str, node: Node, blobs: Blobs, owner: tuple[int, int] | None, left: list[int]) -> None:
     with _parent(root, name) as (parent, last):
         if node[0] == "d":
             _make_folder(parent, last, int(node[1]))
@@ -142,7 +181,8 @@ def _write_one(root: int, name: str, node: Node, blobs: Blobs, owner: tuple[int,
             if node[0] == "l":
                 os.symlink(str(node[1]), temporary, dir_fd=parent)
             else:
-                data = blobs.get(str(node[2]), most_bytes=MAX_FILE_BYTES)
+                data = blobs.get(str(node[2]), most_bytes=min(MAX_FILE_BYTES, left[0]))
+                left[0] -= len(data)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=parent), "wb") as file:
                     file.write(data)

@@ -57,6 +57,8 @@ class ClusterConfig:
     """The address of Ray's head, "10.0.0.1:6379", behind token authentication. Empty: calls run where the daemon is."""
     node_folder: str = "/var/lib/palyra-node"
     """On each node: its key, and the copies of workspaces while calls run in them."""
+    node_keys: tuple[str, ...] = ()
+    """Public keys of machines that may be nodes, as `palyra cluster status` shows them. Empty: any that joined Ray."""
     slots: int = 4
     """Calls at once on the node that `palyra cluster up` makes of this machine."""
     segments: str = ""
@@ -65,6 +67,14 @@ class ClusterConfig:
     blobs: BlobsConfig = field(default_factory=BlobsConfig)
 
 
+STAYS = {
+    "calls with granted hosts": "their credentials and the record of each connection are the daemon's",
+    "WASM guests": "what they may ask for (secrets, storage, hosts) is answered by the daemon",
+    "background processes": "they outlive their call, and a node forgets its calls with its end",
+    "streamed stdin": "its source is a client of the daemon",
+    "tiers A and B": "a node offers bubblewrap sandboxes alone",
+}
+"""What is never sent to a node, and why."""
 RANGES = {"slots": (1, 1024)}
 
 
@@ -79,6 +89,8 @@ def complain(config: ClusterConfig) -> tuple[str, str] | None:
         return "blobs", "cluster.nodes needs [cluster.blobs]: a folder that every machine sees, or an endpoint."
     if not config.node_folder.startswith("/"):
         return "node_folder", "cluster.node_folder must be an absolute folder."
+    if not all(re.fullmatch("[0-9a-f]{64}", key) for key in config.node_keys):
+        return "node_keys", "cluster.node_keys lists public keys: 64 hexadecimal digits each."
     if config.segments and not config.segments.startswith("/"):
         return "segments", "cluster.segments must be an absolute folder."
     complaint = _complain_of_blobs(config.blobs)

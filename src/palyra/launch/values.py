@@ -10,11 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache, partial
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from palyra.canon import Json
 
@@ -39,66 +39,102 @@ def to_json(value: object) -> Json:
 
 def from_json(kind: type[T], raw: Json) -> T:
     """ValueError for anything that `to_json` does not write for this type."""
-    made: T = _read(kind, raw)
+    made: T = _reader(cast(Any, kind))(raw)
     return made
 
 
-def _read(kind: Any, raw: Json) -> Any:
+Read = Callable[[Any], Any]
+
+
+@cache
+def _reader(kind: Any) -> Read:
+    """What reads a value of this type: looked up once, because a plan has hundreds of them."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        return _read_union(get_args(kind), raw)
+        return _union_reader(get_args(kind))
     if origin is Literal:
-        if raw not in get_args(kind):
-            raise ValueError(f"{raw!r:.40} is not allowed here")
-        return raw
+        return partial(_read_literal, get_args(kind))
     if origin in (tuple, frozenset):
-        return _read_items(origin, get_args(kind), raw)
+        return _items_reader(origin, get_args(kind))
     if is_dataclass(kind):
-        return _read_dataclass(kind, raw)
-    return _read_plain(kind, raw)
+        return _dataclass_reader(kind)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    if kind is bytes:
+        return _read_bytes
+    return partial(_read_plain, types.NoneType if kind is None else kind)
+
+
+def _read_literal(allowed: tuple[Any, ...], raw: Json) -> Any:
+    if raw not in allowed:
+        raise ValueError(f"{raw!r:.40} is not allowed here")
+    return raw
+
+
+def _read_bytes(raw: Json) -> bytes:
+    try:
+        return base64.b64decode(_read_plain(str, raw), validate=True)
+    except binascii.Error as error:
+        raise ValueError("these are not base64 bytes") from error
 
 
 def _read_plain(kind: Any, raw: Json) -> Any:
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(raw)
-    if kind is bytes:
-        try:
-            return base64.b64decode(_read_plain(str, raw), validate=True)
-        except binascii.Error as error:
-            raise ValueError("these are not base64 bytes") from error
-    if kind is type(None):
-        kind = types.NoneType
-    if kind not in (bool, int, str, types.NoneType) or type(raw) is not kind:
+    if type(raw) is not kind or kind not in _PLAIN:
         raise ValueError(f"a {type(raw).__name__} where {getattr(kind, '__name__', kind)} is wanted")
     return raw
 
 
-def _read_items(origin: Any, kinds: tuple[Any, ...], raw: Json) -> Any:
-    if not isinstance(raw, list):
-        raise ValueError("a list is wanted")
-    if origin is frozenset or kinds[-1] is Ellipsis:
-        return origin(_read(kinds[0], item) for item in raw)
-    if len(kinds) != len(raw):
-        raise ValueError(f"{len(raw)} items where {len(kinds)} are wanted")
-    return tuple(_read(kind, item) for kind, item in zip(kinds, raw, strict=True))
+_PLAIN = (bool, int, str, types.NoneType)
 
 
-def _read_union(kinds: tuple[Any, ...], raw: Json) -> Any:
-    for kind in kinds:
-        try:
-            return _read(kind, raw)
-        except ValueError:
-            continue
-    raise ValueError("none of the allowed types fits")
+def _items_reader(origin: Any, kinds: tuple[Any, ...]) -> Read:
+    is_any_number = origin is frozenset or kinds[-1] is Ellipsis
+    readers = [_reader(kind) for kind in kinds if kind is not Ellipsis]
+
+    def read(raw: Any) -> Any:
+        if not isinstance(raw, list):
+            raise ValueError("a list is wanted")
+        if is_any_number:
+            return origin(map(readers[0], raw))
+        if len(kinds) != len(raw):
+            raise ValueError(f"{len(raw)} items where {len(kinds)} are wanted")
+        return tuple([reader(item) for reader, item in zip(readers, raw, strict=True)])
+
+    return read
 
 
-def _read_dataclass(kind: Any, raw: Json) -> Any:
-    hints = _hints(kind)
-    if not isinstance(raw, Mapping) or set(raw) != {field.name for field in fields(kind)}:
-        raise ValueError(f"these are not the fields of {kind.__name__}")
-    return kind(**{name: _read(hints[name], item) for name, item in raw.items()})
+def _union_reader(kinds: tuple[Any, ...]) -> Read:
+    readers = [_reader(kind) for kind in kinds]
+    # A plain value is what it is, where no type before its own could take it for something else.
+    own = {kind for at, kind in enumerate(kinds) if kind in _PLAIN and all(map(_is_other, kinds[:at]))}
+
+    def read(raw: Any) -> Any:
+        if type(raw) in own:
+            return raw
+        for reader in readers:
+            try:
+                return reader(raw)
+            except ValueError:
+                continue
+        raise ValueError("none of the allowed types fits")
+
+    return read
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _is_other(kind: Any) -> bool:
+    return kind in _PLAIN or is_dataclass(kind) or get_origin(kind) in (tuple, frozenset)
+
+
+def _dataclass_reader(kind: Any) -> Read:
+    hints = get_type_hints(kind)
+    names = {field.name for field in fields(kind)}
+    readers: dict[str, Read] = {}  # filled when first used: types may hold each other
+
+    def read(raw: Any) -> Any:
+        if not isinstance(raw, Mapping) or raw.keys() != names:
+            raise ValueError(f"these are not the fields of {kind.__name__}")
+        if not readers:
+            readers.update((name, _reader(hints[name])) for name in names)
+        return kind(**{name: readers[name](item) for name, item in raw.items()})
+
+    return read

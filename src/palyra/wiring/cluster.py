@@ -169,7 +169,12 @@ def _to_nodes(
     cluster = config.cluster
     join_ray(cluster.nodes)
     placement = Placement()
-    offer = Offer(vkey=writer.home.verifier.vkey, blobs=cluster.blobs, folder=cluster.node_folder)
+    offer = Offer(
+        vkey=writer.home.verifier.vkey,
+        blobs=cluster.blobs,
+        folder=cluster.node_folder,
+        node_keys=cluster.node_keys,
+    )
     ask = store_credentials(cluster.blobs, secret)
     link = RayLink(offer, placement, key=writer.home.key, credentials=ask if cluster.blobs.is_remote else None)
     executor = ClusterExecutor(
