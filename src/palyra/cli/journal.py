@@ -89,7 +89,9 @@ def show(settings: Settings, id: str) -> int:
     with reading(settings) as journal:
         shown = _found(journal, id)
     if shown is None:
-        say_failure("NOT_FOUND", f"The journal has no call or entry {id[:40]!r}.", "palyra journal tail")
+        say_failure(
+            "NOT_FOUND", f"The journal has no call or entry {id[:40]!r}.", "palyra journal tail lists the last ones."
+        )
         return 1
     if settings.json:
         click.echo(orjson.dumps(shown))

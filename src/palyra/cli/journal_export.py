@@ -157,6 +157,8 @@ def _write(output: str | None, lines: Iterable[bytes]) -> int:
         sys.stdout.buffer.flush()
         return count
     path = Path(output)
+    if not path.parent.is_dir():
+        raise click.UsageError(f"--output: there is no folder {path.parent}.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     count = 0
     try:

@@ -159,7 +159,7 @@ def _guarded(usage_code: int) -> int:
         return 130
     except Exception as error:  # noqa: BLE001  # the last line before the user: a code and a sentence
         try:
-            return _own_error(error, usage_code)
+            return _own_error(_innermost(error), usage_code)
         except OSError:
             return PIPE_GONE  # nobody reads stderr either
     return code if isinstance(code, int) else 0
@@ -182,6 +182,13 @@ def _own_words() -> list[str]:
     return words[: words.index("--")] if "--" in words else words
 
 
+def _innermost(error: Exception) -> Exception:
+    """A task group wraps what ends it: a port in use under `palyra serve` is that, not a group of one error."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
 def _own_error(error: Exception, usage_code: int) -> int:
     from palyra.config.load import HomeError
     from palyra.errors import ConfigError, PalyraError, Rejected, StateError
@@ -190,7 +197,7 @@ def _own_error(error: Exception, usage_code: int) -> int:
 
     if isinstance(error, Rejected):
         say_refusal(error.reason.value, error.detail, error.hint)
-        return 126
+        return 1 if usage_code == 2 else 126  # a refused call, or an answer that is no
     if isinstance(error, (ConfigError, StateError)):
         # A call whose record cannot be kept is not made: that has a code, as every refusal of a call.
         mend = {PolicyError: MEND_POLICY, StateError: MEND_STATE}
@@ -198,7 +205,7 @@ def _own_error(error: Exception, usage_code: int) -> int:
         tell = say_refusal if kind == "JOURNAL_DOWN" and usage_code != 2 else say_failure
         tell(kind, error.detail, error.hint or mend.get(type(error)))
         return usage_code if isinstance(error, HomeError) else 125
-    if isinstance(error, PalyraError):
+    if isinstance(error, (PalyraError, click.ClickException)):
         say_failure("FAILED", str(error))
         return 125
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):

@@ -19,7 +19,12 @@ palyra policy show. What waits for a person: palyra approvals list.
 
 @click.command("mcp", epilog=EPILOG)
 @click.option("--as", "principal", default="agent:mcp", metavar="PRINCIPAL", help="Who asks (default: agent:mcp).")
-@click.option("--workspace", metavar="DIR", help="The folder tools may work in (default: this one).")
+@click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="The folder tools may work in (default: this one).",
+)
 @with_settings
 def command(settings: Settings, principal: str, workspace: str | None) -> int:
     """Serve the tools to an MCP client over stdin and stdout."""

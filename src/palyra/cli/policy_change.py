@@ -91,12 +91,16 @@ def _usable(installation: Installation, new: str) -> PolicyBundle | None:
 def new_bundle(installation: Installation, new: str) -> PolicyBundle:
     """NEW beside the configured posture; a posture's name takes the operator's policies of now along."""
     from palyra.cli.policy_versions import files_of
+    from palyra.policy.scan import PolicyError
     from palyra.policy.store import POSTURES
     from palyra.wiring.policy_acts import checked, posture_bundle
 
     if new in POSTURES and not Path(new).exists():
         return posture_bundle(installation, new)
-    return checked(installation, files_of(installation, new))
+    try:
+        return checked(installation, files_of(installation, new))
+    except PolicyError as error:
+        raise click.UsageError(" ".join(filter(None, (error.detail, error.hint)))) from error
 
 
 def _begin(installation: Installation, since: str | None) -> int:

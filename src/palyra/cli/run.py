@@ -53,6 +53,20 @@ def parse_seconds(ctx: click.Context, param: click.Parameter, value: float | Non
     return value
 
 
+def parse_names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for name in value:
+        if "/" in name or not name.strip():
+            raise click.BadParameter(f"{name!r} is no program's name; where it is found is `path` in the configuration")
+    return value
+
+
+def parse_folders(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for folder in value:
+        if not os.access(folder, os.F_OK):
+            raise click.BadParameter(f"{folder!r} does not exist")
+    return value
+
+
 def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for item in value:
@@ -68,9 +82,23 @@ def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
 @click.option("--tier", type=click.Choice(["auto", "b", "c"]), default=None, help="Sandbox tier; auto is C.")
 @click.option("--egress", type=click.Choice(EGRESS_WORDS), default=None, help="Network mode (default: strict).")
 @click.option("--allow-host", "hosts", multiple=True, metavar="HOST[:PORT]", help="A host it may reach. Repeatable.")
-@click.option("--allow", "executables", multiple=True, metavar="EXE", help="Allow this program too. Repeatable.")
+@click.option(
+    "--allow",
+    "executables",
+    multiple=True,
+    metavar="EXE",
+    callback=parse_names,
+    help="Allow this program too. Repeatable.",
+)
 @click.option("--allow-interpreters", is_flag=True, help="Allow bash, python, node and other interpreters.")
-@click.option("--read", "read_roots", multiple=True, metavar="DIR", help="A folder it may read. Repeatable.")
+@click.option(
+    "--read",
+    "read_roots",
+    multiple=True,
+    metavar="DIR",
+    callback=parse_folders,
+    help="A folder it may read. Repeatable.",
+)
 @click.option("--env", "env", multiple=True, metavar="K=V", callback=parse_pairs, help="Set a variable. Repeatable.")
 @click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is ended.")
 @click.option("--memory", metavar="BYTES", callback=parse_size, help="Memory limit, e.g. 512M.")

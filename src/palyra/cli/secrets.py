@@ -51,9 +51,14 @@ def set_secret(
 
     The value is read from stdin; one newline at its end is left out.
     """
+    from palyra.config.credentials import check_name
     from palyra.errors import ConfigError
     from palyra.model.credential import Binding
 
+    try:
+        check_name(name)
+    except ConfigError as error:
+        raise click.UsageError(f"{error.detail} {error.hint}") from error
     binding = Binding(host=host, header=header, prefix=prefix) if host else None
     scopes = _scope(scope)
 

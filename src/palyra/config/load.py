@@ -112,7 +112,10 @@ def _absent(path: Path) -> bool:
     try:
         return is_absent(path, os.lstat, os.stat)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}.", "Whether there is a configuration cannot be told.") from error
+        raise ConfigError(
+            f"{path}: {error.strerror}.",
+            "Whether it exists cannot be told: name another folder with --home, or the file with --config.",
+        ) from error
 
 
 def _read(path: Path) -> Config:

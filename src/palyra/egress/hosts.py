@@ -178,6 +178,8 @@ def parse_pattern(text: str) -> HostPattern:
     host, port = split_port(text)
     if port == 0:
         raise _refuse(text, "has a port that is not between 1 and 65535")
+    if "://" in text:
+        raise _refuse(text, "is an address of a page, not a host")
     if "/" in host:
         return HostPattern(HostKind.NETWORK, _parse_network(text, host.strip("[]")), port)
     if host.startswith(("*.", ".")):

@@ -218,7 +218,7 @@ def _writes_setting(rest: Sequence[str]) -> bool:
     if operands[0] == "set" and scan.rest == 0:
         return _writes_setting_by_name(operands[1:])
     if len(operands) == 1:  # git itself refuses --add and --replace-all without a value
-        return operands[0] in ("edit", "unset", "rename-section", "remove-section")
+        return operands[0] == "edit"  # the other verbs need a name, and with one they are two words
     return not _is_kept(scan.options, operands)
 
 

@@ -118,8 +118,9 @@ config --edit
 config -e
 config edit
 config unset user.name
-config rename-section a
+config rename-section a b
 config remove-section a
+config unset --all user.name
 config set core.pager id
 config set --wat user.name x
 config set --file x user.name y

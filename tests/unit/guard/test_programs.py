@@ -106,6 +106,7 @@ def test_names_are_brought_into_one_form(name: str, known: str) -> None:
 def test_processes_are_not_picked_by_file_user_or_all_of_them(line: str) -> None:
     assert is_broad_kill(*_split(line))
     assert not is_broad_kill("kill", ["-1", "5"])
+    assert not is_broad_kill("fuser", ["-v", "work.txt"])
 
 
 def test_a_first_line_is_taken_apart_as_env_does_it() -> None:

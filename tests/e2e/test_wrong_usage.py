@@ -1,0 +1,68 @@
+"""What people get wrong on the command line: a sentence, what to do, the contract's exit code, never a traceback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from palyra.model.call import Tier
+from tests.conformance.arena import require
+
+NO_ID = "01J9ZQ6Z4T2C6M0R4W5X8Y1ABC"
+WRONG: tuple[tuple[str, int, str], ...] = (
+    # 2: no such command, option or value
+    ("frobnicate", 2, "No such command 'frobnicate'"),
+    ("journal tail --since never", 2, "'never' is no time"),
+    ("policy check nowhere", 2, "nowhere is neither a file nor a folder"),
+    ("policy diff nowhere", 2, "Name a folder of policies"),
+    ("policy replay nowhere", 2, "Name a folder of policies"),
+    ("policy diff bad.cedar", 2, "does not end with `;`"),
+    ("secrets set bad/name", 2, "cannot be a secret's name"),
+    ("serve --port 99999", 2, "not in the range"),
+    ("mcp --workspace nowhere", 2, "does not exist"),
+    ("verify nowhere", 2, "nowhere: No such file or directory"),
+    # 1: what was asked does not hold
+    ("approvals approve nope", 1, "hint: palyra approvals list"),
+    ("approvals show nope --json", 1, "hint: palyra approvals list"),
+    ("token create --principal nope", 1, "hint: Write it as agent:demo or user:alice."),
+    (f"journal show {NO_ID}", 1, "hint: palyra journal tail"),
+    ("journal export --output nowhere/x", 2, "there is no folder nowhere"),
+    ("skills install bad.toml", 1, "This is no skill package"),
+    ("stop nope", 1, "hint: palyra ps --all"),
+    # 125: our own error, and wrong usage of what is transparent
+    ("run --wat -- ls", 125, "No such option '--wat'"),
+    ("run --read nowhere -- ls", 125, "'nowhere' does not exist"),
+    ("run --allow ./x -- ls", 125, "'./x' is no program's name"),
+    ("run --timeout nan -- ls", 125, "write seconds from"),
+    ("--config nowhere run -- ls", 125, "hint: Check the path"),
+    ("--config bad.toml run -- ls", 125, "at line 1"),
+    ("--home bad.toml run -- ls", 125, "name another folder with --home"),
+    ("serve --host 0.0.0.0 --port 0", 125, "can be reached from other machines"),
+    # 126: the call is refused
+    ("run --workspace nowhere -- ls", 126, "hint: Name another folder with --workspace DIR."),
+    ("run --allow-host http://x/y -- ls", 126, "is an address of a page, not a host"),
+    ("run -- ./script.sh", 126, "hint: Use command="),
+    ("call palyra.echo {bad", 126, "MALFORMED"),
+)
+
+
+def test_every_mistake_is_answered_with_a_sentence_and_the_right_code(cli: Any) -> None:
+    (cli.workspace / "bad.toml").write_text("posture =\n")
+    (cli.workspace / "bad.cedar").write_text("permit(\n")
+    wrong = []
+    for line, code, said in WRONG:
+        done = cli(*line.split())
+        told = done.stderr.decode()
+        if done.returncode != code or said not in told or "Traceback" in told or "internal error" in told:
+            wrong.append((line, done.returncode, told[-400:]))
+    assert wrong == []
+
+
+def test_a_port_in_use_is_named(cli: Any) -> None:
+    from tests.serving import serving
+
+    require(Tier.C)
+    with serving(cli) as first:
+        other = type(cli)(cli.home.with_name("other"), cli.workspace, cli.bytecode)
+        done = other("serve", "--port", str(first.port))
+    told = done.stderr.decode()
+    assert (done.returncode, f"127.0.0.1:{first.port}" in told, "Traceback" in told) == (125, True, False), told
