@@ -152,12 +152,12 @@ class _Reader:
         elif glued:
             arg, is_host_value = glued, True
         if is_host_value:
-            for piece in arg.split(","):
+            for piece in _pieces(arg):
                 yield from _host(piece.rpartition("@")[2], None)
             return
         yield from self._read_settings(arg)
         if not arg.startswith("-"):
-            pieces = [arg] if first and self.program in TAKES_URLS else arg.split(",")
+            pieces = [arg] if first and self.program in TAKES_URLS else _pieces(arg)
             for piece in pieces:
                 yield from self._read_bare(piece, first=first)
 
@@ -188,6 +188,11 @@ class _Reader:
             named = takes_hosts and not _is_file(piece) and bool(first or _DOTTED.fullmatch(piece))
         if named and not (self.program == "git" and piece in GIT_REACHES):
             yield from _host(piece, None)
+
+
+def _pieces(arg: str) -> list[str]:
+    """Of a list with commas, each once: 4 KB of commas name nothing four thousand times."""
+    return [piece for piece in dict.fromkeys(arg.split(",")) if piece]
 
 
 def _read_urls(arg: str) -> Found:

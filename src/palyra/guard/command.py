@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 MAX_DEPTH = 8
+MAX_STEPS = 256
+"""Command lines within one: `find -exec find -exec find …` is one at each -exec, and in each of them again."""
 _ANSWERS = frozenset({"--version", "-V", "-v", "--help", "-h"})
 _BLANK_OR_FOLDER = re.compile(r"[\s/\\]")
 
@@ -76,6 +78,7 @@ class _Trail:
     inline: bool = False
     also: list[str] = field(default_factory=list)
     why: str = ""
+    steps: int = 0
 
     def note(self, name: str, rank: int, why: str = "") -> None:
         if rank > self.rank:
@@ -180,7 +183,8 @@ def behind(command: str, shebang: str, resolved: str) -> tuple[str, str, bool]:
 
 def _walk(command: str, args: Sequence[str], trail: _Trail, *, depth: int, by: str = "") -> None:
     name = normalise(command)
-    if depth > MAX_DEPTH:
+    trail.steps += 1
+    if depth > MAX_DEPTH or trail.steps > MAX_STEPS:
         trail.note_code(name, "wrappers are nested too deeply to follow")
         return
     if is_interpreter(name):

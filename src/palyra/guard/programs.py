@@ -111,6 +111,8 @@ INLINE_WORDS = _names(
 """How code is handed over on the command line itself, per family and for all."""
 
 _VERSION = re.compile(r"[-._]?v?\d+(?:[.]\d+)*(?:[a-z]{0,2}|[-._].*)")
+_LONGEST = max(map(len, VERSIONED))
+"""Of a name with a version behind it; an argument of 4 KB must not be cut in four thousand ways."""
 _SUFFIXES = (".exe", ".cmd", ".bat", ".com")
 MAX_NAME = 256
 
@@ -127,7 +129,7 @@ def _normalise(name: str) -> str:
             base = base[: -len(suffix)]
     if base.startswith("vim."):  # vim.basic, vim.tiny: what the system's alternatives point to
         return "vim"
-    for length in range(len(base) - 1, 1, -1):
+    for length in range(min(len(base) - 1, _LONGEST), 1, -1):
         if base[:length] in VERSIONED and _VERSION.fullmatch(base[length:]):
             return base[:length]
     return "".join(letter if letter.isprintable() else "?" for letter in base[:MAX_NAME])

@@ -66,3 +66,8 @@ def test_what_cannot_be_read_as_a_host_is_denied_not_overlooked():
 def test_any_arguments_are_read_without_failing(program, args):
     for one in hosts_named(program, args):
         assert one.argument in args
+
+
+def test_a_list_names_each_host_once_and_nothing_between_commas():
+    found = hosts_named("ssh", ["x.test", ",a.test,,a.test,b.test" + "," * 4000], ())
+    assert [one.host for one in found] == ["x.test", "a.test", "b.test"]

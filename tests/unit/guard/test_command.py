@@ -283,3 +283,16 @@ def test_any_command_line_is_classified_without_failing(program, args):
 def test_no_chain_of_wrappers_hides_a_shell(chain):
     words = [word for part in chain for word in part.split()] + ["bash", "-c", "id"]
     assert classify(words[0], words[1:]).interpreter
+
+
+def test_command_lines_within_command_lines_are_followed_a_bounded_number_of_times():
+    """Each -exec begins a line with every later -exec in it: sixty-four were followed for hours, by one call."""
+    found = classify("find", ["-exec", "find"] * 64)
+    assert (found.runs_code, found.why) == (True, "wrappers are nested too deeply to follow")
+    assert classify("xargs", ["find", *["-exec", "find"] * 60]).runs_code
+    assert not classify("find", [".", "-exec", "ls", ";", "-exec", "wc", ";"]).runs_code
+
+
+def test_a_name_as_long_as_an_argument_may_be_is_still_brought_into_its_form():
+    assert normalise("python3." + "1" * 4000) == "python"
+    assert normalise("b" * 4096) == "b" * 256
