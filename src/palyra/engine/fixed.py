@@ -16,7 +16,7 @@ from functools import lru_cache
 import orjson
 
 from palyra.attest import DecisionFacts, Enforcement
-from palyra.canon import Json, made_ahead, sha256_hex
+from palyra.canon import Json, digest, made_ahead, sha256_hex
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.journal.chain import Decided
@@ -53,6 +53,9 @@ class Fixed:
     limits: Mapping[str, int]
     config_sha256: str
     plan_sha256: str | None
+    idle: Mapping[str, Json]
+    """The output's `egress` of a process that reached for nothing."""
+    idle_sha256: str
     details: bytes
     """JSON, without its last bracket and without the request."""
     request_is_clear: bool
@@ -106,6 +109,7 @@ def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
     )
     plan_sha256 = sha256_hex(trip.plan_bytes) if plan is not None else None
     request = trip.cedar.as_json() if trip.cedar is not None else None
+    idle = plan.net.as_json() | {"connections": []} if isinstance(plan, ProcessPlan) else {}
     result = _members(decision=decided.as_json(), sandbox_enforcement=enforcement)
     return Fixed(
         decision=trip.decision,
@@ -121,6 +125,8 @@ def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
         limits=limits,
         config_sha256=ports.config.digest,
         plan_sha256=plan_sha256,
+        idle=idle,
+        idle_sha256=digest(idle),
         details=orjson.dumps(_details(trip, ports, secrets, plan_sha256))[:-1],
         request_is_clear=redacted_request(request, secrets) is request,
         intent=result and {**result, **_members(owner=owner.as_json(), limits=limits)},

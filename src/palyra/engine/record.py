@@ -233,7 +233,7 @@ def _statement(
         approval_id=trip.approval_id,
         skill_sha256=_payload_of(trip),
         compiled_sha256=execution.compiled_sha256,
-        egress_sha256=digest(ending.output["egress"]) if "egress" in ending.output else None,
+        egress_sha256=_egress_sha256(ending.output, fixed),
         redactions=trip.redactions,
     )
 
@@ -272,6 +272,14 @@ def _asked(trip: Trip, ports: Ports) -> Asked:
 def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None:
     """Sentences name arguments, and an argument may be a secret."""
     return None if text is None else redact_text(text, secrets)
+
+
+def _egress_sha256(output: Mapping[str, Json], fixed: Fixed) -> str | None:
+    """Most processes reach for nothing. What is equal here is also written alike: names and an empty list."""
+    if "egress" not in output:
+        return None
+    egress = output["egress"]
+    return fixed.idle_sha256 if egress == fixed.idle else digest(egress)
 
 
 def _egress(execution: Execution, mode: str) -> EgressSummary | None:

@@ -32,7 +32,10 @@ def take_trail(paths: Iterable[str]) -> Trail:
 
 
 def has_changed(trail: Trail) -> bool:
-    return any(_status(path) != status for path, status in trail)
+    for path, status in trail:  # noqa: SIM110  # a generator takes half as long again, before every call
+        if _status(path) != status:
+            return True
+    return False
 
 
 def _status(path: str) -> Status:
