@@ -282,3 +282,64 @@ def test_an_installation_goes_on_after_its_server_was_restarted(server, home, ur
     assert "[cluster] database" in refused.hint
     report = verify_cluster(url, home, is_alive=lambda _: False, every_signature=True)
     assert report.findings == ()
+
+
+# ── somebody who has the database ────────────────────────────────────────────
+
+
+def test_a_forged_turn_does_not_make_a_lost_commit_pass_for_kept(cut, url, home):
+    """Who writes the database may say that a commit was kept; the tree does not go on from it."""
+    writer = open_writer(cut.url, home)
+    append(writer)
+    writer.database._seeking._not_before = time.monotonic() + 1
+    cut.next = "commit"
+    done: list[Any] = []
+
+    def try_it() -> None:
+        try:
+            done.append(append(writer))
+        except StateError as error:
+            done.append(error)
+
+    waiting = threading.Thread(target=try_it)
+    waiting.start()
+    while not cut.cuts:
+        time.sleep(0.01)
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute("UPDATE turns SET turn = turn + 1")
+    waiting.join(30)
+    with pytest.raises(StateError, match="set back"):
+        append(writer)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE entries SET body = convert_to(replace(convert_from(body, 'UTF8'), 'agent', 'angel'), 'UTF8')",
+        "UPDATE entries SET leaf_hash = sha256('x')",
+        "DELETE FROM entries WHERE idx = 1",
+        "UPDATE entries SET idx = idx + 100 WHERE idx = 2",
+        "UPDATE checkpoints SET note = replace(note, 'palyra', 'pylara') WHERE size = 1",
+        "UPDATE calls SET principal = 'agent:other'",
+        "UPDATE calls SET outcome = NULL",
+        "UPDATE blobs SET data = 'x'",
+        "UPDATE runs SET next_sequence = next_sequence + 1",
+        "UPDATE head SET size = 1",
+        "DELETE FROM openings",
+        "CREATE VIEW seen AS SELECT * FROM entries",
+    ],
+)
+def test_a_role_with_the_daemons_rights_that_rewrites_rows_is_found(writer, url, home, sql):
+    store, run, call_id = JournalStore(writer, BudgetStore()), run_spec(ulid()), ulid()
+
+    async def scenario() -> None:
+        await store.open_call(opening(call_id, run))
+        await store.close_call(closing(call_id, run))
+
+    asyncio.run(scenario())
+    append(writer)
+    assert verify_cluster(url, home, is_alive=lambda _: True, every_signature=True).findings == ()
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute(sql)
+    assert verify_cluster(url, home, is_alive=lambda _: True, every_signature=True).findings != ()

@@ -24,10 +24,24 @@ from palyra.model.outcome import Status
 from tests.cluster.machines import CLUSTER_KEY, Machines, make_workspace, plan_of
 from tests.conformance.arena import Kept, require
 
-HONEST: dict[str, Any] = {"status": "completed", "reason": None, "message": None, "hint": None, "exit_code": 0,
-    "signal": None, "stdout_bytes": 0, "stderr_bytes": 0, "truncated": False, "stdin_bytes": 0,
-    "stdin_sha256": None, "usage": {"wall_us": 1, "cpu_us": 1, "max_rss_bytes": 1, "output_bytes": 0, "fuel": None},
-    "connections": [], "degraded": [], "compiled_sha256": None, "ran": None}  # fmt: skip
+HONEST: dict[str, Any] = {
+    "status": "completed",
+    "reason": None,
+    "message": None,
+    "hint": None,
+    "exit_code": 0,
+    "signal": None,
+    "stdout_bytes": 0,
+    "stderr_bytes": 0,
+    "truncated": False,
+    "stdin_bytes": 0,
+    "stdin_sha256": None,
+    "usage": {"wall_us": 1, "cpu_us": 1, "max_rss_bytes": 1, "output_bytes": 0, "fuel": None},
+    "connections": [],
+    "degraded": [],
+    "compiled_sha256": None,
+    "ran": None,
+}
 EMPTY = sha256_hex(b"")
 
 
