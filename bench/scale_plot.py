@@ -49,7 +49,7 @@ class Panel:
 def draw_scale(record: Mapping[str, Any]) -> str:
     parts = [text(20, 28, "Calls a second in a cluster", size=16)]
     parts.append(text(20, 50, "measured: nodes of one machine, two slots each", size=11))
-    parts.append(text(400, 50, "simulated: 3 daemons, 16 slots a node, by how long a program runs", size=11))
+    parts.append(text(400, 50, "simulated: 3 daemons, 16 slots a node, programs of", size=11))
     body = "\n".join([*parts, *_measured(record["throughput"]), *_simulated(record["model"])])
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">\n'

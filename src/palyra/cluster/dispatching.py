@@ -185,7 +185,7 @@ class ClusterExecutor:
                 await asyncio.sleep(PAUSE_S if place.node_id in full else 0)
                 full.add(place.node_id)
             finally:
-                await asyncio.shield(self._placement.give_back(place))
+                self._placement.give_back(place)
         raise StateError("No node took this call, or every one that did was lost.", "palyra cluster status")
 
     async def _follow(

@@ -37,6 +37,8 @@ class Placement:
         self._homes: OrderedDict[str, str] = OrderedDict()
         """Workspace → the node that ran its last call."""
         self._freed = asyncio.Condition()
+        self._waiting = 0
+        self._telling: set[asyncio.Future[None]] = set()
 
     def add(self, place: Place) -> None:
         known = self.places.get(place.node_id)
@@ -54,24 +56,38 @@ class Placement:
 
     async def take(self, tier: str, workspace: str, *, patience_s: float, avoid: Set[str] = frozenset()) -> Place:
         """A slot; `Rejected(BUSY)` when none was free in time, or when no node is left at all. `avoid`: better not."""
-        try:
-            async with asyncio.timeout(patience_s), self._freed:
-                while (place := self._choose(tier, workspace, avoid)) is None:
-                    await self._freed.wait()
-                place.used += 1
-        except TimeoutError:
-            hint = "palyra cluster status shows the nodes; palyra cluster up adds one."
-            raise Rejected(Reason.BUSY, f"No node had room for this call within {patience_s:.0f} s.", hint) from None
+        place = None if self._waiting else self._choose(tier, workspace, avoid)  # nobody is overtaken
+        if place is None:
+            place = await self._wait(tier, workspace, patience_s, avoid)
+        else:
+            place.used += 1
         self._homes[workspace] = place.node_id
         self._homes.move_to_end(workspace)
         while len(self._homes) > MOST_REMEMBERED:
             self._homes.popitem(last=False)
         return place
 
-    async def give_back(self, place: Place) -> None:
+    async def _wait(self, tier: str, workspace: str, patience_s: float, avoid: Set[str]) -> Place:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(patience_s), self._freed:
+                while (place := self._choose(tier, workspace, avoid)) is None:
+                    await self._freed.wait()
+                place.used += 1
+                return place
+        except TimeoutError:
+            hint = "palyra cluster status shows the nodes; palyra cluster up adds one."
+            raise Rejected(Reason.BUSY, f"No node had room for this call within {patience_s:.0f} s.", hint) from None
+        finally:
+            self._waiting -= 1
+
+    def give_back(self, place: Place) -> None:
+        """At once, so that no cancellation comes between; whoever waits is told a moment later."""
         place.used -= 1
-        async with self._freed:
-            self._freed.notify_all()
+        if self._waiting:
+            telling = asyncio.ensure_future(self.told())
+            self._telling.add(telling)
+            telling.add_done_callback(self._telling.discard)
 
     async def told(self) -> None:
         """Nodes came or went: whoever waits looks again."""
