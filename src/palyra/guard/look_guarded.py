@@ -97,18 +97,18 @@ def _find_nested(workspace: str, folders: Sequence[str]) -> Iterator[str]:
 
 
 def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
-    """(names in it, those of them that are folders and no links), each sorted. One question to the kernel for all of
-    them: this is asked before and after every call, of workspaces with thousands of files."""
+    """(names in it, those of them that are folders and no links, sorted). One question to the kernel for all of them:
+    this is asked before and after every call, of workspaces with thousands of files, and everybody waits meanwhile."""
     most = max(0, allowance.entries) + 1
     try:
         if os.path.islink(place):
             return [], []
         with os.scandir(place) as entries:
-            found = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, most))
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, most)]
     except (OSError, ValueError):
         return [], []
     allowance.entries -= len(found)
-    return [name for name, _ in found], [name for name, is_folder in found if is_folder]
+    return [name for name, _ in found], sorted(name for name, is_folder in found if is_folder)
 
 
 def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> Iterator[str]:

@@ -43,7 +43,7 @@ ATTACKS = {
     "EIO": "escape/test_power_cuts.py::test_a_disk_that_refuses_a_write_or_a_sync_stops_the_journal_for_good",
     "ENOSPC": "escape/test_power_cuts.py::test_a_full_disk_refuses_calls_and_lets_what_ran_be_closed",
     "oversize entry": "unit/journal/test_chain.py::test_a_draft_that_is_too_long_is_cut_and_says_so",
-    "guessing commitments": "unit/journal/test_chain.py::test_a_commitment_cannot_be_guessed_without_its_salt",
+    "guessing commitments": "unit/journal/test_commitments.py::test_a_commitment_cannot_be_guessed_without_its_salt",
     "export edits": "unit/journal/test_export.py::test_an_export_that_was_edited_does_not_verify",
     "tile and checkpoint edits": "e2e/test_evidence.py::test_tiles_and_checkpoints_that_were_edited_are_found",
     "DSSE type": "e2e/test_evidence.py::test_an_envelope_of_another_type_or_signer_is_found",
