@@ -113,6 +113,16 @@ def test_guarded_names_that_a_process_made_are_told_at_its_end(home, workspace):
         assert ".env" not in json.dumps(ended_acts(palyra))
 
 
+def test_a_key_in_a_guarded_name_that_a_process_made_is_kept_nowhere(home, workspace):
+    key = "ghp_" + "a1B2" * 9
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:demo", workspace, grant=SHELL)
+        started = begin(run, "sh", "-c", f": > .env.{key[:7]}''{key[7:]}")
+        wait_for(lambda: status(run, started["process_id"]) == "exited")
+        kept = palyra.installation.writer.rows("SELECT protected_created FROM processes")
+        assert kept == [('[".env.[redacted:github:1]"]',)]
+
+
 def test_a_process_that_ends_by_itself_says_how(home, workspace):
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace, grant=SHELL)

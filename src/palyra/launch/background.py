@@ -43,6 +43,7 @@ from palyra.model.process import (
     started_process,
 )
 from palyra.model.record import Owner
+from palyra.redact.stream import redact_json
 
 log = logging.getLogger("palyra.background")
 
@@ -211,7 +212,9 @@ class Supervisor:
         if execution.reason is Reason.SPAWN_FAILED:
             kept.failure = execution.message or "The program could not be started."
         ended = ended_process(kept.process, execution, stopped_by=kept.stopped_by, at=self._now_unix_ms())
-        kept.process = replace(ended, protected_created=self._appeared(kept.order))
+        # The program chose these names, and may have put a secret into them: they are told to who started it.
+        appeared = redact_json(list(self._appeared(kept.order)), kept.order.secrets)
+        kept.process = replace(ended, protected_created=tuple(appeared))
         try:
             await self._records.ended(kept.process, redactions, execution.connections)
         except StateError as error:
