@@ -42,8 +42,14 @@ def make_cli() -> Iterator[str]:
     yield "Every command also takes these, before or after its name:"
     yield _table([p for p in cli.params if isinstance(p, click.Option) and p.name in GLOBAL])
     yield (
-        'With `--json` stdout carries exactly one JSON value; lists are `{"items": […], "next": CURSOR or null}`. '
-        "`palyra --version` and `-h`/`--help` need nothing else."
+        'With `--json` stdout carries exactly one JSON value; lists are `{"items": […], "next": CURSOR or null}`, and '
+        'what ends a command early is `{"error": {"code", "message", "hint"}}`. `palyra --version` and `-h`/`--help` '
+        "need nothing else."
+    )
+    yield (
+        'The words complete in a shell: `eval "$(_PALYRA_COMPLETE=bash_source palyra)"` in `.bashrc`, '
+        '`eval "$(_PALYRA_COMPLETE=zsh_source palyra)"` in `.zshrc`, '
+        "`_PALYRA_COMPLETE=fish_source palyra | source` in fish's configuration."
     )
     yield EXIT_CODES
     for name in cli.list_commands(context):

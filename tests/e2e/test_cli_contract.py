@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -89,3 +91,16 @@ def test_bench_names_its_rows(cli):
     done = cli("bench", "no_such_row", "--json")
     assert (done.returncode, one_value(done)["error"]["code"]) == (2, "USAGE")
     assert b"no such row: no_such_row; there are tier_b, " in done.stderr
+
+
+def test_words_complete_in_a_shell(cli):
+    """Shell completions: nouns, verbs, also those whose module is imported only when it is run."""
+
+    def completed(words: str, at: int) -> list[str]:
+        environ = {**cli.environ, "_PALYRA_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        start = "import sys; sys.argv[0] = 'palyra'; from palyra.cli.main import main; main()"
+        done = subprocess.run([sys.executable, "-c", start], env=environ, capture_output=True, timeout=60)
+        return [line.partition(",")[2] for line in done.stdout.decode().splitlines()]
+
+    assert completed("palyra appr", 1) == ["approvals"]
+    assert {"check", "explain", "use"} <= set(completed("palyra policy ", 2))

@@ -143,6 +143,9 @@ def test_the_demo_with_json_is_one_value(cli):
     done = cli("demo", "--json")
     value = json.loads(done.stdout)
     assert (done.returncode, value["ok"], {step["as_expected"] for step in value["steps"]}) == (0, True, {True})
+    shown = {(step["status"], step["reason"]) for step in value["steps"]}
+    assert {("completed", None), ("refused", "INTERPRETER_DENIED"), ("pending_approval", None)} <= shown
+    assert "demo.echo: completed" in {step["title"] for step in value["steps"]}, "a skill is part of it"
 
 
 # ── terminals ──

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from palyra.cli.demo_people import ask_a_person, run_a_skill, write_policy
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
 from palyra.values import dataclass
@@ -41,7 +42,7 @@ class Step:
 @click.command("demo", epilog="Example: palyra demo")
 @with_settings
 def command(settings: Settings) -> int:
-    """See in half a minute what Palyra does: allowed, refused, confined, redacted, attested, journaled."""
+    """See in half a minute what Palyra does: allowed, refused, asked, confined, redacted, attested, journaled."""
     from palyra.api import Palyra
 
     tell = _Teller(quiet=settings.json)
@@ -49,6 +50,12 @@ def command(settings: Settings) -> int:
         tell(f"\nA workspace with two files, and a fresh installation in {home}.\n")
         kept: list[Outcome] = []
         told = [_play(palyra, workspace, step, kept, tell) for step in _steps(port)]
+        for asked, acts in (
+            (("pending_approval", "completed"), ask_a_person(palyra, workspace, tell)),
+            (("completed",), run_a_skill(palyra, Path(workspace).parent, tell)),
+        ):
+            kept += acts
+            told += [_fact(outcome, status) for outcome, status in zip(acts, asked, strict=False)]
         proven = _proofs(palyra, kept, tell)
     good = proven and all(step["as_expected"] for step in told)
     tell("\nThat was Palyra. Next: palyra run -- ls -la, palyra doctor, README.md." if good else "\nThe demo failed.")
@@ -125,6 +132,18 @@ def _play(palyra: Palyra, workspace: str, step: Step, kept: list[Outcome], tell:
     }
 
 
+def _fact(outcome: Outcome, status: str) -> dict[str, object]:
+    return {
+        "title": f"{outcome.tool}: {status}",
+        "argv": [],
+        "status": outcome.status.value,
+        "reason": outcome.reason.value if outcome.reason else None,
+        "message": outcome.message,
+        "hint": outcome.hint,
+        "as_expected": outcome.status == status,
+    }
+
+
 def _leaks(outcome: Outcome) -> bool:
     return FAKE_TOKEN in str(outcome.output)
 
@@ -152,6 +171,7 @@ def _places() -> Iterator[tuple[str, str]]:
         workspace.mkdir()
         (workspace / "notes.txt").write_text("buy milk\n", encoding="utf-8")
         (workspace / "settings.ini").write_text(f"name = demo\ntoken = {FAKE_TOKEN}\n", encoding="utf-8")
+        write_policy(Path(base) / "home")
         yield str(Path(base) / "home"), str(workspace)
 
 
