@@ -169,9 +169,15 @@ def test_closing_the_engine_waits_for_the_records_and_not_for_the_callers():
 def test_a_record_that_has_to_wait_for_its_commit_is_made_and_signed_once(
     project: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ports, made = fake_ports(executor=FakeExecutor(stdout=b"short")), []
-    monkeypatch.setattr(walk, "make_closing", lambda *given: made.append(1) or make_closing(*given))
-    ports.journal.close_now = lambda closing: None
+    ports = fake_ports(executor=FakeExecutor(stdout=b"short"))
+    made = []
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return make_closing(*given)
+
+    monkeypatch.setattr(walk, "make_closing", counted)
+    monkeypatch.setattr(ports.journal, "close_now", lambda closing: None)
     outcome = asyncio.run(Engine(ports, make_registry(BUILTIN_TOOLS)).call(request(project=project)))
     assert (outcome.status, len(made), len(ports.journal.closings)) == (Status.COMPLETED, 1, 1)
     assert outcome.receipt is not None
