@@ -74,17 +74,21 @@ class _Watched:
 
 async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
     nonce = nonce_from(os.urandom(16))
-    capture = Capture(
-        stdout=running.take("stdout"),
-        stderr=running.take("stderr"),
-        quota_bytes=plan.limits.output_bytes,
-        sink=sink,
-        nonce=nonce,
-    )
-    feed = Feed(running.take("stdin"))
-    feeding: asyncio.Task[None] | None = None
     try:
         await running.begin(nonce)
+        capture = Capture(  # while the program starts
+            stdout=running.take("stdout"),
+            stderr=running.take("stderr"),
+            quota_bytes=plan.limits.output_bytes,
+            sink=sink,
+            nonce=nonce,
+        )
+        feed = Feed(running.take("stdin"))
+    except BaseException:
+        await unbroken(running.end(program_ended=False))
+        raise
+    feeding: asyncio.Task[None] | None = None
+    try:
         if plan.stdin or plan.stdin_streamed:
             feeding = asyncio.create_task(feed.run(plan.stdin, source if plan.stdin_streamed else None))
         else:

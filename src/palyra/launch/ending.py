@@ -86,8 +86,13 @@ def _find_program(held: Held) -> None:
     if held.program_fd >= 0 or not held.program or held.program != held.init or has_ended(held.init_fd):
         return
     for pid in _os.children(held.init)[:1]:
+        fd = -1
         with contextlib.suppress(OSError):
-            held.program_fd = os.pidfd_open(pid)
+            fd = os.pidfd_open(pid)
+            if _os.parent(pid) == held.init:  # and not a number that was given to somebody else meanwhile
+                held.program_fd, fd = fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 def cut_off(held: Held, *, subreaper: bool) -> None:

@@ -20,15 +20,17 @@ _SLICE = 65536
 class Feed:
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._hash = hashlib.sha256()
+        self._hash: hashlib._Hash | None = None
+        """None while nothing was fed: most programs are fed nothing."""
         self.count = 0
-        os.set_blocking(fd, False)
 
     def sha256(self) -> str:
-        return self._hash.hexdigest()
+        return (self._hash or hashlib.sha256()).hexdigest()
 
     async def run(self, data: bytes, source: Source | None) -> None:
         try:
+            os.set_blocking(self._fd, False)
+            self._hash = hashlib.sha256()
             if not await self._write(data):
                 return
             while source is not None and (chunk := await source.read()):
@@ -48,6 +50,7 @@ class Feed:
         return await write_all(self._fd, data, self._took)
 
     def _took(self, part: bytes) -> None:
+        assert self._hash is not None, "only `run` writes"
         self._hash.update(part)
         self.count += len(part)
 
