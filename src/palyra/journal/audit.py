@@ -74,6 +74,8 @@ class Audit:
     kept: KeptCheck | None = None
     deletions: Sequence[Deletion] = ()
     begin: Frontier = field(default_factory=Frontier)
+    had: int = 0
+    """Entries the store says it had: fewer means that what was acknowledged is gone."""
 
     _findings: list[Located] = field(init=False, default_factory=list)
     _calls: CallsAudit = field(init=False)
@@ -242,6 +244,8 @@ class Audit:
             self._find("KEPT", None, detail)
         for detail in self._skills.check(skills, from_index=self._pruned_until) if skills is not None else ():
             self._find("KEPT", None, detail)
+        if self.had > self._next:
+            self._find("TRUNCATED", self._next, f"There were {self.had} entries once, and there are {self._next}.")
         for size in sorted(self._wanted):
             if size > self._next:
                 self._find(

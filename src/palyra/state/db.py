@@ -22,10 +22,12 @@ from pathlib import Path
 
 from palyra.errors import StateError
 from palyra.journal.keys import Keys
+from palyra.journal.lookup import TREE_SIZE
 from palyra.signing import NoteVerifier, SigningKey
 from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, current_key, name_first_key, other_key, read_keys
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock
+from palyra.state.mark import check_mark, read_mark
 from palyra.state.reserve import refill_reserve
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
 from palyra.state.trouble import is_full, unusable
@@ -136,6 +138,7 @@ def open_home(
         if not _has_state(state):
             _install(root, migrations)
         check_private(state, state.lstat(), is_kind=stat.S_ISDIR)
+        had = read_mark(state)
         connection = connect(state / "palyra.db")
     except OSError as error:
         hint = "Free some space, or name another --home." if is_full(root.parent) else "Name another --home."
@@ -147,6 +150,7 @@ def open_home(
                 "Run: palyra journal verify",
             )
         _check_version(connection, root, migrations)
+        check_mark(state, had=had, has=connection.execute(TREE_SIZE).fetchone()[0])
         keys = read_keys(connection)
         key = current_key(state, keys, passphrase=passphrase)
     except sqlite3.Error as error:

@@ -1,7 +1,8 @@
 """The state in one SQLite file: turns by a file lock beside it, and the upkeep of its log.
 
 Rules: the lock comes before BEGIN IMMEDIATE, so that waiting never blocks; the log file is copied back off the path of
-commits, under the same lock, and reused rather than grown; after a fork the parent's connection is never touched.
+commits, under the same lock, and reused rather than grown; a commit counts only if it lies where the next process
+looks (state/place); after a fork the parent's connection is never touched.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from palyra.errors import StateError
+from palyra.journal.lookup import TREE_SIZE
 from palyra.state.database import Trouble
 from palyra.state.db import PATIENCE_S, Home, connect
 from palyra.state.lock import FileLock
+from palyra.state.mark import Mark, check_mark, read_mark
+from palyra.state.place import Place, Replaced
 from palyra.state.reserve import fill_up
 
 ENTRIES_PER_COPY_BACK = 128
@@ -40,6 +44,8 @@ class SqliteDatabase:
         self._home = home
         self.connection = connection
         self.lock = FileLock(home.lock)
+        self._place = Place(home.database)
+        self._mark = Mark(home.state)
         self._copy_back_due = False
         self._unsaved_bytes = 0
         self._commits_until_growth = COMMITS_BEFORE_GROWTH
@@ -63,7 +69,15 @@ class SqliteDatabase:
         if not self.lock.try_acquire():
             return False
         self.connection.execute("BEGIN IMMEDIATE")
+        if not self._place.check_log():
+            self._check_length()
         return True
+
+    def _check_length(self) -> None:
+        """What was acknowledged is there for somebody who has read nothing yet."""
+        had = read_mark(self._home.state)
+        with contextlib.closing(connect(self._home.database)) as connection:
+            check_mark(self._home.state, had=had, has=connection.execute(TREE_SIZE).fetchone()[0])
 
     def begin_again(self) -> None:
         self.connection.execute("ROLLBACK")
@@ -71,6 +85,7 @@ class SqliteDatabase:
 
     def commit(self) -> None:
         self.connection.execute("COMMIT")
+        self._place.check_database()
 
     def let_go(self) -> None:
         if self.connection.in_transaction:
@@ -132,16 +147,20 @@ class SqliteDatabase:
         """Using the parent's connection corrupts, closing it could drop its log."""
         _INHERITED.append(self.connection)
         self.connection, self.lock = connect(self._home.database), FileLock(self._home.lock)
+        self._place, self._mark = Place(self._home.database), Mark(self._home.state)
 
     def close(self, *, is_sound: bool) -> None:
         if self._copy_back_due and is_sound:
             self._copy_back(lambda _: None)
         self.connection.close()
+        self._mark.close()
         self.lock.close()
 
     # ── the log file ──
 
     def committed(self, *, before: int, after: int, bytes_written: int) -> None:
+        if after > before:
+            self._mark.write(after)
         self._unsaved_bytes += bytes_written
         crossed = before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK
         self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
@@ -166,11 +185,13 @@ class SqliteDatabase:
         lock = FileLock(self._home.lock)
         try:
             if lock.acquire(COPY_BACK_PATIENCE_S):
+                self._place.check_database()
                 with contextlib.closing(connect(self._home.database)) as connection:
                     connection.execute("BEGIN IMMEDIATE")
+                    self._place.check_log()
                     fill_up(self._home.database.with_name(f"{self._home.database.name}-wal"), LOG_BYTES)
                     connection.execute("ROLLBACK")
-        except (sqlite3.Error, StateError, OSError):
+        except (sqlite3.Error, StateError, OSError, Replaced):
             return
         finally:
             lock.close()
@@ -183,9 +204,10 @@ class SqliteDatabase:
             if not lock.acquire(COPY_BACK_PATIENCE_S):
                 self._copy_back_due = True
                 return
+            self._place.check_database()  # what is in the log belongs to another file
             with contextlib.closing(connect(self._home.database)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        except (sqlite3.Error, StateError, OSError) as error:
+        except (sqlite3.Error, StateError, OSError, Replaced) as error:
             if _code(error.__cause__ or error) not in _WAIT:
                 fail(StateError(f"The journal's log could not be copied back: {error}."))
         finally:

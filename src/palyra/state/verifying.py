@@ -18,6 +18,7 @@ from palyra.journal.audit_kept import KeptCheck
 from palyra.model.record import Owner
 from palyra.state.beside import BesideLost, begin_beside
 from palyra.state.db import Home, ReadHome, snapshot, strangers
+from palyra.state.mark import read_mark
 from palyra.state.rows import JournalRows
 from palyra.values import dataclass
 
@@ -38,6 +39,8 @@ class Question:
     known: Sequence[str]
     every_signature: bool
     progress: Progress | None
+    had: int = 0
+    """Entries there were when the last commit was acknowledged (state/mark)."""
 
 
 def verify_journal(
@@ -50,7 +53,14 @@ def verify_journal(
     beside: bool | None = None,
 ) -> Report:
     """The whole audit. `beside` None: a second process where the journal is large and there is a core for it."""
-    question = Question(home=home, is_alive=is_alive, known=known, every_signature=every_signature, progress=progress)
+    question = Question(
+        home=home,
+        is_alive=is_alive,
+        known=known,
+        every_signature=every_signature,
+        progress=progress,
+        had=read_mark(home.state),  # before the snapshot
+    )
     if _is_worth_it(home) if beside is None else beside:
         with contextlib.suppress(BesideLost), begin_beside(home.database) as (connection, kept):
             return audit_rows(question, JournalRows(connection, home.segments), strangers(connection), kept=kept)
@@ -86,6 +96,7 @@ def audit_rows(
             handovers=question.home.keys.handovers,
             kept=kept or rows.kept_audit(),
             deletions=rows.deletions(),
+            had=question.had,
         )
         audit.schema(made)
         with _no_cycles():

@@ -52,7 +52,9 @@ def test_a_new_home_is_closed_to_everyone_else(home: Path) -> None:
     assert mode(home) == mode(found.state) == 0o700
     files = {path.name: mode(path) for path in found.state.iterdir()}
     writer.close()
-    assert set(files) == {"installation.key", "palyra.db", "palyra.db-shm", "palyra.db-wal", "reserve", "writer.lock"}
+    assert set(files) == {
+        *("entries", "installation.key", "palyra.db", "palyra.db-shm", "palyra.db-wal", "reserve", "writer.lock"),
+    }
     assert set(files.values()) == {0o600}
     assert found.reserve.stat().st_size == RESERVE_BYTES
 

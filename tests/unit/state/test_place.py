@@ -1,0 +1,150 @@
+"""Files of the state that are moved, replaced or removed under a process: nothing more is acknowledged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from palyra.errors import StateError
+from palyra.state.db import read_home
+from palyra.state.place import Place, Replaced
+from palyra.state.transaction import Transaction
+from palyra.state.verifying import verify_journal
+from palyra.state.writer import Writer
+from tests.journaling import NOW, act, audit_home
+
+
+def append(tx: Transaction) -> int:
+    return tx.append(act(), at_unix_ms=NOW)
+
+
+def put(old: Path, state: Path, *names: str) -> None:
+    for name in names:
+        shutil.copy(old / name, state / "coming")
+        os.rename(state / "coming", state / name)
+
+
+def move_away(state: Path, old: Path) -> None:
+    os.rename(state, state.with_name("state.away"))
+    shutil.copytree(old, state)
+
+
+ACTS: dict[str, Callable[[Path, Path], None]] = {
+    "the folder was moved and an old copy put there": move_away,
+    "an old database and its log were put there": lambda state, old: put(old, state, "palyra.db", "palyra.db-wal"),
+    "an old database was put there": lambda state, old: put(old, state, "palyra.db"),
+    "an old log was put there": lambda state, old: put(old, state, "palyra.db-wal"),
+    "the log was removed": lambda state, old: (state / "palyra.db-wal").unlink(),
+    "the log was cut off": lambda state, old: os.truncate(state / "palyra.db-wal", 0),
+    "the log's index was removed": lambda state, old: (state / "palyra.db-shm").unlink(),
+    "the database was removed": lambda state, old: (state / "palyra.db").unlink(),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_nothing_is_acknowledged_into_files_that_nobody_will_find(home: Path, tmp_path: Path, name: str) -> None:
+    writer = Writer.open(home)
+    for _ in range(3):
+        writer.commit_now(append)
+    shutil.copytree(home / "state", tmp_path / "old")
+    for _ in range(3):
+        writer.commit_now(append)
+    ACTS[name](home / "state", tmp_path / "old")
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"while it was in use|could not be written: The journal had|disk I/O"):
+            writer.commit_now(append)
+    writer.close()
+
+
+def test_a_writer_that_is_let_alone_finds_its_files_where_they_were(home: Path) -> None:
+    """Other processes come and go meanwhile; the last of them would remove the log if nobody else were connected."""
+    writer = Writer.open(home)
+    for _ in range(5):
+        writer.commit_now(append)
+        other = Writer.open(home)
+        other.commit_now(append)
+        other.close()
+        with closing(sqlite3.connect(writer.home.database)) as somebody:
+            assert somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall() == [(0, 0, 0)]
+        assert writer.home.database.with_name("palyra.db-wal").stat().st_size == 0
+    assert audit_home(writer.home).findings == ()
+    writer.close()
+
+
+def test_a_place_is_made_of_a_database_that_is_there(tmp_path: Path) -> None:
+    with pytest.raises(Replaced, match="removed"):
+        Place(tmp_path / "palyra.db")
+
+
+# ── how many entries there were ──
+
+
+def lose(home: Path, tmp_path: Path, *, entries: int) -> None:
+    """A process that was killed left a log, and somebody tidied up."""
+    writer = Writer.open(home)
+    for _ in range(3):
+        writer.commit_now(append)
+    shutil.copytree(home / "state", tmp_path / "then")
+    for _ in range(entries):
+        writer.commit_now(append)
+    writer.close()
+    for name in ("palyra.db", "palyra.db-wal"):
+        shutil.copy(tmp_path / "then" / name, home / "state" / name)
+
+
+def test_entries_that_were_acknowledged_and_are_gone_are_found_without_a_witness(home: Path, tmp_path: Path) -> None:
+    lose(home, tmp_path, entries=4)
+    with pytest.raises(StateError, match="had 7 entries and has 3") as refused:
+        Writer.open(home)
+    assert refused.value.hint is not None
+    assert str(home / "state" / "entries") in refused.value.hint
+    report = verify_journal(read_home(home), is_alive=lambda _: False)
+    assert [(finding.code, finding.index) for finding in report.findings] == [("TRUNCATED", 3)]
+
+
+def test_whoever_accepts_the_loss_goes_on(home: Path, tmp_path: Path) -> None:
+    lose(home, tmp_path, entries=1)
+    (home / "state" / "entries").unlink()
+    writer = Writer.open(home)
+    assert writer.commit_now(append)[0] == 3
+    assert (home / "state" / "entries").read_bytes() == b"%020d\n" % 4
+    assert audit_home(writer.home).findings == ()
+    writer.close()
+
+
+def test_a_whole_copy_of_the_home_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
+    """Against that stand receipts and witnesses alone."""
+    writer = Writer.open(home)
+    writer.commit_now(append)
+    writer.close()
+    shutil.copytree(home, tmp_path / "copy")
+    copy = Writer.open(tmp_path / "copy")
+    assert copy.commit_now(append)[0] == 1
+    copy.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"9", b"99999999999999999999", b"-9999999999999999999\n", b"\xff" * 21, b"9" * 99]
+)
+def test_a_mark_that_is_none_is_no_reason_to_stop(home: Path, said: bytes) -> None:
+    Writer.open(home).close()
+    (home / "state" / "entries").write_bytes(said)
+    writer = Writer.open(home)
+    assert writer.commit_now(append)[0] == 0
+    writer.close()
+
+
+def test_a_mark_is_never_read_or_written_through_a_link(home: Path, tmp_path: Path) -> None:
+    Writer.open(home).close()
+    (tmp_path / "elsewhere").write_bytes(b"%020d\n" % 99)
+    (home / "state" / "entries").symlink_to(tmp_path / "elsewhere")
+    writer = Writer.open(home)
+    writer.commit_now(append)
+    writer.close()
+    assert (tmp_path / "elsewhere").read_bytes() == b"%020d\n" % 99
