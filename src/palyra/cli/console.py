@@ -34,7 +34,11 @@ def command(settings: Settings, place: str | None) -> int:
     try:
         status, answer = _ask(path)
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
-        say_failure("UNREACHABLE", f"No daemon answers at {path}: {error}.", "Start it first: palyra serve")
+        say_failure(
+            "UNREACHABLE",
+            f"No daemon answers at {path}: {getattr(error, 'strerror', None) or error}.",
+            "Start it first: palyra serve",
+        )
         return 1
     if status != 200:
         told = answer.get("error", {})

@@ -124,7 +124,9 @@ class Line:
                     sock = context.wrap_socket(sock, server_hostname=place.host)
             sock.settimeout(None)
         except OSError as error:
-            raise Unreachable(f"No daemon answers at {place.path or place.host_header}: {error}.") from error
+            raise Unreachable(
+                f"No daemon answers at {place.path or place.host_header}: {error.strerror or error}."
+            ) from error
         self._sock, self._buffer = sock, b""
 
     def ask(
@@ -156,7 +158,7 @@ class Line:
             return self._answer()
         except (OSError, ValueError) as error:
             self.close()
-            raise Unreachable(f"The daemon went away: {error}.") from error
+            raise Unreachable(f"The daemon went away: {getattr(error, 'strerror', None) or error}.") from error
 
     def close(self) -> None:
         if self._sock is not None:
@@ -174,7 +176,7 @@ class Line:
             data = self._sock.recv(_CHUNK)
         except OSError as error:
             self.close()
-            raise Unreachable(f"The daemon went away: {error}.") from error
+            raise Unreachable(f"The daemon went away: {error.strerror or error}.") from error
         if not data:
             self.close()
             raise Unreachable("The daemon went away.")

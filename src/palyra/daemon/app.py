@@ -218,12 +218,20 @@ def finished(response: Response) -> Response:
 
 
 class NotFound:
-    """A path that no route has; nobody is told more."""
+    """A path that no route has; nobody is told more. Who reads HTML among the console's pages is told in HTML."""
+
+    def __init__(self, nonce: Callable[[], str]) -> None:
+        self._nonce = nonce
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            refusal = Refused(404, "NOT_FOUND", "There is no such path.", "GET /openapi.json lists them.")
-            await finished(refusal.response())(scope, receive, send)
+        if scope["type"] != "http":
+            return
+        answer = Refused(404, "NOT_FOUND", "There is no such path.", "GET /openapi.json lists them.").response()
+        path: str = scope["path"]
+        if path.startswith("/console/") and not path.startswith("/console/v1/"):
+            answer = Refused(404, "NOT_FOUND", "There is no such page.", "The menu has them all.").response()
+            answer = error_page(answer, nonce=self._nonce())
+        await finished(answer)(scope, receive, send)
 
 
 def make_app(state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp] | None = None) -> Starlette:
@@ -239,6 +247,6 @@ def make_app(state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp
         paths += [Path(path, mounted), Mount(path, mounted)]
     app = Starlette(routes=paths)
     app.router.redirect_slashes = False
-    app.router.default = NotFound()
+    app.router.default = NotFound(lambda: state.ids.random_bytes(16).hex())
     app.state.palyra = state
     return app

@@ -90,6 +90,11 @@ async def log_out(asked: Asked) -> Response:
     return response
 
 
+async def front_door(asked: Asked) -> Response:
+    """Who types the address alone means the console."""
+    return RedirectResponse(HOME, status_code=SEE_OTHER)
+
+
 def onward(path: str) -> str:
     """Where a login leads: a page of ours, never elsewhere."""
     parts = urlsplit(path)
@@ -118,6 +123,8 @@ def _route(method: str, path: str, handler: Handler, name: str, says: str, **mor
 
 
 ROUTES = (
+    Route(method="GET", path="/", name="front_door", who=Who.ANYBODY, handler=front_door, page=True,
+          summary="Leads to the console.", answers={SEE_OTHER: Answer(meaning="Look there.")}),
     _route("GET", "/login", login_page, "page_login", "Log in, by an operator's token or a link that works once.",
            query=Arriving),
     _route("POST", "/login", log_in, "log_in", "Open a session.", body=LoggingIn, accepts=FORM_TYPE),

@@ -127,3 +127,18 @@ def test_files_of_the_console_need_no_login_and_nothing_else_is_served(lived):
         assert "immutable" in answer.headers["cache-control"]
     for name in ("login.py", "..%2frendering.py", "%2e%2e%2f%2e%2e%2fapp.py", "console.css%00"):
         assert lived.daemon.ask("GET", f"/console/static/{name}").status_code == 404
+
+
+def test_who_types_the_address_alone_comes_to_the_console(lived):
+    answer = lived.daemon.ask("GET", "/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console")
+
+
+def test_a_page_that_is_not_there_is_told_as_a_page_and_a_route_as_json(lived):
+    for path, kind in (
+        ("/console/nothing", "text/html"),
+        ("/console/v1/nothing", "application/json"),
+        ("/x", "application/json"),
+    ):
+        answer = lived.daemon.ask("GET", path)
+        assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (404, kind)
