@@ -159,6 +159,10 @@ def test_changes_of_what_is_bound_read_only_are_refused(workspace):
     for name in (".git", ".git/config"):
         with pytest.raises(TrustError, match="could not"):
             check_changes(shielded, str(workspace), [name])
+    closed = replace(plan, closed=(("parent", str(workspace / ".git")), ("protected", str(workspace / ".git/hooks"))))
+    check_changes(closed, str(workspace), [".git/index"])
+    with pytest.raises(TrustError, match="could not"):
+        check_changes(closed, str(workspace), [".git/hooks/pre-commit"])
     words = tuple("--ro-bind" if word == "--bind" else word for word in plan.launcher)
     with pytest.raises(TrustError, match="could not"):
         check_changes(replace(plan, launcher=words), str(workspace), ["a"])

@@ -36,6 +36,7 @@ def check_changes(plan: ProcessPlan, workspace: str, names: Iterable[str]) -> No
         for at, word in enumerate(words)
         if word in _BINDS and _holds(workspace, str(words[at + 2]))
     ]
+    mounts += [(str(path), False) for kind, path in plan.closed if kind != "parent"]
     for name in names:
         place = posixpath.join(workspace, name)
         over = [mount for mount in mounts if _holds(mount[0], place)]
