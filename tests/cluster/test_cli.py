@@ -69,6 +69,9 @@ def test_a_machine_comes_up_runs_a_call_drains_and_goes_down(home, place):
         outcome = told(palyra(home, *words))
         assert (outcome["success"], outcome["output"]["node"]["node_id"]) == (True, node["node_id"])
         assert (place / "work" / "made").is_dir()
+        explained = told(palyra(home, "sandbox", "explain", "--workspace", str(place / "work"), "--json", "--", "ls"))
+        assert explained["where"] == "a node of the cluster"
+        assert len(node["key"]) == 64
         assert told(palyra(home, "cluster", "drain", node["node_id"], "--json"))["running"] == 0
         assert palyra(home, "cluster", "drain", "nobody").returncode == 1
         assert told(palyra(home, "journal", "verify", "--json"))["ok"] is True

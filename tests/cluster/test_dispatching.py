@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from palyra.canon import canonical, sha256_hex
-from palyra.cluster import trees
+from palyra.cluster import moving, trees
 from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.copies import Copies
 from palyra.cluster.dispatching import NodeLost
@@ -402,3 +402,19 @@ def test_what_cannot_move_runs_where_the_daemon_is(machines, workspace):
     execution = asyncio.run(machines.executor().run(plan, output))
     assert (execution.exit_code, execution.ran, output.stdout) == (0, None, "here\n")
     assert machines.orders == []
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"backend": "rlimit"}, "bubblewrap"),
+        ({"stdin_streamed": True}, "stdin"),
+        ({"lifetime": "run_owned"}, "outlives"),
+        ({"caches": ("/x",)}, "caches"),
+    ],
+)
+def test_what_stays_where_the_daemon_is_says_why(workspace, other, why):
+    plan = plan_of(workspace, "true")
+    assert moving.why_here(plan) == ""
+    assert why in moving.why_here(replace(plan, **other))
+    assert moving.workspace_of(replace(plan, **other)) is None

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import orjson
 
 from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say
+
+if TYPE_CHECKING:
+    from palyra.engine.trip import Trip
+    from palyra.wiring.embedded import Installation
 
 
 @click.group("sandbox", cls=NounGroup)
@@ -48,7 +54,6 @@ def explain(settings: Settings, workspace: str | None, principal: str | None, ar
     """What would run, where, with which argv; nothing is run and nothing is recorded."""
     from palyra.cli.session import make_run, with_installation
     from palyra.engine.trip import CallRequest
-    from palyra.wiring.embedded import Installation
 
     async def work(installation: Installation) -> int:
         run = make_run(installation, workspace=workspace, principal=principal)
@@ -59,6 +64,7 @@ def explain(settings: Settings, workspace: str | None, principal: str | None, ar
             if refusal is None
             else {"reason": refusal.reason.value, "message": refusal.detail, "hint": refusal.hint},
             "plan": trip.plan.as_json() if trip.plan is not None else None,
+            **_where(installation, trip),
         }
         if settings.json:
             click.echo(orjson.dumps(shown))
@@ -67,3 +73,13 @@ def explain(settings: Settings, workspace: str | None, principal: str | None, ar
         return 0 if refusal is None else 1
 
     return with_installation(settings, work)
+
+
+def _where(installation: Installation, trip: Trip) -> dict[str, object]:
+    """In a cluster: on a node, or here and why."""
+    from palyra.cluster.moving import why_here
+    from palyra.model.plan import ProcessPlan
+
+    if not installation.config.cluster.nodes or not isinstance(trip.plan, ProcessPlan):
+        return {}
+    return {"where": f"where the daemon is: {why}" if (why := why_here(trip.plan)) else "a node of the cluster"}

@@ -17,11 +17,21 @@ _BINDS = frozenset({"--bind", "--ro-bind", "--ro-bind-try"})
 BACKEND = "bubblewrap"
 
 
+def why_here(plan: ProcessPlan) -> str:
+    """Why a plan has to run where the daemon is; empty for one that may go to a node."""
+    reasons = {
+        "a node offers bubblewrap sandboxes alone": plan.backend != BACKEND or plan.road != "held",
+        "its hosts are granted, and those are served where the daemon is": plan.face is not None,
+        "its stdin is a stream of a client of the daemon": plan.stdin_streamed,
+        "it outlives its call": bool(plan.lifetime),
+        "it uses caches of this machine": bool(plan.caches),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
 def workspace_of(plan: ProcessPlan) -> str | None:
     """The bound folder that the program works in; None for a plan that has to run where the daemon is."""
-    if plan.backend != BACKEND or plan.road != "held":
-        return None
-    if plan.face is not None or plan.stdin_streamed or plan.lifetime or plan.caches:
+    if why_here(plan):
         return None
     shown = [source for source, place in _binds(plan.launcher) if source == place and _holds(place, plan.cwd)]
     return max(shown, key=len, default=None)
