@@ -25,7 +25,6 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("approvals show nope --json", 1, "hint: palyra approvals list"),
     ("token create --principal nope", 1, "hint: Write it as agent:demo or user:alice."),
     (f"journal show {NO_ID}", 1, "hint: palyra journal tail"),
-    ("journal export --output nowhere/x", 2, "there is no folder nowhere"),
     ("skills install bad.toml", 1, "This is no skill package"),
     ("stop nope", 1, "hint: palyra ps --all"),
     # 125: our own error, and wrong usage of what is transparent
@@ -42,6 +41,8 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("run --allow-host http://x/y -- ls", 126, "is an address of a page, not a host"),
     ("run -- ./script.sh", 126, "hint: Use command="),
     ("call palyra.echo {bad", 126, "MALFORMED"),
+    # 2 again, now that there is something to export
+    ("journal export --output nowhere/x", 2, "there is no folder nowhere"),
 )
 
 

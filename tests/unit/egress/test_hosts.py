@@ -125,3 +125,15 @@ def test_nothing_python_calls_private_is_public_here(address):
         assert not address.is_private
         assert not address.is_loopback
         assert is_address(str(address))
+
+
+def test_a_refused_host_is_shown_so_that_no_terminal_obeys_it():
+    with pytest.raises(Rejected) as refused:
+        parse_host("a\x1b[31mb c")
+    assert refused.value.detail == "'a?[31mb c' is not a host name."
+
+
+def test_a_page_is_no_host():
+    with pytest.raises(Rejected) as refused:
+        parse_pattern("http://x/y")
+    assert "is an address of a page, not a host" in refused.value.detail

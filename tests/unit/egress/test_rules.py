@@ -65,3 +65,8 @@ def test_without_restriction_a_private_address_is_reached_by_name_and_by_number(
     for name in ("intranet.test", None):
         assert judge_address(open_grant, "10.0.0.1", 80, name=name).allowed
         assert not judge_address(NetGrant(EgressMode.STRICT), "10.0.0.1", 80, name=name).allowed
+
+
+def test_without_restriction_every_host_may_be_reached():
+    verdict = judge_host(NetGrant(EgressMode.NONE), "anything at all", 1)
+    assert (verdict.allowed, verdict.pattern, verdict.why) == (True, None, "egress is not restricted")

@@ -45,3 +45,11 @@ def test_a_refusal_keeps_apart_what_is_recorded_and_what_is_told() -> None:
     assert (str(secret), secret.why, secret.told) == ("resolves to 10.0.0.1", "resolves to 10.0.0.1", "is not allowed")
     assert Refused(None, "no").told == "no"
     assert (str(Broken("gone")), Broken("gone").status, Broken("late", status=504).status) == ("gone", 502, 504)
+
+
+def test_what_went_wrong_is_what_the_error_says() -> None:
+    broken = Broken("no answer")
+    assert (str(broken), broken.why, broken.status) == ("no answer", "no answer", 502)
+    refused = Refused(None, "leads to a private address", told="is not granted")
+    assert (str(refused), refused.why, refused.told) == (refused.why, "leads to a private address", "is not granted")
+    assert Refused(None, "no").told == "no"

@@ -28,3 +28,7 @@ def test_programs_that_stay_at_home_are_not(line: str) -> None:
 def test_only_an_empty_strict_grant_is_watched() -> None:
     assert watching_face(NetGrant(EgressMode.NONE), "pip", ()) is None
     assert watching_face(NetGrant(EgressMode.STRICT, (parse_pattern("a.test"),)), "pip", ()) is None
+
+
+def test_a_program_is_known_by_its_name_wherever_it_lies() -> None:
+    assert watching_face(NO_NETWORK, "/usr/bin/pip3", ["install", "x"]) == NetFace()

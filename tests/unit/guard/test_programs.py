@@ -51,7 +51,8 @@ def test_the_long_ways_are_known_with_their_value_glued_on(word: str) -> None:
 @pytest.mark.parametrize(
     "line",
     """python -Xdev x.py|pythonw -Wdefault x.py|pypy -Xdev x.py|ipython -Xdev x.py|micropython -Xdev x.py|
-    jython -Xdev x.py|graalpy -Xdev x.py|py -Xdev x.py|bash -e x.sh|perl -c x.pl|ruby -c x.rb|jruby -c x.rb|
+    jython -Xdev x.py|graalpy -Xdev x.py|py -Xdev x.py|bash -e x.sh|bash --norc x.sh|
+    perl -c x.pl|ruby -c x.rb|jruby -c x.rb|
     mruby -c x.rb|truffleruby -c x.rb|julia -C x.jl|raku -c x.raku|node -c x.js|nodejs -c x.js|bun -c x.js|iojs -c x.js|
     qjs -c x.js|lua -c x.lua|luajit -c x.lua|luau -c x.lua|rscript -c x.r|r -c x.r|littler -c x.r|osascript -c x|
     groovy -cp lib x.groovy|scala -cp lib x.scala|php -c php.ini|php-cgi -c php.ini|phpdbg -c php.ini|

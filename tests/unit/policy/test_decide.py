@@ -273,3 +273,18 @@ def test_a_policy_that_takes_the_context_whole_sees_all_of_it():
     )
     assert len(bundle.cedar.attributes) == len(ordinary_request().context)
     assert isinstance(decide(bundle, ordinary_request()), Allow)
+
+
+def test_a_hint_names_the_host_that_would_have_to_be_granted():
+    hint = '@id("f") @code("EGRESS_DENIED") @hint("Grant {host} for {program}.") '
+    bundle = load(f"{PERMIT}{hint}forbid (principal, action, resource);")
+    request = ordinary_request(program="curl", effective_program="curl")
+    cases: list[tuple[tuple[tuple[str, str], ...], str]] = [
+        ((("EGRESS_DENIED", "No."), ("host", "h.test:22")), "h.test:22"),
+        ((), "HOST"),
+        ((("host", "\x1b[31m"),), "HOST"),
+    ]
+    for named, shown in cases:
+        decision = decide(bundle, request, details=named)
+        assert isinstance(decision, Deny)
+        assert decision.hint == f"Grant {shown} for curl."

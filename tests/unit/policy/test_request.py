@@ -23,7 +23,17 @@ from palyra.model.outcome import BudgetView
 from palyra.model.plan import Facts
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.model.tool import Capability, Parallelism, Projection, ToolKind, ToolSpec
-from palyra.policy.request import ATTRIBUTES, MAX_TEXT, Request, build_request, groups_of, parse_request, roles_of
+from palyra.policy.request import (
+    ACTIONS,
+    ATTRIBUTES,
+    MAX_TEXT,
+    Request,
+    build_request,
+    groups_of,
+    parse_request,
+    roles_of,
+)
+from palyra.policy.store import read_posture
 
 SPEC = ToolSpec(
     name="palyra.process.run",
@@ -187,3 +197,16 @@ def test_an_attribute_of_another_type_or_size_makes_no_request(change: dict[str,
 def test_a_record_of_another_shape_makes_no_request(record: object):
     with pytest.raises(Rejected):
         parse_request(record)
+
+
+def test_the_actions_are_those_of_the_schema_that_policies_are_written_against():
+    schema = read_posture("standard")["schema.cedarschema"]
+    assert ACTIONS == (
+        "tool::execute",
+        "tool::execute-unsandboxed",
+        "plugin::inline",
+        "tool::list",
+        "approval::confirm",
+        "approval::elicit",
+    )
+    assert [action for action in ACTIONS if f'"{action}"' not in schema] == []
