@@ -1,4 +1,4 @@
-"""`python -m bench [ROW …] [--rounds N] [--json]`: runs the rows, prints them, writes bench/results and docs/bench.
+"""`python -m bench [ROW …] [--rounds N]`: runs the rows, prints them, writes bench/results and docs/bench.
 
 A row whose own side is missing is printed too, and makes the exit code 1: a benchmark without us is no benchmark.
 """
@@ -10,9 +10,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
-from io import StringIO
 from pathlib import Path
 
 from bench.growth import measure_growth
@@ -49,20 +47,14 @@ def main(argv: list[str] | None = None) -> int:
     names = (*ROWS, GROWTH)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"any of {', '.join(names)}; all when none is named")
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--json", action="store_true", help="print the records as one JSON value instead")
     args = parser.parse_args(argv)
     unknown = [row for row in args.rows if row not in names]
     if unknown or args.rounds < 1:
         parser.error(f"no such row: {' '.join(unknown)}" if unknown else "--rounds must be at least 1")
     wanted = args.rows or names
-    with redirect_stdout(StringIO()) if args.json else nullcontext():
-        results = [run_row(name, args.rounds) for name in wanted if name != GROWTH]
-        if GROWTH in wanted:
-            run_growth()
-    if args.json:
-        measured = [result.row.name for result in results if result.ratios] + [GROWTH] * (GROWTH in wanted)
-        records = [json.loads((PROJECT / "bench/results" / f"{name}.json").read_bytes()) for name in measured]
-        print(json.dumps({"items": records, "next": None}, ensure_ascii=False))
+    results = [run_row(name, args.rounds) for name in wanted if name != GROWTH]
+    if GROWTH in wanted:
+        run_growth()
     return 0 if all(result.ratios for result in results) else 1
 
 

@@ -137,3 +137,10 @@ def test_a_page_is_no_host():
     with pytest.raises(Rejected) as refused:
         parse_pattern("http://x/y")
     assert "is an address of a page, not a host" in refused.value.detail
+
+
+def test_brackets_are_for_addresses_with_colons_alone():
+    assert parse_host("[::ffff:10.1.2.3]") == parse_host("::ffff:10.1.2.3") == "10.1.2.3"
+    assert parse_host("[2001:db8::1]") == "2001:db8::1"
+    with pytest.raises(Rejected):
+        parse_host("[10.1.2.3]")
