@@ -43,8 +43,18 @@ LEARNER = f"{OWN_FOLDER}/learner.py"
 _SANDBOXS_OWN = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run", "/home/agent")  # noqa: S108
 _SECRET = re.compile(
     r"/(?:\.ssh|\.aws|\.gnupg|\.kube|\.docker|\.azure|\.config/gcloud|\.netrc|\.pgpass|\.npmrc|\.pypirc|\.env[^/]*|"
-    r"\.git-credentials|\.bash_history|\.zsh_history|shadow-?|gshadow-?|sudoers(?:\.d)?|private|id_[a-z0-9]+)(?:/|$)"
+    r"\.git-credentials|\.bash_history|\.zsh_history|shadow-?|gshadow-?|sudoers(?:\.d)?|private|id_[a-z0-9]+|"
+    r"\.config/(?:gh|hub|op|git/credentials|rclone|doctl|containers|google-chrome|chromium)|\.mozilla|\.thunderbird|"
+    r"\.vault-token|\.terraform\.d|\.terraformrc|\.databrickscfg|\.boto|\.s3cfg|\.my\.cnf|\.password-store|keyrings|"
+    r"\.cargo/credentials[^/]*|\.gem/credentials|\.m2/settings[^/]*|\.gradle/gradle\.properties|\.composer/auth\.json|"
+    r"[^/]*\.(?:key|p12|pfx|jks|kdbx|keytab)|palyra/(?:state|vault))(?:/|$)"
 )
+_BROAD = re.compile(
+    r"/root|/(?:home|Users)/[^/]+|.*/(?:\.config|\.local|\.local/(?:share|state)|\.cache|Library|Application Support)|"
+    r"/var/(?:lib|log|spool|mail|backups)|/usr/local/etc|/etc/[^/]*\.d"
+)
+"""Folders with more in them than a program needs, somebody's secrets too: four harmless files asked for do not get the
+whole home advised."""
 _QUIET = re.compile(
     r"/etc/(?:ld\.so\.(?:preload|conf)|locale\.alias|host\.conf|gai\.conf|inputrc|python3[0-9.]*/sitecustomize\.py)"
 )
@@ -187,7 +197,7 @@ def _roots(paths: Sequence[str]) -> list[str]:
         by_folder[posixpath.dirname(path)].append(path)
     chosen: list[str] = []
     for folder, files in sorted(by_folder.items()):
-        whole = len(files) >= FOLDER_FROM and folder.count("/") > 1
+        whole = len(files) >= FOLDER_FROM and folder.count("/") > 1 and not _BROAD.fullmatch(folder)
         chosen += [folder] if whole else files
     return [path for path in chosen if not any(path.startswith(f"{other}/") for other in chosen)]
 

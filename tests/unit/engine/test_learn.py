@@ -149,6 +149,23 @@ def test_many_files_of_a_folder_are_its_folder_and_a_top_folder_never_is() -> No
     assert advised(*nested)["grant"]["read_roots"] == ["/opt/tool"]
 
 
+@pytest.mark.parametrize("folder", ["/root", "/home/some", "/home/some/.config", "/Users/x/Library", "/var/lib"])
+def test_four_harmless_files_do_not_get_a_home_advised(folder: str) -> None:
+    """A program asks for what it likes: the folder around would open the keys that lie there too."""
+    files = [f"{folder}/.rc{n}" for n in range(6)]
+    assert advised(*[(path, "read") for path in files])["grant"]["read_roots"] == files
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/home/x/.config/gh/hosts.yml", "/home/x/.cargo/credentials.toml",
+     "/home/x/.local/share/palyra/state/installation.key", "/srv/tls/server.key",
+     "/home/x/.password-store/a.gpg", "/home/x/.local/share/keyrings/login.keyring"],
+)  # fmt: skip
+def test_credentials_of_common_programs_are_never_advised(path: str) -> None:
+    assert (advised((path, "read"))["secret"], advised((path, "read"))["grant"]["read_roots"]) == ([path], [])
+
+
 def test_writes_cannot_be_granted_and_are_told_apart() -> None:
     told = advised(("/etc/x", "write"), ("/etc/x", "read"), ("/proc/1/mem", "read"), ("/", "read"))
     assert (told["write"], told["read"], told["grant"]["read_roots"]) == (["/etc/x"], [], [])
