@@ -61,6 +61,15 @@ def test_a_journal_that_is_not_there_is_one_json_value(cli):
     assert (one_value(done)["error"]["code"], done.returncode) == ("JOURNAL_DOWN", 1)
 
 
+@pytest.mark.parametrize("words", [["run", "--", "ls"], ["call", "palyra.echo", "{}"]])
+def test_a_call_that_cannot_be_recorded_is_refused_with_journal_down_and_126(cli, words):
+    (cli.home / "state").mkdir(parents=True, mode=0o700)
+    (cli.home / "state" / "palyra.db").write_bytes(b"this is no database" * 300)
+    done = cli(*words)
+    assert (done.returncode, done.stderr.startswith(b"palyra: JOURNAL_DOWN: "), done.stdout) == (126, True, b"")
+    assert done.stderr.splitlines()[1].startswith(b"hint: ")
+
+
 @pytest.mark.parametrize(
     "words",
     [["--json", "tools", "list"], ["tools", "--json", "list"], ["tools", "list", "--json"]],

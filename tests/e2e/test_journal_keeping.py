@@ -57,7 +57,7 @@ def test_a_locked_key_is_opened_by_the_configured_file(cli, tmp_path):
     assert cli("call", "palyra.echo", "{}").returncode == 125
     (cli.home / "palyra.toml").unlink()
     done = cli("call", "palyra.echo", "{}")
-    assert (done.returncode, b"passphrase" in done.stderr) == (125, True)
+    assert (done.returncode, b"passphrase" in done.stderr) == (126, True)
     assert verify(cli)["ok"]
 
 
@@ -81,7 +81,7 @@ def test_a_witness_anchors_the_journal_and_an_old_copy_does_not_start(cli, tmp_p
     shutil.rmtree(cli.home)
     shutil.move(newest, cli.home)
     done = cli("call", "palyra.echo", "{}")
-    assert (done.returncode, b"it was set back" in done.stderr) == (125, True)
+    assert (done.returncode, b"it was set back" in done.stderr) == (126, True)
     assert [finding["code"] for finding in verify(cli)["findings"]] == ["TRUNCATED"]
 
 

@@ -101,7 +101,7 @@ def test_a_state_this_user_may_not_write_is_said_to_be_so(cli: Cli) -> None:
     try:
         done = cli("run", "--", "echo", "x")
         check_said(done.stderr, code="JOURNAL_DOWN: ")
-        assert (done.returncode, done.stdout) == (125, b"")
+        assert (done.returncode, done.stdout) == (126, b"")
         assert cli("journal", "verify").returncode == 0
     finally:
         (cli.home / "state").chmod(0o700)

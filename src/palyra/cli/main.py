@@ -202,9 +202,9 @@ def _own_error(error: Exception, usage_code: int) -> int:
         # A call whose record cannot be kept is not made: that has a code, as every refusal of a call.
         mend = {PolicyError: MEND_POLICY, StateError: MEND_STATE}
         kind = "JOURNAL_DOWN" if isinstance(error, StateError) else "CONFIG"
-        tell = say_refusal if kind == "JOURNAL_DOWN" and usage_code != 2 else say_failure
-        tell(kind, error.detail, error.hint or mend.get(type(error)))
-        return usage_code if isinstance(error, HomeError) else 125
+        refused = kind == "JOURNAL_DOWN" and usage_code != 2
+        (say_refusal if refused else say_failure)(kind, error.detail, error.hint or mend.get(type(error)))
+        return 126 if refused else usage_code if isinstance(error, HomeError) else 125
     if isinstance(error, (PalyraError, click.ClickException)):
         say_failure("FAILED", str(error))
         return 125
