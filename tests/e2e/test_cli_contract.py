@@ -30,7 +30,7 @@ def one_value(done):
         (["tools", "show", "palyra.nope"], "UNKNOWN_TOOL", 1),
         (["explain", "NOPE"], "BAD_ARGUMENTS", 1),
         (["secrets", "set", "EMPTY"], "BAD_ARGUMENTS", 1),
-        (["policy", "diff", "./nowhere"], "POLICY", 2),
+        (["policy", "diff", "./nowhere"], "USAGE", 2),
         (["policy", "nope"], "USAGE", 2),
         (["call", "palyra.echo", "{}", "--bogus"], "USAGE", 125),
     ],

@@ -49,6 +49,7 @@ def export(settings: Settings, output: str | None, form: str, calls: tuple[str, 
 
     if form == "tiles" and (output is None or calls):
         raise click.UsageError("--format tiles writes the whole journal into a folder: --output DIR, without --call.")
+    _check_place(output)
     with reading(settings) as journal:
         head = journal.head()
         if form == "tiles":
@@ -72,6 +73,7 @@ def prove(settings: Settings, call_id: str, output: str | None) -> int:
     from palyra.cli.journal_home import reading
     from palyra.journal.proof import make_proof
 
+    _check_place(output)
     with reading(settings) as journal:
         entries = _entries_of(journal, call_id)
         head = journal.head()
@@ -147,6 +149,12 @@ def _envelopes(settings: Settings, entries: Iterable[Entry]) -> Iterator[bytes]:
 # ── where it goes ────────────────────────────────────────────────────────────
 
 
+def _check_place(output: str | None) -> None:
+    """At once: nobody waits for an export that has nowhere to go."""
+    if output is not None and not Path(output).parent.is_dir():
+        raise click.UsageError(f"--output: there is no folder {Path(output).parent}.")
+
+
 def _write(output: str | None, lines: Iterable[bytes]) -> int:
     """Returns how many lines there were."""
     if output is None:
@@ -157,8 +165,6 @@ def _write(output: str | None, lines: Iterable[bytes]) -> int:
         sys.stdout.buffer.flush()
         return count
     path = Path(output)
-    if not path.parent.is_dir():
-        raise click.UsageError(f"--output: there is no folder {path.parent}.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     count = 0
     try:
