@@ -70,7 +70,7 @@ class Fixed:
             and self.plan is trip.plan
             and self.policy_sha256 == trip.policy_sha256
             and self.approval_id == trip.approval_id
-            and self.owner == owner
+            and (self.owner is owner or self.owner == owner)
             and self.secrets == secrets
         )
 

@@ -55,7 +55,7 @@ class Allowance:
 
     @property
     def is_unlimited(self) -> bool:
-        return self == UNLIMITED
+        return self is UNLIMITED or self == UNLIMITED
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
@@ -74,7 +74,7 @@ class Quota:
 
     @property
     def is_unlimited(self) -> bool:
-        return self == NO_QUOTA
+        return self is NO_QUOTA or self == NO_QUOTA
 
 
 NO_QUOTA = Quota()
