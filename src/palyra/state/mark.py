@@ -19,6 +19,7 @@ from palyra.errors import StateError
 NAME = "entries"
 _FORM = b"%020d\n"
 _LENGTH = 21
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe put there keeps nobody waiting
 
 
 class Mark:
@@ -30,7 +31,7 @@ class Mark:
         """Nothing hangs on it but what is noticed later: an error is no reason to stop."""
         with contextlib.suppress(OSError):
             if self._fd < 0:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | _FLAGS, 0o600)
             os.pwrite(self._fd, _FORM % entries, 0)
 
     def close(self) -> None:
@@ -58,4 +59,4 @@ def check_mark(state: Path, *, had: int, has: int) -> None:
 
 
 def _without_links(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    return os.open(path, flags | _FLAGS)

@@ -148,3 +148,11 @@ def test_a_mark_is_never_read_or_written_through_a_link(home: Path, tmp_path: Pa
     writer.commit_now(append)
     writer.close()
     assert (tmp_path / "elsewhere").read_bytes() == b"%020d\n" % 99
+
+
+def test_a_pipe_in_the_marks_place_keeps_nobody_waiting(home: Path) -> None:
+    Writer.open(home).close()
+    os.mkfifo(home / "state" / "entries", 0o600)
+    writer = Writer.open(home)
+    assert [writer.commit_now(append)[0] for _ in range(2)] == [0, 1]
+    writer.close()
