@@ -95,5 +95,6 @@ def spelled(sql: str) -> str:
         made = f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS {body}"
         return f"{made}; CREATE TRIGGER {name} {when} FOR EACH STATEMENT EXECUTE FUNCTION {name}()"
     sql = re.sub(r"\bx'([0-9a-f]*)'", r"'\\x\1'::bytea", sql)
+    sql = re.sub(r"\bchar\(", "chr(", sql)
     sql = re.sub(r"\bzeroblob\((\d+)\)", r"decode(repeat('00', \1), 'hex')", sql)
     return f"{sql} CASCADE" if sql.startswith("DROP TABLE") else sql

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("palyra.cluster")
 LOOK_S = 2.0
+LOST_S = 0.5
 INSTALL = "Run: pip install 'palyra[cluster]'"
 
 
@@ -136,12 +137,16 @@ class ClusterDoor:
         from palyra.cluster.leases import RENEW_S, Leases
 
         assert isinstance(self._owners, Leases)
+        pause_s = RENEW_S
         while True:
-            await asyncio.sleep(RENEW_S)
+            await asyncio.sleep(pause_s)
             try:
                 self._owners.renew()
+                pause_s = RENEW_S
             except StateError as error:
-                log.critical("this daemon can no longer say that it lives: %s", error.detail)
+                if pause_s == RENEW_S:
+                    log.critical("this daemon can no longer say that it lives: %s", error.detail)
+                pause_s = LOST_S  # a server that comes back must hear of it before somebody takes it for dead
 
 
 def _to_nodes(

@@ -12,7 +12,7 @@ from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.testing import FakeClock
 from palyra.wiring.run_facts import _FACTS, RunFactsStore
 from tests.journaling import ulid
-from tests.stores import open_writer
+from tests.stores import on_sqlite, open_writer
 
 RUN = ulid(5)
 OWNER, OTHER = ProcessOwner(RUN, "agent:demo"), ProcessOwner(RUN, "agent:other")
@@ -67,6 +67,7 @@ def test_what_somebody_else_sends_under_a_run_counts_for_them_alone(tmp_path: Pa
     )
 
 
+@on_sqlite
 def test_counting_reads_indexes_alone(tmp_path: Path):
     writer = open_writer(tmp_path / "home")
     given = (RUN, 1, RUN, 1, RUN, 1, "agent:demo", RUN, *(RUN, "agent:demo") * len(RunLabel))
