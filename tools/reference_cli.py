@@ -6,6 +6,7 @@ Tables instead of click's own help text: that wraps by the terminal's width and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import cleandoc
 
 import click
 
@@ -23,7 +24,7 @@ EXIT_CODES = """## Exit codes
 | 75 | waits for an approval | waits for an approval | – |
 | 124 | time-out | – | – |
 | 125 | Palyra's own error, or wrong usage | Palyra's own error, or wrong usage | Palyra's own error |
-| 126 | refused | refused | refused |
+| 126 | refused | refused | – |
 | 127 | allowed, but not found | – | – |
 | 128 + n | signal n ended the program | – | – |
 | 130 | cancelled (Ctrl-C, SIGTERM, SIGHUP) | – | – |
@@ -62,7 +63,7 @@ def _describe(group: click.Group, name: str, parent: click.Context) -> Iterator[
     context = click.Context(command, info_name=name, parent=parent)
     yield f"{'#' * min(2 + context.command_path.count(' ') - 1, 4)} {context.command_path}"
     if isinstance(command, click.Group):
-        yield command.help or ""
+        yield cleandoc(command.help or "")
         for child in command.list_commands(context):
             yield from _describe(command, child, context)
         return
@@ -70,7 +71,7 @@ def _describe(group: click.Group, name: str, parent: click.Context) -> Iterator[
     options = [p for p in own if isinstance(p, click.Option)]
     pieces = " ".join(["[OPTIONS]"] * bool(options) + [_argument(p) for p in own if isinstance(p, click.Argument)])
     yield f"```text\n{context.command_path} {pieces}".rstrip() + "\n```"
-    yield command.help or ""
+    yield cleandoc(command.help or "")
     if options:
         yield _table(options)
     if command.epilog:

@@ -38,7 +38,7 @@ def command() -> None:
 
 
 @command.command("list", epilog="\b\nExamples:\n  palyra approvals list\n  palyra approvals list --state denied --json")
-@click.option("--state", type=click.Choice([*STATES, "all"]), default="pending", help="Which (default: pending).")
+@click.option("--state", type=click.Choice([*STATES, "all"]), default="pending", help="Which.")
 @click.option("--before", metavar="ID", default=None, help="Those older than this one.")
 @with_settings
 def list_command(settings: Settings, state: str, before: str | None) -> int:

@@ -35,8 +35,8 @@ Examples:
 @command.command("set", epilog=SET_EXAMPLES)
 @click.argument("name")
 @click.option("--host", metavar="HOST[:PORT]", help="Add it to requests to this host, and to no other.")
-@click.option("--header", default="Authorization", show_default=True, help="In this header.")
-@click.option("--prefix", default="", help="With this text before the value, such as 'Bearer '.")
+@click.option("--header", default="Authorization", show_default=True, metavar="NAME", help="In this header.")
+@click.option("--prefix", default="", metavar="TEXT", help="With this text before the value, such as 'Bearer '.")
 @click.option(
     "--scope",
     metavar="KIND=PATTERN",

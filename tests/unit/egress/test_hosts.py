@@ -144,3 +144,9 @@ def test_brackets_are_for_addresses_with_colons_alone():
     assert parse_host("[2001:db8::1]") == "2001:db8::1"
     with pytest.raises(Rejected):
         parse_host("[10.1.2.3]")
+
+
+def test_a_name_too_long_is_refused_before_anybody_encodes_it():
+    with pytest.raises(Rejected) as refused:
+        parse_host("ü" * 300)
+    assert "is too long for a host name" in refused.value.detail
