@@ -22,7 +22,7 @@ from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
 from palyra.engine.intake import settle_request
-from palyra.engine.labels import mark_run
+from palyra.engine.labels import check_marked_since, mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
 from palyra.engine.ports import Ports
@@ -189,6 +189,7 @@ class Engine:
                 return pending
         await mark_run(trip, self.ports)
         async with self._turns.take(trip.run.run_id, claim_of(trip)):
+            check_marked_since(trip, self.ports)
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
                 case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:
