@@ -39,7 +39,7 @@ MEANINGS = {
     "tool_call.process_runner.settable_env": "Environment keys a call may set. Some keys can never be set: see "
     "[process.md](../spec/process.md).",
     "tool_call.process_runner.egress_enforcement_mode": "Network of native programs; see "
-    "[egress.md](../spec/egress.md). `allow_all` and `block_all` are read as `none` and `strict`.",
+    "[egress.md](../spec/egress.md). `allow_all` is `none`, `block_all` is `strict` without any host.",
     "tool_call.process_runner.allowed_egress_hosts": "Hosts that calls may name: `host`, `host:port`, `.suffix`, "
     "`*.suffix`, an address or a CIDR.",
     "tool_call.process_runner.cpu_time_limit_ms": "CPU time of each process, rounded up to whole seconds.",
