@@ -78,7 +78,7 @@ def test_calls_of_a_clock_that_was_ahead_count_as_of_now(writer):
 def test_an_empty_journal_has_empty_hours(tmp_path):
     writer, _ = open_store(tmp_path / "empty")
     try:
-        found = asyncio.run(read_figures(writer.home.database, now_unix_ms=NOW, hours=3))
+        found = asyncio.run(read_figures(writer, now_unix_ms=NOW, hours=3))
     finally:
         writer.close()
     assert [hour.counts for hour in found.hours] == [(0, 0, 0, 0)] * 3
