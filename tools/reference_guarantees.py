@@ -21,9 +21,10 @@ from palyra.model.host import (
     Platform,
     SeatbeltFacts,
 )
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
-from palyra.model.plan import Job, WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.planner import BACKENDS, needs_for
 from palyra.sandbox.wasm import GUARANTEES

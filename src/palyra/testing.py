@@ -26,8 +26,9 @@ from palyra.model.call import Door, OperatorGrant, RequestContext, parse_princip
 from palyra.model.changes import Snapshot
 from palyra.model.host import BubblewrapFacts, HostFacts, Platform
 from palyra.model.outcome import ArtifactRef, BudgetView, Execution, Status, StreamName, Usage
-from palyra.model.plan import ExecutableSight, LookRequest, PathSight, ProcessPlan, Sights, WorkspaceSight
+from palyra.model.plan import ProcessPlan
 from palyra.model.record import Closing, Intent, Opening, Owner, Receipt, Recorded, RunSpec, StoredCall
+from palyra.model.sights import ExecutableSight, LookRequest, PathSight, Sights, WorkspaceSight
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.store import PolicyStore
 from palyra.signing import SigningKey

@@ -16,9 +16,11 @@ from palyra.cluster.node import Node
 from palyra.cluster.placing import Place, Placement
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
-from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
 from palyra.signing import SigningKey
 from tests.conformance.arena import host

@@ -34,10 +34,12 @@ from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
 from palyra.model.outcome import Connection, Execution, Status, StreamName
-from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import BACKENDS, needs_for, plan_job
 from palyra.sandbox.probe import probe
 

@@ -20,7 +20,7 @@ from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee
 from palyra.model.outcome import Status
-from palyra.model.plan import WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OWNERS, PYTHON, Arena, Kept, arena, host, require
 from tests.conformance.test_limits import claimed

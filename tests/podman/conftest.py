@@ -18,9 +18,11 @@ import pytest
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
-from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.docker import LABEL, ContainerBackend
 from palyra.sandbox.planner import needs_for
 from palyra.sandbox.probe import probe

@@ -42,12 +42,14 @@ from palyra.guard.programs import normalise
 from palyra.model.call import CallId, RunId, Tier, ToolCall
 from palyra.model.grant import Decision, Deny
 from palyra.model.host import Guarantee, HostFacts
+from palyra.model.job import Facts, Job
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
 from palyra.model.outcome import BudgetView
-from palyra.model.plan import BuiltinPlan, Facts, FetchPlan, Job, LookRequest, ProcessPlan
+from palyra.model.plan import BuiltinPlan, FetchPlan, ProcessPlan
 from palyra.model.process import Lifetime
 from palyra.model.run_facts import NO_FACTS
+from palyra.model.sights import LookRequest
 from palyra.model.tool import ToolKind
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.decide import decide

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from palyra.engine.trip import Trip
 from palyra.guard.readers import only_reads
-from palyra.model.plan import Facts, Sights
+from palyra.model.job import Facts
+from palyra.model.sights import Sights
 from palyra.model.tool import Parallelism, ToolKind
 from palyra.values import dataclass
 

@@ -29,7 +29,8 @@ from palyra.model.credential import Credential
 from palyra.model.fetch import Fetched, FetchFailed, FetchOrder, FetchUrl, Hop
 from palyra.model.net import EgressMode, NamedHost, NetGrant
 from palyra.model.outcome import Connection, Execution, Status, StreamName, Usage
-from palyra.model.plan import FetchPlan, LookRequest
+from palyra.model.plan import FetchPlan
+from palyra.model.sights import LookRequest
 from palyra.protocol.fetch_catalog import (
     ANSWER_HEADERS,
     DEFAULT_BYTES,

@@ -21,9 +21,10 @@ from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.journal.chain import Decided
 from palyra.model.grant import Decision, decision_json
+from palyra.model.job import Facts
 from palyra.model.net import EgressMode
 from palyra.model.outcome import Execution
-from palyra.model.plan import Facts, FetchPlan, Plan, ProcessPlan
+from palyra.model.plan import FetchPlan, Plan, ProcessPlan
 from palyra.model.record import Owner
 from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT, Request

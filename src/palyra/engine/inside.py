@@ -24,10 +24,12 @@ from palyra.errors import Reason, Rejected, StateError
 from palyra.guard.files import guard_inside
 from palyra.guard.protected import PROTECTED_NAMES
 from palyra.model.call import Tier, ToolCall
+from palyra.model.job import Job
 from palyra.model.limits import MIB, Limits
 from palyra.model.net import NO_NETWORK
 from palyra.model.outcome import Connection, Execution, Status, StreamName, Usage
-from palyra.model.plan import Job, LookRequest, PathCandidate, ProcessPlan, Sights
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import LookRequest, PathCandidate, Sights
 from palyra.model.tool import Capability
 from palyra.protocol.schema import check_arguments
 from palyra.redact.stream import Redactor, redact_json_counted

@@ -26,9 +26,10 @@ from palyra.errors import Unenforceable
 from palyra.model.call import Tier
 from palyra.model.face import NetFace
 from palyra.model.host import Guarantee
+from palyra.model.job import Job
 from palyra.model.net import EgressMode
 from palyra.model.outcome import Connection, Status, StreamName
-from palyra.model.plan import Job, LookRequest
+from palyra.model.sights import LookRequest
 from palyra.values import dataclass
 
 MARK = b"\x1epalyra-learn "

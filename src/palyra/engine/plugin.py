@@ -26,9 +26,9 @@ from palyra.engine.trip import Ending, GuestOrder, Trip
 from palyra.engine.watch import Watch
 from palyra.errors import Reason, Rejected, StateError
 from palyra.model.call import Tier
+from palyra.model.job import Facts
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.outcome import Execution, Status, Usage
-from palyra.model.plan import Facts
 from palyra.model.skill import SkillTool
 from palyra.model.wasm import CapabilityGrants, GuestKind, WasmLimits, WasmPlan
 from palyra.protocol.parse import parse_value

@@ -19,10 +19,11 @@ from palyra.model.fetch import Fetched, FetchOrder, FetchUrl
 from palyra.model.host import HostFacts
 from palyra.model.net import NetGrant
 from palyra.model.outcome import ArtifactRef, Connection, Execution, StreamName
-from palyra.model.plan import LookRequest, ProcessPlan, Sights, WorkspaceSight
+from palyra.model.plan import ProcessPlan
 from palyra.model.process import BackgroundProcess, LogPage, ProcessOwner, StartOrder
 from palyra.model.record import Closing, Intent, Opening, Owner, Recorded, RunSpec, StoredCall
 from palyra.model.run_facts import RunFacts, RunLabel
+from palyra.model.sights import LookRequest, Sights, WorkspaceSight
 from palyra.model.skill import SkillTool
 from palyra.model.wasm import HostAnswer, WasmPlan
 from palyra.policy.bundle import PolicyBundle

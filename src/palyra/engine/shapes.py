@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 from palyra.canon import Json, canonical_plain
 from palyra.engine.trip import CallRequest, Trip
 from palyra.model.grant import Decision
-from palyra.model.plan import Facts, Job, LookRequest, Plan, Sights
+from palyra.model.job import Facts, Job
+from palyra.model.plan import Plan
+from palyra.model.sights import LookRequest, Sights
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.request import Request
 from palyra.protocol.process_input import ProcessInput

@@ -19,11 +19,13 @@ from palyra.model.approval import Approval, Permission
 from palyra.model.call import ToolCall
 from palyra.model.fetch import FetchOrder
 from palyra.model.grant import Decision
+from palyra.model.job import Facts, Job
 from palyra.model.limits import Limits
 from palyra.model.outcome import ArtifactRef, Execution, Status
-from palyra.model.plan import Facts, Job, LookRequest, Plan, Sights
+from palyra.model.plan import Plan
 from palyra.model.record import Recorded
 from palyra.model.run_facts import NO_FACTS, RunFacts
+from palyra.model.sights import LookRequest, Sights
 from palyra.model.skill import SkillTool
 from palyra.model.wasm import GuestKind
 from palyra.policy.request import Request

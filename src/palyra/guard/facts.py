@@ -21,8 +21,9 @@ from palyra.guard.paths import VISIBLE_SYSTEM, inside, judge_paths, lexical
 from palyra.guard.programs import BROAD_KILLS, BUILD_TOOLS
 from palyra.guard.wrappers import is_wrapper
 from palyra.model.call import OperatorGrant, Tier
+from palyra.model.job import Facts
 from palyra.model.net import NamedHost
-from palyra.model.plan import ExecutableSight, Facts, Sights
+from palyra.model.sights import ExecutableSight, Sights
 
 Details = Iterator[tuple[str, str]]
 _MAX_SHOWN = 3

@@ -12,8 +12,9 @@ from palyra.errors import Unenforceable
 from palyra.guard.facts import check_places, tell_hosts, tell_outside
 from palyra.guard.paths import judge_paths
 from palyra.model.call import Tier
+from palyra.model.job import Facts
 from palyra.model.net import EgressMode, NamedHost
-from palyra.model.plan import Facts, Sights
+from palyra.model.sights import Sights
 
 
 def guard_inside(sights: Sights, hosts_denied: Sequence[NamedHost] = ()) -> Facts:

@@ -26,7 +26,7 @@ from palyra.guard.look_links import Allowance, End, follow_links
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
 from palyra.model.changes import Snapshot
-from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
+from palyra.model.sights import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
 from palyra.values import dataclass
 
 MAX_MASKED = 64

@@ -19,7 +19,7 @@ from functools import lru_cache
 from palyra.errors import Reason, Rejected
 from palyra.guard.programs import normalise
 from palyra.guard.texts import text_arguments
-from palyra.model.plan import PathCandidate, Sights
+from palyra.model.sights import PathCandidate, Sights
 
 MAX_CANDIDATES = 512
 """More would let a call spend its time on looking things up."""

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, PROTECTED_NAMES
 from palyra.guard.readers import READERS
-from palyra.model.plan import Facts, Sights
+from palyra.model.job import Facts
+from palyra.model.sights import Sights
 
 _CLOSED = frozenset(name.casefold() for name in PROTECTED_NAMES)
 _PLAIN = READERS - {"jq", "zcat"}

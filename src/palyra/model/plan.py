@@ -1,9 +1,8 @@
-"""From a call to something that can be run: what was seen, what it means, and the plan.
+"""A plan: everything that is needed to run a call, resolved, printable and hashable.
 
-`Sights` are what the disk says (guard/look). `Facts` are what policy decides over. `Job` is what is to be run.
-A `Plan` is resolved, printable and hashable: what is approved, run and attested is this same value.
+What is approved, run and attested is this same value; its digest is the one in the attestation.
 
-Not here: making any of them (guard, sandbox), running them (launch).
+Not here: what a plan is made from (sights, job), making one (sandbox), running it (launch).
 """
 
 from __future__ import annotations
@@ -14,153 +13,13 @@ from typing import Literal, TypeAlias
 
 from palyra.canon import Json, digest, sha256_hex
 from palyra.model.call import Tier
-from palyra.model.face import NetFace, Trust
+from palyra.model.face import NetFace
 from palyra.model.fetch import FetchOrder
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
-from palyra.model.net import HostPattern, NamedHost, NetGrant
+from palyra.model.net import HostPattern, NetGrant
 from palyra.model.wasm import WasmPlan
 from palyra.values import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathCandidate:
-    """A piece of an argument that can be a path, as guard/paths read it."""
-
-    argument: int
-    """Index into args; -1 for cwd."""
-    text: str
-    must_exist: bool = False
-    """Only a path if it names something that exists (a bare word)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookRequest:
-    workspace: str
-    cwd: str
-    """Relative to the workspace, or absolute; empty means the workspace."""
-    command: str
-    also: tuple[str, ...] = ()
-    """Further program names to resolve: what a wrapper would run."""
-    search_path: tuple[str, ...] = ()
-    candidates: tuple[PathCandidate, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathSight:
-    argument: int
-    text: str
-    resolved: str
-    """Where it really ends, links followed component by component; a dangling link's target too."""
-    exists: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutableSight:
-    name: str
-    path: str
-    """Where it really is, links followed; empty when it was not found on the fixed PATH."""
-    found_at: str = ""
-    """The name it was found under, a link perhaps: `unxz` is `xz` and tells by its name what to do."""
-    sha256: str = ""
-    agent_writable: bool = False
-    """Below the workspace, or writable by the uid the child would have."""
-    shebang: str = ""
-    """Basename of the interpreter a script names in its first line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceSight:
-    path: str
-    """Real path; empty when it does not exist or is no folder."""
-    problem: str = ""
-    """Why it cannot be a workspace: missing, not a folder, the root, a home, a system folder, Palyra's own."""
-    owner_uid: int = 0
-    owner_gid: int = 0
-    protected: tuple[str, ...] = ()
-    """Absolute paths inside it that exist and stay read-only: .git/hooks, .git/config, CI folders …"""
-    masked: tuple[str, ...] = ()
-    """Absolute paths inside it that exist and are hidden: .env files, Palyra's own files."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sights:
-    workspace: WorkspaceSight
-    cwd: PathSight
-    executable: ExecutableSight
-    also: tuple[ExecutableSight, ...] = ()
-    paths: tuple[PathSight, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What Cedar sees of a call: flat scalars, computed here; raw arguments never enter (spec/policy.md)."""
-
-    tier: str = ""
-    """A, B, C or empty for a built-in tool."""
-    egress: str = ""
-    program: str = ""
-    """Normalised basename of the program that is started."""
-    effective_program: str = ""
-    """What a wrapper really runs; equals `program` otherwise."""
-    interpreter: bool = False
-    runs_code: bool = False
-    """Can run code that its arguments name: a wrapper to an interpreter, an -exec, a build tool."""
-    inline_code: bool = False
-    listed: bool = False
-    """On the executable allowlist of the configuration or of the operator's flags."""
-    found: bool = False
-    agent_writable: bool = False
-    outside_workspace: bool = False
-    background: bool = False
-    """The program would outlive its call."""
-    network: bool = False
-    """It could reach some host: egress is not strict, or hosts are granted."""
-    hosts_named: int = 0
-    hosts_denied: int = 0
-    """Named hosts that the network grant does not cover."""
-    granted: bool = False
-    """The operator's flags name this program (`--allow`)."""
-    granted_interpreters: bool = False
-    granted_egress: bool = False
-
-    details: tuple[tuple[str, str], ...] = ()
-    """(reason code, sentence) for refusals: which argument, which host, which program. Never sent to Cedar."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A native program to be run, before anyone chose a sandbox for it."""
-
-    program: str
-    """Absolute path to start, as it was found: a link is started as the link."""
-    program_sha256: str
-    """Of the file the program really is."""
-    argv: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
-    cwd: str
-    workspace: WorkspaceSight
-    read_roots: tuple[str, ...]
-    limits: Limits
-    net: NetGrant
-    tier: Tier
-    needs: frozenset[Guarantee]
-    wants: frozenset[Guarantee]
-    """Taken where the host has them; what is absent is reported as degraded."""
-    stdin: bytes = b""
-    stdin_streamed: bool = False
-    hosts_named: tuple[NamedHost, ...] = ()
-    face: NetFace | None = None
-    """What would be listened on inside for the granted hosts of `net`."""
-    trust: Trust | None = None
-    """For hosts whose TLS is ended outside: what is trusted inside."""
-    program_file: str = ""
-    """Where `program` really is, when it is a link: both must be visible inside."""
-    own_files: tuple[tuple[str, bytes], ...] = ()
-    """(path inside, content) of a program of Palyra's own, which the backend puts there."""
-    workspace_writable: bool = True
-    learning: bool = False
-    """A program of ours stands before a foreign one (`palyra run --learn`): the filter is the foreign one's."""
 
 
 @dataclass(frozen=True, slots=True)

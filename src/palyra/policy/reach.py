@@ -12,7 +12,7 @@ from dataclasses import fields
 
 from palyra.canon import Json
 from palyra.model.call import Principal
-from palyra.model.plan import Facts
+from palyra.model.job import Facts
 from palyra.model.tool import ToolKind, ToolSpec
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.cedar import Compiled, compile_policies, evaluate

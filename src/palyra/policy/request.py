@@ -18,8 +18,8 @@ from types import MappingProxyType
 from palyra.canon import MAX_INT, Json
 from palyra.errors import Reason, Rejected
 from palyra.model.call import Principal, PrincipalKind, Tier, ToolCall, parse_principal
+from palyra.model.job import Facts
 from palyra.model.outcome import BudgetView
-from palyra.model.plan import Facts
 from palyra.model.run_facts import NO_FACTS, RunFacts, RunLabel
 from palyra.model.tool import Capability, ToolKind, ToolSpec
 from palyra.policy.inputs import INPUT, Input, Scalar, read_input

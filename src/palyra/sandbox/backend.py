@@ -15,7 +15,8 @@ from typing import Protocol
 from palyra.errors import Unenforceable
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts
-from palyra.model.plan import Hole, Job, ProcessPlan, Word
+from palyra.model.job import Job
+from palyra.model.plan import Hole, ProcessPlan, Word
 
 INFO = Hole(-1)
 """Where a launcher writes which process is the first one inside: the number of a descriptor, not of data."""

@@ -29,8 +29,10 @@ from palyra.canon import sha256_hex
 from palyra.model.call import Tier
 from palyra.model.face import PROXY_ADDRESS, PROXY_PORT, NetFace, Trust
 from palyra.model.host import BubblewrapFacts, Guarantee, HostFacts, Platform
+from palyra.model.job import Job
 from palyra.model.net import EgressMode
-from palyra.model.plan import Hole, Job, ProcessPlan, Word, WorkspaceSight
+from palyra.model.plan import Hole, ProcessPlan, Word
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox import starter
 from palyra.sandbox.backend import BLOCK, INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
 from palyra.sandbox.seccomp import MACHINES, assemble

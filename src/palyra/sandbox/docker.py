@@ -23,8 +23,9 @@ import posixpath
 from palyra.errors import Unenforceable
 from palyra.model.call import Tier
 from palyra.model.host import ContainerFacts, Guarantee, HostFacts, Platform
+from palyra.model.job import Job
 from palyra.model.net import EgressMode
-from palyra.model.plan import Hole, Job, ProcessPlan, Word
+from palyra.model.plan import Hole, ProcessPlan, Word
 from palyra.sandbox.backend import absent
 from palyra.sandbox.seccomp_oci import profile
 from palyra.sandbox.view import is_within, view_of

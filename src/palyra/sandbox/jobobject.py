@@ -19,9 +19,10 @@ from collections.abc import Iterable, Sequence
 from palyra.errors import Reason, Rejected
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts, Platform
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
-from palyra.model.plan import Job, JobObjectLimits, ProcessPlan
+from palyra.model.plan import JobObjectLimits, ProcessPlan
 from palyra.sandbox.backend import absent
 
 # JOB_OBJECT_LIMIT_*

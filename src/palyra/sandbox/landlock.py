@@ -17,8 +17,9 @@ import struct
 from collections.abc import Iterator
 
 from palyra.model.host import HostFacts
+from palyra.model.job import Job
 from palyra.model.net import EgressMode
-from palyra.model.plan import Job, LandlockRules
+from palyra.model.plan import LandlockRules
 from palyra.sandbox.view import SYSTEM, is_within, program_root
 
 LOWEST_ABI = 3

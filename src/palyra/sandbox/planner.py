@@ -13,8 +13,9 @@ from __future__ import annotations
 from palyra.errors import Unenforceable
 from palyra.model.call import Tier, TierChoice
 from palyra.model.host import Guarantee, HostFacts, Platform
+from palyra.model.job import Job
 from palyra.model.net import EgressMode, NetGrant
-from palyra.model.plan import Job, ProcessPlan
+from palyra.model.plan import ProcessPlan
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.bwrap import BubblewrapBackend
 from palyra.sandbox.docker import ContainerBackend

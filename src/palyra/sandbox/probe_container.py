@@ -20,8 +20,9 @@ from typing import Any
 
 from palyra.canon import digest
 from palyra.model.host import Blocker, ContainerFacts, HostFacts
+from palyra.model.job import Job
 from palyra.model.limits import Limits
-from palyra.model.plan import Hole, Job, ProcessPlan, plan_digest
+from palyra.model.plan import Hole, ProcessPlan, plan_digest
 from palyra.sandbox.docker import LABEL, NAME, OWNER, ContainerBackend
 from palyra.sandbox.evidence import LIMITS_REPORT, REPORT, parse_report, problem_in
 from palyra.sandbox.probe_memory import recall, remember

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
-from palyra.model.plan import Job, WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 
 
 @contextlib.contextmanager

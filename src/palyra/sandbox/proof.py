@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from palyra.canon import Json, digest
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
-from palyra.model.plan import Job, WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
 from palyra.values import dataclass
 

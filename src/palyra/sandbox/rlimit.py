@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts, Platform
+from palyra.model.job import Job
 from palyra.model.net import EgressMode
-from palyra.model.plan import Job, LandlockRules, ProcessPlan
+from palyra.model.plan import LandlockRules, ProcessPlan
 from palyra.sandbox import starter
 from palyra.sandbox.backend import absent, change_identity, identity, keeps_root
 from palyra.sandbox.landlock import LOWEST_ABI, SCOPE_ABI, TCP_ABI, rules_for, shows

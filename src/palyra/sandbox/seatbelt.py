@@ -18,8 +18,9 @@ import posixpath
 from palyra.errors import Unenforceable
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts, Platform, SeatbeltFacts
+from palyra.model.job import Job
 from palyra.model.net import EgressMode
-from palyra.model.plan import Job, ProcessPlan
+from palyra.model.plan import ProcessPlan
 from palyra.sandbox.backend import absent
 from palyra.sandbox.view import View, is_within, view_of
 

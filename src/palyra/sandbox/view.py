@@ -17,7 +17,7 @@ from typing import Protocol
 
 from palyra.errors import Unenforceable
 from palyra.model.host import Guarantee, HostFacts
-from palyra.model.plan import WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.values import dataclass
 
 AGENT_HOME = "/home/agent"

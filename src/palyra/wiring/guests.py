@@ -24,10 +24,12 @@ from palyra.launch.process import ProcessExecutor
 from palyra.launch.shares import Shares
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
+from palyra.model.job import Job
 from palyra.model.limits import GIB, MIB, Limits
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.outcome import Execution
-from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.model.wasm import WasmPlan
 from palyra.sandbox.planner import needs_for, plan_job
 

@@ -30,8 +30,8 @@ from palyra.launch.keeper_client import prepare_folders
 from palyra.launch.keeper_message import LOCK
 from palyra.launch.process import ProcessExecutor
 from palyra.launch.survivors import kill_strays
-from palyra.model.plan import WorkspaceSight
 from palyra.model.process import StartOrder
+from palyra.model.sights import WorkspaceSight
 from palyra.state.lock import FileLock
 from palyra.wiring.clock import SystemClock
 from palyra.wiring.cluster import open_state

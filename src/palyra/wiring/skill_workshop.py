@@ -23,10 +23,12 @@ from palyra.launch.process import ProcessExecutor
 from palyra.launch.removing import remove_tree
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
+from palyra.model.job import Job
 from palyra.model.limits import GIB, MIB, Limits
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.outcome import Execution, Status
-from palyra.model.plan import Job, ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
 from palyra.skills.archive import MAX_MODULE_BYTES
 from palyra.skills.languages import LANGUAGES, LanguageFacts, Recipe, command_of

@@ -10,8 +10,9 @@ from palyra.errors import Reason, Rejected
 from palyra.guard.command import classify
 from palyra.guard.facts import guard_process
 from palyra.model.call import OperatorGrant
+from palyra.model.job import Facts
 from palyra.model.net import EgressMode, NamedHost
-from palyra.model.plan import ExecutableSight, Facts, PathSight, Sights, WorkspaceSight
+from palyra.model.sights import ExecutableSight, PathSight, Sights, WorkspaceSight
 
 LISTED = ("ls", "cat", "find", "rm", "git", "sed", "timeout")
 

@@ -9,8 +9,9 @@ import pytest
 
 from palyra.errors import Rejected, Unenforceable
 from palyra.guard.files import guard_inside
+from palyra.model.job import Facts
 from palyra.model.net import NamedHost
-from palyra.model.plan import ExecutableSight, Facts, PathSight, Sights, WorkspaceSight
+from palyra.model.sights import ExecutableSight, PathSight, Sights, WorkspaceSight
 
 PYTHON = ExecutableSight(name="python3", path="/usr/bin/python3", sha256="0" * 64)
 

@@ -15,7 +15,7 @@ from palyra.guard.look import Looker
 from palyra.guard.look_links import MAX_FOLDERS
 from palyra.guard.paths import candidates
 from palyra.model.call import OperatorGrant
-from palyra.model.plan import ExecutableSight, LookRequest, PathSight, Sights, WorkspaceSight
+from palyra.model.sights import ExecutableSight, LookRequest, PathSight, Sights, WorkspaceSight
 
 
 def runs_code(*words: str) -> bool:

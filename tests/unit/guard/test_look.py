@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from palyra.guard import look_guarded, look_links
 from palyra.guard.look import ChildIdentity, Looker
 from palyra.guard.paths import candidates
-from palyra.model.plan import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights
+from palyra.model.sights import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights
 
 
 @pytest.fixture

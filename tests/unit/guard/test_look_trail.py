@@ -12,7 +12,7 @@ import pytest
 
 from palyra.guard.look import Looker
 from palyra.guard.look_trail import has_changed, take_trail
-from palyra.model.plan import ExecutableSight, LookRequest
+from palyra.model.sights import ExecutableSight, LookRequest
 
 
 @pytest.fixture

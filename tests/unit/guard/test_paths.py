@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from palyra.errors import Reason, Rejected
 from palyra.guard.paths import candidates, inside, is_device, judge_paths, lexical, workspace_problem
-from palyra.model.plan import ExecutableSight, PathCandidate, PathSight, Sights, WorkspaceSight
+from palyra.model.sights import ExecutableSight, PathCandidate, PathSight, Sights, WorkspaceSight
 
 
 def firm(line: str) -> set[str]:

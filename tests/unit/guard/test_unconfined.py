@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from palyra.guard.unconfined import closed_name, is_plain, may_read_hidden
-from palyra.model.plan import ExecutableSight, Facts, PathSight, Sights, WorkspaceSight
+from palyra.model.job import Facts
+from palyra.model.sights import ExecutableSight, PathSight, Sights, WorkspaceSight
 
 
 def seen(*paths: str, masked: tuple[str, ...] = ()) -> Sights:

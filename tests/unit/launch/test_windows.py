@@ -16,7 +16,8 @@ from palyra.model.call import Tier
 from palyra.model.host import Platform
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
-from palyra.model.plan import ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import plan_job
 from tests.unit.sandbox.jobs import make_host, make_job
 from windows_layout import ours

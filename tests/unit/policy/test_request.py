@@ -18,9 +18,9 @@ from palyra.model.call import (
     ToolCall,
     parse_principal,
 )
+from palyra.model.job import Facts
 from palyra.model.limits import Limits
 from palyra.model.outcome import BudgetView
-from palyra.model.plan import Facts
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.model.tool import Capability, Parallelism, Projection, ToolKind, ToolSpec
 from palyra.policy.request import (

@@ -6,9 +6,10 @@ from typing import Any
 
 from palyra.model.call import Tier
 from palyra.model.host import BubblewrapFacts, HostFacts, Platform
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK, NetGrant
-from palyra.model.plan import Job, WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import needs_for
 
 

@@ -9,7 +9,8 @@ from palyra.model.face import NetFace
 from palyra.model.host import BubblewrapFacts, Guarantee, Platform
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, HostKind, HostPattern, NetGrant
-from palyra.model.plan import Hole, ProcessPlan, WorkspaceSight
+from palyra.model.plan import Hole, ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox import starter
 from palyra.sandbox.bwrap import BubblewrapBackend
 from palyra.sandbox.mounts import workspace_of

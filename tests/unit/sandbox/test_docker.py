@@ -10,7 +10,8 @@ from palyra.errors import Unenforceable
 from palyra.model.host import ContainerFacts, Guarantee, HostFacts, Platform
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
-from palyra.model.plan import Hole, ProcessPlan, WorkspaceSight
+from palyra.model.plan import Hole, ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.docker import FILTER, NAME, OWNER, ContainerBackend
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.seccomp_oci import profile

@@ -9,7 +9,8 @@ from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts, Platform
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
-from palyra.model.plan import JobObjectLimits, WorkspaceSight
+from palyra.model.plan import JobObjectLimits
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.jobobject import JobObjectBackend, command_line, environment_block, job_limits
 from palyra.sandbox.planner import plan_job
 from tests.unit.sandbox.jobs import make_host, make_job

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from palyra.model.plan import WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.bwrap import BubblewrapBackend
 from palyra.sandbox.mounts import (
     Expected,

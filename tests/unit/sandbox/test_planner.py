@@ -8,7 +8,7 @@ from palyra.errors import Reason, Unenforceable
 from palyra.model.call import Tier, TierChoice
 from palyra.model.host import Blocker, ContainerFacts, Guarantee, HostFacts
 from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
-from palyra.model.plan import WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import BACKENDS, choose_tier, needs_for, plan_job
 from tests.unit.sandbox.jobs import make_host, make_job
 

@@ -16,9 +16,11 @@ import pytest
 from palyra.model.call import Tier
 from palyra.model.face import NetFace
 from palyra.model.host import BubblewrapFacts, CgroupFacts, ContainerFacts, HostFacts, Platform, SeatbeltFacts
+from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, HostKind, HostPattern, NetGrant
-from palyra.model.plan import Hole, Job, WorkspaceSight
+from palyra.model.plan import Hole
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox import seatbelt, starter
 from palyra.sandbox.planner import BACKENDS, plan_job
 from palyra.sandbox.seccomp import MACHINES, assemble

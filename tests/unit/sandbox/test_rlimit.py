@@ -7,7 +7,8 @@ import pytest
 from palyra.model.call import Tier
 from palyra.model.host import CgroupFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
-from palyra.model.plan import ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox import starter
 from palyra.sandbox.rlimit import RlimitBackend
 from palyra.sandbox.seccomp_b import assemble_b

@@ -10,7 +10,8 @@ import pytest
 from palyra.errors import Unenforceable
 from palyra.model.host import Guarantee, HostFacts, Platform, SeatbeltFacts
 from palyra.model.net import EgressMode, NetGrant
-from palyra.model.plan import ProcessPlan, WorkspaceSight
+from palyra.model.plan import ProcessPlan
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox import seatbelt
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.seatbelt import SeatbeltBackend

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.errors import Unenforceable
-from palyra.model.plan import WorkspaceSight
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.view import View, is_within, view_of
 from tests.unit.sandbox.jobs import make_host, make_job
 

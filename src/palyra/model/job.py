@@ -1,0 +1,87 @@
+"""What a call means: `Facts` are what policy decides over, `Job` is the native program that is to be run.
+
+Both are made from the call and what the disk said, before anybody chose a sandbox.
+
+Not here: making them (guard), the sandbox that is chosen for a job (sandbox, plan).
+"""
+
+from __future__ import annotations
+
+from palyra.model.call import Tier
+from palyra.model.face import NetFace, Trust
+from palyra.model.host import Guarantee
+from palyra.model.limits import Limits
+from palyra.model.net import NamedHost, NetGrant
+from palyra.model.sights import WorkspaceSight
+from palyra.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What Cedar sees of a call: flat scalars, computed here; raw arguments never enter (spec/policy.md)."""
+
+    tier: str = ""
+    """A, B, C or empty for a built-in tool."""
+    egress: str = ""
+    program: str = ""
+    """Normalised basename of the program that is started."""
+    effective_program: str = ""
+    """What a wrapper really runs; equals `program` otherwise."""
+    interpreter: bool = False
+    runs_code: bool = False
+    """Can run code that its arguments name: a wrapper to an interpreter, an -exec, a build tool."""
+    inline_code: bool = False
+    listed: bool = False
+    """On the executable allowlist of the configuration or of the operator's flags."""
+    found: bool = False
+    agent_writable: bool = False
+    outside_workspace: bool = False
+    background: bool = False
+    """The program would outlive its call."""
+    network: bool = False
+    """It could reach some host: egress is not strict, or hosts are granted."""
+    hosts_named: int = 0
+    hosts_denied: int = 0
+    """Named hosts that the network grant does not cover."""
+    granted: bool = False
+    """The operator's flags name this program (`--allow`)."""
+    granted_interpreters: bool = False
+    granted_egress: bool = False
+
+    details: tuple[tuple[str, str], ...] = ()
+    """(reason code, sentence) for refusals: which argument, which host, which program. Never sent to Cedar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A native program to be run, before anyone chose a sandbox for it."""
+
+    program: str
+    """Absolute path to start, as it was found: a link is started as the link."""
+    program_sha256: str
+    """Of the file the program really is."""
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+    workspace: WorkspaceSight
+    read_roots: tuple[str, ...]
+    limits: Limits
+    net: NetGrant
+    tier: Tier
+    needs: frozenset[Guarantee]
+    wants: frozenset[Guarantee]
+    """Taken where the host has them; what is absent is reported as degraded."""
+    stdin: bytes = b""
+    stdin_streamed: bool = False
+    hosts_named: tuple[NamedHost, ...] = ()
+    face: NetFace | None = None
+    """What would be listened on inside for the granted hosts of `net`."""
+    trust: Trust | None = None
+    """For hosts whose TLS is ended outside: what is trusted inside."""
+    program_file: str = ""
+    """Where `program` really is, when it is a link: both must be visible inside."""
+    own_files: tuple[tuple[str, bytes], ...] = ()
+    """(path inside, content) of a program of Palyra's own, which the backend puts there."""
+    workspace_writable: bool = True
+    learning: bool = False
+    """A program of ours stands before a foreign one (`palyra run --learn`): the filter is the foreign one's."""

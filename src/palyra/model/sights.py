@@ -1,0 +1,79 @@
+"""What the disk says about a call: asked for with a `LookRequest`, answered with `Sights`.
+
+Plain facts, each as it was found with links followed; nothing here says whether they are allowed.
+
+Not here: looking (guard/look), what they mean (guard/facts).
+"""
+
+from __future__ import annotations
+
+from palyra.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathCandidate:
+    """A piece of an argument that can be a path, as guard/paths read it."""
+
+    argument: int
+    """Index into args; -1 for cwd."""
+    text: str
+    must_exist: bool = False
+    """Only a path if it names something that exists (a bare word)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRequest:
+    workspace: str
+    cwd: str
+    """Relative to the workspace, or absolute; empty means the workspace."""
+    command: str
+    also: tuple[str, ...] = ()
+    """Further program names to resolve: what a wrapper would run."""
+    search_path: tuple[str, ...] = ()
+    candidates: tuple[PathCandidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSight:
+    argument: int
+    text: str
+    resolved: str
+    """Where it really ends, links followed component by component; a dangling link's target too."""
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutableSight:
+    name: str
+    path: str
+    """Where it really is, links followed; empty when it was not found on the fixed PATH."""
+    found_at: str = ""
+    """The name it was found under, a link perhaps: `unxz` is `xz` and tells by its name what to do."""
+    sha256: str = ""
+    agent_writable: bool = False
+    """Below the workspace, or writable by the uid the child would have."""
+    shebang: str = ""
+    """Basename of the interpreter a script names in its first line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceSight:
+    path: str
+    """Real path; empty when it does not exist or is no folder."""
+    problem: str = ""
+    """Why it cannot be a workspace: missing, not a folder, the root, a home, a system folder, Palyra's own."""
+    owner_uid: int = 0
+    owner_gid: int = 0
+    protected: tuple[str, ...] = ()
+    """Absolute paths inside it that exist and stay read-only: .git/hooks, .git/config, CI folders …"""
+    masked: tuple[str, ...] = ()
+    """Absolute paths inside it that exist and are hidden: .env files, Palyra's own files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sights:
+    workspace: WorkspaceSight
+    cwd: PathSight
+    executable: ExecutableSight
+    also: tuple[ExecutableSight, ...] = ()
+    paths: tuple[PathSight, ...] = ()
