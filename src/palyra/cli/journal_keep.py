@@ -67,7 +67,7 @@ def retain(settings: Settings, records_days: int | None, entries_days: int | Non
 @with_settings
 def redact(settings: Settings, call_id: str, reason: str) -> int:
     """Remove what is kept of one call and what would open its commitments. The journal says that it was done."""
-    from palyra.redact.stream import redact_text
+    from palyra.redact.values import redact_text
     from palyra.state.retention import redact_call
 
     writer = open_writer(settings)

@@ -28,7 +28,7 @@ from palyra.model.outcome import Status
 from palyra.model.plan import ProcessPlan
 from palyra.policy.decide import decide
 from palyra.policy.request import CONFIRM, ELICIT
-from palyra.redact.stream import redact_json
+from palyra.redact.values import redact_json
 
 POLL_S = 0.1
 

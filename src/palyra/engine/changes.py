@@ -13,7 +13,7 @@ from palyra.canon import Json
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
 from palyra.model.changes import Snapshot, compare
-from palyra.redact.stream import redact_json
+from palyra.redact.values import redact_json
 
 
 async def look_before(trip: Trip, ports: Ports) -> Snapshot | None:

@@ -28,7 +28,7 @@ from palyra.model.plan import FetchPlan, Plan, ProcessPlan
 from palyra.model.record import Owner
 from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT, Request
-from palyra.redact.stream import is_clear, redact_json
+from palyra.redact.values import is_clear, redact_json
 from palyra.values import dataclass
 
 PROVEN_BACKEND = "bubblewrap"

@@ -32,7 +32,8 @@ from palyra.model.plan import ProcessPlan
 from palyra.model.sights import LookRequest, PathCandidate, Sights
 from palyra.model.tool import Capability
 from palyra.protocol.schema import check_arguments
-from palyra.redact.stream import Redactor, redact_json_counted
+from palyra.redact.stream import Redactor
+from palyra.redact.values import redact_json_counted
 from palyra.sandbox.planner import needs_for
 
 log = logging.getLogger("palyra.engine")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from palyra.engine.trip import CallRequest
 from palyra.errors import Reason, Rejected
 from palyra.model.call import parse_ulid
-from palyra.redact.stream import redact_text
+from palyra.redact.values import redact_text
 
 MAX_TOOL_CHARS = 256
 

@@ -16,7 +16,7 @@ from palyra.canon import Json
 from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.redact.both import BothStreams
-from palyra.redact.stream import redact_json
+from palyra.redact.values import redact_json
 
 _STREAMS = tuple(StreamName)
 OnOutput = Callable[[StreamName, bytes], None]

@@ -35,7 +35,7 @@ from palyra.protocol.parse import parse_value
 from palyra.protocol.plugin_schema import PluginInput, check_plugin_input
 from palyra.protocol.registry import RegisteredTool
 from palyra.protocol.schema import CompiledSchema, check_arguments, compile_schema
-from palyra.redact.stream import redact_json_counted
+from palyra.redact.values import redact_json_counted
 from palyra.sandbox.wasm import narrowed, plan_guest
 from palyra.sandbox.wasm_scan import scan
 

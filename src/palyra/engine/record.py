@@ -26,7 +26,7 @@ from palyra.model.plan import Plan, ProcessPlan
 from palyra.model.reasons import REASONS
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
-from palyra.redact.stream import redact_json, redact_text
+from palyra.redact.values import redact_json, redact_text
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
 BUILTIN = "builtin"

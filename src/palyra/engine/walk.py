@@ -43,7 +43,7 @@ from palyra.model.wasm import WasmPlan
 from palyra.protocol.projection import attach, is_shown_whole, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
-from palyra.redact.stream import redact_json
+from palyra.redact.values import redact_json
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential

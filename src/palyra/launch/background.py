@@ -43,7 +43,7 @@ from palyra.model.process import (
     started_process,
 )
 from palyra.model.record import Owner
-from palyra.redact.stream import redact_json
+from palyra.redact.values import redact_json
 
 log = logging.getLogger("palyra.background")
 

@@ -5,7 +5,8 @@ Rules: (1) colour codes are set aside, then known values are looked for, then he
 released at once, what may is held back, at most `CAP` bytes for a candidate; (4) N is a counter, the same for the same
 value, never a digest: a digest of a short secret can be guessed; (5) every other byte is preserved.
 
-Not here: what a secret looks like (patterns, pem, headers, urls), which values are known (the vault).
+Not here: texts and JSON values (values), what a secret looks like (patterns, pem, headers, urls), which values are known
+(the vault).
 """
 
 from __future__ import annotations
@@ -16,9 +17,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-import orjson
-
-from palyra.canon import Json
 from palyra.redact.colours import Colours, Mark, Track, moved, put_back
 from palyra.redact.fields import Cookies, KeyFields
 from palyra.redact.headers import Authorization
@@ -44,8 +42,9 @@ _DETECTORS: Final[tuple[Detector, ...]] = (
     *KEYS,
     *LONG_KEYS,
 )
-_LITERALS: Final = tuple(word for one in _DETECTORS if isinstance(one, Keys) for word in one.literals)
-_SEARCHING: Final = tuple(one for one in _DETECTORS if not (isinstance(one, Keys) and one.literals))
+LITERALS: Final = tuple(word for one in _DETECTORS if isinstance(one, Keys) for word in one.literals)
+"""Each of these detectors looks further only where one of its own is."""
+SEARCHING: Final = tuple(one for one in _DETECTORS if not (isinstance(one, Keys) and one.literals))
 _always = tuple(enumerate(_DETECTORS))[: -len(LONG_KEYS)]
 _in_long_words = tuple(enumerate(_DETECTORS))[-len(LONG_KEYS) :]
 
@@ -276,95 +275,3 @@ class Redactor:
     def counts(self) -> Mapping[str, int]:
         """How many times a secret of each kind was replaced."""
         return dict(sorted(self._placeholders.counts.items()))
-
-
-def redact_text(text: str, secrets: Secrets = ()) -> str:
-    return _redact_str(text, Redactor(secrets))
-
-
-def redact_json(value: Json, secrets: Secrets = ()) -> Json:
-    """The same value with secrets replaced in every string and every key; numbers throughout are one series.
-
-    Nearly every value holds none, so all its texts are looked through at once first: each stands whole in the joined
-    bytes, and a false alarm across a seam only costs the slow way.
-    """
-    if not secrets and _is_clear_value(value):
-        return value
-    whole = b"\n\0".join(_texts(value))
-    redactor = Redactor(secrets)
-    if redactor.feed(whole) + redactor.finish() == whole:
-        return value
-    return _redact_value(value, Redactor(secrets))
-
-
-def is_clear(data: bytes, secrets: Secrets = ()) -> bool:
-    """Whether `redact_json` would leave the value of these JSON bytes as it is, told without reading them. False may
-    also mean: not sure.
-
-    Without escapes every text of the value stands in the bytes as it is, and no detector looks further where the
-    literal that it starts from is nowhere.
-    """
-    if secrets or b"\\" in data:
-        return False
-    for literal in _LITERALS:  # a plain loop over all of them: several times a call, and nearly always in vain
-        if literal in data:
-            return False
-    return not any(detector.find(data, 0) for detector in _SEARCHING)
-
-
-def _is_clear_value(value: Json) -> bool:
-    try:
-        return is_clear(orjson.dumps(value))
-    except (orjson.JSONEncodeError, TypeError):
-        return False
-
-
-def redact_json_counted(value: Json, secrets: Secrets = ()) -> tuple[Json, Mapping[str, int]]:
-    """The same, and how many of each kind were replaced."""
-    redactor = Redactor(secrets)
-    clean = _redact_value(value, redactor)
-    return clean, dict(sorted(redactor.counts.items()))
-
-
-def _texts(value: Json) -> Iterator[bytes]:
-    if isinstance(value, str):
-        yield value.encode("utf-8", "surrogatepass")
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield key.encode("utf-8", "surrogatepass")
-            yield from _texts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, int) and value.bit_length() <= 1024:
-        yield str(value).encode()
-
-
-def _redact_value(value: Json, redactor: Redactor) -> Json:
-    if isinstance(value, str):
-        return _redact_str(value, redactor)
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 1024:
-        shown = _redact_str(str(value), redactor)  # a secret of digits alone leaks as a number just as well
-        return value if shown == str(value) else shown
-    if isinstance(value, Mapping):
-        clean: dict[str, Json] = {}
-        for key, item in value.items():
-            name = _redact_str(key, redactor)
-            while name in clean:
-                name += "'"
-            clean[name] = _redact_value(item, redactor)
-        return clean
-    if isinstance(value, (list, tuple)):
-        return [_redact_value(item, redactor) for item in value]
-    return value
-
-
-def _redact_str(text: str, redactor: Redactor) -> str:
-    data = text.encode("utf-8", "surrogatepass")
-    clean = redactor.feed(data) + redactor.finish()
-    if clean == data:
-        return text
-    try:
-        return clean.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return clean.decode("utf-8", "replace")  # a known value ended inside a character

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.redact.stream import Redactor, redact_text
+from palyra.redact.stream import Redactor
+from palyra.redact.values import redact_text
 
 GITHUB = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.redact.stream import Redactor, redact_text
+from palyra.redact.stream import Redactor
+from palyra.redact.values import redact_text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.redact.known import SHORTEST, forms
-from palyra.redact.stream import Redactor, redact_text
+from palyra.redact.stream import Redactor
+from palyra.redact.values import redact_text
 
 VALUE = b"s3cr3t/+value &more~'x"
 

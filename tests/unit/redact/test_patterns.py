@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palyra.redact.stream import redact_text
+from palyra.redact.values import redact_text
 
 BODY = "0123456789abcdefghijABCDEFGHIJ012345"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"

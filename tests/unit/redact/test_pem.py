@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from palyra.redact.stream import Redactor, redact_text
+from palyra.redact.stream import Redactor
+from palyra.redact.values import redact_text
 from palyra.redact.verdict import CAP
 
 LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"

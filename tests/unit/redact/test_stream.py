@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.redact import stream
-from palyra.redact.stream import Redactor, redact_json, redact_text
+from palyra.redact.stream import Redactor
+from palyra.redact.values import redact_json, redact_text
 from palyra.redact.verdict import CAP
 
 BODY = "0123456789abcdefghijABCDEFGHIJ012345"

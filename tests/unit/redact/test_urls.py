@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palyra.redact.stream import redact_text
+from palyra.redact.values import redact_text
 
 
 @pytest.mark.parametrize(
