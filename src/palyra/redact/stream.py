@@ -5,8 +5,8 @@ Rules: (1) colour codes are set aside, then known values are looked for, then he
 released at once, what may is held back, at most `CAP` bytes for a candidate; (4) N is a counter, the same for the same
 value, never a digest: a digest of a short secret can be guessed; (5) every other byte is preserved.
 
-Not here: texts and JSON values (values), what a secret looks like (patterns, pem, headers, urls), which values are known
-(the vault).
+Not here: texts and JSON values (values), what a secret looks like (patterns, pem, headers, urls), which values are
+known (the vault).
 """
 
 from __future__ import annotations
