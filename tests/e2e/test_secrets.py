@@ -25,7 +25,7 @@ def test_a_secret_is_set_listed_redacted_and_deleted(cli: Cli):
 def test_wrong_values_and_scopes_are_refused(cli: Cli):
     assert cli("secrets", "set", "A", stdin=b"short").returncode == 1
     assert cli("secrets", "set", "A", "--scope", "nobody", stdin=b"long enough").returncode == 2
-    assert cli("secrets", "set", "bad name", stdin=b"long enough").returncode == 1
+    assert cli("secrets", "set", "bad name", stdin=b"long enough").returncode == 2
     assert json.loads(cli("secrets", "list", "--json").stdout) == {"items": [], "next": None}
 
 
@@ -34,5 +34,5 @@ def test_a_vault_that_was_tampered_with_stops_calls_and_leaves_the_journal_reada
     file = cli.home / "vault" / "secrets.json"
     file.write_bytes(file.read_bytes().replace(b"TOKEN", b"OTHER"))
     refused = cli("run", "--", "true")
-    assert (refused.returncode, b"vault" in refused.stderr) == (125, True)
+    assert (refused.returncode, b"vault" in refused.stderr) == (126, True)
     assert cli("journal", "verify").returncode == 0

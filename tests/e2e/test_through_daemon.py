@@ -57,7 +57,7 @@ PLAIN: list[tuple[tuple[str | bytes, ...], bytes]] = [
 WHOLE: list[tuple[tuple[str | bytes, ...], bytes]] = [
     (("run", "--allow-interpreters", "--", "bash", "-c", "echo out; echo err >&2; exit 3"), b""),
     (("run", "--max-output", "10", "--", "yes"), b""),
-    (("run", "--read", "relative", "--env", "CI=1", "--egress", "block_all", "--", "ls"), b""),
+    (("run", "--read", ".", "--env", "CI=1", "--egress", "block_all", "--", "ls"), b""),
     (("call", "palyra.echo", "-"), b'{"a": [1, 2.5, "\xc3\xbc"]}'),
     (("call", "palyra.process.run", '{"command": "ls", "surprise": 1}'), b""),
 ]
