@@ -17,8 +17,8 @@ import pytest
 
 from palyra.approvals.store import ApprovalStore, Times
 from palyra.budget.store import BudgetStore
-from palyra.cluster.follow import Follower
 from palyra.cluster.opening import open_writer
+from palyra.cluster.postgres import CHANNEL
 from palyra.errors import Rejected, StateError
 from palyra.journal.store import JournalStore
 from palyra.state.schema import MIGRATIONS
@@ -160,17 +160,10 @@ def test_whoever_follows_the_journal_hears_of_another_daemons_commit(home, url, 
     opened(url, home)
     other = opened(url, another(home, 1))
 
-    async def scenario() -> bool:
-        follower = Follower(url)
-        try:
-            waiting = asyncio.ensure_future(follower.changed(timeout_s=20))
-            await asyncio.sleep(0.2)
-            other.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
-            return await waiting
-        finally:
-            await follower.close()
-
-    assert asyncio.run(scenario()) is True
+    with psycopg.connect(url, autocommit=True) as follower:
+        follower.execute(f"LISTEN {CHANNEL}")
+        other.commit_now(lambda tx: tx.append(act(), at_unix_ms=NOW))
+        assert next(follower.notifies(timeout=20)).channel == CHANNEL
 
 
 def test_texts_that_a_server_cannot_keep_are_refused_and_hurt_nobody(home, url, opened):

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from palyra.errors import TrustError
-from palyra.journal.merkle import HASH_BYTES, Frontier, leaf_hash, root_of
+from palyra.journal.merkle import leaf_hash, root_of
 
 WIDTH = 256
 MAX_BUNDLE_BYTES = WIDTH * (2 + 65535)
@@ -91,34 +91,3 @@ def check_hash_tiles(read: Read, leaves: Sequence[bytes]) -> Iterator[str]:
         whole = len(hashes) // WIDTH
         hashes = [root_of(hashes[number * WIDTH : (number + 1) * WIDTH]) for number in range(whole)]
         level += 1
-
-
-class TileTree:
-    """Proofs from tiles alone, as a client of the folder makes them."""
-
-    def __init__(self, read: Read, size: int) -> None:
-        self._read = read
-        self._size = size
-
-    def range_root(self, first: int, end: int) -> bytes:
-        """Over a range that a proof names."""
-        nodes: list[bytes] = []
-        at = first
-        while at < end:
-            aligned = (at & -at).bit_length() - 1 if at else 62
-            height = min(aligned, (end - at).bit_length() - 1)
-            nodes.append(self._node(height, at >> height))
-            at += 1 << height
-        return Frontier(end - first, nodes).root()
-
-    def _node(self, height: int, number: int) -> bytes:
-        """The root of the perfect subtree of 2^height leaves, from the tile its level lies in."""
-        level, rest = divmod(height, 8)
-        first = number << rest
-        count = self._size >> (8 * level)
-        width = min(WIDTH, count - first // WIDTH * WIDTH)
-        data = self._read(tile_path(level, first // WIDTH, width))
-        if len(data) != width * HASH_BYTES:
-            raise TrustError("A hash tile has another length than its place demands.")
-        at = first % WIDTH
-        return root_of(data[i * HASH_BYTES : (i + 1) * HASH_BYTES] for i in range(at, at + (1 << rest)))

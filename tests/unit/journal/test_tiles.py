@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from palyra.errors import TrustError
-from palyra.journal.merkle import consistency_proof, inclusion_proof, leaf_hash, root_of
-from palyra.journal.tiles import TileTree, check_hash_tiles, make_tiles, read_bodies, tile_path
+from palyra.journal.merkle import HASH_BYTES, Frontier, consistency_proof, inclusion_proof, leaf_hash, root_of
+from palyra.journal.tiles import WIDTH, Read, check_hash_tiles, make_tiles, read_bodies, tile_path
 
 BODIES = [b"%d" % number * (number % 7 + 1) for number in range(66_000)]
 
@@ -35,6 +35,37 @@ def reader(files: dict[str, bytes]):
         return files[path]
 
     return read
+
+
+class TileTree:
+    """Proofs from tiles alone, as a client of the folder makes them."""
+
+    def __init__(self, read: Read, size: int) -> None:
+        self._read = read
+        self._size = size
+
+    def range_root(self, first: int, end: int) -> bytes:
+        """Over a range that a proof names."""
+        nodes: list[bytes] = []
+        at = first
+        while at < end:
+            aligned = (at & -at).bit_length() - 1 if at else 62
+            height = min(aligned, (end - at).bit_length() - 1)
+            nodes.append(self._node(height, at >> height))
+            at += 1 << height
+        return Frontier(end - first, nodes).root()
+
+    def _node(self, height: int, number: int) -> bytes:
+        """The root of the perfect subtree of 2^height leaves, from the tile its level lies in."""
+        level, rest = divmod(height, 8)
+        first = number << rest
+        count = self._size >> (8 * level)
+        width = min(WIDTH, count - first // WIDTH * WIDTH)
+        data = self._read(tile_path(level, first // WIDTH, width))
+        if len(data) != width * HASH_BYTES:
+            raise ValueError(f"tile {level}/{first // WIDTH} is not {width} hashes")
+        at = first % WIDTH
+        return root_of(data[i * HASH_BYTES : (i + 1) * HASH_BYTES] for i in range(at, at + (1 << rest)))
 
 
 @pytest.mark.parametrize("size", [1, 255, 256, 257, 1000])
