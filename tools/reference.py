@@ -6,8 +6,8 @@
 The pages: reference/acts.md from the table of acts, reference/cli.md from the commands, reference/config.md from the
 configuration's dataclasses, reference/http.md from the daemon's routes, reference/mcp-conformance.md from what is not
 claimed, reference/policy.md from the policies' schema and bundles, reference/reasons.md from the table of reasons,
-reference/tools.md from the catalogue of built-in tools, guarantees.md from the enum of guarantees, the plans of the
-backends and the tests that attack them.
+reference/tools.md from the catalogue of built-in tools, benchmarks.md from the records of `make bench`, guarantees.md
+from the enum of guarantees, the plans of the backends and the tests that attack them.
 house.svg is drawn by the house tool; it follows every line of code, so it is written and not checked.
 
 Not here: what each page says of its subject (the reference_… files beside this one), pages written by hand
@@ -29,6 +29,7 @@ from palyra.journal.acts import SHAPES
 from palyra.model.reasons import REASONS
 from palyra.model.tool import ToolSpec
 from palyra.protocol.catalog import BUILTIN_TOOLS
+from reference_bench import make_bench
 from reference_cli import make_cli
 from reference_config import make_config
 from reference_guarantees import make_guarantees
@@ -138,6 +139,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "docs/reference/policy.md": make_policy,
     "docs/reference/reasons.md": make_reasons,
     "docs/reference/tools.md": make_tools,
+    "docs/benchmarks.md": make_bench,
     "docs/guarantees.md": make_guarantees,
 }
 

@@ -22,7 +22,7 @@ OWN = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGE
 """Pages outside docs/; staged below project/."""
 NAV: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Start", (("Home", "index.md"), ("Quickstart", "quickstart.md"), ("Concepts", "concepts.md"),
-               ("Comparison", "comparison.md"), ("Questions", "faq.md"))),
+               ("Comparison", "comparison.md"), ("Benchmarks", "benchmarks.md"), ("Questions", "faq.md"))),
     ("Guides", (("Your first policy", "guide/first-policy.md"),
                 ("Learn what a program needs", "guide/learn-what-it-needs.md"),
                 ("Egress for a package install", "guide/egress-for-a-package-install.md"),

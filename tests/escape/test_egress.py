@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from palyra.egress.records import EACH, SUMMED
+from palyra.inside.listeners import BACKLOG
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee
@@ -83,7 +84,7 @@ report(ends)
     before = len(os.listdir("/proc/self/fd"))
     hostile, ordinary = beside(place, program, server.port, connections=4096, connections_at_once=128)
     assert hostile.execution.status is Status.COMPLETED
-    assert hostile.json["connected"] <= 4096
+    assert hostile.json["connected"] <= 4096 + BACKLOG, "the kernel shakes hands with those that nobody takes"
     assert sum(hostile.json.values()) == 10_000
     assert len(hostile.execution.connections) <= EACH + SUMMED + 3
     assert all(result.json == "HTTP/1.1 200 OK" for result in ordinary)

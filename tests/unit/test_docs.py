@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import reference
+import reference_bench
 from palyra.attest import FIELDS
 from palyra.config.schema import parse_config
 from palyra.errors import Reason
@@ -221,3 +222,9 @@ def test_every_configuration_shown_is_one(page: Path) -> None:
     for text in fences(str(page.relative_to(PROJECT)), "toml"):
         if "[[example]]" not in text:
             parse_config(tomllib.loads(text))
+
+
+def test_every_aim_that_the_benchmarks_miss_is_explained_with_what_comes_next() -> None:
+    text = read("docs/benchmarks.md")
+    assert reference_bench.UNKNOWN[0] not in text
+    assert text.count("instead of") == text.count("**missed**")
