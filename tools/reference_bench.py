@@ -43,8 +43,8 @@ WHY: Mapping[tuple[str, str], tuple[str, str]] = {
         "a smaller commit: fewer pages a transaction",
     ),
     ("http", "bare Starlette echo"): (
-        "the walk with its two durable entries and signatures is most of it, the door itself a quarter",
-        "a parser of HTTP that is not Python; records of many callers made at once",
+        "the walk with its two durable entries and three signatures is most of it; both have the same server",
+        "fewer steps in the walk; records of callers that come together made together",
     ),
     ("cli_run", "cold bwrap true"): (
         "half of it is Python importing what a call needs, anew in each process; with a daemon most of that is done "
