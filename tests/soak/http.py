@@ -60,14 +60,17 @@ def call_until(site: Site, until: float, first: int) -> None:
 
 class Seen(NamedTuple):
     resident_bytes: int
+    own_bytes: int
+    """Without the files it has mapped: the database is one, and grows with what is written."""
     open_files: int
     processes: int
 
 
 def look(pid: int) -> Seen:
     """Of the daemon; `processes` with everything below it."""
-    resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return Seen(resident, len(os.listdir(f"/proc/{pid}/fd")), 1 + len(below(pid)))
+    page = os.sysconf("SC_PAGE_SIZE")
+    resident, shared = (int(word) * page for word in Path(f"/proc/{pid}/statm").read_text().split()[1:3])
+    return Seen(resident, resident - shared, len(os.listdir(f"/proc/{pid}/fd")), 1 + len(below(pid)))
 
 
 def below(pid: int) -> list[int]:
@@ -190,9 +193,10 @@ def told(seen: list[Seen], kept: list[dict[str, int]]) -> dict[str, Any]:
     def figure(name: str, part: list[Seen]) -> int:
         return middle([getattr(one, name) for one in part])
 
-    grown = figure("resident_bytes", late) - figure("resident_bytes", early)
+    grown = figure("own_bytes", late) - figure("own_bytes", early)
     return {
         "resident_mib": [figure("resident_bytes", part) >> 20 for part in parts],
+        "own_mib": [figure("own_bytes", part) >> 20 for part in parts],
         "open_files": [figure("open_files", part) for part in parts],
         "processes": [figure("processes", part) for part in parts],
         "rows": {name: [one.get(name, 0) for one in kept] for name in kept[-1]},
