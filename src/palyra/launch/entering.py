@@ -84,7 +84,7 @@ async def _learn_init(held: Held, *, is_alone: bool) -> None:
         readable_in(held.info, _BRIEF_S)
     while not text.rstrip().endswith(b"}") and (chunk := await _read(held.info)):
         text += chunk
-    if not text:
+    if not text.rstrip().endswith(b"}"):  # it was killed before, or in the middle of, its first word
         raise LaunchFailed(_ENDED)
     held.init = int(json.loads(text)["child-pid"])
     held.init_fd = os.pidfd_open(held.init)
