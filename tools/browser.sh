@@ -16,17 +16,8 @@ find_missing() {
 }
 
 missing=$(find_missing)
-if [ -n "$missing" ]; then
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        echo "palyra: install these first:" $missing >&2
-        exit 1
-    fi
-    echo "palyra: installing" $missing "…" >&2
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086  # a list of words
-    apt-get install -qq -y --no-install-recommends $missing >/dev/null 2>&1 ||
-        { apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends $missing >/dev/null; }
-fi
+# shellcheck disable=SC2086  # a list of words
+"$(dirname "$0")/packages.sh" $missing
 
 test -x "$target/bin/python" || "$python" -m venv "$target"
 "$target/bin/python" -m pip install -qq --require-hashes --requirement "$locks/browser.txt"

@@ -13,14 +13,8 @@ if [ "$(id -u)" != 0 ]; then
     exit 1
 fi
 missing=$(command -v systemd-nspawn >/dev/null || echo systemd-container; command -v systemd-analyze >/dev/null || echo systemd)
-if [ -n "$missing" ]; then
-    command -v apt-get >/dev/null || { echo "palyra: install these first:" $missing >&2; exit 1; }
-    echo "palyra: installing" $missing "…" >&2
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086  # a list of words
-    apt-get install -qq -y --no-install-recommends $missing >/dev/null 2>&1 ||
-        { apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends $missing >/dev/null; }
-fi
+# shellcheck disable=SC2086  # a list of words
+"$(dirname "$0")/packages.sh" $missing
 
 if ! [ -x "$folder/bin/pip" ] || ! cmp -s requirements/daemon.txt "$folder/requirements.txt"; then
     echo "palyra: installing into $folder …" >&2

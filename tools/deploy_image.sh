@@ -11,17 +11,8 @@ base=localhost/palyra-deploy-base
 
 missing=$(command -v podman >/dev/null || echo podman; command -v runc >/dev/null || command -v crun >/dev/null || echo runc
     command -v debootstrap >/dev/null || echo debootstrap)
-if [ -n "$missing" ]; then
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        echo "palyra: install these first:" $missing >&2
-        exit 1
-    fi
-    echo "palyra: installing" $missing "…" >&2
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086  # a list of words
-    apt-get install -qq -y --no-install-recommends $missing >/dev/null 2>&1 ||
-        { apt-get update -qq >/dev/null && apt-get install -qq -y --no-install-recommends $missing >/dev/null; }
-fi
+# shellcheck disable=SC2086  # a list of words
+"$(dirname "$0")/packages.sh" $missing
 
 mkdir -p "$folder"
 if ! podman image exists "$base"; then

@@ -117,19 +117,20 @@ def test_without_a_credential_with_a_wrong_one_or_from_elsewhere_nothing_is_read
     serving(home, workspace, work)
 
 
-def test_a_revoked_token_ends_its_session_and_anothers_session_is_not_found(home, workspace):
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-    }
-    wants = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+}
+WANTS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
+
+def test_a_revoked_token_ends_its_session_and_anothers_session_is_not_found(home, workspace):
     async def work(daemon: Daemon) -> None:
         mine, theirs = await daemon.token(), await daemon.token("agent:other")
-        async with httpx.AsyncClient(headers=wants) as http:
-            opened = await http.post(daemon.url, json=hello, headers={"Authorization": f"Bearer {mine}"})
+        async with httpx.AsyncClient(headers=WANTS) as http:
+            opened = await http.post(daemon.url, json=HELLO, headers={"Authorization": f"Bearer {mine}"})
             session = opened.headers["mcp-session-id"]
             ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
             for token, status in ((mine, 200), (theirs, 404)):
@@ -145,18 +146,10 @@ def test_a_revoked_token_ends_its_session_and_anothers_session_is_not_found(home
 
 
 def test_a_stream_of_mcp_ends_when_its_token_is_revoked(home, workspace):
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-    }
-    wants = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-
     async def work(daemon: Daemon) -> None:
         token = await daemon.token()
-        async with httpx.AsyncClient(headers=wants | {"Authorization": f"Bearer {token}"}, timeout=30) as http:
-            opened = await http.post(daemon.url, json=hello)
+        async with httpx.AsyncClient(headers=WANTS | {"Authorization": f"Bearer {token}"}, timeout=30) as http:
+            opened = await http.post(daemon.url, json=HELLO)
             session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
             await http.post(daemon.url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
             async with http.stream("GET", daemon.url, headers=session) as stream:

@@ -9,7 +9,7 @@ Not here: who may send it (daemon/auth comes first).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -25,9 +25,15 @@ MAX_QUERY_FIELDS = 64
 
 
 async def read_body(request: Request, *, max_bytes: int, timeout_s: float) -> bytes:
+    chunks: list[bytes] = []
+    await take_body(request, chunks.append, max_bytes=max_bytes, timeout_s=timeout_s)
+    return b"".join(chunks)
+
+
+async def take_body(request: Request, take: Callable[[bytes], object], *, max_bytes: int, timeout_s: float) -> None:
+    """Piece by piece, for whoever need not have it whole; never more than `max_bytes`, and not for longer."""
     if declared_too_large(request, max_bytes):
         raise too_large(max_bytes)
-    chunks: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(timeout_s):
@@ -35,12 +41,11 @@ async def read_body(request: Request, *, max_bytes: int, timeout_s: float) -> by
                 size += len(chunk)
                 if size > max_bytes:
                     raise too_large(max_bytes)
-                chunks.append(chunk)
+                take(chunk)
     except TimeoutError:
         raise too_slow() from None
     except ClientDisconnect:
         raise broken_off() from None
-    return b"".join(chunks)
 
 
 def declared_too_large(request: Request, max_bytes: int) -> bool:

@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Callable
 from typing import IO
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
-from palyra.daemon.reading import broken_off, declared_too_large, too_large, too_slow
+from palyra.daemon.reading import take_body
 from palyra.daemon.routes import Refused
 
 MAX_HEAD_BYTES = 4096
@@ -141,22 +141,10 @@ async def read_upload(
     request: Request, *, max_bytes: int, timeout_s: float, check_csrf: Callable[[dict[str, str]], None]
 ) -> tuple[dict[str, str], bytes]:
     """(fields, the file). Until it is whole it lies in a file without a name, which a crash leaves nothing of."""
-    if declared_too_large(request, max_bytes):
-        raise too_large(max_bytes)
-    boundary, size = boundary_of(request.headers.get("content-type", "")), 0
+    boundary = boundary_of(request.headers.get("content-type", ""))
     with tempfile.TemporaryFile() as kept:
         parts = Parts(boundary, on_file=check_csrf, write=kept.write)
-        try:
-            async with asyncio.timeout(timeout_s):
-                async for chunk in request.stream():
-                    size += len(chunk)
-                    if size > max_bytes:
-                        raise too_large(max_bytes)
-                    parts.feed(chunk)
-        except TimeoutError:
-            raise too_slow() from None
-        except ClientDisconnect:
-            raise broken_off() from None
+        await take_body(request, parts.feed, max_bytes=max_bytes, timeout_s=timeout_s)
         if not parts.is_whole or parts.file_name is None:
             raise malformed("The form ended early, or brought no file.")
         return parts.fields, await asyncio.to_thread(_read, kept)
