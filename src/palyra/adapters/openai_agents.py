@@ -181,7 +181,7 @@ class PalyraSandboxClient(BaseSandboxClient[PalyraSandboxClientOptions | None]):
         if not isinstance(inner, PalyraSandboxSession):
             raise TypeError("this is a session of another client")
         root = Path(str(inner.state.manifest.root))
-        if inner.state.workspace_root_owned and root.name.startswith(PREFIX):  # a stored state may say anything
+        if inner.state.workspace_root_owned and _is_ours(root):
             await asyncio.to_thread(remove_tree, root)
         return session
 
@@ -192,3 +192,8 @@ class PalyraSandboxClient(BaseSandboxClient[PalyraSandboxClientOptions | None]):
 
     def deserialize_session_state(self, payload: dict[str, object]) -> SandboxSessionState:
         return self._deserialize_session_state_payload(payload, PalyraSandboxSessionState)
+
+
+def _is_ours(root: Path) -> bool:
+    """A state that was stored may say anything of what is to be deleted with it."""
+    return root.parent == Path(tempfile.gettempdir()) and root.name.startswith(PREFIX)
