@@ -4,7 +4,7 @@ Order of one commit: 1 the turn to write · 2 a transaction · 3 the head, check
 waiting piece of work (when one is refused, all again, each in a savepoint of its own) · 5 one signed checkpoint for all
 · 6 COMMIT, durable · 7 answers. A piece of work may be run more than once: it changes nothing but its transaction.
 
-Rules: what waits when the loop gets to it goes into one transaction; a refusal inside one piece of work undoes that
+Rules: who waits together shares one transaction (state/sharing); a refusal inside one piece of work undoes that
 piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a lock
 held elsewhere is waited for, a server that is away too (state/absence). Everything runs on the caller's thread: handing
 a commit to another one costs more than the commit. Where the rows lie is the database's affair (state/database): one
@@ -27,11 +27,12 @@ from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import EMPTY_ROOT, Frontier
 from palyra.model.record import Checkpoint, Receipt
 from palyra.signing import NoteSigner
-from palyra.state.absence import AWAY_PAUSE_S, MOST_LOSSES, Absence, Sent, Waiting
+from palyra.state.absence import MOST_LOSSES, Absence, Sent, Waiting
 from palyra.state.database import Database, Trouble
 from palyra.state.db import PATIENCE_S, Home, open_home
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from palyra.state.schema import HEAD_EVERY
+from palyra.state.sharing import Sharing
 from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
 
@@ -60,12 +61,7 @@ class Writer:
         """The database's, when the head was last found trusted: while it stays, nobody else has written."""
         self._run_keys: dict[str, bytes] = {}
         """Keys of runs that are in the database, for as long as nobody else has written."""
-        self._queue: list[Waiting[Any]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._last_batch = 1
-        self._turn_is_used = False
-        self._pause_s = 0.0
-        self._waiting_since: float | None = None
+        self._sharing = Sharing(self)
         self._down: StateError | None = None
         self._closings_only = False
         self._absence = Absence()
@@ -79,22 +75,25 @@ class Writer:
 
     def commit(self, work: Work[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
         """Run `work` in the next transaction. Done when it is durable; raises what it raised, and that is undone."""
-        return self._enqueue(Waiting(work, closing=False))
+        self._notice_fork()
+        return self._sharing.enqueue(Waiting(work, closing=False))
 
     def commit_closing(self, work: Work[T], *, stays: bool = False) -> asyncio.Future[tuple[T, Receipt | None]]:
         """The same for the record of something that has run: on a full disk it may use the reserved space. `stays`: it
         waits for a server that is away, too; without, it fails then as new work does."""
-        return self._enqueue(Waiting(work, closing=True, stays=stays))
+        self._notice_fork()
+        return self._sharing.enqueue(Waiting(work, closing=True, stays=stays))
 
     def commit_alone(self, work: Work[T], *, closing: bool = False) -> tuple[T, Receipt | None] | None:
-        """At once and in a transaction of its own; None, and nothing done, where others wait or write: use `commit`.
+        """At once and in a transaction of its own; None, and nothing done, where others come or write: use `commit`.
         For a caller that knows of no other to share with: the loop's turns between are saved."""
-        if self._queue or self.database.is_far:  # when an answer is lost, its caller must be found waiting
+        # When an answer from afar is lost, its caller must be found waiting.
+        if self._sharing.has_company or self.database.is_far:
             return None
         waiting: Waiting[T] = Waiting(work, closing=closing)
-        if not self._try([waiting]):
+        if not self.try_all([waiting]):
             return None
-        self._look_after(asyncio.get_running_loop())
+        self.look_after(asyncio.get_running_loop())
         if waiting.error is not None:
             raise waiting.error
         return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
@@ -103,12 +102,12 @@ class Writer:
         """For code without a loop: waits here."""
         waiting: Waiting[T] = Waiting(work, closing=False)
         deadline, pause_s = time.monotonic() + PATIENCE_S, FIRST_PAUSE_S
-        while not self._try([waiting]):
+        while not self.try_all([waiting]):
             if time.monotonic() >= deadline:
-                raise self._too_long()
+                raise self.too_long()
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
-        self._look_after(None)
+        self.look_after(None)
         if waiting.error is not None:
             raise waiting.error
         return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
@@ -136,61 +135,9 @@ class Writer:
             self.database.close(is_sound=self._down is None)
             self._down = self._down or StateError("The state was closed.")
 
-    # ── group commit ──
+    # ── one commit ──
 
-    def _enqueue(self, waiting: Waiting[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
-        self._notice_fork()
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            if self._loop is not None and self._loop.is_running():
-                raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
-            self._loop, self._queue, self._turn_is_used = loop, [], False
-        waiting.future = loop.create_future()
-        if self._goes_at_once(loop) and self._try([waiting]):
-            waiting.answer()
-            self._look_after(loop)
-            return waiting.future
-        self._queue.append(waiting)
-        if len(self._queue) == 1:
-            self._pause_s, self._waiting_since = FIRST_PAUSE_S, None
-            loop.call_soon(self._flush, loop)
-        return waiting.future
-
-    def _goes_at_once(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whoever comes alone gains nothing by waiting for others to share the commit: the first of a turn of the loop,
-        where the last commit was one caller's too. The others of that turn go together."""
-        if self._queue or self._last_batch > 1 or self._turn_is_used:
-            return False
-        self._turn_is_used = True
-        loop.call_soon(self._begin_turn)
-        return True
-
-    def _begin_turn(self) -> None:
-        self._turn_is_used = False
-
-    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        if loop is not self._loop:
-            return
-        # A caller that was cancelled before its turn finds nothing done.
-        batch = [waiting for waiting in self._queue if waiting.future is not None and not waiting.future.done()]
-        self._queue = []
-        if not batch:
-            return
-        if not self._try(batch):
-            now, is_away = time.monotonic(), self._absence.error is not None
-            self._waiting_since = None if is_away else self._waiting_since or now
-            if self._waiting_since is None or now - self._waiting_since < PATIENCE_S:
-                self._queue = [waiting for waiting in batch if not waiting.is_over]
-                loop.call_later(AWAY_PAUSE_S if is_away else self._pause_s, self._flush, loop)
-                self._pause_s = min(self._pause_s * 1.5, LONGEST_PAUSE_S)
-                batch = [waiting for waiting in batch if waiting.is_over]
-            for waiting in batch:
-                waiting.error = waiting.error if waiting.is_over else self._too_long()
-        for waiting in batch:
-            waiting.answer()
-        self._look_after(loop)
-
-    def _try(self, batch: list[Waiting[Any]], *, losses: int = 0) -> bool:
+    def try_all(self, batch: list[Waiting[Any]], *, losses: int = 0) -> bool:
         """One transaction for all of `batch`; False when somebody else is writing, or the server is away and what is
         not over waits for it. Results are left in `batch`."""
         self._notice_fork()
@@ -214,7 +161,7 @@ class Writer:
                 again = self._lose(error, batch) if trouble is Trouble.LOST else self._stop(error, batch)
             finally:
                 self.database.let_go()
-        return self._try(again, losses=losses + 1) if again else True
+        return self.try_all(again, losses=losses + 1) if again else True
 
     def _lose(self, error: Exception, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
         self._absence.begin(error)
@@ -229,7 +176,6 @@ class Writer:
         return [waiting for waiting in batch if waiting.closing and self._closings_only]
 
     def _transact(self, database: Database, batch: list[Waiting[Any]]) -> None:
-        self._last_batch = len(batch)
         transaction = self._run_all(database, batch, savepoints=False)
         if transaction is None:  # one was refused, and the others' work was undone with it
             transaction = self._run_all(database, batch, savepoints=True)
@@ -371,7 +317,10 @@ class Writer:
             self._down = StateError(f"The journal could not be written: {error}.", "Check the disk, then start again.")
         return self._admit(batch)
 
-    def _too_long(self) -> StateError:
+    def is_away(self) -> bool:
+        return self._absence.error is not None
+
+    def too_long(self) -> StateError:
         if self._absence.error is not None:
             return self._absence.error
         return StateError(
@@ -384,9 +333,10 @@ class Writer:
         if self._pid != os.getpid():
             self.database.forked()
             self._pid, self._guard, self._trusted, self._version = os.getpid(), threading.RLock(), None, None
-            self._loop, self._queue, self._absence = None, [], Absence()
+            self._absence = Absence()
+            self._sharing.forget()
 
-    def _look_after(self, loop: asyncio.AbstractEventLoop | None) -> None:
+    def look_after(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if self._down is None:
             self.database.look_after(loop, self._fail)
 

@@ -20,6 +20,7 @@ from palyra.journal.merkle import inclusion_proof, leaf_hash, root_of, verify_in
 from palyra.journal.store import JournalRows, JournalStore
 from palyra.model.record import Recorded
 from palyra.state.db import open_home
+from palyra.state.sharing import TURNS_TO_GATHER
 from palyra.state.writer import Writer
 from tests.journaling import NOW, OWNER, attested, audit_home, closing, open_store, opening, run_spec, ulid
 from tests.stores import on_sqlite, open_writer, snapshot, tampering
@@ -211,9 +212,10 @@ def test_a_call_cancelled_between_commit_and_answer_is_closed_as_opened(journal:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         await store.open_call(opening(other, RUN))  # alone, a call is committed without a turn of the loop
-        writer._last_batch = 2  # as if several had come together: the next waits for others
+        writer._sharing._last_batch = 2  # as if several had come together: the next waits for others
         task = loop.create_task(store.open_call(opening(call_id, RUN)))
-        await asyncio.sleep(0)  # the task waits; the commit is next in the loop
+        for _ in range(1 + TURNS_TO_GATHER):  # the task waits; the commit is next in the loop
+            await asyncio.sleep(0)
         loop.call_soon(task.cancel)  # right after it
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -237,7 +239,7 @@ def test_a_call_cancelled_before_its_commit_leaves_nothing(journal: tuple[Writer
 
     async def scenario() -> None:
         await store.open_call(opening(ulid(), RUN))
-        writer._last_batch = 2  # as if several had come together: the next waits for others
+        writer._sharing._last_batch = 2  # as if several had come together: the next waits for others
         task = asyncio.get_running_loop().create_task(store.open_call(opening(ulid(), RUN)))
         asyncio.get_running_loop().call_soon(task.cancel)
         with pytest.raises(asyncio.CancelledError):

@@ -1,0 +1,119 @@
+"""Who waits for the next commit: callers of one event loop, gathered so that they share it.
+
+Whoever comes alone goes at once; where several come, the loop turns a few times before the commit, so that those who
+are on their way are in it too: each that shares saves a commit and a signature of its own. A caller that was cancelled
+before its turn finds nothing done.
+
+Not here: the commit itself (state/writer), what becomes of one without an answer (state/absence).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Protocol, TypeVar
+
+from palyra.errors import StateError
+from palyra.model.record import Receipt
+from palyra.state.absence import AWAY_PAUSE_S, Waiting
+from palyra.state.db import PATIENCE_S
+from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
+
+T = TypeVar("T")
+TURNS_TO_GATHER = 3
+"""Of the loop: a request that has come takes as many to its entry."""
+
+
+class Commits(Protocol):
+    """The writer's side."""
+
+    def try_all(self, batch: list[Waiting[Any]]) -> bool:
+        """One transaction for all of them; False when it must be tried again for those that are not over."""
+
+    def is_away(self) -> bool:
+        """The server is not there, and is waited for."""
+
+    def too_long(self) -> StateError: ...
+    def look_after(self, loop: asyncio.AbstractEventLoop | None) -> None: ...
+
+
+class Sharing:
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._queue: list[Waiting[Any]] = []
+        self._last_batch = 1
+        self._turn_is_used = False
+        self._pause_s = 0.0
+        self._waiting_since: float | None = None
+
+    @property
+    def has_company(self) -> bool:
+        """Somebody waits, or several came together the last time."""
+        return bool(self._queue) or self._last_batch > 1
+
+    def forget(self) -> None:
+        """After a fork: the loop and who waits in it are the parent's."""
+        self._loop, self._queue = None, []
+
+    def enqueue(self, waiting: Waiting[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None and self._loop.is_running():
+                raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
+            self._loop, self._queue, self._turn_is_used = loop, [], False
+        waiting.future = loop.create_future()
+        if self._goes_at_once(loop) and self._commits.try_all([waiting]):
+            waiting.answer()
+            self._commits.look_after(loop)
+            return waiting.future
+        self._queue.append(waiting)
+        if len(self._queue) == 1:
+            self._pause_s, self._waiting_since = FIRST_PAUSE_S, None
+            loop.call_soon(self._gather, loop, TURNS_TO_GATHER)
+        return waiting.future
+
+    def _goes_at_once(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whoever comes alone gains nothing by waiting for others to share the commit: the first of a turn of the loop,
+        where the last commit was one caller's too. The others of that turn go together."""
+        if self.has_company or self._turn_is_used:
+            return False
+        self._turn_is_used = True
+        loop.call_soon(self._begin_turn)
+        return True
+
+    def _begin_turn(self) -> None:
+        self._turn_is_used = False
+
+    def _gather(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
+        if turns > 0:
+            loop.call_soon(self._gather, loop, turns - 1)
+        else:
+            self._flush(loop)
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            return
+        batch = [waiting for waiting in self._queue if waiting.future is not None and not waiting.future.done()]
+        self._queue = []
+        if not batch:
+            return
+        self._last_batch = len(batch)
+        if not self._commits.try_all(batch):
+            batch = self._again_or_over(loop, batch)
+        for waiting in batch:
+            waiting.answer()
+        self._commits.look_after(loop)
+
+    def _again_or_over(self, loop: asyncio.AbstractEventLoop, batch: list[Waiting[Any]]) -> list[Waiting[Any]]:
+        """Those that get an answer now; the others wait in the queue."""
+        now, is_away = time.monotonic(), self._commits.is_away()
+        self._waiting_since = None if is_away else self._waiting_since or now
+        if self._waiting_since is None or now - self._waiting_since < PATIENCE_S:
+            self._queue = [waiting for waiting in batch if not waiting.is_over]
+            loop.call_later(AWAY_PAUSE_S if is_away else self._pause_s, self._flush, loop)
+            self._pause_s = min(self._pause_s * 1.5, LONGEST_PAUSE_S)
+            batch = [waiting for waiting in batch if waiting.is_over]
+        for waiting in batch:
+            waiting.error = waiting.error if waiting.is_over else self._commits.too_long()
+        return batch
