@@ -77,8 +77,11 @@ class Arena:
         host = self._installation.host
         argv = (PYTHON, "-I", "-S", "-c", program, argument or self.mark)
         plan = plan_job(profile_job(self._workspace, host, limits=limits, argv=argv), host)
-        kept = Kept()
-        return await ProcessExecutor(host).run(plan, kept), kept.text
+        kept, executor = Kept(), ProcessExecutor(host)
+        try:
+            return await executor.run(plan, kept), kept.text
+        finally:
+            await executor.close()
 
 
 async def prove(installation: Installation) -> Proof:

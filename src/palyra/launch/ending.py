@@ -118,6 +118,18 @@ def _started_nobody(held: Held) -> bool:
     return bool(last) and time.monotonic() - began < _AT_ONCE_S and _os.last_pid() == last
 
 
+def is_told(held: Held, timeout_s: float) -> bool:
+    """Whether the program's own end is known without its launcher: by its descriptor, or in the words of the first
+    process inside, which come before that one's end."""
+    if not held.cut_off or held.init_fd < 0:
+        return False
+    if held.program_fd >= 0:
+        return True
+    if held.ready >= 0 and not held.said and ends_within(held.init_fd, timeout_s):
+        _listen(held)
+    return len(held.said) >= _SAID_BYTES
+
+
 def is_gone(held: Held, timeout_s: float) -> bool:
     """Whether all that `cut_off` killed ends within a moment, waited for in place. Then `end` waits for nothing."""
     if not held.cut_off or held.group is not None:
@@ -197,12 +209,15 @@ async def _program_status(held: Held) -> int | None:
 
 def _told(held: Held) -> tuple[bool, int | None]:
     """What the first process inside said: whether it began at all, and the program's wait status."""
-    os.set_blocking(held.ready, False)
-    try:
-        said = os.read(held.ready, 64)
-    except OSError:
-        return False, None
+    said = held.said or _listen(held)
     return said[:1] == b"r", int.from_bytes(said[1:5], "little") if len(said) >= _SAID_BYTES else None
+
+
+def _listen(held: Held) -> bytes:
+    os.set_blocking(held.ready, False)
+    with contextlib.suppress(OSError):
+        held.said = os.read(held.ready, 64)
+    return held.said
 
 
 def _reap(held: Held, status: int | None, *, program_ended: bool) -> Ended:

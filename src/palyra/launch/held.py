@@ -99,8 +99,8 @@ class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
     __slots__ = ("began", "block", "control", "cut_off", "domain", "emptied", "group", "info", "init", "init_fd",
-                 "launcher_stays", "listeners", "mounts_fd", "namespaced", "pid", "pid_fd", "program",
-                 "program_fd", "ready", "setup_cpu_us", "stderr", "stdin", "stdout", "table", "workspace")  # fmt: skip
+                 "launcher_stays", "listeners", "mounts_fd", "namespaced", "pid", "pid_fd", "program", "program_fd",
+                 "ready", "said", "setup_cpu_us", "stderr", "stdin", "stdout", "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -114,6 +114,8 @@ class Held:
         self.ready = self.info = self.block = -1
         """Where it says that it waits, where the launcher says who is inside, and where the launcher itself waits: open
         while it is being made, and until it has ended where the launcher is let go only when the program is known."""
+        self.said = b""
+        """What was read of its first process's words."""
         self.domain: Domain | None = None
         self.workspace: tuple[int, int] | None = None
         """(device, inode) of the folder it may write, as it was verified; None where its files are not confined."""

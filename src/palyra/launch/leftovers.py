@@ -59,9 +59,10 @@ class Leftovers:
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()
         if self._timer is None or self._timer.cancelled() or self._timer.when() < loop.time():
-            self._timer = loop.call_later(LET_GO_AFTER_S, self._let_go, loop)
+            # Weakly: an executor that nobody closes is dropped with its last user, and what it kept with it.
+            self._timer = loop.call_later(LET_GO_AFTER_S, _let_go_in_time, weakref.ref(self), loop)
 
-    def _let_go(self, loop: asyncio.AbstractEventLoop) -> None:
+    def let_go(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
         fds, launchers = self._fds[:], self._launchers[:]
         del self._fds[:], self._launchers[:]
@@ -75,6 +76,11 @@ class Leftovers:
             self._timer.cancel()
             self._timer = None
         _let_go_of(self._fds, self._launchers)
+
+
+def _let_go_in_time(kept: weakref.ref[Leftovers], loop: asyncio.AbstractEventLoop) -> None:
+    if (leftovers := kept()) is not None:
+        leftovers.let_go(loop)
 
 
 def _let_go_of(fds: list[int], launchers: Launchers) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from palyra.launch import _os
 from palyra.launch.course import Running, follow
-from palyra.launch.ending import Ended, ask_to_end, cut_off, end, is_gone
+from palyra.launch.ending import Ended, ask_to_end, cut_off, end, is_gone, is_told
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
@@ -66,8 +66,7 @@ class ProcessExecutor:
         self._egress = egress
         self._containers: ContainerRoad | None = None
         self._jobs = Jobs()
-        # Only where it is certain that somebody closes this executor: without a pool a call leaves nothing at all.
-        self._leftovers = Leftovers() if warm is not None else None
+        self._leftovers = Leftovers()
         self._starts = 0
         self._at_work = _AtWork()
         self._templates: dict[int, tuple[ProcessPlan, Template]] = {}
@@ -137,8 +136,7 @@ class ProcessExecutor:
         if self.pool is not None:
             await self.pool.close()
         self._jobs.close()
-        if self._leftovers is not None:
-            self._leftovers.close()
+        self._leftovers.close()
 
     async def _start(self, template: Template, *, is_alone: bool = False, is_known: bool = False) -> Held:
         if self._starts and template.pid_max:  # whoever starts a second one starts more
@@ -219,9 +217,7 @@ class _AtWork:
 class _HeldProgram:
     """A held shell and what it is to become."""
 
-    def __init__(
-        self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers | None, at_work: _AtWork
-    ) -> None:
+    def __init__(self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers, at_work: _AtWork) -> None:
         self._at_work = at_work
         self._held = held
         self._leftovers = leftovers
@@ -238,11 +234,10 @@ class _HeldProgram:
         return self._at_work.running == 1
 
     def is_gone(self, timeout_s: float) -> bool:
-        """Where somebody sees to it later, and nothing is to be learnt from it, the launcher's own end is not waited
-        for: it has started one process, the first one inside, and that is gone with everything else."""
+        """Where nothing is to be learnt from it the launcher's own end is not waited for: it has started one process,
+        the first one inside, and that is gone with everything else."""
         held = self._held
-        told_otherwise = held.cut_off and held.init_fd >= 0 and held.program_fd >= 0
-        held.launcher_stays = told_otherwise and self._leftovers is not None and not self._host.subreaper
+        held.launcher_stays = not self._host.subreaper and is_told(held, timeout_s)
         return is_gone(held, timeout_s)
 
     def take(self, name: str) -> int:
@@ -253,12 +248,10 @@ class _HeldProgram:
 
     def cut_off(self) -> None:
         cut_off(self._held, subreaper=self._host.subreaper)
-        if self._leftovers is None:
-            self._held.let_go_of_mounts()  # what still lives takes its end meanwhile
 
     async def end(self, *, program_ended: bool) -> Ended:
         held, leftovers = self._held, self._leftovers
-        if leftovers is None or not held.cut_off:
+        if not held.cut_off:
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
         kept, launcher = held.take("mounts_fd"), (0, -1)
         if held.launcher_stays and has_ended(held.init_fd):
@@ -273,8 +266,6 @@ class _HeldProgram:
 
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan
-        if self._leftovers is None and held.block < 0:
-            held.let_go_of_mounts()
         uid = plan.run_as[0] if plan.run_as else self._host.uid
         limits = limit_steps(plan.limits, uid=uid, own_user_namespace=plan.pid_namespace)
         try:
