@@ -19,6 +19,7 @@ from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.copies import Copies
 from palyra.cluster.dispatching import NodeLost
 from palyra.cluster.node import BUSY, END, REFUSED
+from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.token import Dispatch, Statement, open_statement, open_token, sign_statement, sign_token
 from palyra.errors import Reason, Rejected, TrustError
 from palyra.launch.values import to_json
@@ -171,7 +172,7 @@ def test_a_call_runs_on_a_node_and_its_changes_come_home(machines, workspace):
     assert execution.ran.node_id == "one"
     node = machines.nodes["one"]
     (_, order), envelope = machines.orders[0], orjson.loads(execution.ran.envelope)
-    token = open_token(orjson.loads(order)["token"], CLUSTER_KEY.public, node_id="one", now_unix_ms=0)
+    token = open_token(open_parcel(order)[0], CLUSTER_KEY.public, node_id="one", now_unix_ms=0)
     assert open_statement(envelope, node.key.public, of=token).stdout_sha256 == sha256_hex(b"given")
 
 
@@ -223,7 +224,7 @@ def test_a_token_is_taken_once_by_its_node_alone_and_with_its_own_plan(machines,
     machines.add("two")
     run(machines, workspace, "true")
     (name, order) = machines.orders[0]
-    told = orjson.loads(order)
+    token, _ = open_parcel(order)
 
     async def frames(to: str, order: bytes) -> list[bytes]:
         return [frame async for frame in machines.nodes[to].run(order)]
@@ -231,7 +232,7 @@ def test_a_token_is_taken_once_by_its_node_alone_and_with_its_own_plan(machines,
     other = {"one": "two", "two": "one"}[name]
     assert asyncio.run(frames(name, order)) == [REFUSED + b"This dispatch was taken before."]
     assert asyncio.run(frames(other, order)) == [REFUSED + b"The dispatch is another node's."]
-    swapped = canonical({**told, "plan": to_json(plan_of(workspace, "echo other"))})
+    swapped = pack_parcel(token, canonical(to_json(plan_of(workspace, "echo other"))))
     assert asyncio.run(frames(name, swapped)) == [REFUSED + b"The plan is not the one that was signed."]
     machines.now += 10**9
     assert asyncio.run(frames(name, order)) == [REFUSED + b"The dispatch is over."]
@@ -336,9 +337,8 @@ def test_a_forged_answer_counts_for_nothing(machines, workspace):
                 if frame[:1] != END:
                     yield frame
                     continue
-                answer = orjson.loads(frame[1:])
-                answer["execution"]["exit_code"] = 0
-                yield END + canonical(answer)
+                statement, ended = open_parcel(frame[1:])
+                yield END + pack_parcel(statement, canonical({**orjson.loads(ended), "exit_code": 0}))
 
     forging = Forging(machines.folder)
     forging.add("one")

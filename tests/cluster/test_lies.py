@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from palyra.canon import canonical, sha256_hex
@@ -17,6 +16,7 @@ from palyra.cluster import trees
 from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.moving import check_changes
 from palyra.cluster.node import END, STDOUT
+from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.token import Statement, open_token, sign_statement
 from palyra.errors import TrustError
 from palyra.model.call import Tier
@@ -71,7 +71,7 @@ class Liar:
 
     async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:
         key = self.machines.nodes[node_id].key
-        token = open_token(orjson.loads(order)["token"], CLUSTER_KEY.public, node_id=node_id, now_unix_ms=0)
+        token = open_token(open_parcel(order)[0], CLUSTER_KEY.public, node_id=node_id, now_unix_ms=0)
         for chunk in self.lies.get("chunks", ()):
             yield STDOUT + chunk
         execution = {**HONEST, **self.lies.get("execution", {})}
@@ -88,7 +88,7 @@ class Liar:
         )
         statement = replace(statement, **self.lies.get("statement", {}))
         told = {**execution, **self.lies.get("told", {})}
-        yield END + canonical({"statement": sign_statement(statement, self.lies.get("key", key)), "execution": told})
+        yield END + pack_parcel(sign_statement(statement, self.lies.get("key", key)), canonical(told))
 
     def cancel(self, node_id: str, dispatch_id: str) -> None:
         self.cancelled.append(node_id)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from palyra.canon import canonical
@@ -22,6 +21,7 @@ from palyra.cluster.batches import unpack
 from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.node import REFUSED
+from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.placing import Placement
 from palyra.cluster.ray_link import Offer, RayLink
 from palyra.cluster.token import open_token, sign_token
@@ -204,12 +204,12 @@ def test_a_forged_or_replayed_order_straight_to_the_actor_is_refused(machines, f
         execution = await executor.run(plan_of(workspace, "echo once >> effect"), Kept())
         assert execution.exit_code == 0
         ((node_id, order),) = sent
-        told = orjson.loads(order)
-        dispatch = open_token(told["token"], CLUSTER_KEY.public, node_id=node_id, now_unix_ms=0)
+        token, plan = open_parcel(order)
+        dispatch = open_token(token, CLUSTER_KEY.public, node_id=node_id, now_unix_ms=0)
         stranger = SigningKey(os.urandom(32))
-        forged = canonical({**told, "token": sign_token(replace(dispatch, epoch=9), stranger)})
-        early = canonical({**told, "token": sign_token(replace(dispatch, epoch=0), CLUSTER_KEY)})
-        other = canonical({**told, "plan": to_json(plan_of(workspace, "echo other >> effect"))})
+        forged = pack_parcel(sign_token(replace(dispatch, epoch=9), stranger), plan)
+        early = pack_parcel(sign_token(replace(dispatch, epoch=0), CLUSTER_KEY), plan)
+        other = pack_parcel(token, canonical(to_json(plan_of(workspace, "echo other >> effect"))))
         actor = link._actors[node_id]
         return [unpack(await actor.begin.remote(one))[2][0] for one in (order, forged, early, other, b"{}")]
 

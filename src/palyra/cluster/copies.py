@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from palyra.cluster import trees
+from palyra.cluster import moving, trees
 from palyra.cluster.blobs import Blobs
 from palyra.launch.removing import remove_tree
+from palyra.model.plan import ProcessPlan
 
 PREFIX = "copy-"
 Owner = tuple[int, int] | None
@@ -32,6 +33,14 @@ class Copy:
     sha256: str = ""
     """The tree's, where it is known."""
     known: dict[str, tuple[tuple[int, ...], trees.Node]] = field(default_factory=dict)
+    _last: tuple[ProcessPlan, ProcessPlan] | None = None
+    """The plan that was moved here last, and as it was moved."""
+
+    def moved(self, plan: ProcessPlan) -> ProcessPlan:
+        """With this copy in its workspace's place; of the same plan the same one, so that its sandbox is found."""
+        if self._last is None or self._last[0] is not plan:
+            self._last = plan, moving.moved(plan, self.workspace, str(self.folder))
+        return self._last[1]
 
 
 class Copies:

@@ -15,16 +15,17 @@ import hashlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from palyra.canon import Json, canonical, sha256_hex
+from palyra.canon import canonical, sha256_hex
 from palyra.cluster import moving, trees
 from palyra.cluster.blobs import Blobs
-from palyra.cluster.node import BUSY, END, MISSING, STDERR, STDOUT
+from palyra.cluster.node import BUSY, END, MISSING, MOST_PLANS, PLAN_BYTES, STDERR, STDOUT
+from palyra.cluster.parcels import check_body, open_parcel, pack_parcel
 from palyra.cluster.placing import MOST_REMEMBERED, Place, Placement
 from palyra.cluster.token import Dispatch, open_statement, sign_token
 from palyra.errors import Reason, Rejected, StateError, TrustError
@@ -70,6 +71,15 @@ class _Gone(Exception):
 
 class _Other(Exception):
     """The second telling is not the first one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """A plan as it goes to nodes."""
+
+    plan: ProcessPlan
+    body: bytes
+    sha256: str
 
 
 @dataclass(slots=True)
@@ -121,6 +131,7 @@ class ClusterExecutor:
         """`here` runs what cannot move; `policy_number` is that of the policies in use."""
         self._link, self._placement, self._blobs, self._here, self._key = link, placement, blobs, here, key
         self._new_id, self._now, self._policy_number = new_id, now_unix_ms, policy_number
+        self._crossings: dict[int, _Crossing] = {}
         self._known: dict[str, tuple[tuple[int, ...], trees.Node]] = {}
         self._last: dict[str, tuple[trees.Tree, str]] = {}
         """Small workspaces as they were, by their place."""
@@ -144,11 +155,7 @@ class ClusterExecutor:
 
     async def _send(self, plan: ProcessPlan, workspace: str, told: _Told) -> Execution:
         number, dispatch_id = self._policy_number(), self._new_id()
-        try:
-            crossing: Json = to_json(plan)
-            plan_sha256 = sha256_hex(canonical(crossing))
-        except (TypeError, ValueError) as error:
-            raise StateError(f"The plan cannot be sent: {error}.") from error
+        crossing = self._crossing(plan)
         base_sha256 = self._unchanged(Path(workspace)) or await asyncio.to_thread(self._look, Path(workspace))  # 1
         full: set[str] = set()
         put_again = False
@@ -163,12 +170,12 @@ class ClusterExecutor:
                     dispatch_id=dispatch_id,
                     epoch=epoch,
                     node_id=place.node_id,
-                    plan_sha256=plan_sha256,
+                    plan_sha256=crossing.sha256,
                     workspace_sha256=base_sha256,
                     policy_number=number,
                     expires_unix_ms=self._now() + plan.limits.wall_ms + SLACK_MS,
                 )
-                order = canonical({"token": sign_token(dispatch, self._key), "plan": crossing})  # 4
+                order = pack_parcel(sign_token(dispatch, self._key), crossing.body)  # 4
                 return await self._follow(place, dispatch, order, told, plan, workspace)
             except NodeLost:
                 log.warning("node %s was lost with dispatch %s, epoch %d", place.node_id, dispatch_id, epoch)
@@ -214,19 +221,34 @@ class ClusterExecutor:
         self, place: Place, dispatch: Dispatch, body: bytes, told: _Told, plan: ProcessPlan, workspace: str
     ) -> Execution:
         try:
-            answer = orjson.loads(body)
-            statement = open_statement(answer["statement"], place.key, of=dispatch)  # 6
-            if sha256_hex(canonical(answer["execution"])) != statement.execution_sha256:
-                raise TrustError("The execution is not the one that was signed.")
+            envelope, ended = open_parcel(body)
+            statement = open_statement(envelope, place.key, of=dispatch)  # 6
+            check_body(ended, statement.execution_sha256, "execution")
             told.check_end(statement.stdout_sha256, statement.stderr_sha256)
-            execution = from_json(Execution, answer["execution"])
+            execution = from_json(Execution, orjson.loads(ended))
             _check_claims(execution, plan)
         except (ValueError, KeyError, TypeError) as error:
             raise TrustError(f"The node's answer cannot be read: {error}.") from error
         if statement.changes_sha256 != trees.NOTHING:
             await asyncio.to_thread(self._bring_home, statement.changes_sha256, plan, Path(workspace))  # 7
-        ran = Ran(node_id=place.node_id, key_id=place.key.key_id, envelope=canonical(answer["statement"]).decode())
+        ran = Ran(node_id=place.node_id, key_id=place.key.key_id, envelope=canonical(envelope).decode())
         return replace(execution, ran=ran)
+
+    def _crossing(self, plan: ProcessPlan) -> _Crossing:
+        """Of the very same plan the same bytes: a call that is asked again comes with the plan it had."""
+        known = self._crossings.get(id(plan))
+        if known is not None and known.plan is plan:  # it holds the plan, so that no other has this id meanwhile
+            return known
+        try:
+            body = canonical(to_json(plan))
+        except (TypeError, ValueError) as error:
+            raise StateError(f"The plan cannot be sent: {error}.") from error
+        made = _Crossing(plan, body, sha256_hex(body))
+        if len(body) <= PLAN_BYTES:
+            while len(self._crossings) >= MOST_PLANS:
+                del self._crossings[next(iter(self._crossings))]
+            self._crossings[id(plan)] = made
+        return made
 
     def _unchanged(self, workspace: Path) -> str:
         """The digest of a small workspace that is what the last look found; empty where it takes another look."""
@@ -259,7 +281,9 @@ def _check_claims(execution: Execution, plan: ProcessPlan) -> None:
     """What only the daemon may say, and numbers that no call has: they would empty a run's budget or break a record."""
     if execution.ran is not None or execution.connections or execution.compiled_sha256 is not None:
         raise TrustError("The node says more than a node may.")
-    counted = [*asdict(execution.usage).values(), execution.stdout_bytes, execution.stderr_bytes, execution.stdin_bytes]
+    used = execution.usage
+    counted = [used.wall_us, used.cpu_us, used.max_rss_bytes, used.output_bytes, used.fuel]
+    counted += [execution.stdout_bytes, execution.stderr_bytes, execution.stdin_bytes]
     fits = all(value is None or 0 <= value <= MOST_COUNTED for value in counted)
     fits &= execution.usage.wall_us <= (plan.limits.wall_ms + SLACK_MS) * 1000
     if not fits or not -1 <= (execution.exit_code or 0) <= 255 or not 0 <= (execution.signal or 0) <= 64:

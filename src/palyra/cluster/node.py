@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from palyra.canon import Json, canonical, sha256_hex
+from palyra.canon import canonical, sha256_hex
 from palyra.cluster import moving, trees
 from palyra.cluster.blobs import BlobMissing, Blobs
 from palyra.cluster.copies import Copies, Copy
+from palyra.cluster.parcels import check_body, open_parcel, pack_parcel
 from palyra.cluster.token import Dispatch, Statement, open_token, sign_statement
 from palyra.errors import StateError, TrustError
 from palyra.launch.executor import Executor
@@ -34,6 +35,8 @@ REMEMBERED = 100_000
 """Dispatches whose epoch a node remembers; older tokens are long over."""
 MOST_WAITING = 32
 """Frames that wait to be taken before the program has to wait."""
+MOST_PLANS, PLAN_BYTES = 64, 64 << 10
+"""How many plans are kept in memory, and how large one may be for that."""
 STDOUT, STDERR, END, REFUSED, BUSY, MISSING = b"1", b"2", b"=", b"!", b"~", b"?"
 """How a frame begins: output, how it ended, why it was not begun, no slot, a blob of the workspace is gone."""
 
@@ -52,6 +55,8 @@ class Node:
     draining: bool = field(init=False, default=False)
     _epochs: OrderedDict[str, int] = field(init=False, default_factory=OrderedDict)
     _policies: int = field(init=False, default=0)
+    _plans: OrderedDict[str, tuple[ProcessPlan, str]] = field(init=False, default_factory=OrderedDict)
+    """By their digest: agents ask the same again and again."""
     _running: dict[str, asyncio.Task[bytes]] = field(init=False, default_factory=dict)
 
     @property
@@ -86,12 +91,9 @@ class Node:
         return task is not None and task.cancel()
 
     def _admit(self, order: bytes) -> tuple[Dispatch, ProcessPlan, str]:
-        told = orjson.loads(order)
-        dispatch = open_token(
-            told["token"], self.cluster_key, node_id=self.node_id, now_unix_ms=self.now_unix_ms()
-        )  # 1
-        if sha256_hex(canonical(told["plan"])) != dispatch.plan_sha256:
-            raise TrustError("The plan is not the one that was signed.")
+        token, body = open_parcel(order)
+        dispatch = open_token(token, self.cluster_key, node_id=self.node_id, now_unix_ms=self.now_unix_ms())  # 1
+        check_body(body, dispatch.plan_sha256, "plan")
         if dispatch.policy_number < self._policies:
             raise TrustError("The policies that allowed this are no longer in use.")
         self._policies = dispatch.policy_number
@@ -100,11 +102,22 @@ class Node:
         self._epochs[dispatch.dispatch_id] = dispatch.epoch
         while len(self._epochs) > REMEMBERED:
             self._epochs.popitem(last=False)
-        plan = from_json(ProcessPlan, told["plan"])
-        workspace = moving.workspace_of(plan)
-        if workspace is None:
-            raise TrustError("This plan cannot be run on another machine.")
-        return dispatch, plan, workspace
+        return dispatch, *self._read_plan(dispatch.plan_sha256, body)
+
+    def _read_plan(self, sha256: str, body: bytes) -> tuple[ProcessPlan, str]:
+        """The plan and its workspace; one that was read before is the very same value, for which a sandbox waits."""
+        known = self._plans.get(sha256)
+        if known is None:
+            plan = from_json(ProcessPlan, orjson.loads(body))
+            workspace = moving.workspace_of(plan)
+            if workspace is None:
+                raise TrustError("This plan cannot be run on another machine.")
+            known = plan, workspace
+            if len(body) <= PLAN_BYTES:
+                self._plans[sha256] = known
+            while len(self._plans) > MOST_PLANS:
+                self._plans.popitem(last=False)
+        return known
 
     async def _execute(self, dispatch: Dispatch, plan: ProcessPlan, workspace: str, sink: _Frames) -> bytes:
         copy = self.copies.find(workspace, plan.run_as, dispatch.workspace_sha256)  # 4
@@ -112,8 +125,7 @@ class Node:
             copy = await asyncio.to_thread(self._lay_out, dispatch, workspace, plan)
         base = copy.tree
         try:
-            moved = moving.moved(plan, workspace, str(copy.folder))
-            execution = to_json(await self.executor.run(moved, sink))  # 5
+            execution = canonical(to_json(await self.executor.run(copy.moved(plan), sink)))  # 5
             if self.copies.is_unchanged(copy):  # 6
                 copy.sha256, changed = dispatch.workspace_sha256, trees.NOTHING
                 self.copies.keep(copy)
@@ -129,13 +141,12 @@ class Node:
             node_id=self.node_id,
             plan_sha256=dispatch.plan_sha256,
             workspace_sha256=dispatch.workspace_sha256,
-            execution_sha256=sha256_hex(canonical(execution)),
+            execution_sha256=sha256_hex(execution),
             changes_sha256=changed,
             stdout_sha256=stdout,
             stderr_sha256=stderr,
         )
-        answer: dict[str, Json] = {"statement": sign_statement(statement, self.key), "execution": execution}  # 7
-        return canonical(answer)
+        return pack_parcel(sign_statement(statement, self.key), execution)  # 7
 
     def _lay_out(self, dispatch: Dispatch, workspace: str, plan: ProcessPlan) -> Copy:
         base = trees.read(dispatch.workspace_sha256, self.blobs)

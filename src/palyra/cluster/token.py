@@ -8,7 +8,7 @@ fits exactly one token. The cluster's key signs tokens, a node's own key its sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
@@ -50,7 +50,7 @@ class Statement:
 
 
 def sign_token(dispatch: Dispatch, key: SigningKey) -> dict[str, Json]:
-    return dsse_sign(key, TOKEN_TYPE, canonical_strict(asdict(dispatch)))
+    return dsse_sign(key, TOKEN_TYPE, canonical_strict(_told(dispatch)))
 
 
 def open_token(envelope: object, key: PublicKey, *, node_id: str, now_unix_ms: int) -> Dispatch:
@@ -64,7 +64,7 @@ def open_token(envelope: object, key: PublicKey, *, node_id: str, now_unix_ms: i
 
 
 def sign_statement(statement: Statement, key: SigningKey) -> dict[str, Json]:
-    return dsse_sign(key, STATEMENT_TYPE, canonical_strict(asdict(statement)))
+    return dsse_sign(key, STATEMENT_TYPE, canonical_strict(_told(statement)))
 
 
 def open_statement(envelope: object, key: PublicKey, *, of: Dispatch) -> Statement:
@@ -87,7 +87,21 @@ def _opened(envelope: object, key: PublicKey, kind: str, shape: type[Any]) -> Ma
         value = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
         raise TrustError("The envelope holds no JSON.") from error
-    kinds = {field.name: {"int": int, "str": str}[str(field.type)] for field in fields(shape)}
-    if not isinstance(value, dict) or {name: type(item) for name, item in value.items()} != kinds:
+    if not isinstance(value, dict) or {name: type(item) for name, item in value.items()} != _kinds(shape):
         raise TrustError("The envelope does not have exactly its fields.")
     return value
+
+
+def _told(value: Dispatch | Statement) -> dict[str, Json]:
+    return {name: getattr(value, name) for name in _kinds(type(value))}
+
+
+def _kinds(shape: type[Any]) -> Mapping[str, type]:
+    return _DISPATCH if shape is Dispatch else _STATEMENT
+
+
+def _declared(shape: type[Any]) -> Mapping[str, type]:
+    return {field.name: {"int": int, "str": str}[str(field.type)] for field in fields(shape)}
+
+
+_DISPATCH, _STATEMENT = _declared(Dispatch), _declared(Statement)
