@@ -1,30 +1,68 @@
-"""What a command never asks for is not imported for it, even where a library would.
+"""What a command never asks for is not done for it: not imported, even where a library would; not tidied up.
 
-cedarpy imports the types of its syntax trees at once, which take longer than all the rest of it; here they come when
-somebody asks for the first of them. Only in Palyra's own processes: an embedder's imports are its own.
+Modules that libraries import at once and these commands seldom use come when somebody asks for the first name in them:
+cedarpy's syntax trees, and TLS for asyncio. The collector of cycles, which would walk all that an import makes, again
+and again, waits until there is more than a short command ever has. A process whose threads have ended leaves at once,
+instead of taking hundreds of modules apart. Only in Palyra's own processes: an embedder's are its own.
 """
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-_TREES = "cedarpy.pst"
+from palyra.cli.say import flush_streams
+
+LATE = ("cedarpy.pst", "ssl", "asyncio.sslproto")
+SHORT_LIFE_OBJECTS = 100_000
+"""`palyra run` has 70 000 of them when it ends."""
+USUAL = gc.get_threshold()
 
 
 def keep_light() -> None:
-    if _TREES in sys.modules:
-        return
-    stand_in = ModuleType(_TREES, "Stands in for the real one until it is asked for something.")
+    """Before anything of weight is imported."""
+    gc.set_threshold(SHORT_LIFE_OBJECTS, *gc.get_threshold()[1:])
+    for name in LATE:
+        if name not in sys.modules:
+            sys.modules[name] = _stand_in(name)
 
-    def ask(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(_TREES) is stand_in:
-            del sys.modules[_TREES]
-        return getattr(import_module(_TREES), name)
 
-    stand_in.__getattr__ = ask  # type: ignore[method-assign]
-    sys.modules[_TREES] = stand_in
+def stay() -> None:
+    """This command will live long: its garbage is collected as usual, and what was imported is not looked at again."""
+    gc.freeze()
+    gc.set_threshold(*USUAL)
+
+
+def leave(code: int) -> None:
+    """End the process; whatever asked to be called at the end is called, and a thread that still works is waited for.
+
+    All that must last has been closed by then, the home first of all, and the streams are flushed.
+    """
+    import atexit
+    import threading
+
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    flush_streams()  # the last functions may have spoken
+    os._exit(code)
+
+
+def _stand_in(name: str) -> ModuleType:
+    module = ModuleType(name, "Stands in for the real one until it is asked for something.")
+
+    def ask(wanted: str) -> Any:
+        if wanted.startswith("__"):
+            raise AttributeError(wanted)
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+        real = import_module(name)
+        module.__dict__.update({key: value for key, value in vars(real).items() if not key.startswith("__")})
+        return getattr(real, wanted)
+
+    module.__getattr__ = ask  # type: ignore[method-assign]
+    return module

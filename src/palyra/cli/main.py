@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 import palyra
-from palyra.cli.light import keep_light
+from palyra.cli.light import keep_light, leave
 from palyra.cli.options import Settings, global_options
 from palyra.cli.say import flush_streams, say, say_failure, say_json_error, say_refusal, settle_streams
 
@@ -127,7 +127,7 @@ def main() -> None:
     code = _guarded(usage_code)
     if not flush_streams() and code == 0:
         code = PIPE_GONE
-    sys.exit(code)
+    leave(code)
 
 
 def serve_main() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 
+from palyra.cli.light import stay
 from palyra.cli.options import Settings
 from palyra.config.load import find_home
 from palyra.mcp.server import serve_stdio
@@ -21,6 +22,7 @@ def serve(settings: Settings, *, principal: str, workspace: str | None) -> int:
 async def _serve(settings: Settings, *, principal: str, workspace: str | None) -> None:
     """Until the client closes our stdin, or a signal comes: both end what is under way, with its record."""
     installation = await open_installation(find_home(settings.home), config_file=settings.config, owns_process=True)
+    stay()
     try:
         folder = resolve_workspace(workspace or installation.config.tool_call.process_runner.workspace_root or ".")
         serving = asyncio.create_task(serve_stdio(installation, principal=principal, workspace=folder))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from palyra.cli.light import stay
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
 from palyra.cli.serve_ready import READY, STOPPING, tell_manager
@@ -76,6 +77,7 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
     state = make_state(installation, daemon)
     async with mounted(state) as mounts:
         server = Server(state, ROUTES, mounts, config_file=settings.config)
+        stay()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, lambda: _begin_to_end(server))

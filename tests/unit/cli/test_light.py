@@ -1,11 +1,11 @@
-"""A command imports no more of a library than it needs, and nothing is missing for whoever asks."""
+"""A command imports no more of a library than it needs, and nothing is missing for whoever asks; it leaves at once."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-ASK = """
+TREES = """
 import sys
 from palyra.cli.light import keep_light
 keep_light()
@@ -17,7 +17,92 @@ print(type(cedarpy.policies_to_pst('permit(principal, action, resource);')).__na
 print(cedarpy.pst.PolicySet.__name__, sys.modules["cedarpy.pst"].__file__.endswith("pst.py"))
 """
 
+TLS = """
+import sys
+from palyra.cli.light import keep_light
+keep_light()
+import asyncio, asyncio.base_events
+print("_ssl" in sys.modules)
+import ssl
+early = ssl
+context = ssl.create_default_context()
+print("_ssl" in sys.modules, isinstance(context, asyncio.base_events.ssl.SSLContext))
+import ssl
+print(ssl is early, hasattr(ssl, "__file__"), early.SSLContext is ssl.SSLContext)
+
+def anonymous(side):
+    made = ssl.SSLContext(side)
+    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+    made.maximum_version = ssl.TLSVersion.TLSv1_2
+    made.set_ciphers("AECDH-AES128-SHA:@SECLEVEL=0")
+    return made
+
+async def answer(reader, writer):
+    writer.write(await reader.readline())
+    writer.close()
+
+async def talk():
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=anonymous(ssl.PROTOCOL_TLS_SERVER))
+    context = anonymous(ssl.PROTOCOL_TLS_CLIENT)
+    reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname(), ssl=context)
+    writer.write(b"hello\\n")
+    print((await reader.read()).decode().strip(), writer.get_extra_info("cipher")[0])
+    writer.close()
+    listening.close()
+
+asyncio.run(talk())
+from asyncio.sslproto import SSLProtocol
+print(SSLProtocol is asyncio.sslproto.SSLProtocol is asyncio.base_events.sslproto.SSLProtocol)
+"""
+
+LEAVE = """
+import atexit, sys, threading, time
+from palyra.cli.light import leave
+atexit.register(print, "last words")
+class Left:
+    def __del__(self):
+        print("taken apart")
+left = Left()
+if "busy" in sys.argv:
+    threading.Thread(target=lambda: (time.sleep(0.3), print("done"))).start()
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+leave(3)
+"""
+
+GARBAGE = """
+import gc
+from palyra.cli.light import keep_light, stay
+usual = gc.get_threshold()
+keep_light()
+print(gc.get_threshold()[0] > 10 * usual[0], gc.isenabled())
+stay()
+print(gc.get_threshold() == usual, gc.isenabled(), gc.get_freeze_count() > 1000)
+"""
+
+
+def _told(program: str, *words: str, code: int = 0) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+    return done.stdout.splitlines()
+
 
 def test_syntax_trees_come_when_somebody_asks_for_them():
-    done = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n") == ["light", "PolicySet", "PolicySet True", ""]
+    assert _told(TREES) == ["light", "PolicySet", "PolicySet True"]
+
+
+def test_tls_comes_when_somebody_asks_for_it_and_is_whole():
+    assert _told(TLS) == ["False", "True True", "False True True", "hello AECDH-AES128-SHA", "True"]
+
+
+def test_a_process_leaves_without_taking_itself_apart_but_not_without_last_words():
+    assert _told(LEAVE, code=3) == ["last words"]
+
+
+def test_a_thread_that_still_works_is_waited_for():
+    told = _told(LEAVE, "busy", code=3)
+    assert told[0] == "done"
+    assert told[1] == "last words"
+
+
+def test_the_collector_waits_in_a_short_command_and_works_as_usual_in_a_long_one():
+    assert _told(GARBAGE) == ["True True", "True True True"]
