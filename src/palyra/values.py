@@ -11,7 +11,7 @@ For type checkers this is `dataclasses.dataclass` itself.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
 from inspect import get_annotations
 from operator import attrgetter
@@ -26,10 +26,12 @@ else:
 
     def dataclass(cls=None, /, *, frozen=False, slots=False, kw_only=False, eq=True, **other):
         def make(cls):
-            if other or any("InitVar" in str(kind) for kind in get_annotations(cls).values()):
+            kinds = get_annotations(cls)
+            text = " ".join(map(str, kinds.values()))
+            if other or "InitVar" in text or "ClassVar" in text or "KW_ONLY" in text:
                 options = {"frozen": frozen, "slots": slots, "kw_only": kw_only, "eq": eq, **other}
                 return dataclasses.dataclass(**options)(cls)
-            return _make(cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq)
+            return _make(cls, kinds, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq)
 
         return make if cls is None else make(cls)
 
@@ -40,11 +42,11 @@ MADE_BEFORE_COMPILED = 8
 _MISSING = object()
 
 
-def _make(cls: type[Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> type[Any]:
+def _make(cls: type[Any], kinds: Mapping[str, Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> type[Any]:
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # else the standard library writes the signature there, at some length
     own = frozenset(cls.__dict__)
-    made: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+    made = _make_fields(cls, kinds, slots=slots, kw_only=kw_only)
     fields = dataclasses.fields(made)
     given: dict[str, Any] = {"__init__": _first_init(made, frozen=frozen), "__repr__": _make_repr(fields)}
     if eq:
@@ -59,6 +61,17 @@ def _make(cls: type[Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool)
     return made
 
 
+def _make_fields(cls: type[Any], kinds: Mapping[str, Any], *, slots: bool, kw_only: bool) -> type[Any]:
+    """The standard library reads every annotation that is text, in search of the special ones, which takes half of all
+    its time here: there are none, so it is shown others meanwhile."""
+    cls.__annotations__ = dict.fromkeys(kinds, object)
+    made: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+    made.__annotations__ = dict(kinds)
+    for name, kind in kinds.items():
+        made.__dataclass_fields__[name].type = kind
+    return made
+
+
 def _first_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
     """Fills in the first few values field by field; a class that is made more often gets a function of its own. So does
     a call with wrong arguments, which then says what is wrong."""
@@ -69,7 +82,7 @@ def _first_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
         nonlocal made, fields
         made += 1
         fields = fields or dataclasses.fields(cls)
-        values = None if args or made > MADE_BEFORE_COMPILED else _fill(fields, kwargs)
+        values = None if made > MADE_BEFORE_COMPILED else _fill(fields, _named(fields, args, kwargs))
         if values is None:
             init = _compile_init(cls, frozen=frozen)
             cls.__init__ = init
@@ -81,6 +94,16 @@ def _first_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
             self.__post_init__()
 
     return __init__
+
+
+def _named(fields: Fields, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """Both kinds of arguments by name. Too many, or one given twice: something that fits no class."""
+    if not args:
+        return given
+    names = [field.name for field in fields if field.init and not field.kw_only]
+    if len(args) > len(names) or not given.keys().isdisjoint(names[: len(args)]):
+        return {"": None}
+    return {**given, **dict(zip(names, args, strict=False))}
 
 
 def _fill(fields: Fields, given: dict[str, Any]) -> dict[str, Any] | None:

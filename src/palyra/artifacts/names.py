@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import re
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
+from palyra.late import late
 
 MAX_PAGE_BYTES = 16 * 1024
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHA256 = late(r"[0-9a-f]{64}")
 
 
 def is_sha256(text: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from palyra.cli.options import Settings, with_settings
+from palyra.late import late
 
 if TYPE_CHECKING:
     from palyra.engine.runs import Run
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 RUN_OUTPUT_BYTES = 64 << 20
 EGRESS_WORDS = ("none", "preflight", "strict", "allow_all", "block_all")
-_SIZE = re.compile(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
+_SIZE = late(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
 MAX_SECONDS = 24 * 3600
 PIPE_GONE = 128 + 13
 INTERRUPTED = 128 + 2

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from palyra.config.credentials import SECRET_NAME
+from palyra.late import late
 
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
-_REGION = re.compile(r"[a-z0-9-]{1,64}")
-_PREFIX = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,63}/){0,8}")
-_ACCESS_KEY = re.compile(r"[A-Za-z0-9._+=@-]{0,128}")
+_BUCKET = late(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
+_REGION = late(r"[a-z0-9-]{1,64}")
+_PREFIX = late(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,63}/){0,8}")
+_ACCESS_KEY = late(r"[A-Za-z0-9._+=@-]{0,128}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

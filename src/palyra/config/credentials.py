@@ -5,15 +5,14 @@ Names of secrets stand here, never values. Not here: reading the file (config/lo
 
 from __future__ import annotations
 
-import re
-
 from palyra.errors import ConfigError
+from palyra.late import late
 from palyra.values import dataclass
 
 KEY_SOURCES = ("file", "keyring", "passphrase")
-SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
-_HOST = re.compile(r"[^\s/@*,]{1,260}")
+SECRET_NAME = late(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+HEADER_NAME = late(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_HOST = late(r"[^\s/@*,]{1,260}")
 FORBIDDEN_HEADERS = frozenset(
     "host connection content-length transfer-encoding te trailer upgrade expect keep-alive proxy-connection".split()
 )

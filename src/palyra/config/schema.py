@@ -8,7 +8,6 @@ Not here: files, the environment, line numbers (config/load).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
@@ -29,6 +28,7 @@ from palyra.config.principals import PrincipalsConfig
 from palyra.config.skills import RANGES as SKILLS_RANGES
 from palyra.config.skills import SkillsConfig
 from palyra.errors import ConfigError
+from palyra.late import late
 from palyra.model.call import TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
@@ -38,7 +38,7 @@ from palyra.values import dataclass
 POSTURES = ("locked", "standard", "developer")
 EGRESS_ALIASES = {"allow_all": "none", "block_all": "strict"}
 
-PINNED_IMAGE = re.compile(r"(?:[a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}")
+PINNED_IMAGE = late(r"(?:[a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}")
 """A name is only for reading; the digest says which image. Nothing that a container client would take for an option."""
 
 COMMON_PROGRAMS = (

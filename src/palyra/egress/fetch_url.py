@@ -7,16 +7,16 @@ ASCII in the path is percent-encoded; the fragment is left out. A redirect's tar
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 from urllib.parse import quote, urljoin, urlsplit
 
 from palyra.egress.hosts import parse_host
 from palyra.errors import Reason, Rejected
+from palyra.late import late
 from palyra.model.fetch import FetchUrl
 
 MAX_URL_CHARS = 8192
-_ODD = re.compile(r"[\x00-\x20\x7f\\]|[\ud800-\udfff]")
+_ODD = late(r"[\x00-\x20\x7f\\]|[\ud800-\udfff]")
 _HINT = "Write it as https://host/path."
 
 

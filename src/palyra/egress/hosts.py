@@ -15,14 +15,15 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from palyra.errors import Reason, Rejected
+from palyra.late import late
 from palyra.model.net import HostKind, HostPattern
 
 Address = IPv4Address | IPv6Address
 
 MAX_HOST = 253
-_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)", re.ASCII)
-_NUMBER = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)
+_LABEL = late(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_IPV4 = late(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)", re.ASCII)
+_NUMBER = late(r"\d+|0x[0-9a-f]*", re.ASCII)
 
 
 class AddressClass(StrEnum):

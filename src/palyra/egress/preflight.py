@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from palyra.egress.hosts import is_address, parse_host, split_port
 from palyra.egress.rules import judge_host
 from palyra.errors import Rejected
+from palyra.late import late
 from palyra.model.net import NamedHost, NetGrant
 from palyra.values import dataclass
 
@@ -29,8 +30,8 @@ URL_PORTS: dict[str, int | None] = {
     "imap": 143, "socks5": 1080, "socks5h": 1080, "docker": 443, "oci": 443, "s3": 443,
 }  # fmt: skip
 _NO_HOST = frozenset({"file", "data", "about", "mailto", "javascript", "urn"})
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,30}):([/\\]+)", re.IGNORECASE)
-_AUTHORITY = re.compile(r"[^/\s?#'\"<>]*")
+_SCHEME = late(r"([a-z][a-z0-9+.-]{0,30}):([/\\]+)", re.IGNORECASE)
+_AUTHORITY = late(r"[^/\s?#'\"<>]*")
 _SHELL_ENDS = ";|&)`}"
 
 TAKES_HOSTS = frozenset(
@@ -64,18 +65,18 @@ WRAPPERS = frozenset(
     "env xargs nice nohup timeout time stdbuf setsid sudo doas ionice chrt taskset flock watch".split()
 )
 
-_HOST_OPTION = re.compile(
+_HOST_OPTION = late(
     r"--?(?:host|hostname|server|servers|url|endpoint|endpoint-url|proxy|preproxy|socks4a?|socks5(?:-hostname)?|remote"
     r"|registry|index-url|extra-index-url|connect|connect-to|peer|address|bootstrap-server|broker|resolve|find-links"
     r"|trusted-host|doh-url|dns-servers)(?:=|$)",
     re.IGNORECASE,
 )
-_SETTING = re.compile(r"\b(?:host|hostaddr|hostname|proxyjump|server)\s*=\s*([^\s;'\"]+)", re.IGNORECASE)
-_SOCAT = re.compile(r"(?:tcp|udp|sctp|openssl|ssl|proxy|socks\w*)(?:4|6)?(?:-connect)?:([^,\s]+)", re.IGNORECASE)
-_SCP = re.compile(r"(?:[A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):(?!\d+$)(?!//)(?!\\)[^:\s]*")
-_AT = re.compile(r"[A-Za-z0-9._-]+@([A-Za-z0-9.-]+)")
-_PORTED = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
-_DOTTED = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+\.?")
+_SETTING = late(r"\b(?:host|hostaddr|hostname|proxyjump|server)\s*=\s*([^\s;'\"]+)", re.IGNORECASE)
+_SOCAT = late(r"(?:tcp|udp|sctp|openssl|ssl|proxy|socks\w*)(?:4|6)?(?:-connect)?:([^,\s]+)", re.IGNORECASE)
+_SCP = late(r"(?:[A-Za-z0-9._-]+@)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):(?!\d+$)(?!//)(?!\\)[^:\s]*")
+_AT = late(r"[A-Za-z0-9._-]+@([A-Za-z0-9.-]+)")
+_PORTED = late(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):(\d{1,5})")
+_DOTTED = late(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+\.?")
 _FILE_ENDINGS = frozenset(
     """txt md py js ts json toml yaml yml html htm css c h cc cpp hpp rs go java rb pl sh sql csv tsv xml log lock cfg
     ini conf tar gz bz2 xz zst zip whl pem key crt png jpg jpeg gif svg pdf bin out tmp bak patch diff rst tex lua

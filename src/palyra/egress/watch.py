@@ -7,10 +7,10 @@ Only advice depends on this list; what can be reached does not.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from palyra.egress.preflight import GIT_REACHES, TAKES_HOSTS
+from palyra.late import late
 from palyra.model.face import NetFace
 from palyra.model.net import EgressMode, NetGrant
 
@@ -19,7 +19,7 @@ INSTALLERS = frozenset(
     mvn gradle gradlew sbt lein mix rebar3 cabal stack opam dotnet nuget apt apt-get dnf yum apk brew nix helm terraform
     docker podman skopeo gh glab aws gcloud az""".split()
 )
-_VERSION = re.compile(r"[0-9.]+$")
+_VERSION = late(r"[0-9.]+$")
 
 
 def watching_face(grant: NetGrant, program: str, args: Sequence[str]) -> NetFace | None:

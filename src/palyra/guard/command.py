@@ -14,7 +14,6 @@ Not here: the allowlist and the decision (guard/facts, policy), the disk (guard/
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import field
 
@@ -33,6 +32,7 @@ from palyra.guard.programs import (
     normalise,
 )
 from palyra.guard.wrappers import may_run, read_wrapper
+from palyra.late import late
 from palyra.values import dataclass
 
 __all__ = [
@@ -49,7 +49,7 @@ MAX_DEPTH = 8
 MAX_STEPS = 256
 """Command lines within one: `find -exec find -exec find …` is one at each -exec, and in each of them again."""
 _ANSWERS = frozenset({"--version", "-V", "-v", "--help", "-h"})
-_BLANK_OR_FOLDER = re.compile(r"[\s/\\]")
+_BLANK_OR_FOLDER = late(r"[\s/\\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

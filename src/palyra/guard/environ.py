@@ -9,13 +9,13 @@ Not here: proxy variables of an egress listener (the plan adds them itself), sec
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from palyra.errors import Reason, Rejected
+from palyra.late import late
 
-KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+KEY = late(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 MAX_VALUE_BYTES = 4096
 
 FIXED = frozenset({"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "PWD", "OLDPWD", "SHELL", "SHLVL"})

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from palyra.guard.options import find_options
 from palyra.guard.programs import normalise
+from palyra.late import late
 from palyra.values import dataclass
 
 Words = Sequence[str]
@@ -144,7 +145,7 @@ COMPRESSORS = _words(
     "zstdmt pzstd compress uncompress brotli"
 )
 """What `tar -I` and `sort --compress-program` are honestly used with."""
-_PLAIN_WORDS = re.compile(r"[\w.+-]+(?: -[\w-]+)*")
+_PLAIN_WORDS = late(r"[\w.+-]+(?: -[\w-]+)*")
 
 
 def split_words(text: str) -> tuple[str, ...] | None:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Sequence
 
 from palyra.guard.options import Option, Spec, find_options, read_options
+from palyra.late import late
 from palyra.values import dataclass
 
 _GLOBAL = Spec(
@@ -71,8 +72,8 @@ _STRATEGIES = frozenset("resolve recursive octopus ours subtree ort".split())
 """Another name NAME runs `git-merge-NAME`, and NAME may hold a slash."""
 _STRATEGY_LETTERS = {"merge": "s", "pull": "s", "rebase": "s", "cherry-pick": "", "revert": ""}
 _TOPS = {"C": ("", ".", "./"), "work-tree": (".", "./"), "git-dir": (".git", ".git/", "./.git", "./.git/")}
-_TRANSPORT = re.compile(r"(?:^|=)[A-Za-z0-9][A-Za-z0-9+.-]*::")
-_DASH_HOST = re.compile(r"[a-z+]+://(?:[^/@]*@)?-", re.IGNORECASE)
+_TRANSPORT = late(r"(?:^|=)[A-Za-z0-9][A-Za-z0-9+.-]*::")
+_DASH_HOST = late(r"[a-z+]+://(?:[^/@]*@)?-", re.IGNORECASE)
 _REMOTES = frozenset("clone fetch pull push ls-remote remote submodule archive".split())
 
 _SAFE_SECTIONS = frozenset("advice color column i18n log status blame feature index pack commitgraph".split())
@@ -108,7 +109,7 @@ _KEPT_SETTINGS = frozenset(
     "user.name user.email init.defaultbranch core.autocrlf core.eol pull.rebase push.default".split()
 )
 """What `git config` may keep for every later git, the operator's too: a shorter list than for one call's `-c`."""
-_PLAIN_VALUE = re.compile(r"(?:[^\W_]|[_@.+<>(), '])[\w@.+<>(), '-]*|")
+_PLAIN_VALUE = late(r"(?:[^\W_]|[_@.+<>(), '])[\w@.+<>(), '-]*|")
 _PAGERS_OFF = frozenset({"", "cat", "false", "no", "off", "0"})
 
 

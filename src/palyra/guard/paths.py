@@ -19,6 +19,7 @@ from functools import lru_cache
 from palyra.errors import Reason, Rejected
 from palyra.guard.programs import normalise
 from palyra.guard.texts import text_arguments
+from palyra.late import late
 from palyra.model.sights import PathCandidate, Sights
 
 MAX_CANDIDATES = 512
@@ -29,18 +30,18 @@ VISIBLE_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"
 DEVICES = frozenset(
     f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "stdin", "stdout", "stderr")
 )
-_OWN_DESCRIPTOR = re.compile(r"/dev/fd(?:/\d+)?")
+_OWN_DESCRIPTOR = late(r"/dev/fd(?:/\d+)?")
 
-_URL = re.compile(
+_URL = late(
     r"\b(?:https?|wss?|ftps?|sftp|scp|ssh|git|git\+ssh|git\+https?|ssh\+git|svn|svn\+ssh|hg|rsync|s3|gs|redis|rediss|"
     r"postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|amqps?|ldaps?|nats|tcp|udp|docker|oci)://[^\s\"'<>,;]*",
     re.IGNORECASE,
 )
-_FILE_URL = re.compile(r"file:(?://[^/]*)?(/[^\s\"'<>]*)", re.IGNORECASE)
-_REMOTE = re.compile(r"(?:[\w.+-]+@)(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):")
-_REMOTE_HOST = re.compile(r"(?:[\w.+-]+@)?(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):")
+_FILE_URL = late(r"file:(?://[^/]*)?(/[^\s\"'<>]*)", re.IGNORECASE)
+_REMOTE = late(r"(?:[\w.+-]+@)(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):")
+_REMOTE_HOST = late(r"(?:[\w.+-]+@)?(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):")
 _REMOTE_PROGRAMS = frozenset({"scp", "rsync", "sftp", "ssh", "git"})
-_MID_BUNDLE = re.compile(r"(?<=[^/.~])(?:/|\.\.(?:/|$)|~)")
+_MID_BUNDLE = late(r"(?<=[^/.~])(?:/|\.\.(?:/|$)|~)")
 _ROOT_NAMES = frozenset(
     """
     bin boot dev etc home lib lib32 lib64 libx32 lost+found media mnt nix opt proc root run sbin snap srv sys tmp usr
@@ -48,7 +49,7 @@ _ROOT_NAMES = frozenset(
     """.split()
 )
 """What stands at the root of common systems."""
-_LIST = re.compile(r"[:,;=]")
+_LIST = late(r"[:,;=]")
 
 
 def candidates(args: Sequence[str], *, program: str = "") -> tuple[PathCandidate, ...]:

@@ -9,8 +9,9 @@ Not here: options and their meaning (guard/wrappers, guard/escapes, guard/gitlin
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
+
+from palyra.late import late
 
 
 def _names(text: str) -> frozenset[str]:
@@ -110,7 +111,7 @@ INLINE_WORDS = _names(
 )
 """How code is handed over on the command line itself, per family and for all."""
 
-_VERSION = re.compile(r"[-._]?v?\d+(?:[.]\d+)*(?:[a-z]{0,2}|[-._].*)")
+_VERSION = late(r"[-._]?v?\d+(?:[.]\d+)*(?:[a-z]{0,2}|[-._].*)")
 _LONGEST = max(map(len, VERSIONED))
 """Of a name with a version behind it; an argument of 4 KB must not be cut in four thousand ways."""
 _SUFFIXES = (".exe", ".cmd", ".bat", ".com")

@@ -9,9 +9,9 @@ Not here: whether a named file is inside the workspace (guard/paths).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from palyra.late import late
 from palyra.values import dataclass
 
 _SHORT_VALUES = "efl"
@@ -21,7 +21,7 @@ _MODES = ("no brackets", "brackets", "brackets without escapes")
 _BLANK = " \t\r\f\v"
 _LABEL_ENDS = (";}\n \t", ";\n \t", ";\n", "\n")
 """Where a label ends: GNU sed 4.9, GNU sed 4.3 to 4.8, others that keep blanks, and POSIX."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = late(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)

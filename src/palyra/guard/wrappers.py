@@ -19,6 +19,7 @@ from palyra.guard.gitline import read_git
 from palyra.guard.options import Option, Scan, Spec, find_options, read_options
 from palyra.guard.programs import BUILD_TOOLS, RUNNERS, normalise
 from palyra.guard.sedscript import read_sed
+from palyra.late import late
 from palyra.values import dataclass
 
 Words = Sequence[str]
@@ -78,7 +79,7 @@ PREFIXES: dict[str, Prefix] = {
     "doas": Prefix(Spec("a:C:Lnsu:"), 0, "s"),
     **dict.fromkeys(("setarch", "linux32", "linux64", "i386", "x86_64", "uname26"), _SETARCH),
 }
-_ARCHITECTURES = re.compile(r"(?:linux(?:32|64)|i[3-6]86|x86_64|amd64|ppc\w*|s390x?|arm\w*|aarch64|mips\w*|riscv\d*)")
+_ARCHITECTURES = late(r"(?:linux(?:32|64)|i[3-6]86|x86_64|amd64|ppc\w*|s390x?|arm\w*|aarch64|mips\w*|riscv\d*)")
 _ENV = Spec(
     "i0vu:C:S:a:",
     "ignore-environment null unset= chdir= split-string= block-signal? default-signal? ignore-signal? "
@@ -94,7 +95,7 @@ _FLOCK = Spec(
     "shared exclusive unlock nonblock nb close no-fork verbose wait= timeout= conflict-exit-code= command= help "
     "version",
 )
-_ASSIGNMENT = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+_ASSIGNMENT = late(r"([^=]+)=(.*)", re.DOTALL)
 
 
 def read_wrapper(name: str, args: Words) -> tuple[Finding, ...]:

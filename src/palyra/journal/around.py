@@ -7,16 +7,16 @@ how it is written otherwise (chain).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from hashlib import sha256
 
 from palyra.canon import Json, canonical_around
+from palyra.late import late
 from palyra.model.record import EntryDraft
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 
-_PLAIN_SUBJECT = re.compile(r"[A-Za-z0-9/._-]+")
+_PLAIN_SUBJECT = late(r"[A-Za-z0-9/._-]+")
 _STATEMENT = (
     b'{"_type":"%b","predicate":%%b,"predicateType":"%%b","subject":[{"digest":{"sha256":"%%b"},"name":"%%b"}]}'
     % STATEMENT_TYPE.encode()

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 
 from palyra.errors import TrustError
+from palyra.late import late
 from palyra.model.record import Checkpoint
 from palyra.signing import NoteSigner, NoteVerifier, open_note
 
 MAX_SIZE = 2**53 - 1
 
-_TEXT = re.compile(r"([^\n]+)\n(0|[1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n")
+_TEXT = late(r"([^\n]+)\n(0|[1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n")
 
 
 def sign_checkpoint(signer: NoteSigner, size: int, root: bytes, *, successor: NoteSigner | None = None) -> Checkpoint:

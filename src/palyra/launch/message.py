@@ -10,10 +10,10 @@ Not here: starting the shell (held), looking for the nonce (capture).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from palyra.late import late
 from palyra.launch.limits import Step
 
 CONTROL, READY = 9, 8
@@ -26,7 +26,7 @@ NONCE_START = b"\x1f"
 
 MAX_REMEMBERED_CHARS = 4096
 """Of arguments; what may be large is not kept."""
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY = late(r"[A-Za-z_][A-Za-z0-9_]*")
 # dash exports PWD and OLDPWD by itself, busybox PATH; bash counts SHLVL and leaves without the trap when exec fails
 _CLEAN = b'unset PWD OLDPWD SHLVL PATH && { [ -z "$BASH_VERSION" ] || shopt -s execfail; }'
 

@@ -12,7 +12,6 @@ Not here: caps on the text (scan), what the answer means to the caller (verdict)
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
@@ -24,6 +23,7 @@ import cedarpy
 import orjson
 
 from palyra.canon import Json
+from palyra.late import late
 from palyra.policy.inputs import INPUT, check_input
 from palyra.policy.request import MAX_TEXT, Request
 from palyra.policy.slices import FLAGS, attributes_used, halve
@@ -31,7 +31,7 @@ from palyra.values import dataclass
 
 MAX_CACHED = 4096
 MAX_SELECTIONS = 256
-_POSITION = re.compile(r"\bpolicy\d+\b")
+_POSITION = late(r"\bpolicy\d+\b")
 V = TypeVar("V")
 
 

@@ -15,6 +15,7 @@ import cedarpy
 import orjson
 
 from palyra.canon import Json
+from palyra.late import late
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.cedar import compile_policies, evaluate, parse_tree
 from palyra.policy.request import Request
@@ -24,7 +25,7 @@ from palyra.values import dataclass
 
 MAX_NEAREST = 3
 _ANY = {"op": "All"}
-_BODY = re.compile(r"\b(?:when|unless)\s*\{(.*)\}\s*;\s*\Z", re.DOTALL)
+_BODY = late(r"\b(?:when|unless)\s*\{(.*)\}\s*;\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

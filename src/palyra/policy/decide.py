@@ -9,10 +9,10 @@ Not here: evaluation (cedar), the order of outcomes (verdict).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 
 from palyra.errors import Reason
+from palyra.late import late
 from palyra.model.grant import Allow, Ask, Decision, Deny
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.request import Request
@@ -30,8 +30,8 @@ _NO_PERMIT_HINT = (
     "palyra policy explain shows what would allow it: a flag, an approval, or a policy for the policies folder; "
     "the posture is {posture}."
 )
-_PLAIN_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_PLAIN_HOST = late(r"[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
+_PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
 def decide(bundle: PolicyBundle, request: Request, *, details: Collection[tuple[str, str]] = ()) -> Decision:

@@ -9,7 +9,6 @@ Not here: the schemas themselves (protocol/catalog).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from itertools import islice
@@ -19,12 +18,13 @@ import jsonschema_rs
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
+from palyra.late import late
 from palyra.values import dataclass
 
 MAX_SHOWN_ERRORS = 8
 MAX_EXPLAINED_VALUES = 1000
 _MAX_SENTENCE = 160
-_PLAIN_NAME = re.compile(r"[A-Za-z_-]{1,32}")  # no digits: nearly every key and token has some
+_PLAIN_NAME = late(r"[A-Za-z_-]{1,32}")  # no digits: nearly every key and token has some
 NO_FIT = "does not fit the schema's"
 NO_INTEGER = "not of type integer"
 NO_NUL = r"^[^\u0000]*$"

@@ -10,10 +10,11 @@ replacements each of them reports. Not here: any secret (known, patterns), the o
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable
 from typing import Final
+
+from palyra.late import late
 
 Mark = tuple[int, bytes]
 """A code, and how many bytes of text stand before it in the whole stream."""
@@ -23,11 +24,11 @@ _INTRODUCER = rb"(?:\x1b|" + _SPELLED + rb")"
 _REST = rb"(?:\[[0-9;:?]{0,48}[A-Za-z]|[()*+][A-Za-z0-9])"
 # A pattern that begins with one certain sign is searched for many times faster than one that begins with either.
 _CODES = {
-    (True, False): re.compile(rb"\x1b" + _REST),
-    (False, True): re.compile(_SPELLED + _REST),
-    (True, True): re.compile(_INTRODUCER + _REST),
+    (True, False): late(rb"\x1b" + _REST),
+    (False, True): late(_SPELLED + _REST),
+    (True, True): late(_INTRODUCER + _REST),
 }
-_BEGUN = re.compile(
+_BEGUN = late(
     rb"(?:" + _INTRODUCER + rb"(?:\[[0-9;:?]{0,48}|[()*+])?|\\(?:u(?:0(?:01?)?)?|x1?|03?)?)\Z",
 )
 _LONGEST: Final = 64

@@ -9,10 +9,10 @@ Not here: Authorization (headers), names in URLs (urls), keys known by their sha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
+from palyra.late import late
 from palyra.redact.headers import credentials, line_end, starts_line
 from palyra.redact.patterns import EDGE
 from palyra.redact.urls import STAND_IN
@@ -32,10 +32,10 @@ _LONGEST_NAME: Final = CONTEXT - 8
 
 class KeyFields:
     _names = b"|".join(name.encode() for name in sorted(_NAMES, key=len, reverse=True))
-    _anchor = re.compile(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + rb":")
+    _anchor = late(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + rb":")
     """Begins with a single letter, which the search is quick to find."""
-    _ending = re.compile(_BEFORE + rb"(?P<name>(?i:" + _names + rb"))" + _BEHIND + rb":\Z")
-    _rest = staticmethod(swallow_run(re.compile(rb"[^\r\n\"']*+")))
+    _ending = late(_BEFORE + rb"(?P<name>(?i:" + _names + rb"))" + _BEHIND + rb":\Z")
+    _rest = staticmethod(swallow_run(late(rb"[^\r\n\"']*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         return ends_of(self._anchor, data, pos)
@@ -58,13 +58,13 @@ class KeyFields:
 class Cookies:
     """`Cookie: a=1; b=2` loses all of it, `Set-Cookie: a=1; Path=/` the value."""
 
-    _anchor = re.compile(rb"[cC]ookie" + _QUOTED + rb":")
-    _ending = re.compile(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + rb":\Z")
-    _opening = re.compile(rb"[ \t]*(?:\\{0,3}[\"'`])?[ \t]*")
+    _anchor = late(rb"[cC]ookie" + _QUOTED + rb":")
+    _ending = late(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + rb":\Z")
+    _opening = late(rb"[ \t]*(?:\\{0,3}[\"'`])?[ \t]*")
     _pair = rb"[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+"
-    _pairs = re.compile(_pair + rb"(?:;[ \t]*" + _pair + rb")*")
-    _first = re.compile(rb"[\w!#$%&*+.^~-]{1,128}=(?P<value>[^\s;,\"'\\`<>]++)")
-    _rest = staticmethod(swallow_run(re.compile(rb"[^\s;,\"'\\`<>]*+")))
+    _pairs = late(_pair + rb"(?:;[ \t]*" + _pair + rb")*")
+    _first = late(rb"[\w!#$%&*+.^~-]{1,128}=(?P<value>[^\s;,\"'\\`<>]++)")
+    _rest = staticmethod(swallow_run(late(rb"[^\s;,\"'\\`<>]*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         return ends_of(self._anchor, data, pos) if b"ookie" in data else ()

@@ -13,9 +13,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from palyra.late import late
 from palyra.redact.patterns import EDGE
 from palyra.redact.urls import STAND_IN
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, late, swallow_run
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_run
 
 _NAME: Final = (
     rb"(?P<before>\\{0,3}[\"'])?%s(?P<name>(?:(?i:proxy)[-_])?(?i:authorization))"
@@ -67,7 +68,7 @@ def line_end(window: Window) -> int | None:
     return None if end == stop and not window.full else end
 
 
-_PREFIX = re.compile(rb"(?:\A|[\r\n])(?:[><|+-][ \t]?)?\Z")
+_PREFIX = late(rb"(?:\A|[\r\n])(?:[><|+-][ \t]?)?\Z")
 
 
 def starts_line(data: bytes, at: int) -> bool:

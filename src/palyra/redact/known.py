@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote_from_bytes
 
+from palyra.late import late
 from palyra.redact.colours import Track
 
 SHORTEST: Final = 6
@@ -24,7 +25,7 @@ SHORTEST: Final = 6
 
 _SAFE_SETS: Final = ("", "/", "!'()*", ";/?:@&=+$,#!'()*")
 _NEWLINES: Final = b"\r\n"
-_NEWLINE = re.compile(rb"[\r\n]")
+_NEWLINE = late(rb"[\r\n]")
 
 
 def forms(value: bytes) -> frozenset[bytes]:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, late, swallow_run
+from palyra.late import late
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, swallow_run
 from palyra.values import dataclass
 
 # Only single signs and sets are repeated possessively: Python 3.11.2 misplaces the end of a repeated group.
@@ -115,7 +116,7 @@ class Keys:
         self.anchors = tuple(anchor.encode() for anchor in anchors)
         self.after = after
         self._forms = forms
-        self._search = re.compile(search.encode()) if search is not None else None
+        self._search = late(search.encode()) if search is not None else None
         self._coloured = coloured
         self._edge = late(b"" if after else edge)
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, late
+from palyra.late import late
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window
 from palyra.values import dataclass
 
 KIND: Final = "private-key"

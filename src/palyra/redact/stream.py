@@ -12,11 +12,11 @@ known (the vault).
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from palyra.late import late
 from palyra.redact.colours import Colours, Mark, Track, moved, put_back
 from palyra.redact.fields import Cookies, KeyFields
 from palyra.redact.headers import Authorization
@@ -25,7 +25,7 @@ from palyra.redact.patterns import EDGE, Keys
 from palyra.redact.pem import PrivateKeys
 from palyra.redact.urls import QueryValues, UserInfo
 from palyra.redact.vendors import KEYS, LONG_KEYS, long_keys_from
-from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window, late
+from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window
 
 Secrets: TypeAlias = Sequence[tuple[str, bytes]]
 """(name, value): the name is what the placeholder shows."""
@@ -53,7 +53,7 @@ _HELD_ANCHORS = (*_KEY_BLOCKS.anchors, *(anchor for keys in _ALL_KEYS if not key
 _BEGINNINGS = frozenset(anchor[:size] for anchor in _HELD_ANCHORS for size in range(1, len(anchor)))
 _LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
 _EDGE = late(EDGE)
-_NAME_SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
+_NAME_SIGNS = late(r"[^A-Za-z0-9._-]+")
 
 
 class _Placeholders:

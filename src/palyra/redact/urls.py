@@ -13,7 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, late, swallow_run
+from palyra.late import late
+from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_run
 
 STAND_IN: Final = late(
     rb"(?:\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\{\{?[ \w.-]*\}?\}|<[ \w.-]+>|%\(\w+\)s|%[sv]|\*+|\.\.\.|"

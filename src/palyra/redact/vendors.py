@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from palyra.late import late
 from palyra.redact.patterns import JWT_EDGE, Form, Keys, one, run, text
 
 _ALNUM = "[A-Za-z0-9]"
@@ -112,7 +113,7 @@ _SIGNS: Final = bytes(0x77 if (sign < 128 and chr(sign).isalnum()) or sign in b"
 _TAIL: Final = 64
 """A key that the data ends in the middle of, without a long word yet, began at most so far before its end."""
 _KEY_SIGNS: Final = bytes(sign for sign in range(256) if _SIGNS[sign] == 0x77 or sign in b".=")
-_ANCHOR = re.compile(b"|".join(re.escape(anchor) for keys in LONG_KEYS for anchor in keys.anchors))
+_ANCHOR = late(lambda: b"|".join(re.escape(anchor) for keys in LONG_KEYS for anchor in keys.anchors))
 
 
 def long_keys_from(data: bytes, pos: int) -> int:

@@ -10,9 +10,9 @@ Not here: any shape of a secret (patterns, pem, telling), the stream that joins 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from typing import Final, Literal, Protocol, TypeAlias
 
 from palyra.values import dataclass
 
@@ -21,26 +21,6 @@ CAP: Final = 16 * 1024
 
 CONTEXT: Final = 64
 """Bytes before a candidate that a detector may look at."""
-
-
-class _Late:
-    """Becomes the pattern when it is first used."""
-
-    def __init__(self, pattern: bytes | Callable[[], bytes], flags: int) -> None:
-        self._pattern = pattern
-        self._flags = flags
-
-    def __getattr__(self, name: str) -> Any:
-        source = self._pattern if isinstance(self._pattern, bytes) else self._pattern()
-        pattern = re.compile(source, self._flags)
-        for method in ("match", "fullmatch", "search", "finditer"):
-            setattr(self, method, getattr(pattern, method))  # from now on found without asking here
-        return getattr(pattern, name)
-
-
-def late(pattern: bytes | Callable[[], bytes], flags: int = 0) -> re.Pattern[bytes]:
-    """`re.compile`, put off: few texts hold the literal that a pattern is for, and every start would pay for all."""
-    return cast("re.Pattern[bytes]", _Late(pattern, flags))
 
 
 class Swallow(Protocol):

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from palyra.errors import Reason, Rejected
+from palyra.late import late
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts, Platform
 from palyra.model.job import Job
@@ -33,7 +34,7 @@ UI_ALL = 0xFF
 TICKS_PER_MS = 10_000
 """Windows counts time in units of 100 ns."""
 _BATCH = (".bat", ".cmd")
-_PLAIN = re.compile(r'[^\s"]+')
+_PLAIN = late(r'[^\s"]+')
 _GIVEN = frozenset(
     {
         Guarantee.CPU_LIMIT,

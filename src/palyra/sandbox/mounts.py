@@ -12,19 +12,19 @@ Not here: reading the table, comparing the workspace itself with the host's (lau
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from palyra.late import late
 from palyra.model.plan import Word
 from palyra.values import dataclass
 
 Closed: TypeAlias = Sequence[tuple[str, str]]
 """(kind, path): see ProcessPlan.closed."""
 
-_ESCAPE = re.compile(r"\\([0-7]{3})")
+_ESCAPE = late(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)

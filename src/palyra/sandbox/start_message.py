@@ -9,12 +9,12 @@ Not here: the start program (starter), the message for a held shell (launch/mess
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
+from palyra.late import late
 from palyra.sandbox.starter import HEAD_WORDS, LIMIT_WORDS, MESSAGE_AT, MESSAGE_BYTES
 
 Limit: TypeAlias = tuple[int, int, int]
@@ -23,7 +23,7 @@ Limit: TypeAlias = tuple[int, int, int]
 FIRST_PROCESS, ITSELF = 1, 0
 MAX_REMEMBERED_CHARS = 4096
 """Of arguments; what may be large is not kept."""
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY = late(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = (1 << 64) - 1
 
 
