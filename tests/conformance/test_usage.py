@@ -104,6 +104,12 @@ def test_nothing_is_claimed_where_orphans_are_not_ours(tier_c: Arena) -> None:
     assert usage.wall_us > 0
 
 
+def test_time_is_counted_from_when_the_program_was_let_go(place: Arena) -> None:
+    """Not from when somebody first looked: a budget of time would be spent too slowly, and a short program took none."""
+    for _ in range(3):
+        assert place.run("/bin/sleep", "0.05").execution.usage.wall_us >= 50_000
+
+
 def test_the_sandbox_dies_with_the_engine(place: Arena) -> None:
     """Killed without a chance to tidy up: tier C leaves nothing; tier B promises nothing here."""
     if place.tier is Tier.B:

@@ -75,6 +75,7 @@ class _Watched:
 async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
     nonce = nonce_from(os.urandom(16))
     try:
+        began_ns = time.perf_counter_ns()
         await running.begin(nonce)
         capture = Capture(  # while the program starts
             stdout=running.take("stdout"),
@@ -93,10 +94,10 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
             feeding = asyncio.create_task(feed.run(plan.stdin, source if plan.stdin_streamed else None))
         else:
             feed.close()
-        watched = _watch_briefly(running, plan) if running.is_alone and feeding is None else None
+        watched = _watch_briefly(running, plan, began_ns) if running.is_alone and feeding is None else None
         if watched is None:
             capture.start()
-            watched = await _watch(running, plan, capture)
+            watched = await _watch(running, plan, capture, began_ns)
         ended = await _finish(running, capture, watched, getattr(sink, "while_ending", None))
     except BaseException:
         await unbroken(running.end(program_ended=False))
@@ -128,28 +129,29 @@ async def _end(running: Running, capture: Capture, *, program_ended: bool) -> En
     return ended
 
 
-def _watch_briefly(running: Running, plan: ProcessPlan) -> _Watched | None:
+def _watch_briefly(running: Running, plan: ProcessPlan, began_ns: int) -> _Watched | None:
     """None when it has not ended yet. What it wrote is in its pipes, and it waits there if they are full."""
-    began_ns = time.perf_counter_ns()
     if not ends_within(running.program_fd, min(BRIEF_S, plan.limits.wall_ms / 1000)):
         return None
-    wall_us = (time.perf_counter_ns() - began_ns) // 1000
-    return _Watched(status=Status.COMPLETED, program_ended=True, wall_us=wall_us)
+    return _Watched(status=Status.COMPLETED, program_ended=True, wall_us=_us_since(began_ns))
 
 
-async def _watch(running: Running, plan: ProcessPlan, capture: Capture) -> _Watched:
+async def _watch(running: Running, plan: ProcessPlan, capture: Capture, began_ns: int) -> _Watched:
     """Until the program ends, the quota is exceeded or the deadline passes."""
-    clock = asyncio.get_running_loop().time
-    began = clock()
     status = Status.COMPLETED
     if not await readable_within(running.program_fd, plan.limits.wall_ms / 1000, or_done=capture.tripped):
         status = Status.TIMEOUT
         running.ask_to_end()
         await readable_within(running.program_fd, GRACE_S, or_done=capture.tripped)
-    wall_us = round((clock() - began) * 1_000_000)
+    wall_us = _us_since(began_ns)
     if capture.tripped.done():
         capture.tripped.result()
     return _Watched(status=status, program_ended=has_ended(running.program_fd), wall_us=wall_us)
+
+
+def _us_since(began_ns: int) -> int:
+    """Of the program's life: from when it was let go, however soon somebody looked."""
+    return (time.perf_counter_ns() - began_ns) // 1000
 
 
 async def _stop_feeding(feeding: asyncio.Task[None] | None, feed: Feed) -> None:
