@@ -29,6 +29,7 @@ from palyra.config.skills import RANGES as SKILLS_RANGES
 from palyra.config.skills import SkillsConfig
 from palyra.errors import ConfigError
 from palyra.late import late
+from palyra.model.budget import Allowance, Quota
 from palyra.model.call import TierChoice
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
@@ -208,32 +209,57 @@ class Config:
 
     @property
     def digest(self) -> str:
-        return _digest(self)
+        return _derived(self).sha256
 
     @property
     def limits(self) -> Limits:
-        runner = self.tool_call.process_runner
-        return Limits(
-            wall_ms=self.tool_call.execution_timeout_ms,
-            cpu_ms=runner.cpu_time_limit_ms,
-            memory_bytes=runner.memory_limit_bytes,
-            processes=runner.max_processes,
-            output_bytes=runner.max_output_bytes,
-        )
+        return _derived(self).limits
+
+    @property
+    def allowance(self) -> Allowance:
+        """Of a run."""
+        return _derived(self).allowance
+
+    @property
+    def quota(self) -> Quota:
+        """Of a principal's day."""
+        return _derived(self).quota
 
 
-_DIGESTS: dict[int, tuple[Config, str]] = {}
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    config: Config
+    sha256: str
+    limits: Limits
+    allowance: Allowance
+    quota: Quota
 
 
-def _digest(config: Config) -> str:
-    """Every record carries it several times, and a configuration lives for thousands of calls: known by being the same
-    value, because comparing or hashing all of it costs more than what it is asked for."""
-    known = _DIGESTS.get(id(config))
-    if known is None or known[0] is not config:
-        if len(_DIGESTS) >= 8:
-            _DIGESTS.clear()
-        known = _DIGESTS[id(config)] = (config, digest(as_json(config)))
-    return known[1]
+_DERIVED: dict[int, _Derived] = {}
+
+
+def _derived(config: Config) -> _Derived:
+    """Every run and every record asks several times, and a configuration lives for thousands of calls: known by being
+    the same value, because comparing or hashing all of it costs more than what it is asked for."""
+    known = _DERIVED.get(id(config))
+    if known is None or known.config is not config:
+        if len(_DERIVED) >= 8:
+            _DERIVED.clear()
+        budget = config.budget
+        allowance, quota = budget.run.allowance, budget.principal_day.quota
+        known = _DERIVED[id(config)] = _Derived(config, digest(as_json(config)), _limits(config), allowance, quota)
+    return known
+
+
+def _limits(config: Config) -> Limits:
+    runner = config.tool_call.process_runner
+    return Limits(
+        wall_ms=config.tool_call.execution_timeout_ms,
+        cpu_ms=runner.cpu_time_limit_ms,
+        memory_bytes=runner.memory_limit_bytes,
+        processes=runner.max_processes,
+        output_bytes=runner.max_output_bytes,
+    )
 
 
 # path -> what it must be: (allowed words) or (smallest, largest)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -147,6 +148,7 @@ def unauthenticated(message: str) -> Refused:
     return Refused(401, "UNAUTHENTICATED", message, hint, headers=CHALLENGE)
 
 
+@lru_cache(maxsize=64)
 def host_name(host: str) -> str:
     """`Host` without its port, in lower case; empty for what is none."""
     if not host or any(letter in host for letter in "@/\\?# "):

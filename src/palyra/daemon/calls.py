@@ -39,8 +39,8 @@ async def make(asked: Asked) -> Response:
         order = _ordered(asked, given)
         if sse.MEDIA_TYPE in asked.request.headers.get("accept", ""):
             return attend(state, order)
-        outcome = await _begin(state, order)
-        return Response(_shown(outcome), status_code=status_of(outcome), media_type=JSON_TYPE)
+        outcome, said = await _begin(state, order)
+        return Response(said, status_code=status_of(outcome), media_type=JSON_TYPE)
     if len(given) > state.settings.max_batch:
         raise Refused(
             422,
@@ -50,9 +50,9 @@ async def make(asked: Asked) -> Response:
         )
     shared_run = state.ids.ulid()
     orders = [_ordered(asked, body, shared_run) for body in given]
-    outcomes = await asyncio.gather(*(_begin(state, order) for order in orders))
-    content = b"[%s]" % b",".join(_shown(outcome) for outcome in outcomes)
-    return Response(content, status_code=_status_of_all(outcomes), media_type=JSON_TYPE)
+    ended = await asyncio.gather(*(_begin(state, order) for order in orders))
+    content = b"[%s]" % b",".join(said for _, said in ended)
+    return Response(content, status_code=_status_of_all([outcome for outcome, _ in ended]), media_type=JSON_TYPE)
 
 
 def _ordered(asked: Asked, body: CallBody, shared_run: str | None = None) -> Order:
@@ -66,14 +66,17 @@ async def record_unreadable(state: State, caller: Caller, data: bytes) -> None:
     await asyncio.shield(state.calls.begin(unreadable_request(state, caller, data)).task)
 
 
-async def _begin(state: State, order: Order) -> Outcome:
+async def _begin(state: State, order: Order) -> tuple[Outcome, bytes]:
     """To its end, or, where nobody waits, until it is taken on. The client's own end does not end the call."""
-    if order.body.wait:
-        return await asyncio.shield(state.calls.begin(order.request).task)
-    await take(state, order)
+    if not order.body.wait:
+        await take(state, order)
     call = state.calls.begin(order.request)
-    await asyncio.sleep(0)
-    return call.task.result() if call.task.done() else call.running
+    if order.body.wait:
+        outcome = await asyncio.shield(call.task)
+    else:
+        await asyncio.sleep(0)
+        outcome = call.task.result() if call.task.done() else call.running
+    return outcome, call.said if call.said and outcome.attestation else _shown(outcome)
 
 
 def _shown(outcome: Outcome) -> bytes:

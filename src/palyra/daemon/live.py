@@ -43,6 +43,8 @@ class LiveCall:
     task: asyncio.Task[Outcome] = field(init=False)
     waits_for: Mapping[str, Json] | None = None
     """The approval it waits for, while it does."""
+    said: bytes = b""
+    """Its outcome, as it is sent, when it has one."""
 
     @property
     def running(self) -> Outcome:
@@ -121,7 +123,8 @@ class LiveCalls:
     async def _run(self, call: LiveCall) -> Outcome:
         try:
             outcome = await self._engine.call(call.request)
-            call.feed.put("outcome", outcome_bytes(outcome))
+            call.said = bytes(memoryview(outcome_bytes(outcome)))  # orjson's own hold on to more than they show
+            call.feed.put("outcome", call.said)
             self._on_end(call, outcome)
             return outcome
         finally:

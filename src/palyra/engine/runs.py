@@ -129,7 +129,8 @@ def start_run(
     runner = config.tool_call.process_runner
     grant = grant or OperatorGrant()
     for name, text in (("workspace", workspace), ("device", context.device), ("channel", context.channel)):
-        check_text(name, text)
+        if text != "":
+            check_text(name, text)
     configured = runner.egress_mode
     # Hosts that are named bind only where every other host is out of reach.
     asked = egress if narrowing.allowed_egress_hosts is None else EgressMode.STRICT
@@ -144,8 +145,8 @@ def start_run(
         calls_max=_fewer(config.tool_call.max_calls_per_run, calls_max),
         attempts_max=config.tool_call.max_attempts_per_run,
         created_unix_ms=now_unix_ms,
-        most=config.budget.run.allowance.narrow(most),
-        quota=config.budget.principal_day.quota,
+        most=config.allowance.narrow(most),
+        quota=config.quota,
         tier=grant.tier or (TierChoice.C if tier is TierChoice.C else runner.tier_choice),
         egress=grant.egress or stricter,
         grant=grant,

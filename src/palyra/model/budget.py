@@ -50,6 +50,8 @@ class Allowance:
 
     def narrow(self, other: Allowance) -> Allowance:
         """The smaller of each."""
+        if other is UNLIMITED:
+            return self
         both = zip(RESOURCES, self.amounts, other.amounts, strict=True)
         return Allowance(**{name: _smaller(mine, theirs) for name, mine, theirs in both})
 

@@ -104,10 +104,9 @@ class Transaction:
         known = self._known_keys.get(run_id) or self.run_keys.get(run_id)
         if known is not None:
             return known
-        rows = self.rows("SELECT key FROM run_keys WHERE run_id = ?", (run_id,))
-        key: bytes = rows[0][0] if rows else os.urandom(32)
-        if not rows:
-            self.execute("INSERT INTO run_keys VALUES (?, ?)", (run_id, key))
+        key = os.urandom(32)  # most that are not known are new
+        if not self.execute("INSERT INTO run_keys VALUES (?, ?) ON CONFLICT DO NOTHING", (run_id, key)).rowcount:
+            ((key,),) = self.rows("SELECT key FROM run_keys WHERE run_id = ?", (run_id,))
         self.run_keys[run_id] = key
         return key
 
