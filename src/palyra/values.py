@@ -16,9 +16,9 @@ from dataclasses import MISSING, Field, FrozenInstanceError
 from inspect import get_annotations
 from operator import attrgetter
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["dataclass"]
+__all__ = ["change", "dataclass"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -37,9 +37,25 @@ else:
 
 
 Fields = Sequence[Field[Any]]
+T = TypeVar("T")
 MADE_BEFORE_COMPILED = 8
 """Compiling pays from about there on; most classes of a short command are made once or twice."""
 _MISSING = object()
+
+
+def change(value: T, /, **changes: Any) -> T:
+    """`dataclasses.replace`, for what is done in every call: the names are not asked for each time."""
+    cls = value.__class__
+    known = _COPIED.get(cls)
+    if known is None:
+        init = tuple(field.name for field in dataclasses.fields(cls) if field.init)  # type: ignore[arg-type]
+        known = _COPIED[cls] = init, _getter(init)
+    names, read = known
+    return cls(**{**dict(zip(names, read(value), strict=True)), **changes})
+
+
+_COPIED: dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {}
+"""By class, of which there are as many as the program has."""
 
 
 def _make(cls: type[Any], kinds: Mapping[str, Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> type[Any]:
@@ -128,7 +144,7 @@ def _compile_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
     plain: list[str] = []
     named: list[str] = []
     defaults: dict[str, Any] = {}
-    body: list[str] = []
+    body: list[tuple[str, str]] = []
     for field in dataclasses.fields(cls):
         name = value = field.name
         if field.default_factory is not MISSING:
@@ -141,16 +157,43 @@ def _compile_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
             continue
         if field.init:
             (named if field.kw_only else plain).append(name)
-        body.append(f"_set(_self, {name!r}, {value})" if frozen else f"_self.{name} = {value}")
+        body.append((name, value))
+    lines = _assign(cls, body, known) if frozen else [f"_self.{name} = {value}" for name, value in body]
     if hasattr(cls, "__post_init__"):
-        body.append("_self.__post_init__()")
+        lines.append("_self.__post_init__()")
     parameters = ", ".join(["_self", *plain, *(["*", *named] if named else [])])
-    text = f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"])
+    text = f"def __init__({parameters}):\n " + "\n ".join(lines or ["pass"])
     code = next(one for one in compile(text, "<values>", "exec").co_consts if isinstance(one, CodeType))
     init = FunctionType(code, known, "__init__", tuple(defaults[name] for name in plain if name in defaults))
     init.__kwdefaults__ = {name: defaults[name] for name in named if name in defaults}
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
+
+
+def _assign(cls: type[Any], body: Sequence[tuple[str, str]], known: dict[str, Any]) -> list[str]:
+    """The lines that fill in a frozen value. Each `object.__setattr__` is a call, of which every call of a tool would
+    make hundreds. So a value of a plain class is filled in as one of its twin, a class of the same slots that is not
+    frozen, and is made its own class's before anybody sees it."""
+    one_by_one = [f"_set(_self, {name!r}, {value})" for name, value in body]
+    twin = _make_twin(cls)
+    if twin is None or len(body) < 2:
+        return one_by_one
+    known |= {"_cls": cls, "_twin": twin}
+    return [
+        "if _self.__class__ is _cls:",
+        "  _set(_self, '__class__', _twin)",
+        *(f"  _self.{name} = {value}" for name, value in body),
+        "  _self.__class__ = _cls",
+        "else:",  # a subclass may be laid out otherwise
+        *(f"  {line}" for line in one_by_one),
+    ]
+
+
+def _make_twin(cls: type[Any]) -> type[Any] | None:
+    slots = cls.__dict__.get("__slots__")
+    if slots is None or cls.__bases__ != (object,) or type(cls) is not type:
+        return None
+    return type(cls.__name__, (), {"__slots__": slots, "__module__": cls.__module__})
 
 
 def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:

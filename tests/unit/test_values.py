@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from palyra import values
-from palyra.values import dataclass
+from palyra.values import change, dataclass
 
 OPTIONS: tuple[dict[str, bool], ...] = (
     {},
@@ -214,3 +214,51 @@ def test_what_is_not_done_here_is_done_by_the_standard_library(monkeypatch):
 
     assert Ordered(1) < Ordered(2)
     assert Fed(3).b == 3
+
+
+def test_a_value_that_is_made_often_is_of_its_class_and_frozen_whatever_made_it():
+    class Near(Pair):
+        """Without slots: laid out otherwise."""
+
+    @dataclass(frozen=True, slots=True)
+    class Derived(Pair):
+        more: int = 3
+
+    for _ in range(values.MADE_BEFORE_COMPILED + 2):
+        for cls in (Pair, Near, Derived):
+            made = cls("l", right="x")
+            assert (type(made), made.left, made.right) == (cls, "l", "x")
+            for name in ("left", "__class__"):
+                with pytest.raises(FrozenInstanceError):
+                    setattr(made, name, Pair)
+    assert Derived("l").more == 3
+
+
+def test_a_value_whose_default_cannot_be_made_is_not_made():
+    def fail() -> int:
+        raise KeyError("no default")
+
+    @dataclass(frozen=True, slots=True)
+    class Fussy:
+        a: int
+        b: int = field(default_factory=fail)
+
+    for _ in range(values.MADE_BEFORE_COMPILED + 2):
+        with pytest.raises(KeyError, match="no default"):
+            Fussy(1)
+        assert Fussy(1, 2).b == 2
+
+
+def test_a_value_is_changed_as_the_standard_library_replaces():
+    point = Point(x=1, tags=["t"])
+    for changes in ({}, {"y": 5}, {"x": 2, "tags": []}):
+        changed, replaced = change(point, **changes), replace(point, **changes)
+        assert (changed, changed.tags, changed.length) == (replaced, replaced.tags, replaced.length)
+    assert change(Pair("a"), right="b") == Pair("a", "b")
+    assert change(Nothing()) == Nothing()
+    with pytest.raises(ValueError, match="below"):
+        change(point, x=-1)
+    for wrong in ({"length": 1}, {"unknown": 1}):
+        with pytest.raises(TypeError):
+            change(point, **wrong)
+    assert type(change(Count(3))) is Count
