@@ -313,7 +313,7 @@ def _split_note(note: str) -> tuple[str, list[str]]:
 
 
 def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def _unb64(text: object, what: str) -> bytes:

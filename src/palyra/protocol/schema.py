@@ -57,6 +57,8 @@ class _MaxBytes:
 class CompiledSchema:
     schema: Mapping[str, Json]
     validator: Any = field(compare=False, repr=False)
+    has_integers: bool = field(default=True, compare=False, repr=False)
+    """Some part of it wants a whole number, and so may be given a fraction."""
 
 
 def compile_schema(schema: Mapping[str, Json]) -> CompiledSchema:
@@ -65,11 +67,19 @@ def compile_schema(schema: Mapping[str, Json]) -> CompiledSchema:
         validator = jsonschema_rs.Draft202012Validator(dict(schema), keywords={"x-maxBytes": _MaxBytes})
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise ValueError(f"not a JSON Schema: {str(error)[:_MAX_SENTENCE]}") from error
-    return CompiledSchema(schema, validator)
+    return CompiledSchema(schema, validator, _names_integer(schema))
+
+
+def _names_integer(schema: Any) -> bool:
+    if isinstance(schema, Mapping):
+        return schema.get("type") == "integer" or any(map(_names_integer, schema.values()))
+    return isinstance(schema, (list, tuple)) and any(map(_names_integer, schema))
 
 
 def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None:
     """Raise BAD_ARGUMENTS with a path and a sentence for each error, in a fixed order."""
+    if not compiled.has_integers and compiled.validator.is_valid(value):
+        return
     fractions = {*islice(_fractions(compiled.schema, value, ""), MAX_EXPLAINED_VALUES)}
     wrong_type = {(path, NO_INTEGER) for path, _ in fractions}  # the same error, told by the validator
     found = sorted({*_schema_errors(compiled, value), *fractions} - wrong_type, key=_rank)

@@ -6,7 +6,8 @@ import os
 import time
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_RANDOM_BITS = 80
+_LETTERS = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
+_PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
 
 
 class SystemClock:
@@ -22,21 +23,36 @@ class SystemIds:
 
     def __init__(self, clock: SystemClock) -> None:
         self._clock = clock
-        self._last = 0
+        self._last = ""
 
     def ulid(self) -> str:
-        fresh = (self._clock.now_unix_ms() << _RANDOM_BITS) | int.from_bytes(os.urandom(10), "big")
-        self._last = max(fresh, self._last + 1)
-        return encode_ulid(self._last)
+        # 80 random bits are 16 letters of 5: each byte gives one, so there is no number to be taken apart.
+        letters = os.urandom(16).translate(_LETTERS).decode("ascii")
+        fresh = encode_time(self._clock.now_unix_ms()) + letters
+        self._last = last = fresh if fresh > self._last else next_ulid(self._last)
+        return last
 
     def random_bytes(self, count: int) -> bytes:
         return os.urandom(count)
 
 
-_PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
-_SHIFTS = tuple(range(120, -1, -10))
+def encode_time(unix_ms: int) -> str:
+    """The first ten letters, two a step; letters sort as their numbers do."""
+    pairs = _PAIRS
+    return (
+        pairs[unix_ms >> 40 & 1023]
+        + pairs[unix_ms >> 30 & 1023]
+        + pairs[unix_ms >> 20 & 1023]
+        + pairs[unix_ms >> 10 & 1023]
+        + pairs[unix_ms & 1023]
+    )
 
 
-def encode_ulid(value: int) -> str:
-    """Two letters a step: every call has two of them."""
-    return "".join([_PAIRS[(value >> shift) & 1023] for shift in _SHIFTS])
+def next_ulid(ulid: str) -> str:
+    """The one right after: for two ids of one moment, and for a clock that went back."""
+    number = int(ulid.translate(_AS_DIGITS), 32) + 1
+    return "".join([_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5)])
+
+
+_AS_DIGITS = str.maketrans(_ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")
+"""Ours are Crockford's letters, Python's those of the alphabet."""

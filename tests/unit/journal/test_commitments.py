@@ -26,8 +26,17 @@ def test_several_values_are_committed_to_under_salts_of_their_own() -> None:
     salts = bytes(range(64))
     one, two = commit_values((("input", b"x"), ("plan", b"x")), salts)
     assert (one, two) == (commit_value("input", b"x", salts[:32]), commit_value("plan", b"x", salts[32:]))
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="as many salts"):
         commit_values((("input", b"x"), ("plan", b"x")), salts[:32])
+    with pytest.raises(ValueError, match="NUL"):
+        commit_values((("in\0put", b"x"),), bytes(32))
+
+
+@given(st.lists(st.tuples(st.text(st.characters(min_codepoint=1, codec="utf-8"), max_size=8), st.binary()), max_size=4))
+def test_several_commitments_are_each_one_of_their_own(values) -> None:
+    salts = bytes(range(32 * len(values)))
+    each = [commit_value(*one, salts[32 * at : 32 * at + 32]) for at, one in enumerate(values)]
+    assert commit_values(values, salts) == tuple(each)
 
 
 def test_a_commitment_is_bound_to_its_field_and_salt() -> None:
