@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from palyra.canon import Json, canonical_strict, digest, sha256_hex
+from palyra.canon import Json, canonical_around, canonical_strict, digest, made_ahead, sha256_hex
 from palyra.errors import TrustError
 from palyra.signing import NoteVerifier, PublicKey, SigningKey, dsse_sign, dsse_verify, open_note
 from palyra.values import dataclass
@@ -88,11 +88,45 @@ _read = attrgetter(*_NAMES)
 FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
 _BEFORE_DIGEST = tuple(sorted(name for name in FIELDS if name < "execution_sha256"))
 _AFTER_DIGEST = tuple(sorted(name for name in FIELDS if name > "execution_sha256"))
+_AHEAD = ("sandbox_enforcement", "decision", "limits")
+_BEFORE_CHANGING = tuple(name for name in _BEFORE_DIGEST if name not in _AHEAD)
+_AFTER_CHANGING = tuple(name for name in _AFTER_DIGEST if name not in _AHEAD)
 _PAYLOAD = (
     b'{"_type":"%b","predicate":%%b,"execution_sha256":"%%b",%%b,"predicateType":"%b",'
     b'"subject":[{"digest":{"sha256":"%%b"},"name":"call/%%b"}]}'
 ) % (STATEMENT_TYPE.encode(), PREDICATE_TYPE.encode())
 """The canonical form of `_in_toto`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """What the statements of one call say each time it is asked, and the bytes that this becomes, made once."""
+
+    enforcement: Enforcement
+    decision: DecisionFacts
+    limits: Mapping[str, int]
+    before: Mapping[str, Json]
+    after: Mapping[str, Json]
+
+    def is_of(self, statement: Statement) -> bool:
+        return (
+            self.enforcement is statement.sandbox_enforcement
+            and self.decision is statement.decision
+            and self.limits is statement.limits
+        )
+
+
+def write_ahead(enforcement: Enforcement, decision: DecisionFacts, limits: Mapping[str, int]) -> Ahead:
+    """ValueError where one of them cannot be signed. `limits` must stay as they are."""
+    values = zip(_AHEAD, (enforcement, decision, limits), strict=True)
+    written = {name: made_ahead(_plain(value)) for name, value in values}
+    return Ahead(
+        enforcement=enforcement,
+        decision=decision,
+        limits=limits,
+        before={name: written[name] for name in _AHEAD if name in _BEFORE_DIGEST},
+        after={name: written[name] for name in _AHEAD if name in _AFTER_DIGEST},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +137,33 @@ class Finding:
     detail: str
 
 
-def attest(statement: Statement, key: SigningKey) -> dict[str, Json]:
-    """Every field flat, `execution_sha256`, `key_id`, and the signed envelope."""
+def attest(statement: Statement, key: SigningKey, ahead: Ahead | None = None) -> dict[str, Json]:
+    """Every field flat, `execution_sha256`, `key_id`, and the signed envelope. `ahead` says nothing of its own: what it
+    was made of must be what the statement holds."""
     predicate: dict[str, Json] = dict(zip(_NAMES, _read(statement), strict=True))
     for name, value in predicate.items():
         if type(value) not in _EXACT:
             predicate[name] = _plain(value)
     predicate["key_id"] = key.key_id
     # The digest stands among the fields it is made over: they are written once, in two halves around its place.
-    first = canonical_strict({name: predicate[name] for name in _BEFORE_DIGEST})[:-1]
-    rest = canonical_strict({name: predicate[name] for name in _AFTER_DIGEST})[1:]
+    first, rest = _write_halves(predicate, ahead if ahead is not None and ahead.is_of(statement) else None)
     predicate["execution_sha256"] = execution = sha256_hex(b"%b,%b" % (first, rest))
     payload = _PAYLOAD % (first, execution.encode(), rest, execution.encode(), statement.call_id.encode())
     if not statement.call_id.isalnum():
         payload = canonical_strict(_in_toto(predicate))  # a name that JSON may have to escape
     return {**predicate, "envelope": dsse_sign(key, PAYLOAD_TYPE, payload)}
+
+
+def _write_halves(predicate: Mapping[str, Json], ahead: Ahead | None) -> tuple[bytes, bytes]:
+    """The canonical fields before and after the digest's place, without the brackets between."""
+    first = rest = None
+    if ahead is not None:
+        first = canonical_around({name: predicate[name] for name in _BEFORE_CHANGING}, ahead.before)
+        rest = canonical_around({name: predicate[name] for name in _AFTER_CHANGING}, ahead.after)
+    if first is None or rest is None:
+        first = canonical_strict({name: predicate[name] for name in _BEFORE_DIGEST})
+        rest = canonical_strict({name: predicate[name] for name in _AFTER_DIGEST})
+    return first[:-1], rest[1:]
 
 
 def verify_attestation(attestation: object, key: PublicKey) -> Mapping[str, Json]:

@@ -65,11 +65,17 @@ def _fast(value: Json) -> bytes | None:
 def canonical_plain(value: Json) -> bytes | None:
     """The canonical bytes of a value made of nothing but dicts, lists, strings, whole numbers, booleans and null, of
     exactly these types and in ASCII; None for any other. Equal bytes are then equal values."""
+    data = sorted_json(value)
+    return data if data is not None and data.isascii() and _is_plain(value) else None
+
+
+def sorted_json(value: Json) -> bytes | None:
+    """The canonical bytes of a plain value, without asking whether it is one: None and NaN are written alike, a date
+    like its text. So two values with equal bytes are the same only if they are also equal."""
     try:
-        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
     except (orjson.JSONEncodeError, TypeError):
         return None
-    return data if data.isascii() and _is_plain(value) else None
 
 
 def made_ahead(value: Json) -> orjson.Fragment:
@@ -77,15 +83,18 @@ def made_ahead(value: Json) -> orjson.Fragment:
     return orjson.Fragment(canonical_strict(value))
 
 
-def canonical_around(changing: Mapping[str, Json], fixed: Mapping[str, orjson.Fragment]) -> bytes | None:
-    """An object in the journal's profile, of which some members were made ahead; None where only the whole value can
-    tell how it is written."""
+def canonical_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fragment]) -> bytes | None:
+    """An object in the journal's profile, of which some members were made ahead, whatever `members` says of those; None
+    where only the whole value can tell how it is written."""
     try:
-        data = orjson.dumps({**changing, **fixed}, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        data = orjson.dumps({**members, **fixed}, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
     except (orjson.JSONEncodeError, TypeError):
         return None
-    # One level less: whoever writes the object around these bytes adds one.
-    return data if data.isascii() and _is_plain(changing, MAX_DEPTH - 1) else None
+    if not data.isascii():
+        return None
+    inner = [value for name, value in members.items() if type(value) not in _LEAVES and name not in fixed]
+    # The list stands for the object. One level less: whoever writes an object around these bytes adds one.
+    return data if not inner or _is_plain(inner, MAX_DEPTH - 1) else None
 
 
 def _is_plain(value: Json, most_levels: int = MAX_DEPTH) -> bool:
@@ -96,14 +105,11 @@ def _is_plain(value: Json, most_levels: int = MAX_DEPTH) -> bool:
         below: list[Json] = []
         for item in level:
             kind = type(item)
-            if kind is not dict and kind is not list and kind is not tuple:
+            if kind not in _CONTAINERS:
                 return False
             inner = item.values() if kind is dict else item
-            kinds = set(map(type, inner)) - _LEAVES
-            if kinds:
-                if not kinds <= _CONTAINERS:
-                    return False
-                below += [one for one in inner if type(one) in _CONTAINERS]
+            if not _LEAVES.issuperset(map(type, inner)):
+                below += [one for one in inner if type(one) not in _LEAVES]
         if not below:
             return True
         level = below

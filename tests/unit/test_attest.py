@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
 
 from palyra.attest import (
     FIELDS,
@@ -20,6 +22,7 @@ from palyra.attest import (
     attest,
     check_outcome,
     verify_attestation,
+    write_ahead,
 )
 from palyra.canon import digest
 from palyra.errors import TrustError
@@ -109,6 +112,47 @@ def test_the_envelope_holds_an_in_toto_statement_in_canonical_form() -> None:
 def test_execution_sha256_is_the_digest_of_the_fields_without_itself() -> None:
     rest = {name: ATTESTATION[name] for name in FIELDS - {"execution_sha256"}}
     assert ATTESTATION["execution_sha256"] == digest(rest)
+
+
+_texts = st.text(st.characters(codec="utf-8"), max_size=6)
+_numbers = st.none() | st.integers(0, 2**53 - 1)
+
+
+@given(_texts, st.lists(_texts, max_size=2), _numbers, st.dictionaries(_texts, st.integers(0, 9), max_size=2))
+def test_what_was_written_ahead_changes_no_byte_of_what_is_signed(text, texts, number, redactions) -> None:
+    statement = replace(
+        STATEMENT,
+        sandbox_enforcement=Enforcement(backend=text, egress_mode="strict", guarantees=tuple(texts), proof_id=text),
+        decision=DecisionFacts(effect="allow", policies=tuple(texts)),
+        limits={"wall_ms": number or 0},
+        usage={"wall_us": number},
+        exit_code=number,
+        run_id=text,
+        redactions=redactions,
+    )
+    ahead = write_ahead(statement.sandbox_enforcement, statement.decision, statement.limits)
+    try:
+        whole = attest(statement, KEY)
+    except ValueError:
+        with pytest.raises(ValueError, match="not ASCII"):
+            attest(statement, KEY, ahead)
+        return
+    assert attest(statement, KEY, ahead) == whole
+    assert verify_attestation(attest(statement, KEY, ahead), KEY.public)
+
+
+def test_what_was_written_ahead_for_another_statement_is_not_signed() -> None:
+    ahead = write_ahead(STATEMENT.sandbox_enforcement, STATEMENT.decision, STATEMENT.limits)
+    others = (
+        replace(STATEMENT, sandbox_enforcement=Enforcement(backend="none", egress_mode="none")),
+        replace(STATEMENT, decision=DecisionFacts(effect="deny")),
+        replace(STATEMENT, limits={"wall_ms": 2}),
+    )
+    for other in others:
+        assert attest(other, KEY, ahead) == attest(other, KEY)
+    for wrong in ({"usage": {"wall_us": 1.5}}, {"exit_code": 2**53}, {"redactions": {"key": 0.5}}):
+        with pytest.raises(ValueError, match="journal"):
+            attest(replace(STATEMENT, **wrong), KEY, ahead)
 
 
 def test_a_nonce_makes_the_same_execution_unguessable() -> None:

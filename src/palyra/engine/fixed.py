@@ -15,11 +15,13 @@ from functools import lru_cache
 
 import orjson
 
-from palyra.attest import DecisionFacts, Enforcement
-from palyra.canon import Json, digest, made_ahead, sha256_hex
+from palyra.attest import Ahead, DecisionFacts, Enforcement, write_ahead
+from palyra.canon import Json, digest, sha256_hex
+from palyra.engine.budget import reservation_of
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
-from palyra.journal.chain import Decided
+from palyra.journal.chain import Asked, Decided, Said, said_in_intent, said_in_result, write_said
+from palyra.model.budget import NOTHING, Spending
 from palyra.model.grant import Decision, decision_json
 from palyra.model.job import Facts
 from palyra.model.net import EgressMode
@@ -28,6 +30,7 @@ from palyra.model.plan import FetchPlan, Plan, ProcessPlan
 from palyra.model.record import Owner
 from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT, Request
+from palyra.policy.written import Written, write_with_holes
 from palyra.redact.values import is_clear, redact_json
 from palyra.values import dataclass
 
@@ -47,6 +50,7 @@ class Fixed:
     owner: Owner
     secrets: Secrets
     """All of the above is what the rest was made of."""
+    asked: Asked
     decided: Decided
     facts: DecisionFacts
     enforcement: Mapping[str, Json]
@@ -59,11 +63,13 @@ class Fixed:
     idle_sha256: str
     details: bytes
     """JSON, without its last bracket and without the request."""
-    request_is_clear: bool
-    """Nothing of the request's texts had to be redacted."""
-    intent: Mapping[str, Json]
-    result: Mapping[str, Json]
-    """Members of the call's entries, made ahead."""
+    written: Written | None
+    """The request, where nothing of its texts had to be redacted."""
+    intent: Said
+    result: Said
+    attested: Ahead | None
+    """What the call's entries and its attestation say of all this."""
+    reserve: Spending
 
     def fits(self, trip: Trip, owner: Owner, secrets: Secrets) -> bool:
         return (
@@ -77,8 +83,11 @@ class Fixed:
 
     def details_with(self, request: Request | None, shadow: Mapping[str, Json] | None) -> bytes:
         """What is kept beside the entry so that a decision can be explained and made again; secrets redacted."""
+        clear = None if request is None or self.written is None else self.written.bytes_of(request)
+        if clear is not None and shadow is None:
+            return b'%b,"request":%b,"request_redacted":false,"shadow":null}' % (self.details, clear)
         asked = None if request is None else request.as_json()
-        kept = asked if self.request_is_clear else redacted_request(asked, self.secrets)
+        kept = redacted_request(asked, self.secrets)
         changing = {"request": kept, "request_redacted": kept != asked, "shadow": shadow}
         return b"%b,%b" % (self.details, orjson.dumps(changing, option=orjson.OPT_SORT_KEYS)[1:])
 
@@ -109,9 +118,10 @@ def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
         approval_id=trip.approval_id,
     )
     plan_sha256 = sha256_hex(trip.plan_bytes) if plan is not None else None
-    request = trip.cedar.as_json() if trip.cedar is not None else None
     idle = plan.net.as_json() | {"connections": []} if isinstance(plan, ProcessPlan) else {}
-    result = _members(decision=decided.as_json(), sandbox_enforcement=enforcement)
+    asked, facts = asked_of(trip, secrets), DecisionFacts(effect=decision["effect"], policies=policies)
+    executor, in_force = plan.executor if plan is not None else "", enforcement_of(enforcement)
+    intent = said_in_intent(asked, decided, owner=owner, executor=executor, enforcement=enforcement, limits=limits)
     return Fixed(
         decision=trip.decision,
         plan=plan,
@@ -119,28 +129,55 @@ def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
         approval_id=trip.approval_id,
         owner=owner,
         secrets=secrets,
+        asked=asked,
         decided=decided,
-        facts=DecisionFacts(effect=decision["effect"], policies=policies),
+        facts=facts,
         enforcement=enforcement,
-        in_force=enforcement_of(enforcement),
+        in_force=in_force,
         limits=limits,
         config_sha256=ports.config.digest,
         plan_sha256=plan_sha256,
         idle=idle,
         idle_sha256=digest(idle),
         details=orjson.dumps(_details(trip, ports, secrets, plan_sha256))[:-1],
-        request_is_clear=redacted_request(request, secrets) is request,
-        intent=result and {**result, **_members(owner=owner.as_json(), limits=limits)},
-        result=result,
+        written=_written(trip.cedar, secrets),
+        intent=write_said(intent),
+        result=write_said(said_in_result(asked, decided, enforcement)),
+        attested=_attested(in_force, facts, limits),
+        reserve=reservation_of(plan) if plan is not None else NOTHING,
     )
 
 
-def _members(**values: Json) -> Mapping[str, Json]:
-    """None where one of them does not fit an entry as it is: then entries are written, and trimmed, whole."""
+def asked_of(trip: Trip, secrets: Secrets) -> Asked:
+    """A device and a channel are the caller's text, and entries stay for ever."""
+    context, (device, channel) = trip.run.context, (trip.run.context.device, trip.run.context.channel)
+    if device or channel:
+        device, channel = redact_json([device, channel], secrets)
+    return Asked(
+        call_id=trip.call_id,
+        run_id=trip.run.run_id,
+        tool=trip.request.tool,
+        principal=trip.run.owner.principal,
+        door=context.door.value,
+        device=device,
+        channel=channel,
+        session=context.session,
+        skill=context.skill,
+    )
+
+
+def _written(request: Request | None, secrets: Secrets) -> Written | None:
+    if request is None:
+        return None
+    said = request.as_json()
+    return write_with_holes(request) if redacted_request(said, secrets) is said else None
+
+
+def _attested(in_force: Enforcement, facts: DecisionFacts, limits: Mapping[str, int]) -> Ahead | None:
     try:
-        return {name: made_ahead(value) for name, value in values.items()}
+        return write_ahead(in_force, facts, limits)
     except ValueError:
-        return {}
+        return None  # what cannot be signed is said by whoever signs it
 
 
 def _details(trip: Trip, ports: Ports, secrets: Secrets, plan_sha256: str | None) -> dict[str, Json]:

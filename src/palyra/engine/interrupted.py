@@ -17,7 +17,7 @@ from palyra.engine.fixed import enforcement_of
 from palyra.engine.ports import Ports
 from palyra.engine.record import assemble
 from palyra.errors import Reason, StateError
-from palyra.journal.chain import INTENT, Asked, Decided
+from palyra.journal.chain import INTENT, Asked, Decided, Said, said_in_result
 from palyra.journal.entry import EntryView, parse_entry
 from palyra.model.outcome import Execution, Outcome, Status, Usage
 from palyra.model.record import Closing, Intent, RunSpec, StoredCall
@@ -46,12 +46,13 @@ def close_as_interrupted(stored: StoredCall, intent: Intent | None, ports: Ports
         usage=UNKNOWN.usage,
         attestation=attest(_statement(view, decided, proven, ports), ports.key),
     )
+    asked = _asked(view)
     return assemble(
         ports,
         outcome,
         UNKNOWN,
-        asked=_asked(view),
-        decided=decided,
+        said=Said(said_in_result(asked, decided, outcome.attestation["sandbox_enforcement"])),
+        principal=asked.principal,
         run=_run(stored),
         input_sha256=stored.input_sha256,
         opened=True,

@@ -13,12 +13,12 @@ from dataclasses import replace
 
 from palyra.attest import Enforcement, Statement, attest
 from palyra.canon import Json, canonical, digest, sha256_hex
-from palyra.engine.budget import reservation_of, spending_of
+from palyra.engine.budget import spending_of
 from palyra.engine.fixed import Fixed, egress_mode, enforcement_json, enforcement_of, fixed_of
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import Reason
-from palyra.journal.chain import Asked, Decided, EgressSummary, intent_draft, result_draft
+from palyra.journal.chain import EgressSummary, Said, draft_intent, draft_result, said_in_result
 from palyra.journal.commitments import SALT_BYTES, commit_values
 from palyra.model.budget import Spending
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
@@ -26,7 +26,8 @@ from palyra.model.plan import Plan, ProcessPlan
 from palyra.model.reasons import REASONS
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
-from palyra.redact.values import redact_json, redact_text
+from palyra.redact.values import redact_text
+from palyra.values import change
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
 BUILTIN = "builtin"
@@ -37,15 +38,11 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
     assert trip.plan is not None
     fixed = fixed_of(trip, ports)
     details = fixed.details_with(trip.cedar, trip.shadow)
-    entry = intent_draft(
-        asked=_asked(trip, ports),
-        decided=fixed.decided,
-        owner=fixed.owner,
-        executor=trip.plan.executor,
-        enforcement=fixed.enforcement,
-        limits=fixed.limits,
+    entry = draft_intent(
+        fixed.intent,
+        call_id=trip.call_id,
+        run_id=trip.run.run_id,
         commitments=_commit(ports, ("input", trip.input_bytes), ("plan", trip.plan_bytes), ("details", details)),
-        fixed=fixed.intent,
     )
     return Opening(
         run=trip.run.record,
@@ -57,7 +54,7 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
         entry=entry,
         opened_unix_ms=ports.clock.now_unix_ms(),
         details=details,
-        reserve=reservation_of(trip.plan),
+        reserve=fixed.reserve,
         permission=trip.permission,
         run_looks_new=trip.run_looks_new,
     )
@@ -71,7 +68,7 @@ def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Clo
         execution = replace(execution, usage=replace(execution.usage, wall_us=wall))
     output_bytes = canonical(ending.output)
     fixed = fixed_of(trip, ports)
-    attestation = attest(_statement(trip, ports, ending, execution, output_bytes, fixed), ports.key)
+    attestation = attest(_statement(trip, ports, ending, execution, output_bytes, fixed), ports.key, fixed.attested)
     secrets = fixed.secrets
     outcome = Outcome(
         call_id=trip.call_id,
@@ -98,25 +95,22 @@ def _hint(ending: Ending) -> str | None:
 
 
 def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:
-    return replace(
-        outcome,
-        receipt=recorded.receipt.as_json(),
-        budget=recorded.budget,
-    )
+    return change(outcome, receipt=recorded.receipt.as_json(), budget=recorded.budget)
 
 
 def _closing(
     trip: Trip, ports: Ports, execution: Execution, outcome: Outcome, output_bytes: bytes, fixed: Fixed
 ) -> Closing:
     opened = trip.opened is not None
-    as_planned = outcome.attestation["sandbox_enforcement"] == fixed.enforcement
+    enforcement = outcome.attestation["sandbox_enforcement"]
+    as_planned = enforcement == fixed.enforcement
     return assemble(
         ports,
         outcome,
         execution,
         output_bytes=output_bytes,
-        asked=_asked(trip, ports),
-        decided=fixed.decided,
+        said=fixed.result if as_planned else Said(said_in_result(fixed.asked, fixed.decided, enforcement)),
+        principal=trip.run.owner.principal,
         run=trip.run.record,
         input_sha256=trip.input_sha256,
         opened=opened,
@@ -128,7 +122,6 @@ def _closing(
         egress_mode=egress_mode(trip.plan),
         spent=spending_of(trip, execution),
         holds=_goes_on(trip.plan, outcome.status),
-        fixed=fixed.result if as_planned else None,
     )
 
 
@@ -142,8 +135,8 @@ def assemble(
     outcome: Outcome,
     execution: Execution,
     *,
-    asked: Asked,
-    decided: Decided,
+    said: Said,
+    principal: str,
     run: RunSpec,
     input_sha256: str,
     opened: bool,
@@ -155,39 +148,39 @@ def assemble(
     output_bytes: bytes | None = None,
     spent: Spending | None,
     holds: bool = False,
-    fixed: Mapping[str, Json] | None = None,
 ) -> Closing:
-    output = canonical(outcome.output) if output_bytes is None else output_bytes
+    output, attested = canonical(outcome.output) if output_bytes is None else output_bytes, outcome.attestation
     kept = () if input_bytes is None else (("input", input_bytes), ("details", details))
-    entry = result_draft(
-        asked=asked,
-        decided=decided,
+    entry = draft_result(
+        said,
+        call_id=outcome.call_id,
+        run_id=outcome.run_id,
         opened=opened,
-        status=outcome.status.value,
-        reason=outcome.reason.value if outcome.reason else None,
+        status=attested["status"],
+        reason=attested["reason"],
         success=outcome.success,
         exit_code=execution.exit_code,
         signal=execution.signal,
         stdout_bytes=execution.stdout_bytes,
         stderr_bytes=execution.stderr_bytes,
         truncated=execution.truncated,
-        usage=execution.usage.as_json(),
+        usage=attested["usage"],
         egress=_egress(execution, egress_mode),
         redactions=redactions,
-        enforcement=outcome.attestation["sandbox_enforcement"],
-        **{name: outcome.attestation[name] for name in ("executor", "execution_sha256", "attestation_id")},
+        executor=attested["executor"],
+        execution_sha256=attested["execution_sha256"],
+        attestation_id=attested["attestation_id"],
         commitments=_commit(ports, ("output", output), *kept),
         artifacts=[ref.artifact_id for ref in outcome.artifacts],
-        fixed=fixed,
     )
     return Closing(
         run=run,
         call_id=outcome.call_id,
         tool=outcome.tool,
-        principal=asked.principal,
+        principal=principal,
         input_sha256=input_sha256,
-        status=outcome.status.value,
-        reason=outcome.reason.value if outcome.reason else None,
+        status=attested["status"],
+        reason=attested["reason"],
         entry=entry,
         closed_unix_ms=ports.clock.now_unix_ms(),
         outcome=stored_outcome_bytes(outcome),
@@ -249,24 +242,6 @@ def _payload_of(trip: Trip) -> str | None:
     if trip.guest is None:
         return None
     return trip.guest.skill.payload_sha256 if trip.guest.skill is not None else trip.guest.module_sha256
-
-
-def _asked(trip: Trip, ports: Ports) -> Asked:
-    """A device and a channel are the caller's text, and entries stay for ever."""
-    context, (device, channel) = trip.run.context, (trip.run.context.device, trip.run.context.channel)
-    if device or channel:
-        device, channel = redact_json([device, channel], ports.secrets.known_values(trip.run.run_id))
-    return Asked(
-        call_id=trip.call_id,
-        run_id=trip.run.run_id,
-        tool=trip.request.tool,
-        principal=trip.run.owner.principal,
-        door=context.door.value,
-        device=device,
-        channel=channel,
-        session=context.session,
-        skill=context.skill,
-    )
 
 
 def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None:

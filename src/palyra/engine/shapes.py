@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from palyra.canon import Json, canonical_plain
+from palyra.canon import Json, canonical_plain, sorted_json
 from palyra.engine.trip import CallRequest, Trip
 from palyra.model.grant import Decision
 from palyra.model.job import Facts, Job
@@ -122,9 +122,14 @@ class Shapes:
         """Of tools that the engine answers: cheap to work out anew, and not to push out the others."""
 
     def find(self, trip: Trip) -> Shape | None:
-        key = _key(trip.request)
+        request = trip.request
+        given = request.input
+        data = given if isinstance(given, bytes) else sorted_json(given)
+        key = _key(request, data)
         shape = None if key is None else self._known.get(key) or self._answered.get(key)
         if shape is None or (shape.terms is not trip.run.terms and shape.terms != trip.run.terms):
+            return None
+        if data is not given and given != shape.input:
             return None
         return shape
 
@@ -133,7 +138,9 @@ class Shapes:
         shape = trip.shape
         if shape is None or shape.is_kept or shape.plan is None:
             return
-        key = _key(trip.request)
+        given = trip.request.input
+        # Two plain mappings with the same canonical bytes are the same input.
+        key = _key(trip.request, given if isinstance(given, bytes) else canonical_plain(given))
         if key is None:
             return
         shape.is_kept = True
@@ -144,12 +151,8 @@ class Shapes:
         memory[key] = shape
 
 
-def _key(request: CallRequest) -> Key | None:
-    """None for a call that is not remembered. Two plain mappings with the same canonical bytes are the same input."""
-    given = request.input
-    if request.source is not None or request.learn:
-        return None
-    data = given if isinstance(given, bytes) else canonical_plain(given)
-    if data is None or len(data) > MAX_INPUT_BYTES:
+def _key(request: CallRequest, data: bytes | None) -> Key | None:
+    """None for a call that is not remembered."""
+    if data is None or len(data) > MAX_INPUT_BYTES or request.source is not None or request.learn:
         return None
     return request.run.owner.principal, request.run.workspace, request.tool, data

@@ -109,6 +109,8 @@ class Trip:
     call_id: str
     received_unix_ms: int
     started_us: int
+    run: Run = field(init=False)
+    """The request's."""
     input_sha256: str = ""
     input_bytes: bytes = b""
     """What the input's commitment in the journal is made over: canonical JSON, or the raw bytes."""
@@ -146,6 +148,5 @@ class Trip:
     full_output_sha256: str | None = None
     """Set when the door projects: the digest over the whole redacted output."""
 
-    @property
-    def run(self) -> Run:
-        return self.request.run
+    def __post_init__(self) -> None:
+        self.run = self.request.run

@@ -27,10 +27,7 @@ def write_around(draft: EntryDraft, predicate: Mapping[str, Json]) -> bytes:
     """`predicate` is the draft's with its place. Empty where a text may need escapes."""
     if not _PLAIN_SUBJECT.fullmatch(draft.subject):
         return b""
-    changing = predicate
-    if draft.fixed:
-        changing = {name: value for name, value in predicate.items() if name not in draft.fixed}
-    inner = canonical_around(changing, draft.fixed)
+    inner = canonical_around(predicate, draft.fixed)
     named = predicate.get("execution_sha256")
     if inner is None or (isinstance(named, str) and not named.isalnum()):
         return b""

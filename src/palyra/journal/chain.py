@@ -14,8 +14,10 @@ Not here: reading them back (entry), places in the tree (state), checks (audit).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any
 
-from palyra.canon import Json, canonical_strict, sha256_hex
+from palyra.canon import Json, canonical_strict, made_ahead, sha256_hex
 from palyra.journal.around import STATEMENT_TYPE, write_around
 from palyra.journal.trim import CUTS, ascii_name, trim, trim_text
 from palyra.model.record import Commitment, EntryDraft, Owner
@@ -100,6 +102,44 @@ class EgressSummary:
 # ── drafts ───────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The members of a call's entry that say the same each time the call is asked; in `written` once more, as bytes
+    made ahead (canon.made_ahead), where all of them fit an entry as they are."""
+
+    members: Mapping[str, Json]
+    written: Mapping[str, Json] = field(default_factory=dict)
+
+
+def said_in_intent(
+    asked: Asked,
+    decided: Decided,
+    *,
+    owner: Owner,
+    executor: str,
+    enforcement: Mapping[str, Json],
+    limits: Mapping[str, int],
+) -> dict[str, Json]:
+    """`enforcement` is what the plan promises."""
+    more = {"owner": owner.as_json(), "executor": executor, "limits": dict(limits)}
+    return said_in_result(asked, decided, enforcement) | more
+
+
+def said_in_result(asked: Asked, decided: Decided, enforcement: Mapping[str, Json]) -> dict[str, Json]:
+    """`enforcement` is what was in force as the launcher saw it."""
+    members = asked.as_json() | {"decision": decided.as_json(), "sandbox_enforcement": dict(enforcement)}
+    del members["call_id"], members["run_id"]
+    return members
+
+
+def write_said(members: Mapping[str, Json]) -> Said:
+    """Without bytes where one of them does not fit an entry as it is: then entries are written, and trimmed, whole."""
+    try:
+        return Said(members, {name: made_ahead(value) for name, value in members.items()})
+    except ValueError:
+        return Said(members)
+
+
 def intent_draft(
     *,
     asked: Asked,
@@ -109,23 +149,40 @@ def intent_draft(
     enforcement: Mapping[str, Json],
     limits: Mapping[str, int],
     commitments: Sequence[Commitment],
-    fixed: Mapping[str, Json] | None = None,
 ) -> EntryDraft:
-    """`commitments` are those to the input and the plan; `enforcement` is what the plan promises."""
-    predicate = asked.as_json() | {
-        "decision": decided.as_json(),
-        "owner": owner.as_json(),
-        "executor": executor,
-        "sandbox_enforcement": dict(enforcement),
-        "limits": dict(limits),
-    }
-    return _call_draft(INTENT, asked, predicate, commitments, fixed)
+    members = said_in_intent(asked, decided, owner=owner, executor=executor, enforcement=enforcement, limits=limits)
+    return draft_intent(Said(members), call_id=asked.call_id, run_id=asked.run_id, commitments=tuple(commitments))
+
+
+def draft_intent(said: Said, *, call_id: str, run_id: str, commitments: tuple[Commitment, ...]) -> EntryDraft:
+    """`commitments` are those to the input and the plan."""
+    return EntryDraft(
+        predicate_type=INTENT,
+        subject=f"call/{call_id}",
+        predicate={**said.members, "call_id": call_id, "run_id": run_id},
+        run_id=run_id,
+        commitments=commitments,
+        fixed=said.written,
+    )
 
 
 def result_draft(
     *,
     asked: Asked,
     decided: Decided,
+    enforcement: Mapping[str, Json],
+    commitments: Sequence[Commitment],
+    **observed: Any,
+) -> EntryDraft:
+    said = Said(said_in_result(asked, decided, enforcement))
+    return draft_result(said, call_id=asked.call_id, run_id=asked.run_id, commitments=tuple(commitments), **observed)
+
+
+def draft_result(
+    said: Said,
+    *,
+    call_id: str,
+    run_id: str,
     opened: bool,
     status: str,
     reason: str | None,
@@ -139,16 +196,16 @@ def result_draft(
     egress: EgressSummary | None,
     redactions: Mapping[str, int],
     executor: str,
-    enforcement: Mapping[str, Json],
     execution_sha256: str,
     attestation_id: str,
-    commitments: Sequence[Commitment],
+    commitments: tuple[Commitment, ...],
     artifacts: Sequence[str] = (),
-    fixed: Mapping[str, Json] | None = None,
 ) -> EntryDraft:
-    """`enforcement` is what was in force as the launcher saw it; `artifacts` are ids, never digests."""
-    predicate = asked.as_json() | {
-        "decision": decided.as_json(),
+    """`artifacts` are ids, never digests."""
+    predicate = {
+        **said.members,
+        "call_id": call_id,
+        "run_id": run_id,
         "opened": opened,
         "status": status,
         "reason": reason,
@@ -160,12 +217,18 @@ def result_draft(
         "egress": None if egress is None else egress.as_json(),
         "redactions": dict(redactions),
         "executor": executor,
-        "sandbox_enforcement": dict(enforcement),
         "execution_sha256": execution_sha256,
         "attestation_id": attestation_id,
         "artifacts": list(artifacts),
     }
-    return _call_draft(RESULT, asked, predicate, commitments, fixed)
+    return EntryDraft(
+        predicate_type=RESULT,
+        subject=f"call/{call_id}",
+        predicate=predicate,
+        run_id=run_id,
+        commitments=commitments,
+        fixed=said.written,
+    )
 
 
 def act_draft(
@@ -179,36 +242,8 @@ def act_draft(
 ) -> EntryDraft:
     """`act` is a dotted verb such as policy.swapped; `details` hold facts and names, never values of secrets."""
     predicate = {"act": act, "actor": actor, "details": dict(details), "run_id": run_id}
-    return _draft(ACT, subject, predicate, run_id=run_id, commitments=commitments)
-
-
-def _call_draft(
-    kind: str,
-    asked: Asked,
-    predicate: dict[str, Json],
-    commitments: Sequence[Commitment],
-    fixed: Mapping[str, Json] | None,
-) -> EntryDraft:
-    subject = f"call/{asked.call_id}"
-    return _draft(kind, subject, predicate, run_id=asked.run_id, commitments=commitments, fixed=fixed)
-
-
-def _draft(
-    kind: str,
-    subject: str,
-    predicate: dict[str, Json],
-    *,
-    run_id: str | None,
-    commitments: Sequence[Commitment],
-    fixed: Mapping[str, Json] | None = None,
-) -> EntryDraft:
     return EntryDraft(
-        predicate_type=kind,
-        subject=subject,
-        predicate=predicate,
-        run_id=run_id,
-        commitments=tuple(commitments),
-        fixed=fixed or {},
+        predicate_type=ACT, subject=subject, predicate=predicate, run_id=run_id, commitments=tuple(commitments)
     )
 
 
@@ -219,10 +254,10 @@ def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_
     """The canonical bytes of an entry at its place; at most 64 KiB, whatever the draft holds."""
     if draft.predicate_type not in KINDS or len(draft.predicate) > MAX_FIELDS or "place" in draft.predicate:
         raise ValueError("this is not a draft of this module")
-    macs = {commitment.field: commitment.mac for commitment in draft.commitments}
-    predicate = dict(draft.predicate) | {
+    predicate = {
+        **draft.predicate,
         "place": {"index": index, "sequence": sequence, "at_unix_ms": at_unix_ms},
-        "commitments": macs,
+        "commitments": {commitment.field: commitment.mac for commitment in draft.commitments},
     }
     try:
         body = write_around(draft, predicate) or canonical_strict(

@@ -11,7 +11,7 @@ Not here: entities and evaluation (cedar), what the answer means (verdict, decid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -79,6 +79,8 @@ class Request:
     context: Mapping[str, Scalar]
     input: Input = ()
     """The record `context.input`; kept beside a record's request as the call's own input, redacted."""
+    first: Request | None = field(default=None, init=False, compare=False, repr=False)
+    """Which one this asks again: the same in all but `CHANGING`."""
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -205,24 +207,30 @@ def build_request(
     )
 
 
-_SAME = tuple(field.name for field in fields(Request) if field.name != "context")
+_SAME = tuple(field.name for field in fields(Request) if field.name not in ("context", "first"))
+CHANGING = tuple(sorted(("calls_used", "calls_max", "calls_last_minute", "denials_last_minute", "hour", *_LABELS)))
+"""What can be another each time the same call is made in the same run."""
+_INT = frozenset({int})
 
 
 def ask_again(request: Request, *, calls_used: int, calls_max: int, hour: int, run: RunFacts) -> Request:
     """What policy is asked about the same call of the same run, made later: all that can have changed since then. The
     rest was checked when `request` was made."""
-    changed: dict[str, Scalar] = {
+    changed: dict[str, int | bool] = {
         "calls_used": calls_used,
         "calls_max": calls_max,
         "calls_last_minute": run.calls_last_minute,
         "denials_last_minute": run.denials_last_minute,
         "hour": hour,
     }
-    for name, value in changed.items():
-        _check_value(name, value)
+    numbers = changed.values()
+    if not (_INT.issuperset(map(type, numbers)) and min(numbers) >= -MAX_INT and max(numbers) <= MAX_INT):
+        for name, value in changed.items():
+            _check_value(name, value)
     for name in _LABELS:
         changed[name] = name in run.labels  # a label equals its name
     again = object.__new__(Request)
+    object.__setattr__(again, "first", request.first or request)
     for name in _SAME:
         object.__setattr__(again, name, getattr(request, name))
     object.__setattr__(again, "context", {**request.context, **changed})

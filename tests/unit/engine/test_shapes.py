@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import OrderedDict
 from dataclasses import fields, replace
+from datetime import date
 from enum import Enum
+from uuid import UUID
 
 import pytest
 
@@ -27,6 +30,15 @@ LS = {"command": "ls", "args": ["-la", "folder/file"]}
 
 class Word(Enum):
     LS = "ls"
+
+
+class Plain(Enum):
+    NULL = None
+
+
+@dataclasses.dataclass
+class Pathlike:
+    path: str
 
 
 REGISTRY = make_registry(BUILTIN_TOOLS)
@@ -184,6 +196,16 @@ def test_what_only_looks_like_a_known_input_is_judged_on_its_own(given):
     ask(engine)
     ask(engine, b'{"args":["-la","folder/file"],"command":"ls"}')
     assert told(ask(engine, given)) == told(ask(make_engine(engine.ports), given))
+
+
+@pytest.mark.parametrize("odd", [float("nan"), Plain.NULL, UUID(int=0), date(2020, 1, 1), Pathlike("null")])
+@pytest.mark.parametrize("known", [None, "null", str(UUID(int=0)), "2020-01-01"])
+def test_what_is_only_written_like_a_known_input_of_a_tool_of_ours_is_judged_on_its_own(known, odd):
+    engine = make_engine(fake_ports())
+    ask(engine, {"a": known}, tool="palyra.echo")
+    assert told(ask(engine, {"a": odd}, tool="palyra.echo")) == told(
+        ask(make_engine(engine.ports), {"a": odd}, tool="palyra.echo")
+    )
 
 
 def test_mappings_that_are_no_dicts_are_taken_as_before():
