@@ -15,6 +15,7 @@ import pytest
 
 from palyra.errors import Reason
 from palyra.launch import _os
+from palyra.launch.waiting import readable
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
@@ -201,6 +202,25 @@ def test_only_the_three_streams_are_open_inside(any_tier: Arena) -> None:
         os.close(inheritable)
         os.close(other)
     assert found == [0, 1, 2]
+
+
+def test_no_process_of_a_call_holds_an_open_file_of_ours(any_tier: Arena) -> None:
+    """Whoever reads the other end of a pipe of ours must see us close it, launchers and first processes or not."""
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, True)
+
+    async def story() -> bool:
+        running = asyncio.create_task(any_tier.start("/bin/sleep", "0.5"))
+        await asyncio.sleep(0.05)
+        os.close(theirs)
+        closed = asyncio.create_task(readable(ours))
+        await asyncio.wait({running, closed}, return_when=asyncio.FIRST_COMPLETED)
+        seen = closed.done() and not running.done()
+        await asyncio.gather(running, closed)
+        return seen
+
+    assert asyncio.run(story())
+    os.close(ours)
 
 
 def test_the_environment_is_exactly_the_plans(any_tier: Arena) -> None:

@@ -177,10 +177,12 @@ async def start_held(
     name: str,
     jobs: Jobs,
     abandon: Callable[[Held], Awaitable[None]],
+    open_data: Callable[[bytes], int] = _os.memory_file,
     is_alone: bool = False,
     is_known: bool = False,
 ) -> Held:
-    """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one.
+    """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one; `open_data`
+    makes a descriptor that reads these bytes.
     `is_alone`: a call waits for it and nothing else runs, so its mounts are waited for in place: the loop's own clock
     is coarser than what is left to wait for. `is_known`: so is the program, and nobody else will have this sandbox:
     everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`)."""
@@ -188,7 +190,7 @@ async def start_held(
     held.namespaced = template.pid_namespace
     is_known = is_known and template.can_be_let_go_late
     try:
-        _spawn(held, template, shell)
+        _spawn(held, template, shell, open_data)
         async with asyncio.timeout(START_TIMEOUT_S):
             await enter(held, template, jobs, is_alone=is_alone, is_known=is_known)
         if not is_known:
@@ -211,7 +213,7 @@ async def start_held(
     return held
 
 
-def _spawn(held: Held, template: Template, shell: str) -> None:
+def _spawn(held: Held, template: Template, shell: str, open_data: Callable[[bytes], int]) -> None:
     """1, 2."""
     theirs: list[int] = []
     for folder in template.caches:
@@ -239,7 +241,7 @@ def _spawn(held: Held, template: Template, shell: str) -> None:
                 os.fchown(fd, *template.run_as)
         files = []
         for data in template.data:
-            files.append(_os.memory_file(data))
+            files.append(open_data(data))
             theirs.append(files[-1])  # each is closed even if the next fails
         keep, pipes = [*files], {}
         if INFO in template.launcher:
@@ -256,8 +258,10 @@ def _spawn(held: Held, template: Template, shell: str) -> None:
 
 
 def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int]) -> None:
+    # The start program does, and bubblewrap's first process: nothing else runs before them.
+    closes_others = template.is_started_by_us
     if template.pid_namespace or not template.no_new_privileges:
-        held.pid = _os.spawn(argv, places=places, keep=keep)
+        held.pid = _os.spawn(argv, places=places, keep=keep, closes_others=closes_others)
         return
     confined = _os.spawn_confined(
         argv,
@@ -266,6 +270,7 @@ def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int
         drop_capabilities=os.getuid() == 0 and template.run_as is None,
         landlock=template.landlock,
         seccomp=template.seccomp,
+        closes_others=closes_others,
     )
     held.pid, held.domain, held.workspace = confined.pid, confined.domain, confined.workspace
     _os.let_go_first(held.pid)

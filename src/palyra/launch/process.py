@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from palyra.launch import _os
 from palyra.launch.course import Running, follow
+from palyra.launch.data_files import DataFiles
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end, is_gone, is_told
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.feed import write_all
@@ -66,6 +67,7 @@ class ProcessExecutor:
         self._egress = egress
         self._containers: ContainerRoad | None = None
         self._jobs = Jobs()
+        self._files = DataFiles()
         self._leftovers = Leftovers()
         self._starts = 0
         self._at_work = _AtWork()
@@ -136,6 +138,7 @@ class ProcessExecutor:
         if self.pool is not None:
             await self.pool.close()
         self._jobs.close()
+        self._files.close()
         self._leftovers.close()
 
     async def _start(self, template: Template, *, is_alone: bool = False, is_known: bool = False) -> Held:
@@ -148,6 +151,7 @@ class ProcessExecutor:
             name=os.urandom(16).hex(),
             jobs=self._jobs,
             abandon=self._abandon,
+            open_data=self._files.open,
             is_alone=is_alone,
             is_known=is_known,
         )

@@ -1,9 +1,10 @@
 """Linux: starting a child with exact descriptors, signalling it by pidfd, reaping it.
 
 Rules: `spawn` is posix_spawn (no fork of a large parent, no Python between fork and exec), called from the
-thread that stays, because bubblewrap's --die-with-parent follows the thread. posix_spawn closes nothing, so
-every inheritable descriptor of this process is closed by name, and `stray_descriptors` lets the caller verify
-in the child, where no other thread can interfere. A plain child is started by a thread that confined itself first
+thread that stays, because bubblewrap's --die-with-parent follows the thread. posix_spawn closes nothing: either
+what is started closes what it was not given before anything foreign runs, or every inheritable descriptor of this
+process is closed by name, and `stray_descriptors` lets the caller verify in the child, where no other thread can
+interfere. A plain child is started by a thread that confined itself first
 (`_confine`); what such a thread enters is never the engine's.
 
 Not here: what to start (held), when to kill it (process).
@@ -35,6 +36,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _CLONE_NEWPID = 0x20000000
 _FIRST_TO_GO = "500"
 _SIGNALS = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 _LOWEST_FREE = 10
 """Numbers below are places in the child (stdio, ready, control); a source there could be overwritten."""
 
@@ -87,17 +89,23 @@ def line() -> tuple[int, int]:
 
 
 def memory_file(data: bytes) -> int:
-    """An anonymous file that holds `data`, read from its start."""
-    fd = raised(os.memfd_create("palyra", os.MFD_CLOEXEC))
+    """An anonymous file that holds `data`, read from its start; nobody can change it any more."""
+    fd = raised(os.memfd_create("palyra", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
         os.lseek(fd, 0, os.SEEK_SET)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     except OSError:
         os.close(fd)
         raise
     return fd
+
+
+def opened_again(fd: int) -> int:
+    """The same file, read from its start by somebody who shares no position with anybody else."""
+    return raised(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC))
 
 
 def spawn(
@@ -106,19 +114,27 @@ def spawn(
     places: Mapping[int, int],
     keep: Sequence[int] = (),
     env: Sequence[tuple[str, str]] = (),
+    closes_others: bool = False,
 ) -> int:
     """Start argv with this environment, default signals, a session of its own and only these descriptors: `places`
-    maps a number in the child to one of ours, `keep` keep their number."""
-    return _prepare(argv, places, keep, env)()
+    maps a number in the child to one of ours, `keep` keep their number. `closes_others`: what is started closes all
+    other descriptors itself, before anything foreign runs."""
+    return _prepare(argv, places, keep, env, closes_others=closes_others)()
 
 
 def _prepare(
-    argv: Sequence[str], places: Mapping[int, int], keep: Sequence[int], env: Sequence[tuple[str, str]] = ()
+    argv: Sequence[str],
+    places: Mapping[int, int],
+    keep: Sequence[int],
+    env: Sequence[tuple[str, str]] = (),
+    *,
+    closes_others: bool = False,
 ) -> Callable[[], int]:
     """Everything that reads files is done here, so that what is returned can be called where none may be opened."""
     actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in places.items()]
     actions += [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in keep]
-    actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _closable(_inheritable() - set(keep) - set(places))]
+    if not closes_others:
+        actions += [(os.POSIX_SPAWN_CLOSE, fd) for fd in _closable(_inheritable() - set(keep) - set(places))]
 
     def start() -> int:
         pid = os.posix_spawn(
@@ -138,12 +154,13 @@ def spawn_confined(
     drop_capabilities: bool,
     landlock: LandlockRules | None = None,
     seccomp: bytes = b"",
+    closes_others: bool = False,
 ) -> Confined:
     """The same from / with no_new_privs, and what else the child must not have; see `_confine`."""
     from palyra.launch._os._confine import Confinement, start_confined  # needs ctypes, which is costly to import
 
     confinement = Confinement(drop_capabilities=drop_capabilities, landlock=landlock, seccomp=seccomp)
-    return start_confined(confinement, _prepare(argv, places, keep))
+    return start_confined(confinement, _prepare(argv, places, keep, closes_others=closes_others))
 
 
 def let_go_first(pid: int) -> None:

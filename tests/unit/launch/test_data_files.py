@@ -1,0 +1,69 @@
+"""What launchers read: from its start for everybody, unchangeable, bounded, and gone with whoever kept it."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import pytest
+
+from palyra.launch import data_files as module
+from palyra.launch.data_files import DataFiles
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def read_and_close(fd: int) -> bytes:
+    try:
+        return os.read(fd, 1 << 20)
+    finally:
+        os.close(fd)
+
+
+def test_each_reader_begins_at_the_start_whoever_else_reads() -> None:
+    files = DataFiles()
+    first, second = files.open(b"the same"), files.open(b"the same")
+    assert os.read(first, 3) == b"the"
+    assert (read_and_close(second), read_and_close(first)) == (b"the same", b" same")
+    assert read_and_close(files.open(b"")) == b""
+
+
+@pytest.mark.parametrize("size", [8, module.MAX_BYTES + 1])
+def test_nobody_who_has_one_can_change_what_the_next_one_reads(size: int) -> None:
+    files, data = DataFiles(), b"x" * size
+    fd = files.open(data)
+    with pytest.raises(OSError, match=r"Bad file descriptor|not permitted"):
+        os.write(fd, b"y")
+    again = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+    for change in (lambda: os.write(again, b"y"), lambda: os.ftruncate(again, 0), lambda: os.ftruncate(again, 1 << 20)):
+        with pytest.raises(PermissionError):
+            change()
+    for open_fd in (fd, again):
+        os.close(open_fd)
+    assert read_and_close(files.open(data)) == data
+
+
+def test_it_keeps_a_bounded_number_and_nothing_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILES", 3)
+    files, before = DataFiles(), open_files()
+    for number in range(10):
+        assert read_and_close(files.open(b"%d" % number)) == b"%d" % number
+    assert len(read_and_close(files.open(b"x" * (module.MAX_BYTES + 1)))) == module.MAX_BYTES + 1
+    assert open_files() == before + 3
+
+
+@pytest.mark.parametrize("how", ["closed", "dropped"])
+def test_its_end_closes_what_it_kept(how: str) -> None:
+    before, files = open_files(), DataFiles()
+    os.close(files.open(b"kept"))
+    assert open_files() == before + 1
+    if how == "closed":
+        files.close()
+        assert read_and_close(files.open(b"kept")) == b"kept"  # and it goes on, should anybody ask
+        files.close()
+    else:
+        del files
+        gc.collect()
+    assert open_files() == before
