@@ -105,7 +105,7 @@ def test_nothing_is_claimed_where_orphans_are_not_ours(tier_c: Arena) -> None:
 
 
 def test_time_is_counted_from_when_the_program_was_let_go(place: Arena) -> None:
-    """Not from when somebody first looked: a budget of time would be spent too slowly, and a short program took none."""
+    """Not from when somebody first looked: a budget would be spent too slowly, and a short program took none."""
     for _ in range(3):
         assert place.run("/bin/sleep", "0.05").execution.usage.wall_us >= 50_000
 
