@@ -88,7 +88,8 @@ def look_outside(template: Template) -> Outside:
     for point, source in planned_mounts(template.launcher):
         if source and not is_within(point, workspace) and not point.startswith(("/proc", "/dev")):
             with contextlib.suppress(FileNotFoundError):  # --ro-bind-try of what is not there
-                places.append((point, identity_of(os.path.realpath(source))))
+                found = os.stat(source)  # links followed, as the launcher does
+                places.append((point, (found.st_dev, found.st_ino)))
     return Outside(table=mountinfo(os.getpid()), places=tuple(places))
 
 

@@ -24,6 +24,9 @@ from palyra.values import dataclass
 Closed: TypeAlias = Sequence[tuple[str, str]]
 """(kind, path): see ProcessPlan.closed."""
 
+Lines: TypeAlias = tuple[str, ...]
+"""Of a mount table."""
+
 _ESCAPE = late(r"\\([0-7]{3})")
 
 
@@ -88,9 +91,13 @@ def first_difference(closed: Closed, mountinfo: str) -> str:
 
 def is_finished(mountinfo: str) -> bool:
     """The launcher has left its old root: from here on it makes no mount any more."""
-    table = parse_mountinfo(mountinfo)
-    points = {mount.point for mount in table}
-    left = not any(point.startswith(("/newroot", "/oldroot")) for point in points)
+    return _is_finished(_unnumbered(mountinfo))
+
+
+@lru_cache(maxsize=8)
+def _is_finished(lines: Lines) -> bool:
+    table = _parse(lines)
+    left = not any(mount.point.startswith(("/newroot", "/oldroot")) for mount in table)
     return left and any(mount.point == "/" and "ro" in mount.options for mount in table)
 
 
@@ -99,10 +106,15 @@ def first_stranger(launcher: Sequence[Word], mountinfo: str, host_mountinfo: str
 
     Below a bound folder the host's own mounts come along; /dev and /proc hold what the launcher puts there itself.
     """
-    planned = Counter(point for point, _ in planned_mounts(launcher))
-    folders = [(point, source) for point, source in planned_mounts(launcher) if source]
-    on_host = {mount.point for mount in parse_mountinfo(host_mountinfo)}
-    for mount in parse_mountinfo(mountinfo):
+    return _first_stranger(planned_mounts(launcher), _unnumbered(mountinfo), _unnumbered(host_mountinfo))
+
+
+@lru_cache(maxsize=16)
+def _first_stranger(plan: tuple[tuple[str, str], ...], lines: Lines, host_lines: Lines) -> str:
+    planned = Counter(point for point, _ in plan)
+    folders = [(point, source) for point, source in plan if source]
+    on_host = {mount.point for mount in _parse(host_lines)}
+    for mount in _parse(lines):
         point = mount.point
         if planned[point] > 0:
             planned[point] -= 1
@@ -151,13 +163,26 @@ def expected_mounts(closed: Closed) -> tuple[Expected, ...]:
     )
 
 
-@lru_cache(maxsize=8)
 def parse_mountinfo(text: str) -> tuple[Mount, ...]:
+    return _parse(tuple(_lines(text)))
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]  # not splitlines: a name may hold a form feed or U+2028
+
+
+@lru_cache(maxsize=4)
+def _unnumbered(text: str) -> Lines:
+    """The same without the numbers that the kernel gives anew to each sandbox: what is judged without them is judged
+    once for all sandboxes that look the same."""
+    return tuple("0 0 0:0 " + line.split(" ", 3)[3] for line in _lines(text))
+
+
+@lru_cache(maxsize=8)
+def _parse(lines: Lines) -> tuple[Mount, ...]:
     """Remembered: the host's table seldom changes, and a sandbox's is looked at several times while it waits."""
     mounts = []
-    for line in text.split("\n"):  # not splitlines: a name may hold a form feed or U+2028
-        if not line:
-            continue
+    for line in lines:
         fields = line.split(" ")
         ident, parent, device, root, point, options = fields[:6]
         kind = fields[fields.index("-") + 1]
