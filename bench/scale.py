@@ -25,6 +25,7 @@ os.environ |= {
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_worker_niceness": "0",  # as palyra cluster up starts it
 }
 
 from bench.machine import read_machine

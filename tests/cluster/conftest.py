@@ -13,6 +13,7 @@ if WANTED:  # Ray reads these when it is imported
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # every address is loopback's
+        "RAY_worker_niceness": "0",  # as palyra cluster up starts it
         "RAY_health_check_period_ms": "1000",
         "RAY_health_check_failure_threshold": "3",
     }

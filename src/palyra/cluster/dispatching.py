@@ -78,6 +78,7 @@ class _Crossing:
     """A plan as it goes to nodes."""
 
     plan: ProcessPlan
+    workspace: str
     body: bytes
     sha256: str
 
@@ -142,27 +143,35 @@ class ClusterExecutor:
     async def run(
         self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
     ) -> Execution:
-        workspace = moving.workspace_of(plan) if source is None else None
+        workspace = self._workspace(plan) if source is None else None
         if workspace is None:
             return await self._here.run(plan, sink, source, credentials=credentials)
         try:
-            return await self._send(plan, workspace, _Told(sink, most_bytes=plan.limits.output_bytes))
+            crossing = self._crossing(plan, workspace)
+            return await self._send(crossing, _Told(sink, most_bytes=plan.limits.output_bytes))
         except _Other:
             message = "The node was lost, and the program, run anew, did not say what it had said before."
             return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
         except (TrustError, StateError, OSError) as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
 
-    async def _send(self, plan: ProcessPlan, workspace: str, told: _Told) -> Execution:
+    async def _send(self, crossing: _Crossing, told: _Told) -> Execution:
+        plan, workspace = crossing.plan, crossing.workspace
         number, dispatch_id = self._policy_number(), self._new_id()
-        crossing = self._crossing(plan)
-        base_sha256 = self._unchanged(Path(workspace)) or await asyncio.to_thread(self._look, Path(workspace))  # 1
+        base_sha256 = self._unchanged(Path(workspace))  # 1
+        has_waited = not base_sha256
+        if has_waited:
+            base_sha256 = await asyncio.to_thread(self._look, Path(workspace))
         full: set[str] = set()
         put_again = False
         for epoch in range(1, ATTEMPTS + 1):
-            place = await self._placement.take(plan.tier.value, workspace, patience_s=PATIENCE_S, avoid=full)  # 2
+            place = self._placement.take_now(plan.tier.value, workspace, avoid=full)  # 2
+            if place is None:
+                has_waited = True
+                place = await self._placement.take(plan.tier.value, workspace, patience_s=PATIENCE_S, avoid=full)
             try:
-                if self._policy_number() != number:  # 3
+                # 3: asked a moment ago and nothing waited for since, the answer is the same.
+                if has_waited and self._policy_number() != number:
                     raise Rejected(
                         Reason.POLICY_DENIED, "The policies changed before the call was sent.", "Call again."
                     )
@@ -192,6 +201,7 @@ class ClusterExecutor:
                 await asyncio.sleep(PAUSE_S if place.node_id in full else 0)
                 full.add(place.node_id)
             finally:
+                has_waited = True
                 self._placement.give_back(place)
         raise StateError("No node took this call, or every one that did was lost.", "palyra cluster status")
 
@@ -234,7 +244,12 @@ class ClusterExecutor:
         ran = Ran(node_id=place.node_id, key_id=place.key.key_id, envelope=canonical(envelope).decode())
         return replace(execution, ran=ran)
 
-    def _crossing(self, plan: ProcessPlan) -> _Crossing:
+    def _workspace(self, plan: ProcessPlan) -> str | None:
+        """None for a plan that runs here."""
+        known = self._crossings.get(id(plan))
+        return known.workspace if known is not None and known.plan is plan else moving.workspace_of(plan)
+
+    def _crossing(self, plan: ProcessPlan, workspace: str) -> _Crossing:
         """Of the very same plan the same bytes: a call that is asked again comes with the plan it had."""
         known = self._crossings.get(id(plan))
         if known is not None and known.plan is plan:  # it holds the plan, so that no other has this id meanwhile
@@ -243,7 +258,7 @@ class ClusterExecutor:
             body = canonical(to_json(plan))
         except (TypeError, ValueError) as error:
             raise StateError(f"The plan cannot be sent: {error}.") from error
-        made = _Crossing(plan, body, sha256_hex(body))
+        made = _Crossing(plan, workspace, body, sha256_hex(body))
         if len(body) <= PLAN_BYTES:
             while len(self._crossings) >= MOST_PLANS:
                 del self._crossings[next(iter(self._crossings))]

@@ -56,16 +56,25 @@ class Placement:
 
     async def take(self, tier: str, workspace: str, *, patience_s: float, avoid: Set[str] = frozenset()) -> Place:
         """A slot; `Rejected(BUSY)` when none was free in time, or when no node is left at all. `avoid`: better not."""
-        place = None if self._waiting else self._choose(tier, workspace, avoid)  # nobody is overtaken
+        place = self.take_now(tier, workspace, avoid=avoid)
         if place is None:
             place = await self._wait(tier, workspace, patience_s, avoid)
-        else:
+            self._remember(workspace, place)
+        return place
+
+    def take_now(self, tier: str, workspace: str, *, avoid: Set[str] = frozenset()) -> Place | None:
+        """A slot that is free at this moment."""
+        place = None if self._waiting else self._choose(tier, workspace, avoid)  # nobody is overtaken
+        if place is not None:
             place.used += 1
+            self._remember(workspace, place)
+        return place
+
+    def _remember(self, workspace: str, place: Place) -> None:
         self._homes[workspace] = place.node_id
         self._homes.move_to_end(workspace)
         while len(self._homes) > MOST_REMEMBERED:
             self._homes.popitem(last=False)
-        return place
 
     async def _wait(self, tier: str, workspace: str, patience_s: float, avoid: Set[str]) -> Place:
         self._waiting += 1

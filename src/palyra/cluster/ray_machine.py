@@ -28,6 +28,8 @@ START_S = 60.0
 DRAIN_S = 45.0
 """Ray lets a node drain for half a minute."""
 STOP_S = 5.0
+PRIORITY = {"RAY_worker_niceness": "0"}
+"""Somebody waits for what a node does: Ray would have it, and every sandbox below it, behind all else (15)."""
 MEMORY_BYTES = 80 << 20
 """Bytes pass through it and nothing is kept there: the least that Ray takes."""
 
@@ -52,7 +54,7 @@ class Machine:
         except OSError as error:
             hint = "palyra cluster up makes it on the head; copy it to the other machines, readable by its owner alone."
             raise StateError(f"The cluster's token {path} is not there.", hint) from error
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(path), "RAY_USAGE_STATS_ENABLED": "0"}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(path), "RAY_USAGE_STATS_ENABLED": "0", **PRIORITY}
 
     def take_environment(self) -> None:
         """For this process, before Ray is imported; what the operator set stays."""
