@@ -3,7 +3,7 @@
 The standard one writes and compiles six functions for every class when its module is imported: for a short command
 that is half of its life. Here `__init__` is compiled when a class is made again and again, and the others need no
 compiler. What a class gets is the same: fields, frozen, slots, keyword-only, `__post_init__`, `replace`, equality,
-hash, repr, copying and pickling. Where a class asks for anything else (order, InitVar …) the standard one makes it.
+order, hash, repr, copying and pickling. Where a class asks for anything else (InitVar …) the standard one makes it.
 
 For type checkers this is `dataclasses.dataclass` itself.
 """
@@ -11,10 +11,10 @@ For type checkers this is `dataclasses.dataclass` itself.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError
 from inspect import get_annotations
-from operator import attrgetter
+from operator import attrgetter, ge, gt, le, lt
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
 
-    def dataclass(cls=None, /, *, frozen=False, slots=False, kw_only=False, eq=True, **other):
+    def dataclass(cls=None, /, *, frozen=False, slots=False, kw_only=False, eq=True, order=False, **other):
         def make(cls):
-            kinds = get_annotations(cls)
-            text = " ".join(map(str, kinds.values()))
-            if other or "InitVar" in text or "ClassVar" in text or "KW_ONLY" in text:
-                options = {"frozen": frozen, "slots": slots, "kw_only": kw_only, "eq": eq, **other}
+            if other or (order and not eq) or any("InitVar" in str(kind) for kind in get_annotations(cls).values()):
+                options = {"frozen": frozen, "slots": slots, "kw_only": kw_only, "eq": eq, "order": order, **other}
                 return dataclasses.dataclass(**options)(cls)
-            return _make(cls, kinds, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq)
+            return _make(cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, order=order)
 
         return make if cls is None else make(cls)
 
@@ -58,15 +56,17 @@ _COPIED: dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]
 """By class, of which there are as many as the program has."""
 
 
-def _make(cls: type[Any], kinds: Mapping[str, Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> type[Any]:
+def _make(cls: type[Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool, order: bool) -> type[Any]:
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # else the standard library writes the signature there, at some length
     own = frozenset(cls.__dict__)
-    made = _make_fields(cls, kinds, slots=slots, kw_only=kw_only)
+    made = _make_fields(cls, slots=slots, kw_only=kw_only)
     fields = dataclasses.fields(made)
     given: dict[str, Any] = {"__init__": _first_init(made, frozen=frozen), "__repr__": _make_repr(fields)}
     if eq:
         given |= {"__eq__": _make_eq(fields), "__hash__": _make_hash(fields) if frozen else None}
+    if order:
+        given |= _make_order(fields)
     if frozen:
         given |= {"__setattr__": _refuse_set, "__delattr__": _refuse_delete}
         if slots:
@@ -77,14 +77,18 @@ def _make(cls: type[Any], kinds: Mapping[str, Any], *, frozen: bool, slots: bool
     return made
 
 
-def _make_fields(cls: type[Any], kinds: Mapping[str, Any], *, slots: bool, kw_only: bool) -> type[Any]:
-    """The standard library reads every annotation that is text, in search of the special ones, which takes half of all
-    its time here: there are none, so it is shown others meanwhile."""
-    cls.__annotations__ = dict.fromkeys(kinds, object)
+def _make_fields(cls: type[Any], *, slots: bool, kw_only: bool) -> type[Any]:
+    """The standard library reads every annotation that is text, in search of two special ones, which takes half of all
+    its time here: where there is neither, it is shown others meanwhile."""
+    kinds = get_annotations(cls)
+    text = " ".join(map(str, kinds.values()))
+    shown = kinds if "ClassVar" in text or "KW_ONLY" in text else dict.fromkeys(kinds, object)
+    cls.__annotations__ = shown
     made: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
-    made.__annotations__ = dict(kinds)
-    for name, kind in kinds.items():
-        made.__dataclass_fields__[name].type = kind
+    if shown is not kinds:
+        made.__annotations__ = kinds
+        for name, kind in kinds.items():
+            made.__dataclass_fields__[name].type = kind
     return made
 
 
@@ -209,6 +213,17 @@ def _make_eq(fields: Fields) -> Callable[[Any, object], bool]:
         return get(self) == get(other) if other.__class__ is self.__class__ else NotImplemented
 
     return __eq__
+
+
+def _make_order(fields: Fields) -> dict[str, Callable[[Any, object], bool]]:
+    get = _getter([field.name for field in fields if field.compare])
+
+    def make(compare: Callable[[Any, Any], bool]) -> Callable[[Any, object], bool]:
+        return lambda self, other: (
+            compare(get(self), get(other)) if other.__class__ is self.__class__ else NotImplemented
+        )
+
+    return {"__lt__": make(lt), "__le__": make(le), "__gt__": make(gt), "__ge__": make(ge)}
 
 
 def _make_hash(fields: Fields) -> Callable[[Any], int]:

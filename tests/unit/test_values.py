@@ -52,12 +52,12 @@ class Nothing:
     pass
 
 
-def make_pair(decorate: Any, **options: Any) -> tuple[Any, Any]:
+def make_pair(make: Any, **options: Any) -> tuple[Any, Any]:
     """The same class twice: by ours and by the standard library."""
-    return tuple(_make(with_it, options) for with_it in (decorate, dataclasses.dataclass))  # type: ignore[return-value]
+    return tuple(make(with_it, options) for with_it in (dataclass, dataclasses.dataclass))  # type: ignore[return-value]
 
 
-def _make(decorate: Any, options: dict[str, Any]) -> Any:
+def _make_with_kind(decorate: Any, options: dict[str, Any]) -> Any:
     class Value:
         """Said."""
 
@@ -71,14 +71,29 @@ def _make(decorate: Any, options: dict[str, Any]) -> Any:
     return decorate(**options)(Value)
 
 
+def _make(decorate: Any, options: dict[str, Any]) -> Any:
+    class Value:
+        """Said."""
+
+        a: int
+        b: str = "b"
+        c: list[int] = field(default_factory=list)
+        d: int = field(default=4, repr=False, compare=False)
+        e: int = field(default=5, init=False)
+
+    return decorate(**options)(Value)
+
+
+@pytest.mark.parametrize("make", [_make, _make_with_kind])
 @pytest.mark.parametrize("options", [o | more for o in OPTIONS for more in ({}, {"kw_only": True})], ids=str)
-def test_a_class_gets_what_the_standard_library_gives(options):
-    ours, theirs = make_pair(dataclass, **options)
+def test_a_class_gets_what_the_standard_library_gives(options, make):
+    ours, theirs = make_pair(make, **options)
     one, other = ours(a=1, b="x"), theirs(a=1, b="x")
     assert repr(one) == repr(other)
-    assert [(f.name, f.init, f.compare, f.kw_only) for f in fields(ours)] == [
-        (f.name, f.init, f.compare, f.kw_only) for f in fields(theirs)
+    assert [(f.name, f.type, f.init, f.compare, f.kw_only) for f in fields(ours)] == [
+        (f.name, f.type, f.init, f.compare, f.kw_only) for f in fields(theirs)
     ]
+    assert inspect.get_annotations(ours) == inspect.get_annotations(theirs)
     assert ours.__match_args__ == theirs.__match_args__
     assert (one == ours(a=1, b="x")) == (other == theirs(a=1, b="x"))
     assert one != ours(a=2, b="x")
@@ -189,6 +204,34 @@ def test_inherited_fields_come_first():
     assert repr(Derived(1, 2)).endswith("Derived(a=1, b=2)")
 
 
+@pytest.mark.parametrize("with_it", [dataclass, dataclasses.dataclass])
+def test_an_ordered_value_is_ordered_by_what_is_compared(with_it):
+    @with_it(frozen=True, slots=True, order=True)
+    class Ordered:
+        a: int
+        note: str = field(default="", compare=False)
+        b: str = ""
+
+    low, same, high = Ordered(1, "z", "x"), Ordered(1, "y", "x"), Ordered(1, "a", "y")
+    assert sorted([high, low]) == [low, high]
+    assert (low < high, low <= same, high > low, low >= same, low < same, low > same) == (True,) * 4 + (False,) * 2
+    with pytest.raises(TypeError):
+        low < Pair("a")  # noqa: B015
+
+
+@pytest.mark.parametrize("given", [(1, "x", 3), (1, {"left": 1}), ()])
+def test_arguments_by_place_that_do_not_fit_are_type_errors(given):
+    @dataclass(frozen=True, slots=True)
+    class Two:
+        left: int
+        right: str = "r"
+
+    named = given[-1] if given and isinstance(given[-1], dict) else {}
+    with pytest.raises(TypeError):
+        Two(*(one for one in given if one is not named), **named)
+    assert (Two(1).right, Two(1, "x"), Two(1, right="x")) == ("r", Two(left=1, right="x"), Two(1, "x"))
+
+
 def test_matching_by_class_works():
     match Pair("l"):
         case Pair(left, right="r"):
@@ -200,8 +243,8 @@ def test_matching_by_class_works():
 def test_what_is_not_done_here_is_done_by_the_standard_library(monkeypatch):
     monkeypatch.setattr(values, "_make", lambda *_, **__: pytest.fail("not ours to make"))
 
-    @dataclass(order=True)
-    class Ordered:
+    @dataclass(unsafe_hash=True)
+    class Hashed:
         a: int
 
     @dataclass
@@ -212,7 +255,9 @@ def test_what_is_not_done_here_is_done_by_the_standard_library(monkeypatch):
         def __post_init__(self, a: int) -> None:
             self.b = a
 
-    assert Ordered(1) < Ordered(2)
+    assert hash(Hashed(1)) == hash(Hashed(1))
+    with pytest.raises(ValueError, match="eq must be true"):
+        dataclass(order=True, eq=False)(Count)
     assert Fed(3).b == 3
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from palyra.config.credentials import SECRET_NAME
 from palyra.late import late
+from palyra.values import dataclass
 
 _BUCKET = late(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
 _REGION = late(r"[a-z0-9-]{1,64}")

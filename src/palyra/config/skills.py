@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from palyra.values import dataclass
 
 RANGES: dict[str, tuple[int, int]] = {"audit_hours": (0, 24 * 366)}
 
