@@ -86,8 +86,8 @@ def load_bundle(name: str, files: Mapping[str, str]) -> PolicyBundle:
 def load_builtin(name: str, files: Mapping[str, str], *, typed: bool = True) -> PolicyBundle:
     """The same without running the examples: Palyra's own bundles come with the package, and its tests run them.
 
-    `typed` is False only for a bundle that was in use before, to make its decisions again: the schema it was validated
-    against may know less of a request than today's.
+    `typed` is False for one of these at a start, and for a bundle that was in use before, to make its decisions again:
+    the schema it was validated against may know less of a request than today's.
     """
     check_caps(files)
     _check_names(files)

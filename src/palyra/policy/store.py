@@ -198,7 +198,7 @@ class PolicyStore:
         local = self.local()
         if local and not checked:
             try_in_child(self._posture, local)
-        return _Held(bundle=load_posture(self._posture, local), pointer=pointer, signature=signature)
+        return _Held(bundle=load_posture(self._posture, local, typed=False), pointer=pointer, signature=signature)
 
     def _swap(self, held: _Held) -> _Held:
         if self._versions is not None:
@@ -220,11 +220,14 @@ class PolicyStore:
             log.warning("%s is not in force, and could not be: %s", self._folder, error.detail)
 
 
-def load_posture(posture: str, local: Mapping[str, str] | None = None) -> PolicyBundle:
-    """A built-in bundle; with local policies beside it, these are checked whole, examples included."""
-    # The examples of built-in bundles are run by our tests, not at each start: they cannot change in between, and
-    # the command line starts often. Parsing and strict validation are never skipped.
-    bundle = load_builtin(posture, read_posture(posture))
+def load_posture(posture: str, local: Mapping[str, str] | None = None, *, typed: bool = True) -> PolicyBundle:
+    """A built-in bundle; with local policies beside it, these are checked whole, types and examples included.
+
+    `typed` is False at a start: what comes with the package cannot change in between, the command line starts often,
+    and our tests validate every posture strictly and run its examples. Should one not fit the Cedar that is installed,
+    its errors are refusals all the same.
+    """
+    bundle = load_builtin(posture, read_posture(posture), typed=typed)
     return with_local(bundle, local) if local else bundle
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from palyra.errors import Reason, Rejected
 from palyra.model.tool import ToolSpec
-from palyra.protocol.schema import CompiledSchema, compile_schema
+from palyra.protocol.schema import CompiledSchema
 from palyra.values import dataclass
 
 _SHOWN = 60
@@ -28,11 +28,11 @@ class RegisteredTool:
 
     @cached_property
     def input_schema(self) -> CompiledSchema:
-        return compile_schema(self.spec.input_schema)
+        return CompiledSchema(self.spec.input_schema)
 
     @cached_property
     def output_schema(self) -> CompiledSchema:
-        return compile_schema(self.spec.output_schema)
+        return CompiledSchema(self.spec.output_schema)
 
 
 class ToolSource(Protocol):

@@ -10,16 +10,14 @@ Not here: the schemas themselves (protocol/catalog).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from functools import cached_property
 from itertools import islice
 from typing import Any
-
-import jsonschema_rs
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
 from palyra.late import late
-from palyra.values import dataclass
+from palyra.protocol.plain import NO_NUL, plainly_fits
 
 MAX_SHOWN_ERRORS = 8
 MAX_EXPLAINED_VALUES = 1000
@@ -27,7 +25,6 @@ _MAX_SENTENCE = 160
 _PLAIN_NAME = late(r"[A-Za-z_-]{1,32}")  # no digits: nearly every key and token has some
 NO_FIT = "does not fit the schema's"
 NO_INTEGER = "not of type integer"
-NO_NUL = r"^[^\u0000]*$"
 _LIMITS = {
     "minimum": "less than {}",
     "maximum": "greater than {}",
@@ -53,21 +50,33 @@ class _MaxBytes:
             raise ValueError(f"longer than {self._limit} bytes")
 
 
-@dataclass(frozen=True, slots=True)
 class CompiledSchema:
-    schema: Mapping[str, Json]
-    validator: Any = field(compare=False, repr=False)
-    has_integers: bool = field(default=True, compare=False, repr=False)
-    """Some part of it wants a whole number, and so may be given a fraction."""
+    """A schema and its validator, which is made when the first value comes that does not plainly fit."""
+
+    def __init__(self, schema: Mapping[str, Json]) -> None:
+        self.schema = schema
+
+    @cached_property
+    def validator(self) -> Any:
+        """ValueError when it is not a JSON Schema."""
+        import jsonschema_rs  # the heaviest of all that a command may import
+
+        try:
+            return jsonschema_rs.Draft202012Validator(dict(self.schema), keywords={"x-maxBytes": _MaxBytes})
+        except (ValueError, jsonschema_rs.ValidationError) as error:
+            raise ValueError(f"not a JSON Schema: {str(error)[:_MAX_SENTENCE]}") from error
+
+    @cached_property
+    def has_integers(self) -> bool:
+        """Some part of it wants a whole number, and so may be given a fraction."""
+        return _names_integer(self.schema)
 
 
 def compile_schema(schema: Mapping[str, Json]) -> CompiledSchema:
-    """ValueError when it is not a JSON Schema."""
-    try:
-        validator = jsonschema_rs.Draft202012Validator(dict(schema), keywords={"x-maxBytes": _MaxBytes})
-    except (ValueError, jsonschema_rs.ValidationError) as error:
-        raise ValueError(f"not a JSON Schema: {str(error)[:_MAX_SENTENCE]}") from error
-    return CompiledSchema(schema, validator, _names_integer(schema))
+    """At once: ValueError when it is not a JSON Schema."""
+    compiled = CompiledSchema(schema)
+    assert compiled.validator is not None
+    return compiled
 
 
 def _names_integer(schema: Any) -> bool:
@@ -78,7 +87,7 @@ def _names_integer(schema: Any) -> bool:
 
 def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None:
     """Raise BAD_ARGUMENTS with a path and a sentence for each error, in a fixed order."""
-    if not compiled.has_integers and compiled.validator.is_valid(value):
+    if plainly_fits(compiled.schema, value) or (not compiled.has_integers and compiled.validator.is_valid(value)):
         return
     fractions = {*islice(_fractions(compiled.schema, value, ""), MAX_EXPLAINED_VALUES)}
     wrong_type = {(path, NO_INTEGER) for path, _ in fractions}  # the same error, told by the validator
@@ -106,9 +115,11 @@ def _schema_errors(compiled: CompiledSchema, value: Mapping[str, Json]) -> Itera
 
 
 def _first_error(compiled: CompiledSchema, value: Mapping[str, Json]) -> Iterator[Any]:
+    from jsonschema_rs import ValidationError
+
     try:
         compiled.validator.validate(value)
-    except jsonschema_rs.ValidationError as error:
+    except ValidationError as error:
         yield error
 
 
