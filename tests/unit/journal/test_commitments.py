@@ -33,9 +33,9 @@ def test_several_values_are_committed_to_under_salts_of_their_own() -> None:
 
 
 @given(st.lists(st.tuples(st.text(st.characters(min_codepoint=1, codec="utf-8"), max_size=8), st.binary()), max_size=4))
-def test_several_commitments_are_each_one_of_their_own(values) -> None:
+def test_several_commitments_are_each_one_of_their_own(values: list[tuple[str, bytes]]) -> None:
     salts = bytes(range(32 * len(values)))
-    each = [commit_value(*one, salts[32 * at : 32 * at + 32]) for at, one in enumerate(values)]
+    each = [commit_value(name, value, salts[32 * at :][:32]) for at, (name, value) in enumerate(values)]
     assert commit_values(values, salts) == tuple(each)
 
 

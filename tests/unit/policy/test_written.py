@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import orjson
 from hypothesis import given
@@ -14,7 +15,8 @@ from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.policy.request import ATTRIBUTES, EXECUTE, MAX_TEXT, Request, ask_again
 from palyra.policy.written import write_with_holes
 
-VALUES = {str: st.text(st.characters(codec="utf-8"), max_size=12), bool: st.booleans(), int: st.integers(0, MAX_INT)}
+texts = st.text(st.characters(codec="utf-8"), max_size=12)
+VALUES: dict[type, st.SearchStrategy[Any]] = {str: texts, bool: st.booleans(), int: st.integers(0, MAX_INT)}
 counts = st.integers(0, MAX_INT)
 
 
@@ -26,9 +28,9 @@ def whole(request: Request) -> bytes:
 def requests(draw: st.DrawFn) -> Request:
     return Request(
         principal=parse_principal("agent:demo"),
-        roles=tuple(draw(st.lists(VALUES[str], max_size=2))),
+        roles=tuple(draw(st.lists(texts, max_size=2))),
         action=EXECUTE,
-        tool=draw(VALUES[str]),
+        tool=draw(texts),
         groups=("palyra", "100%"),
         context={name: draw(VALUES[kind]) for name, kind in ATTRIBUTES.items()},
     )
