@@ -145,6 +145,8 @@ class HostFacts:
     """This process may collect orphans of its sandboxes, so usage is exact (not in embedders' processes)."""
     usr_merged: bool = True
     """/bin, /lib … are links into /usr."""
+    localtime: str = ""
+    """The file below /usr that /etc/localtime leads to; empty where it is no such link."""
     system_folders: tuple[str, ...] = ()
     """Which of /usr /bin /sbin /lib /lib64 /lib32 exist as real folders."""
     home: str = ""

@@ -5,9 +5,9 @@
  2 namespaces   user, pid, ipc, uts, cgroup; network unless the egress mode shares it; no further user namespaces
  3 privileges   uid and gid 1000, no capabilities
  4 system       read-only system folders; never the host's root
- 5 kernel       own /proc with /proc/sys read-only (a root-started sandbox could write core_pattern), minimal /dev
- 6 private      sized tmpfs for /tmp, /var/tmp, /dev/shm and the home folder
- 7 etc          synthetic files, programs of ours; certificates, the linker's cache and the like read-only
+ 5 etc          certificates, the linker's cache and the like read-only; synthetic files, programs of ours
+ 6 kernel       own /proc with /proc/sys read-only (a root-started sandbox could write core_pattern), minimal /dev
+ 7 private      sized tmpfs for /dev/shm, /tmp, /var/tmp and the home folder
  8 readable     granted folders, the program's own folder
  9 workspace    the only writable bind (read-only for programs of ours that only read); beside it, where hosts are
                 granted, the package caches of this workspace alone
@@ -17,7 +17,8 @@
 13 closed       what of the workspace stays read-only or hidden: not by the launcher, which mounts by names that a
                 running program can swap, but by descriptor while it waits (inside/closing)
 
-Mounts of 6 come before 8 and 9, so that a folder below /tmp is not hidden by the tmpfs. Not here: which folders
+Mounts of 7 come before 8 and 9, so that a folder below /tmp is not hidden by the tmpfs. Binds come as early as they
+can: for each one the launcher reads the whole table of mounts there are by then. Not here: which folders
 (view), the filter (seccomp), whether the mounts landed where they should (mounts), starting it (launch).
 """
 
@@ -53,11 +54,11 @@ _ETC_SHARED = ("/etc/hosts", "/etc/resolv.conf")
 _ETC_READ_ONLY = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
-    "/etc/localtime",
     "/etc/ssl/certs",
     "/etc/pki/tls/certs",
     "/etc/pki/ca-trust/extracted",
 )
+_LOCALTIME = "/etc/localtime"
 _PROXY = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
 PROXY_ENV = tuple(
     sorted(
@@ -238,13 +239,14 @@ def _words(
     words += _namespaces(job, bwrap)  # 2
     words += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--cap-drop", "ALL"]  # 3
     words += _system(host)  # 4
-    words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]  # 5
-    words += ["--dev", "/dev", "--size", scratch, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
-    for folder in PRIVATE:  # 6
-        words += ["--perms", "0755" if folder == AGENT_HOME else "1777", "--size", scratch, "--tmpfs", folder]
-    words += _etc(job, data)  # 7
+    words += _etc(job, data, host)  # 5
     if host.starter:
         words += ["--perms", "0555", "--file", _hole(data, starter.assemble(host.machine, first=True)), START_FILE]
+    words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]  # 6
+    words += ["--dev", "/dev", "--remount-ro", "/dev"]
+    words += ["--size", scratch, "--tmpfs", "/dev/shm"]  # noqa: S108  # 7
+    for folder in PRIVATE:
+        words += ["--perms", "0755" if folder == AGENT_HOME else "1777", "--size", scratch, "--tmpfs", folder]
     for path in view.readable:  # 8
         words += ["--ro-bind", path, path]
     words += ["--bind" if job.workspace_writable else "--ro-bind", job.workspace.path, job.workspace.path]  # 9
@@ -280,17 +282,21 @@ def _system(host: HostFacts) -> list[Word]:
 _MERGED = ("/bin", "/sbin", "/lib", "/lib64")
 
 
-def _etc(job: _Shape, data: list[bytes]) -> list[Word]:
-    """Copied into the root's own tmpfs, which step 11 seals: cheaper than a mount for each file."""
-    words: list[Word] = ["--dir", "/etc", "--perms", "0555", "--dir", EMPTY_FOLDER]
+def _etc(job: _Shape, data: list[bytes], host: HostFacts) -> list[Word]:
+    """Files are copied into the root's own tmpfs, which step 10 seals: cheaper than a mount for each."""
+    words: list[Word] = ["--dir", "/etc"]
+    if host.localtime:  # a link shows programs the zone's name too
+        words += ["--symlink", host.localtime, _LOCALTIME]
+    shown = (*_ETC_READ_ONLY, *(_ETC_SHARED if job.shares_network else ()))
+    for path in shown if host.localtime else (*shown, _LOCALTIME):
+        words += ["--ro-bind-try", path, path]
+    words += ["--perms", "0555", "--dir", EMPTY_FOLDER]
     words += ["--perms", "0444", "--file", _hole(data, b""), EMPTY_FILE]  # what hidden paths show
     files = _ETC if job.shares_network else _ETC | _ETC_ISOLATED
     for name, content in files.items():
         words += ["--perms", "0644", "--file", _hole(data, content), f"/etc/{name}"]
     for path, content in job.own_files:
         words += ["--perms", "0444", "--file", _hole(data, content), path]
-    for path in (*_ETC_READ_ONLY, *(_ETC_SHARED if job.shares_network else ())):
-        words += ["--ro-bind-try", path, path]
     if job.trust is not None:
         words += ["--perms", "0444", "--file", _hole(data, job.trust.bundle), BUNDLE]
         if job.trust.system_path:

@@ -172,10 +172,16 @@ def _basics(home: str, state_home: str) -> HostFacts:
         nsenter=_find("nsenter", _TOOLS),
         setpriv=_find("setpriv", _TOOLS),
         usr_merged=os.path.islink("/bin") and os.path.islink("/lib"),
+        localtime=_localtime(),
         system_folders=tuple(f for f in _SYSTEM if os.path.isdir(f) and not os.path.islink(f)),
         home=os.path.realpath(home) if home else "",
         state_home=os.path.realpath(state_home) if state_home else "",
     )
+
+
+def _localtime(link: str = "/etc/localtime") -> str:
+    found = os.path.realpath(link)
+    return found if found.startswith("/usr/") and os.path.isfile(found) else ""
 
 
 # ── the trial ────────────────────────────────────────────────────────────────

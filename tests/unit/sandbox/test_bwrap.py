@@ -57,10 +57,12 @@ def test_the_mounts_come_in_the_documented_order() -> None:
         after(plan, "--unshare-user"),
         after(plan, "--cap-drop", "ALL"),
         after(plan, "--ro-bind", "/usr", "/usr"),
-        after(plan, "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),
-        after(plan, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"),
-        after(plan, "--tmpfs", "/tmp"),
         after(plan, "--dir", "/etc"),
+        after(plan, "--ro-bind-try", "/etc/ssl/certs", "/etc/ssl/certs"),
+        after(plan, "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"),
+        after(plan, "--dev", "/dev", "--remount-ro", "/dev"),
+        after(plan, "--tmpfs", "/dev/shm"),
+        after(plan, "--tmpfs", "/tmp"),
         after(plan, "--ro-bind", "/opt/tools", "/opt/tools"),
         after(plan, "--bind", "/tmp/w", "/tmp/w"),
         after(plan, "--remount-ro", "/"),
@@ -76,6 +78,14 @@ def test_the_mounts_come_in_the_documented_order() -> None:
         ("hidden_folder", "/tmp/w/.palyra"),
     )
     assert words(plan)[-1] == "--"
+
+
+def test_the_hosts_time_zone_is_a_link_where_it_is_one_into_usr() -> None:
+    zone = "/usr/share/zoneinfo/Europe/Vienna"
+    linked, bound = (BACKEND.plan(make_job(), make_host(localtime=found)) for found in (zone, ""))
+    assert after(linked, "--symlink", zone, "/etc/localtime") > after(linked, "--dir", "/etc")
+    assert words(linked).count("/etc/localtime") == 1
+    assert after(bound, "--ro-bind-try", "/etc/localtime", "/etc/localtime") > after(bound, "--dir", "/etc")
 
 
 def test_the_hosts_root_is_never_bound() -> None:

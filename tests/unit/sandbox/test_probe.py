@@ -126,6 +126,14 @@ def test_only_palyras_own_process_collects_orphans(tmp_path: Path, looks: list[o
     assert ask(tmp_path, owns_process=True).subreaper is True
 
 
+@pytest.mark.parametrize(("leads_to", "is_shown"), [("/usr/bin/env", True), ("/etc/passwd", False), ("/usr", False)])
+def test_the_time_zone_is_named_only_where_every_sandbox_shows_it(
+    leads_to: str, is_shown: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "localtime").symlink_to(leads_to)
+    assert under_test._localtime(str(tmp_path / "localtime")) == (os.path.realpath(leads_to) if is_shown else "")
+
+
 def test_no_bubblewrap_is_a_blocker_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_find", lambda name, folders: "")
     monkeypatch.setattr(under_test, "_distributions", lambda: ("debian",))
