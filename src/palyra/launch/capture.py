@@ -32,6 +32,8 @@ class Capture:
         self._kept = b""
         self._unread = False
         """While reading out: more may be in the pipe."""
+        self._listens = False
+        """The loop was asked to tell when there is something to read."""
         self.counts = {StreamName.STDOUT: 0, StreamName.STDERR: 0}
         self.exceeded = False
         self.launch_failed = False
@@ -42,6 +44,7 @@ class Capture:
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
     def start(self) -> None:
+        self._listens = True
         for stream, fd in self._open.items():
             os.set_blocking(fd, False)
             self._loop.add_reader(fd, self._readable, stream, fd)
@@ -103,6 +106,7 @@ class Capture:
 
     def _resume(self, stream: StreamName) -> None:
         if stream in self._open and not self.tripped.done():
+            self._listens = True
             self._loop.add_reader(self._open[stream], self._readable, stream, self._open[stream])
 
     def _trip(self, error: Exception | None) -> None:
@@ -119,7 +123,8 @@ class Capture:
     def _close(self, stream: StreamName) -> None:
         fd = self._open.pop(stream, None)
         if fd is not None:
-            self._loop.remove_reader(fd)
+            if self._listens:
+                self._loop.remove_reader(fd)
             with contextlib.suppress(OSError):
                 os.close(fd)
         if not self._open and not self._ended.done():

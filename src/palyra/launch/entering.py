@@ -21,7 +21,7 @@ from palyra.launch import _os
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.network import open_listeners
-from palyra.launch.verifying import difference, in_new_root, look_outside, misplaced, mountinfo
+from palyra.launch.verifying import Outside, difference, in_new_root, look_outside, misplaced, mountinfo
 from palyra.launch.waiting import has_ended, pause, readable, readable_in, unbroken
 from palyra.sandbox.mounts import first_stranger, is_finished
 from palyra.sandbox.starter import assemble_writer
@@ -64,12 +64,13 @@ async def enter(held: Held, template: Template, jobs: Jobs, *, is_alone: bool, i
 
 async def _enter_namespaces(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
     bounding: asyncio.Task[bool] | None = None
+    outside = look_outside(template)  # while the launcher starts
     try:
         await _learn_init(held, is_alone=is_alone)
         if template.pid_max:
             bounding = asyncio.create_task(_bound_pids(held, template, jobs))
             await asyncio.sleep(0)  # it begins now
-        await _check_mounts(held, template, jobs, is_alone=is_alone)
+        await _check_mounts(held, template, outside, jobs, is_alone=is_alone)
         if template.face is not None:
             held.listeners = await open_listeners(held.init, template.face, jobs.run)
     finally:  # even when cancelled: a process of ours in there would keep the dying namespace from ending
@@ -93,10 +94,9 @@ async def _learn_init(held: Held, *, is_alone: bool) -> None:
         raise LaunchFailed(_ENDED)
 
 
-async def _check_mounts(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
+async def _check_mounts(held: Held, template: Template, outside: Outside, jobs: Jobs, *, is_alone: bool) -> None:
     """Before the launcher goes on, nothing has been exec'd inside: even what waits would come from what is mounted."""
     steps = _BRIEF_STEPS if is_alone else 0
-    outside = look_outside(template)
     while not (in_new_root(held, template) and is_finished(table := mountinfo(held.init))):
         if has_ended(held.init_fd):
             raise LaunchFailed(_ENDED)

@@ -178,11 +178,12 @@ async def start_held(
     jobs: Jobs,
     abandon: Callable[[Held], Awaitable[None]],
     open_data: Callable[[bytes], int] = _os.memory_file,
+    meanwhile: Callable[[], None] | None = None,
     is_alone: bool = False,
     is_known: bool = False,
 ) -> Held:
     """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one; `open_data`
-    makes a descriptor that reads these bytes.
+    makes a descriptor that reads these bytes; `meanwhile` is done while the launcher is busy.
     `is_alone`: a call waits for it and nothing else runs, so its mounts are waited for in place: the loop's own clock
     is coarser than what is left to wait for. `is_known`: so is the program, and nobody else will have this sandbox:
     everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`)."""
@@ -191,6 +192,8 @@ async def start_held(
     is_known = is_known and template.can_be_let_go_late
     try:
         _spawn(held, template, shell, open_data)
+        if meanwhile is not None:
+            meanwhile()
         async with asyncio.timeout(START_TIMEOUT_S):
             await enter(held, template, jobs, is_alone=is_alone, is_known=is_known)
         if not is_known:

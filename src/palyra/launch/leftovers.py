@@ -19,7 +19,7 @@ import weakref
 from typing import TypeAlias
 
 from palyra.launch import _os
-from palyra.launch.waiting import ends_within
+from palyra.launch.waiting import ends_within, has_ended
 
 LET_GO_AFTER_S = 0.005
 _END_S = 2.0
@@ -70,6 +70,12 @@ class Leftovers:
             loop.run_in_executor(None, _let_go_of, fds, launchers)
         except RuntimeError:  # the loop is about to end and takes no more work
             _let_go_of(fds, launchers)
+
+    def let_go_here(self) -> None:
+        """In this thread, which has nothing to do but wait: cheaper than another thread, which would want to run just
+        when this one goes on."""
+        if self._pid == os.getpid() and all(has_ended(pidfd) for _, pidfd in self._launchers):
+            self.close()
 
     def close(self) -> None:
         if self._timer is not None:

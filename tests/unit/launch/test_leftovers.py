@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 import threading
 
 import pytest
 
 from palyra.launch import leftovers as module
 from palyra.launch.leftovers import Leftovers
+from palyra.launch.waiting import ends_within
 
 
 def open_null() -> int:
@@ -106,3 +108,25 @@ def test_one_that_somebody_else_reaped_is_nobody_elses_by_its_number() -> None:
     os.waitpid(pid, 0)
     module._let_go_of([], [(pid, pidfd)])
     assert not is_open(pidfd)
+
+
+def test_what_waits_for_nobody_is_let_go_in_place() -> None:
+    async def story(kept: Leftovers) -> list[bool]:
+        fd, (pid, pidfd), (slow, slow_pidfd) = open_null(), ended_child(), unended_child()
+        assert ends_within(pidfd, 5)
+        kept.keep(fd)
+        kept.keep_launcher(slow, slow_pidfd)
+        kept.keep_launcher(pid, pidfd)
+        kept.let_go_here()  # one of them has not ended: nobody waits for it here
+        waited = [is_open(one) for one in (fd, pidfd, slow_pidfd)]
+        os.kill(slow, signal.SIGKILL)
+        assert ends_within(slow_pidfd, 5)
+        kept.let_go_here()
+        return waited + [is_open(one) for one in (fd, pidfd, slow_pidfd)]
+
+    assert asyncio.run(story(Leftovers())) == [True] * 3 + [False] * 3
+
+
+def unended_child() -> tuple[int, int]:
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "100"], {})
+    return pid, os.pidfd_open(pid)
