@@ -152,7 +152,7 @@ class ProcessExecutor:
             jobs=self._jobs,
             abandon=self._abandon,
             open_data=self._files.open,
-            meanwhile=self._leftovers.let_go_here if is_alone else None,
+            meanwhile=self._leftovers.let_go_here if is_alone or not self._at_work.running else None,
             is_alone=is_alone,
             is_known=is_known,
         )
