@@ -141,6 +141,17 @@ def is_gone(held: Held, timeout_s: float) -> bool:
     return gone and (held.launcher_stays or ends_within(held.pid_fd, timeout_s))
 
 
+def end_gone(held: Held, *, subreaper: bool) -> Ended:
+    """Of a sandbox whose program ended and of which all `is_gone`: reap and close, with nothing to wait for."""
+    try:
+        ended = _reap(held, None, program_ended=True)
+        if subreaper and not held.init:
+            _os.reap_orphans()
+    finally:
+        held.close()
+    return ended
+
+
 async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     """Kill what is left, wait until it is gone, reap, close. Must not be cancelled: see `unbroken`. A launcher that
     stays is not waited for: the caller has taken it over."""

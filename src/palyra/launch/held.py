@@ -29,6 +29,7 @@ from palyra.launch.verifying import difference
 from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
+from palyra.sandbox.mounts import workspace_source
 from palyra.sandbox.starter import is_started_by_it
 from palyra.values import dataclass
 
@@ -55,10 +56,14 @@ class Template:
     group: GroupSpec | None
     face: NetFace | None = None
     caches: tuple[str, ...] = ()
+    workspace_source: str = field(init=False, repr=False, compare=False, default="")
+    """The folder of the host that it shows as its workspace; empty without a namespace."""
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Once: a pool looks a template up several times a call."""
+        if self.pid_namespace:
+            object.__setattr__(self, "workspace_source", workspace_source(self.launcher))
         told = (self.launcher, self.data, self.closed, self.run_as, self.pid_max, self.landlock, self.group, self.face)
         object.__setattr__(self, "_hash", hash(told))
 
@@ -152,22 +157,29 @@ class Held:
             os.close(self.take("mounts_fd"))
 
     def close(self) -> None:
-        close_listeners(self.take_listeners())
+        if self.listeners:
+            close_listeners(self.take_listeners())
         if self.domain is not None:
             self.domain.close()
             self.domain = None
-        self._close("pid_fd", "init_fd", "program_fd", "mounts_fd", "control", "stdin", "stdout", "stderr")
+        _close_all(self.pid_fd, self.init_fd, self.program_fd, self.mounts_fd, self.control)
+        _close_all(self.stdin, self.stdout, self.stderr)
+        self.pid_fd = self.init_fd = self.program_fd = self.mounts_fd = self.control = -1
+        self.stdin = self.stdout = self.stderr = -1
         self.let_go_of_start()
 
     def let_go_of_start(self) -> None:
-        self._close("ready", "info", "block")
+        _close_all(self.ready, self.info, self.block)
+        self.ready = self.info = self.block = -1
 
-    def _close(self, *names: str) -> None:
-        for name in names:
-            fd = self.take(name)
-            if fd >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
+
+def _close_all(*fds: int) -> None:
+    for fd in fds:
+        if fd >= 0:
+            try:
+                os.close(fd)
+            except OSError:
+                continue
 
 
 async def start_held(

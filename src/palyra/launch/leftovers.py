@@ -1,5 +1,5 @@
-"""What is left of sandboxes that have ended: their mount namespaces, empty of processes, held open by us alone, and our
-own launchers, which end by themselves when everything inside has.
+"""What is left of sandboxes that have ended: their mount namespaces, empty of processes, held open by us alone; our own
+launchers, which end by themselves when everything inside has; the threads of plain children's domains, empty too.
 
 The last to let go of a mount namespace makes the kernel take its mounts apart, and waits for it. Left to the sandbox's
 first process that is most of what ending a call takes; so the engine holds on until the call is answered, and lets go a
@@ -16,14 +16,17 @@ import contextlib
 import os
 import signal
 import weakref
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.launch import _os
 from palyra.launch.waiting import ends_within, has_ended
 
+if TYPE_CHECKING:
+    from palyra.launch._os._confine import Domain
+
 LET_GO_AFTER_S = 0.005
 _END_S = 2.0
-Launchers: TypeAlias = "list[tuple[int, int]]"
+Launcher: TypeAlias = tuple[int, int]
 """(pid, pidfd)"""
 
 
@@ -32,28 +35,30 @@ class Leftovers:
 
     def __init__(self) -> None:
         self._fds: list[int] = []
-        self._launchers: Launchers = []
+        self._launchers: list[Launcher] = []
+        self._domains: list[Domain] = []
         self._timer: asyncio.TimerHandle | None = None
         self._pid = os.getpid()
         weakref.finalize(self, _close_all, self._fds)
         weakref.finalize(self, _reap_all, self._launchers, owner=self._pid)
+        weakref.finalize(self, _end_all, self._domains)
 
-    def keep(self, fd: int) -> None:
+    def keep(self, *, mounts_fd: int = -1, launcher: Launcher = (0, -1), domain: Domain | None = None) -> None:
+        """Of a sandbox that is gone."""
         self._leave_to_parent()
-        self._fds.append(fd)
-        self._arm()
-
-    def keep_launcher(self, pid: int, pidfd: int) -> None:
-        """One whose sandbox is gone."""
-        self._leave_to_parent()
-        self._launchers.append((pid, pidfd))
+        if mounts_fd >= 0:
+            self._fds.append(mounts_fd)
+        if launcher[0]:
+            self._launchers.append(launcher)
+        if domain is not None:
+            self._domains.append(domain)
         self._arm()
 
     def _leave_to_parent(self) -> None:
         if self._pid != os.getpid():  # a fork: what is in the lists is its copy of the parent's
             _close_all(self._fds)
             _close_all([fd for _, fd in self._launchers])
-            del self._launchers[:]
+            del self._launchers[:], self._domains[:]  # no thread comes along with a fork
             self._pid, self._timer = os.getpid(), None
 
     def _arm(self) -> None:
@@ -64,6 +69,9 @@ class Leftovers:
 
     def let_go(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
+        _end_all(self._domains)
+        if not self._fds and not self._launchers:
+            return
         fds, launchers = self._fds[:], self._launchers[:]
         del self._fds[:], self._launchers[:]
         try:
@@ -81,6 +89,7 @@ class Leftovers:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        _end_all(self._domains)
         _let_go_of(self._fds, self._launchers)
 
 
@@ -89,13 +98,13 @@ def _let_go_in_time(kept: weakref.ref[Leftovers], loop: asyncio.AbstractEventLoo
         leftovers.let_go(loop)
 
 
-def _let_go_of(fds: list[int], launchers: Launchers) -> None:
+def _let_go_of(fds: list[int], launchers: list[Launcher]) -> None:
     if launchers:
         _reap_all(launchers, owner=os.getpid())
     _close_all(fds)
 
 
-def _reap_all(launchers: Launchers, *, owner: int) -> None:
+def _reap_all(launchers: list[Launcher], *, owner: int) -> None:
     while launchers:
         pid, pidfd = launchers.pop()
         if owner == os.getpid():
@@ -104,6 +113,11 @@ def _reap_all(launchers: Launchers, *, owner: int) -> None:
                 ends_within(pidfd, _END_S)
             _os.reap_by_descriptor(pidfd, pid)
         os.close(pidfd)
+
+
+def _end_all(domains: list[Domain]) -> None:
+    while domains:
+        domains.pop().close()
 
 
 def _close_all(fds: list[int]) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from palyra.launch import _os
 from palyra.launch.course import Running, follow
 from palyra.launch.data_files import DataFiles
-from palyra.launch.ending import Ended, ask_to_end, cut_off, end, is_gone, is_told
+from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, is_gone, is_told
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
@@ -228,6 +228,7 @@ class _HeldProgram:
         self._leftovers = leftovers
         self._plan = plan
         self._host = host
+        self._is_gone = False
 
     @property
     def program_fd(self) -> int:
@@ -243,7 +244,8 @@ class _HeldProgram:
         the first one inside, and that is gone with everything else."""
         held = self._held
         held.launcher_stays = not self._host.subreaper and is_told(held, timeout_s)
-        return is_gone(held, timeout_s)
+        self._is_gone = is_gone(held, timeout_s)
+        return self._is_gone
 
     def take(self, name: str) -> int:
         return self._held.take(name)
@@ -258,16 +260,18 @@ class _HeldProgram:
         held, leftovers = self._held, self._leftovers
         if not held.cut_off:
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
-        kept, launcher = held.take("mounts_fd"), (0, -1)
-        if held.launcher_stays and has_ended(held.init_fd):
+        kept, domain, launcher = held.take("mounts_fd"), held.domain if held.emptied else None, (0, -1)
+        if held.launcher_stays and (self._is_gone or has_ended(held.init_fd)):
             launcher, held.pid = (held.pid, held.take("pid_fd")), 0
+        if domain is not None:
+            held.domain = None
         try:
+            if self._is_gone and program_ended:
+                return end_gone(held, subreaper=self._host.subreaper)
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
         finally:
-            if launcher[0]:
-                leftovers.keep_launcher(*launcher)
-            if kept >= 0:
-                leftovers.keep(kept)
+            if kept >= 0 or launcher[0] or domain is not None:
+                leftovers.keep(mounts_fd=kept, launcher=launcher, domain=domain)
 
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan

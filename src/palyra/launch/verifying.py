@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from palyra.launch.identity import identity_of, stat_inside
 from palyra.launch.waiting import has_ended
-from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of, workspace_source
+from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
 from palyra.sandbox.view import EMPTY_FILE, is_within
 from palyra.values import dataclass
 
@@ -34,7 +34,7 @@ def is_as_planned(held: Held, template: Template) -> bool:
             return False
         if not template.pid_namespace:
             return not difference(held, template, held.program)
-        if held.workspace != identity_of(workspace_source(template.launcher)):
+        if held.workspace != identity_of(template.workspace_source):
             return False
         # Where no part of the workspace is closed nothing is looked up in the table.
         same = not template.closed or held.table == mountinfo(held.program)
@@ -53,7 +53,7 @@ def difference(held: Held, template: Template, pid: int, table: str = "") -> str
     table, workspace = table or mountinfo(pid), workspace_of(template.launcher)
     shown = stat_inside(pid, workspace)
     found = first_difference(template.closed, table)
-    if not found and identity_of(workspace_source(template.launcher)) != shown:
+    if not found and identity_of(template.workspace_source) != shown:
         found = f"{workspace} is another folder inside"
     if not found:
         held.table, held.workspace = table, shown

@@ -31,7 +31,7 @@ def test_they_are_let_go_a_moment_later_on_another_thread(monkeypatch: pytest.Mo
     async def story() -> list[bool]:
         kept, fds = Leftovers(), [open_null(), open_null()]
         for fd in fds:
-            kept.keep(fd)
+            kept.keep(mounts_fd=fd)
         before = [is_open(fd) for fd in fds]
         await asyncio.sleep(module.LET_GO_AFTER_S * 4)
         await asyncio.get_running_loop().shutdown_default_executor()
@@ -44,7 +44,7 @@ def test_they_are_let_go_a_moment_later_on_another_thread(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("how", ["closed", "dropped"])
 def test_a_loop_that_ends_first_loses_none(how: str) -> None:
     async def story(kept: Leftovers, fd: int) -> None:
-        kept.keep(fd)
+        kept.keep(mounts_fd=fd)
 
     kept, fd = Leftovers(), open_null()
     asyncio.run(story(kept, fd))
@@ -61,7 +61,7 @@ def test_the_next_loop_lets_go_what_the_last_one_left() -> None:
     kept, fds = Leftovers(), [open_null(), open_null()]
 
     async def story(fd: int, *, patience_s: float) -> None:
-        kept.keep(fd)
+        kept.keep(mounts_fd=fd)
         await asyncio.sleep(patience_s)
 
     asyncio.run(story(fds[0], patience_s=0))
@@ -78,7 +78,7 @@ def ended_child() -> tuple[int, int]:
 @pytest.mark.parametrize("how", ["in time", "closed", "dropped"])
 def test_a_launcher_that_was_left_is_reaped(how: str) -> None:
     async def story(kept: Leftovers, pid: int, pidfd: int) -> None:
-        kept.keep_launcher(pid, pidfd)
+        kept.keep(launcher=(pid, pidfd))
         if how == "in time":
             await asyncio.sleep(module.LET_GO_AFTER_S * 4)
             await asyncio.get_running_loop().shutdown_default_executor()
@@ -114,9 +114,9 @@ def test_what_waits_for_nobody_is_let_go_in_place() -> None:
     async def story(kept: Leftovers) -> list[bool]:
         fd, (pid, pidfd), (slow, slow_pidfd) = open_null(), ended_child(), unended_child()
         assert ends_within(pidfd, 5)
-        kept.keep(fd)
-        kept.keep_launcher(slow, slow_pidfd)
-        kept.keep_launcher(pid, pidfd)
+        kept.keep(mounts_fd=fd)
+        kept.keep(launcher=(slow, slow_pidfd))
+        kept.keep(launcher=(pid, pidfd))
         kept.let_go_here()  # one of them has not ended: nobody waits for it here
         waited = [is_open(one) for one in (fd, pidfd, slow_pidfd)]
         os.kill(slow, signal.SIGKILL)
@@ -130,3 +130,27 @@ def test_what_waits_for_nobody_is_let_go_in_place() -> None:
 def unended_child() -> tuple[int, int]:
     pid = os.posix_spawn("/bin/sleep", ["sleep", "100"], {})
     return pid, os.pidfd_open(pid)
+
+
+@pytest.mark.parametrize("how", ["in time", "closed", "dropped"])
+def test_the_thread_of_an_empty_domain_ends_after_the_answer(how: str) -> None:
+    class Domain:
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    async def story(kept: Leftovers, domain: Domain) -> None:
+        kept.keep(domain=domain)  # type: ignore[arg-type]
+        assert not domain.closed
+        if how == "in time":
+            await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+            assert domain.closed
+
+    kept, domain = Leftovers(), Domain()
+    asyncio.run(story(kept, domain))
+    if how == "closed":
+        kept.close()
+    del kept
+    gc.collect()
+    assert domain.closed == 1

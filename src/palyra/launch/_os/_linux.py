@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, struct pidfd_info), its first 64 bytes
 _PIDFD_INFO_EXIT = 1 << 3
+_ASK_EXIT = struct.pack("=Q56x", _PIDFD_INFO_EXIT)
+_ANSWER = struct.Struct("=Q52xi")
 _PR_SET_CHILD_SUBREAPER = 36
 _CLONE_NEWPID = 0x20000000
 _FIRST_TO_GO = "500"
@@ -288,17 +290,15 @@ def _closable(fds: set[int]) -> set[int]:
 
 def exit_status(pidfd: int) -> int | None:
     """The raw wait status of a process that is not our child; None until its parent has reaped it."""
-    info = bytearray(struct.pack("=Q56x", _PIDFD_INFO_EXIT))
+    info = bytearray(_ASK_EXIT)
     try:
-        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info, True)
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
     except OSError as error:
         if error.errno == errno.ESRCH:
             return None
         raise Unsupported from error
-    mask, status = struct.unpack_from("=Q", info)[0], struct.unpack_from("=i", info, 60)[0]
-    if not mask & _PIDFD_INFO_EXIT:
-        return None
-    return int(status)
+    mask, status = _ANSWER.unpack(info)
+    return int(status) if mask & _PIDFD_INFO_EXIT else None
 
 
 def send_signal(pidfd: int, number: int) -> None:
