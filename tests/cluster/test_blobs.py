@@ -60,8 +60,8 @@ def test_what_was_put_is_there_by_its_digest_and_goes_when_it_is_deleted(blobs, 
     name = blobs.put(data)
     assert name == hashlib.sha256(data).hexdigest() == blobs.put(data)
     assert (blobs.get(name, most_bytes=len(data)), blobs.has(name)) == (data, True)
-    ((listed, at),) = blobs.kept()
-    assert listed == name
+    ((listed, at, size),) = blobs.kept()
+    assert (listed, size) == (name, len(data))
     assert abs(at - now_unix_ms()) < 3_600_000
     for _ in range(2):
         blobs.delete(name)
@@ -106,7 +106,7 @@ def test_a_listing_goes_on_over_pages_and_tells_digests_alone(server):
         client.put_object(Bucket="pages", Key=f"palyra/blobs/{name}", Body=b"")
     client.put_object(Bucket="pages", Key="palyra/blobs/readme&<x>", Body=b"")
     client.put_object(Bucket="pages", Key=f"elsewhere/{'0' * 64}", Body=b"")
-    listed = [name for name, _ in blobs_in(store).kept()]
+    listed = [name for name, *_ in blobs_in(store).kept()]
     assert (len(listed), set(listed)) == (1005, names)
 
 
@@ -119,7 +119,7 @@ def test_a_server_that_checks_signatures_takes_ours_and_no_other(monkeypatch):
         ours = blobs_in(blobs._store, user)
         name = ours.put(b"x" * 100_000)
         assert ours.get(name, most_bytes=100_000) == b"x" * 100_000
-        assert [one for one, _ in ours.kept()] == [name]
+        assert [one for one, *_ in ours.kept()] == [name]
         for other in (replace(user, secret_key="another"), ADMIN):
             with pytest.raises(StateError, match=r"answers 403 \w+") as refused:
                 blobs_in(blobs._store, other).get(name, most_bytes=10)
@@ -339,7 +339,7 @@ def test_blobs_that_were_removed_behind_the_daemons_back_are_put_again_once(mach
     (workspace / "in").write_text("given")
     executor = machines.executor()
     asyncio.run(executor.run(plan_of(workspace, "true"), Kept()))
-    for name, _ in list(blobs_in(machines.blobs._store).kept()):
+    for name, *_ in list(blobs_in(machines.blobs._store).kept()):
         blobs_in(machines.blobs._store).delete(name)
     machines.nodes["one"].copies._idle.clear()
     execution = asyncio.run(executor.run(plan_of(workspace, "cat in"), out := Kept()))

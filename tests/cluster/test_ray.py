@@ -223,7 +223,7 @@ def test_workspaces_cross_to_real_nodes_and_back_through_an_s3_store(machines, f
             async with daemon(folder, kept, lambda: user) as (executor, _):
                 ended = await calls(executor, range(8))
                 with closing(open_blobs(kept, lambda: user, now_unix_ms)) as blobs:
-                    names = [name for name, _ in blobs.kept()]
+                    names = [name for name, *_ in blobs.kept()]
                     for name in names:
                         blobs.delete(name)
                 (workspace / "new").write_text("the tree is another now")

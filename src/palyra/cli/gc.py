@@ -26,6 +26,7 @@ NOTES = {
     "cgroup": "empty cgroups of calls that are gone",
     "container": "containers whose engine is gone",
     "probe": "trial folders of probes that were killed",
+    "workspace_blob": "files of workspaces in the cluster's blob store past gc.keep_blobs_days",
 }
 
 
@@ -35,7 +36,8 @@ NOTES = {
 def command(settings: Settings, dry_run: bool) -> int:
     """Remove old artifacts and logs, and what processes that are gone left: cgroups, containers, partial files.
 
-    Nothing that lives is touched. How long artifacts and logs are kept: gc.keep_artifacts_days, gc.keep_logs_days.
+    Nothing that lives is touched. How long artifacts and logs are kept: gc.keep_artifacts_days, gc.keep_logs_days. In a
+    cluster also files of workspaces in the blob store that no call has used for gc.keep_blobs_days.
     Records of the journal have a command of their own: palyra journal retain.
     """
     from palyra.cli.session import with_installation

@@ -8,20 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from palyra.errors import StateError
 
 _DIGITS = frozenset("0123456789abcdef")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}")
+"""What somebody writes, or has begun to remove."""
+MOMENT_S = 0.02
+
+
+class KeptBlob(NamedTuple):
+    name: str
+    kept_unix_ms: int
+    """When it was put last, by the store's own clock."""
+    size_bytes: int
 
 
 class Blobs(Protocol):
     """`StateError` from each, when the store cannot be used or what it holds is not what its name says."""
 
     def put(self, data: bytes) -> str:
-        """Keeps it; its SHA-256."""
+        """Keeps it; its SHA-256. What is there already counts as put now, so that no collection takes it."""
 
     def get(self, sha256: str, *, most_bytes: int) -> bytes: ...
 
@@ -30,8 +42,14 @@ class Blobs(Protocol):
     def delete(self, sha256: str) -> None:
         """Nothing happens when it is not there."""
 
-    def kept(self) -> Iterator[tuple[str, int]]:
-        """Every digest with the moment it was kept, in Unix milliseconds."""
+    def delete_older(self, name: str, before_unix_ms: int) -> bool:
+        """Removes it, unless somebody put it since; False where it stays."""
+
+    def kept(self) -> Iterator[KeptBlob]:
+        """Everything there is."""
+
+    def now_unix_ms(self) -> int:
+        """By the store's own clock: those who put may have others."""
 
     def forget(self) -> None:
         """Take nothing for being there that was there once."""
@@ -51,7 +69,9 @@ class BlobFolder:
     def put(self, data: bytes) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
-        if not path.exists():
+        try:
+            os.utime(path)  # its time is now: a collection that has it in its hand lets it go again
+        except FileNotFoundError:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             temporary = path.with_name(f".{sha256}.{os.urandom(8).hex()}")
             temporary.write_bytes(data)
@@ -61,13 +81,23 @@ class BlobFolder:
     def get(self, sha256: str, *, most_bytes: int) -> bytes:
         check_digest(sha256)
         try:
-            with self._path(sha256).open("rb") as file:
-                data = file.read(most_bytes + 1)
+            data = self._read(sha256, most_bytes + 1)
         except FileNotFoundError as error:
             raise missing(sha256) from error
         except OSError as error:
             raise StateError(f"Blob {sha256} cannot be read: {error}.", "Check [cluster.blobs] folder.") from error
         return checked(data, sha256, most_bytes=most_bytes)
+
+    def _read(self, sha256: str, most_bytes: int) -> bytes:
+        for is_last in (False, True):
+            try:
+                with self._path(sha256).open("rb") as file:
+                    return file.read(most_bytes)
+            except FileNotFoundError:
+                if is_last:
+                    raise
+                time.sleep(MOMENT_S)  # a collection may have it in its hand, about to put it back
+        raise AssertionError
 
     def has(self, sha256: str) -> bool:
         check_digest(sha256)
@@ -77,10 +107,42 @@ class BlobFolder:
         check_digest(sha256)
         self._path(sha256).unlink(missing_ok=True)
 
-    def kept(self) -> Iterator[tuple[str, int]]:
+    def delete_older(self, name: str, before_unix_ms: int) -> bool:
+        """Out of everybody's sight first, then looked at: who puts it in between either made it young, and it goes
+        back, or did not find it, and writes it anew."""
+        if not is_digest(name) and not _UNFINISHED.fullmatch(name):
+            raise StateError("This is no blob.")
+        path = self._path(name.lstrip(".")).with_name(name)
+        held = path.with_name(f".{name.lstrip('.')[:64]}.{os.urandom(8).hex()}")
+        try:
+            path.rename(held)
+        except FileNotFoundError:
+            return True
+        if held.stat().st_mtime_ns // 1_000_000 < before_unix_ms:
+            held.unlink()
+            return True
+        held.rename(path)
+        return False
+
+    def kept(self) -> Iterator[KeptBlob]:
+        """Unfinished ones too: their writers are gone when they are old."""
         for path in self._root.glob("??/*"):
-            if is_digest(path.name):
-                yield path.name, path.stat().st_mtime_ns // 1_000_000
+            if is_digest(path.name) or _UNFINISHED.fullmatch(path.name):
+                try:
+                    seen = path.stat()
+                except FileNotFoundError:
+                    continue
+                yield KeptBlob(path.name, seen.st_mtime_ns // 1_000_000, seen.st_size)
+
+    def now_unix_ms(self) -> int:
+        probe = self._root / f".now.{os.urandom(8).hex()}"
+        try:
+            probe.touch(mode=0o600)
+            return probe.stat().st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise StateError(f"The blob store cannot be written: {error}.", "Check [cluster.blobs] folder.") from error
+        finally:
+            probe.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """The folder itself is asked each time."""

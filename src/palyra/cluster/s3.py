@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from html import unescape
 from urllib.parse import urlsplit
 
-from palyra.cluster.blobs import check_digest, checked, is_digest, missing
+from palyra.cluster.blobs import KeptBlob, check_digest, checked, is_digest, missing
 from palyra.cluster.sigv4 import Credentials, Request, signed
 from palyra.errors import StateError
 
@@ -33,10 +34,12 @@ SMALL_BYTES = 32 << 10
 """What is smaller is sent without asking whether it is there: asking costs as much."""
 MOST_TOLD_BYTES = 4 << 20
 """Of an answer that is no blob: a page of a listing, an error."""
+FRESH_S = 3600.0
+"""So long what was put, or seen to be young, counts as put now; a collection leaves what is younger than a day."""
 AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 HINT = "Check [cluster.blobs]: endpoint, bucket, region, access_key, secret."
 _LISTED = re.compile(rb"<Contents>(.*?)</Contents>", re.DOTALL)
-_TAG = {name: re.compile(rf"<{name}>([^<]*)</{name}>".encode()) for name in ("Key", "LastModified", "Code")}
+_TAG = {name: re.compile(rf"<{name}>([^<]*)</{name}>".encode()) for name in ("Key", "LastModified", "Size", "Code")}
 _NEXT = re.compile(rb"<NextContinuationToken>([^<]*)</NextContinuationToken>")
 
 
@@ -55,6 +58,9 @@ class Store:
 class _Answer:
     status: int
     body: bytes = field(repr=False)
+    date: str = ""
+    """When it was answered, by the store's clock."""
+    modified: str = ""
 
 
 class S3Blobs:
@@ -68,18 +74,24 @@ class S3Blobs:
         self._base = f"{parts.path.rstrip('/')}/{store.bucket}"
         self._tls = ssl.create_default_context(cafile=store.ca_file or None) if self._is_tls else None
         self._idle: list[http.client.HTTPConnection] = []
-        self._there: dict[str, None] = {}
-        """Digests that this process has put or seen, so that a file is not asked about with every call."""
+        self._there: dict[str, float] = {}
+        """Digests that this process has put or seen, and when: a file is not asked about with every call."""
         self._guard = threading.Lock()
 
     def put(self, data: bytes) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
-        if sha256 in self._there:
+        if time.monotonic() - self._there.get(sha256, -FRESH_S) < FRESH_S:
             return sha256
-        if len(data) <= SMALL_BYTES or not self.has(sha256):
+        if len(data) <= SMALL_BYTES or not self._is_young(sha256):
             self._expect(self._ask("PUT", sha256, body=data), {200, 201, 204}, f"keep {sha256}")
         self._remember(sha256)
         return sha256
+
+    def _is_young(self, sha256: str) -> bool:
+        """There, and put within the hour: else it is put again, so that no collection takes it meanwhile."""
+        answer = self._look(sha256)
+        now, put = _date_ms(answer.date), _date_ms(answer.modified)
+        return answer.status == 200 and now > 0 and put > 0 and now - put < FRESH_S * 1000
 
     def get(self, sha256: str, *, most_bytes: int) -> bytes:
         check_digest(sha256)
@@ -91,19 +103,39 @@ class S3Blobs:
         return checked(answer.body, sha256, most_bytes=most_bytes)
 
     def has(self, sha256: str) -> bool:
+        return self._look(sha256).status == 200
+
+    def _look(self, sha256: str) -> _Answer:
         check_digest(sha256)
         answer = self._ask("HEAD", sha256)
-        if answer.status == 404:
-            return False
-        self._expect(answer, {200}, f"look for {sha256}")
-        return True
+        self._expect(answer, {200, 404}, f"look for {sha256}")
+        return answer
 
     def delete(self, sha256: str) -> None:
         check_digest(sha256)
         self._there.pop(sha256, None)
         self._expect(self._ask("DELETE", sha256), {200, 204, 404}, f"remove {sha256}")
 
-    def kept(self) -> Iterator[tuple[str, int]]:
+    def delete_older(self, name: str, before_unix_ms: int) -> bool:
+        """Looked at a moment before: S3 has no removal that asks for the age itself. Whoever puts in this very moment
+        what is that old finds it missing: a workspace is put again, a node's change fails its call and changes
+        nothing."""
+        seen = self._look(name)
+        if seen.status == 200:
+            if not 0 < _date_ms(seen.modified) < before_unix_ms:  # what tells no time is not known to be old
+                return False
+            self.delete(name)
+        return True
+
+    def now_unix_ms(self) -> int:
+        answer = self._ask("GET", "", query={"list-type": "2", "prefix": self._store.prefix, "max-keys": "1"})
+        self._expect(answer, {200}, "list its blobs")
+        now = _date_ms(answer.date)
+        if not now:
+            raise StateError("The blob store does not say what time it is.", HINT)
+        return now
+
+    def kept(self) -> Iterator[KeptBlob]:
         query = {"list-type": "2", "prefix": self._store.prefix, "max-keys": "1000"}
         while True:
             page = self._ask("GET", "", query=query)
@@ -111,7 +143,7 @@ class S3Blobs:
             for listed in _LISTED.findall(page.body):
                 key = unescape(_found("Key", listed)).removeprefix(self._store.prefix)
                 if is_digest(key):
-                    yield key, _unix_ms(_found("LastModified", listed))
+                    yield KeptBlob(key, _unix_ms(_found("LastModified", listed)), int(_found("Size", listed) or 0))
             following = _NEXT.search(page.body)
             if following is None:
                 return
@@ -167,7 +199,12 @@ class S3Blobs:
             headers = signed(request, self._credentials(), region=self._store.region, now_unix_ms=self._now())
             connection.request(request.method, request.target, body or None, headers)
             answer = connection.getresponse()
-            told = _Answer(status=answer.status, body=answer.read(most_bytes))
+            told = _Answer(
+                status=answer.status,
+                body=answer.read(most_bytes),
+                date=answer.getheader("Date", ""),
+                modified=answer.getheader("Last-Modified", ""),
+            )
             if answer.length and len(told.body) < most_bytes:
                 raise ConnectionError("its answer was cut short")
             is_whole = answer.isclosed()
@@ -199,7 +236,7 @@ class S3Blobs:
         with self._guard:
             if len(self._there) >= MOST_REMEMBERED:
                 self._there.clear()
-            self._there[sha256] = None
+            self._there[sha256] = time.monotonic()
 
     def _expect(self, answer: _Answer, statuses: set[int], what: str) -> None:
         if answer.status in statuses:
@@ -226,3 +263,11 @@ def _unix_ms(moment: str) -> int:
         return int(datetime.fromisoformat(moment).timestamp() * 1000)
     except ValueError as error:
         raise StateError("The blob store tells no time for what it holds.", HINT) from error
+
+
+def _date_ms(header: str) -> int:
+    """Of an HTTP date; 0 for none, and for what is none."""
+    try:
+        return int(parsedate_to_datetime(header).timestamp() * 1000) if header else 0
+    except (ValueError, TypeError):
+        return 0

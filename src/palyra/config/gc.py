@@ -9,7 +9,11 @@ from typing import Final
 
 from palyra.values import dataclass
 
-RANGES: Final[dict[str, tuple[int, int]]] = {"keep_artifacts_days": (0, 36_500), "keep_logs_days": (0, 36_500)}
+RANGES: Final[dict[str, tuple[int, int]]] = {
+    "keep_artifacts_days": (0, 36_500),
+    "keep_logs_days": (0, 36_500),
+    "keep_blobs_days": (0, 36_500),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +24,6 @@ class GcConfig:
     """Artifacts (the whole of large outputs) older than this may be removed. 0 keeps them."""
     keep_logs_days: int = 30
     """Logs of background processes that ended longer ago may be removed. 0 keeps them."""
+    keep_blobs_days: int = 7
+    """In a cluster: files of workspaces in `[cluster.blobs]` that no call has brought there again for so long may be
+    removed, by the store's own clock. A call that needs one later puts it again. 0 keeps them."""

@@ -61,6 +61,7 @@ class ActKind(StrEnum):
     HOME_COLLECTED = "home.collected"
     HOOK_ANSWERED = "hook.answered"
     NODE_DRAINED = "node.drained"
+    BLOBS_COLLECTED = "blobs.collected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,9 @@ SHAPES: Mapping[ActKind, Shape] = {
         "An agent's host asked whether it may run a tool itself.",
     ),
     ActKind.NODE_DRAINED: _shape("node", "node_id", "A node of the cluster takes nothing more."),
+    ActKind.BLOBS_COLLECTED: _shape(
+        "blobs", "before_unix_ms count bytes", "Files of workspaces that no call needed any more left the blob store."
+    ),
 }
 
 

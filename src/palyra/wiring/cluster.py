@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palyra.config.schema import Config
-from palyra.engine.ports import Executor, Owners
+from palyra.engine.ports import Clock, Executor, Owners
 from palyra.errors import ConfigError, StateError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.state.writer import Writer
 from palyra.wiring.owners import ProcessOwners
 
 if TYPE_CHECKING:
+    from palyra.cluster.blobs import Blobs
     from palyra.cluster.dispatching import ClusterExecutor
     from palyra.cluster.leases import Leases
     from palyra.cluster.sigv4 import Credentials
     from palyra.config.cluster import BlobsConfig
+    from palyra.vault.store import Vault
 
 log = logging.getLogger("palyra.cluster")
 LOOK_S = 2.0
@@ -193,6 +195,21 @@ def _to_nodes(
         policy_number=policy_number,
     )
     return link, executor
+
+
+def open_store(config: Config, vault: Vault, clock: Clock) -> Blobs | None:
+    """The cluster's blob store; None where there is none."""
+    blobs = config.cluster.blobs
+    if not (blobs.folder or blobs.endpoint):
+        return None
+    from palyra.cluster.blob_places import open_blobs
+
+    return open_blobs(blobs, store_credentials(blobs, store_secret(vault)), clock.now_unix_ms)
+
+
+def store_secret(vault: Vault) -> Callable[[str], bytes | None]:
+    """The blob store's own, by its name: scoped to a tool that no call has."""
+    return lambda name: vault.value(name, principal="palyra:cluster", tool="cluster.blobs")
 
 
 def store_credentials(blobs: BlobsConfig, secret: Callable[[str], bytes | None]) -> Callable[[], Credentials]:

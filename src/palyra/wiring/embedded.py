@@ -34,7 +34,7 @@ from palyra.wiring.anchors import anchor, show_head
 from palyra.wiring.approvals import make_approvals
 from palyra.wiring.changes import note_config
 from palyra.wiring.clock import SystemClock, SystemIds
-from palyra.wiring.cluster import ClusterDoor, open_state, owners_of
+from palyra.wiring.cluster import ClusterDoor, open_state, owners_of, store_secret
 from palyra.wiring.egress import Egress, HostSecrets, Interceptor, LateFetcher, interceptor_of
 from palyra.wiring.guest_door import GuestDoor
 from palyra.wiring.guest_storage import GuestStore
@@ -210,7 +210,7 @@ def _gather(
             new_id=ids.ulid,
             now_unix_ms=clock.now_unix_ms,
             policy_number=lambda: versions.use().number,
-            secret=lambda name: vault.value(name, principal="palyra:cluster", tool="cluster.blobs"),
+            secret=store_secret(vault),
         ),
         interceptor=interceptor,
         guests=GuestDoor(

@@ -25,6 +25,7 @@ from palyra.state.retention import sweep
 from palyra.state.transaction import Transaction
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
+from palyra.wiring.gc_blobs import BlobCollector, OldBlobs
 from palyra.wiring.partial_files import find_partial_files, find_trial_folders, remove_path
 
 DAY_MS = 24 * 3600 * 1000
@@ -43,6 +44,8 @@ class Kind(StrEnum):
     CGROUP = "cgroup"
     CONTAINER = "container"
     PROBE = "probe"
+    WORKSPACE_BLOB = "workspace_blob"
+    """Of a cluster's blob store; told by an act of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,8 @@ class Collector:
         clock = ports.clock.now_unix_ms
         self._artifacts = ArtifactStore(self._writer, new_id=ports.ids.ulid, now_unix_ms=clock)
         container = installation.host.container
+        self._shared = BlobCollector(installation)
+        self._old = OldBlobs()
         self._engine = Engine(container.path, container.env, container.runtime) if container is not None else None
 
     def terms(self) -> Terms:
@@ -85,10 +90,22 @@ class Collector:
         found = [*self._stored(terms), *self._left_on_disk(terms)]
         if self._engine is not None:
             found += [Leftover(kind=Kind.CONTAINER, name=name) for name in await abandoned(self._engine)]
+        self._old = await self._shared.find()
+        found += [
+            Leftover(kind=Kind.WORKSPACE_BLOB, name=one.name, size_bytes=one.size_bytes) for one in self._old.blobs
+        ]
         return tuple(found)
 
     async def remove(self, found: Sequence[Leftover], terms: Terms, *, actor: str) -> tuple[Leftover, ...]:
         """What would not go. Nothing is changed, and nothing journaled, where nothing was found."""
+        names = await self._shared.remove(self._old, actor=actor)
+        stay = [Leftover(kind=Kind.WORKSPACE_BLOB, name=name) for name in names]
+        return (
+            *stay,
+            *await self._remove_here([one for one in found if one.kind is not Kind.WORKSPACE_BLOB], terms, actor),
+        )
+
+    async def _remove_here(self, found: Sequence[Leftover], terms: Terms, actor: str) -> tuple[Leftover, ...]:
         if not found:
             return ()
         self._writer.commit_now(lambda tx: self._tell(tx, found, terms, actor))
@@ -141,7 +158,7 @@ class Collector:
     # ── away with it ──
 
     def _tell(self, tx: Transaction, found: Sequence[Leftover], terms: Terms, actor: str) -> None:
-        numbers = Counter({kind.value: 0 for kind in Kind})
+        numbers = Counter({kind.value: 0 for kind in Kind if kind is not Kind.WORKSPACE_BLOB})
         for one in found:
             numbers[one.kind.value] += one.count
         if terms.artifacts_before_unix_ms is not None:
