@@ -45,7 +45,7 @@ from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.signing import NoteVerifier
 from tests import postgres
-from tests.cluster.machines import CLUSTER_KEY, make_workspace, plan_of
+from tests.cluster.machines import CLUSTER_KEY, Alive, make_workspace, plan_of
 from tests.conformance.arena import Kept, host
 from tests.journaling import closing, opening, run_spec, ulid
 
@@ -174,6 +174,7 @@ async def _with_nodes(base: Path, workspace: Path, nodes: int, found: dict[str, 
         new_id=ulid,
         now_unix_ms=lambda: time.time_ns() // 1_000_000,
         policy_number=lambda: 0,
+        tenure=Alive(),
     )
     if nodes == 1:
         found |= await _beside(here.run, there.run, link.busy, workspace)

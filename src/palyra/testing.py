@@ -277,6 +277,9 @@ class FakeOwners:
     def is_alive(self, owner: Owner) -> bool:
         return owner in self.alive or owner == self.owner
 
+    def is_gone(self, owner: Owner) -> bool:
+        return not self.is_alive(owner)
+
 
 @dataclass
 class FakePolicies:

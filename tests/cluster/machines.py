@@ -57,6 +57,16 @@ def plan_of(workspace: Path, script: str, **limits: int) -> ProcessPlan:
 
 
 @dataclass
+class Alive:
+    """A daemon that was taken for dead so often."""
+
+    count: int = 0
+
+    def burials(self) -> int:
+        return self.count
+
+
+@dataclass
 class Machines:
     """Nodes of this process, and every order that was sent."""
 
@@ -66,6 +76,7 @@ class Machines:
     placement: Placement = field(default_factory=Placement)
     blobs: Blobs = field(init=False)
     policy: int = 0
+    tenure: Alive = field(default_factory=Alive)
     now: int = 1_000_000
 
     def __post_init__(self) -> None:
@@ -85,7 +96,9 @@ class Machines:
             now_unix_ms=lambda: self.now,
         )
         self.nodes[name] = node
-        self.placement.add(Place(node_id=name, key=node.key.public, slots=slots, tiers=frozenset({"C"})))
+        self.placement.add(
+            Place(node_id=name, key=node.key.public, start=node.start, slots=slots, tiers=frozenset({"C"}))
+        )
         return node
 
     async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:
@@ -107,4 +120,5 @@ class Machines:
             new_id=ulid,
             now_unix_ms=lambda: self.now,
             policy_number=lambda: self.policy,
+            tenure=self.tenure,
         )

@@ -18,7 +18,7 @@ from palyra.cluster import moving, trees
 from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.copies import Copies
 from palyra.cluster.dispatching import NodeLost
-from palyra.cluster.node import BUSY, END, REFUSED
+from palyra.cluster.node import END, REFUSED
 from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.token import Dispatch, Statement, open_statement, open_token, sign_statement, sign_token
 from palyra.errors import Reason, Rejected, TrustError
@@ -33,6 +33,7 @@ DISPATCH = Dispatch(
     dispatch_id="d1",
     epoch=2,
     node_id="one",
+    node_start="first",
     plan_sha256="0" * 64,
     workspace_sha256="1" * 64,
     policy_number=3,
@@ -78,15 +79,20 @@ def run(machines: Machines, workspace: Path, script: str, **limits: int) -> tupl
 
 def test_a_token_says_what_it_was_signed_for_until_its_end():
     envelope = sign_token(DISPATCH, CLUSTER_KEY)
-    assert open_token(envelope, CLUSTER_KEY.public, node_id="one", now_unix_ms=1999) == DISPATCH
-    for node_id, now, key in (("two", 0, CLUSTER_KEY), ("one", 2000, CLUSTER_KEY), ("one", 0, NODE_KEY)):
+    right: dict[str, Any] = {"node_id": "one", "node_start": "first", "now_unix_ms": 1999}
+    assert open_token(envelope, CLUSTER_KEY.public, **right) == DISPATCH
+    for wrong in ({"node_id": "two"}, {"node_start": "second"}, {"now_unix_ms": 2000}):
         with pytest.raises(TrustError):
-            open_token(envelope, key.public, node_id=node_id, now_unix_ms=now)
+            open_token(envelope, CLUSTER_KEY.public, **{**right, **wrong})
+    with pytest.raises(TrustError):
+        open_token(envelope, NODE_KEY.public, **right)
 
 
 def test_a_statement_is_no_token_and_a_token_no_statement():
     with pytest.raises(TrustError):
-        open_token(sign_statement(STATEMENT, CLUSTER_KEY), CLUSTER_KEY.public, node_id="one", now_unix_ms=0)
+        open_token(
+            sign_statement(STATEMENT, CLUSTER_KEY), CLUSTER_KEY.public, node_id="one", node_start="first", now_unix_ms=0
+        )
     with pytest.raises(TrustError):
         open_statement(sign_token(DISPATCH, NODE_KEY), NODE_KEY.public, of=DISPATCH)
 
@@ -172,7 +178,7 @@ def test_a_call_runs_on_a_node_and_its_changes_come_home(machines, workspace):
     assert execution.ran.node_id == "one"
     node = machines.nodes["one"]
     (_, order), envelope = machines.orders[0], orjson.loads(execution.ran.envelope)
-    token = open_token(open_parcel(order)[0], CLUSTER_KEY.public, node_id="one", now_unix_ms=0)
+    token = open_token(open_parcel(order)[0], CLUSTER_KEY.public, node_id="one", node_start=node.start, now_unix_ms=0)
     assert open_statement(envelope, node.key.public, of=token).stdout_sha256 == sha256_hex(b"given")
 
 
@@ -385,7 +391,7 @@ def test_a_draining_node_takes_nothing_more(machines, workspace):
         execution, _ = run(machines, workspace, f"echo {n}")
         assert execution.ran.node_id == "two"
     refused = [order for name, order in machines.orders if name == "one"]
-    assert not refused or asyncio.run(frames(refused[0])) == [BUSY]
+    assert not refused or asyncio.run(frames(refused[0])) == [REFUSED + b"This dispatch was taken before."]
 
 
 def test_a_workspace_goes_to_the_node_that_had_it_last(machines, workspace):

@@ -70,8 +70,10 @@ class Liar:
         self.cancelled: list[str] = []
 
     async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:
-        key = self.machines.nodes[node_id].key
-        token = open_token(open_parcel(order)[0], CLUSTER_KEY.public, node_id=node_id, now_unix_ms=0)
+        node = self.machines.nodes[node_id]
+        token = open_token(
+            open_parcel(order)[0], CLUSTER_KEY.public, node_id=node_id, node_start=node.start, now_unix_ms=0
+        )
         for chunk in self.lies.get("chunks", ()):
             yield STDOUT + chunk
         execution = {**HONEST, **self.lies.get("execution", {})}
@@ -88,7 +90,7 @@ class Liar:
         )
         statement = replace(statement, **self.lies.get("statement", {}))
         told = {**execution, **self.lies.get("told", {})}
-        yield END + pack_parcel(sign_statement(statement, self.lies.get("key", key)), canonical(told))
+        yield END + pack_parcel(sign_statement(statement, self.lies.get("key", node.key)), canonical(told))
 
     def cancel(self, node_id: str, dispatch_id: str) -> None:
         self.cancelled.append(node_id)

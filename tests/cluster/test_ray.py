@@ -32,7 +32,7 @@ from palyra.launch.values import to_json
 from palyra.model.call import Tier
 from palyra.model.outcome import Status
 from palyra.signing import NoteVerifier, SigningKey
-from tests.cluster.machines import CLUSTER_KEY, make_workspace, plan_of
+from tests.cluster.machines import CLUSTER_KEY, Alive, make_workspace, plan_of
 from tests.cluster.stores_of_blobs import now_unix_ms, s3_server
 from tests.conformance.arena import Kept, host, require
 from tests.journaling import ulid
@@ -108,6 +108,7 @@ async def daemon(
             new_id=ulid,
             now_unix_ms=now_unix_ms,
             policy_number=lambda: 0,
+            tenure=Alive(),
         ),
         link,
     )
@@ -267,7 +268,9 @@ def test_a_forged_or_replayed_order_straight_to_the_actor_is_refused(machines, f
         assert execution.exit_code == 0
         ((node_id, order),) = sent
         token, plan = open_parcel(order)
-        dispatch = open_token(token, CLUSTER_KEY.public, node_id=node_id, now_unix_ms=0)
+        dispatch = open_token(
+            token, CLUSTER_KEY.public, node_id=node_id, node_start=link._placement.places[node_id].start, now_unix_ms=0
+        )
         stranger = SigningKey(os.urandom(32))
         forged = pack_parcel(sign_token(replace(dispatch, epoch=9), stranger), plan)
         early = pack_parcel(sign_token(replace(dispatch, epoch=0), CLUSTER_KEY), plan)

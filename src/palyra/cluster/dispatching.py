@@ -1,7 +1,8 @@
 """The executor of a cluster: the engine's port, with the program on another machine.
 
 Order: 1 the workspace by digest · 2 a slot · 3 the policies are still those that decided · 4 a signed token with the
-next epoch · 5 output as it comes · 6 the node's statement, of this very epoch · 7 what changed, brought home.
+next epoch · 5 output as it comes · 6 the node's statement, of this very epoch · 7 what changed, brought home, if this
+daemon was not taken for dead meanwhile.
 
 Rules: an execution counts by step 6 alone, so a node that is lost before it is run anew elsewhere and nothing counts
 twice; a program that had spoken and then, run anew, says something else has no second telling: its call ends as
@@ -11,11 +12,10 @@ interrupted and changes nothing. What cannot move runs here. Not here: Ray (clus
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,6 +27,7 @@ from palyra.cluster.blobs import Blobs
 from palyra.cluster.node import BUSY, END, MISSING, MOST_PLANS, PLAN_BYTES, STDERR, STDOUT
 from palyra.cluster.parcels import check_body, open_parcel, pack_parcel
 from palyra.cluster.placing import MOST_REMEMBERED, Place, Placement
+from palyra.cluster.telling import OtherTelling, Told
 from palyra.cluster.token import Dispatch, open_statement, sign_token
 from palyra.errors import Reason, Rejected, StateError, TrustError
 from palyra.launch.executor import Executor, Sink, Source
@@ -43,7 +44,10 @@ ATTEMPTS = 1000
 """Most of them only find that another daemon took the slot, and pause."""
 SLACK_MS = 30_000
 """How long a token lives beyond its call's own deadline: laying out the workspace, starting the sandbox."""
+LATE_S = 5.0
+"""How much later than its token's end an answer may still be on its way."""
 PATIENCE_S = 60.0
+ASK_AGAIN_S = 0.5
 PAUSE_S = 0.05
 MOST_COUNTED = 1 << 50
 """Microseconds, bytes: what the journal's numbers hold, and decades more than any call."""
@@ -52,6 +56,13 @@ _STREAMS = {STDOUT: StreamName.STDOUT, STDERR: StreamName.STDERR}
 
 class NodeLost(Exception):
     """The node, or the way to it, is gone."""
+
+
+class Tenure(Protocol):
+    """Whether this daemon was taken for dead (cluster/leases fits)."""
+
+    def burials(self) -> int:
+        """How often. It may ask the server, blocking; `StateError` while that is away."""
 
 
 class Link(Protocol):
@@ -65,12 +76,12 @@ class _Full(Exception):
     """Another daemon was quicker, or the node drains."""
 
 
+class _Replaced(Exception):
+    """This daemon stood still for longer than its lease, and another took it for dead."""
+
+
 class _Gone(Exception):
     """Of the workspace the node did not find all, before anything ran: a blob was removed that was there once."""
-
-
-class _Other(Exception):
-    """The second telling is not the first one's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,37 +94,12 @@ class _Crossing:
     sha256: str
 
 
-@dataclass(slots=True)
-class _Told:
-    """What the sink was given, so that a second run is not told twice."""
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What a node stated, believed."""
 
-    sink: Sink
-    whole: dict[StreamName, bytearray] = field(default_factory=lambda: {name: bytearray() for name in StreamName})
-    at: dict[StreamName, int] = field(default_factory=lambda: dict.fromkeys(StreamName, 0))
-    most_bytes: int = 0
-    """Of both streams: what the plan allows. A node that sends more is not doing what it was told."""
-
-    def again(self) -> None:
-        self.at = dict.fromkeys(StreamName, 0)
-
-    def feed(self, stream: StreamName, chunk: bytes) -> None:
-        whole, at = self.whole[stream], self.at[stream]
-        old = min(len(chunk), len(whole) - at)
-        if bytes(whole[at : at + old]) != chunk[:old]:
-            raise _Other
-        self.at[stream] += len(chunk)
-        if sum(self.at.values()) > self.most_bytes:
-            raise TrustError("The node sent more output than the call may have.")
-        if fresh := chunk[old:]:
-            whole += fresh
-            self.sink.feed(stream, fresh)
-
-    def check_end(self, stdout_sha256: str, stderr_sha256: str) -> None:
-        for stream, sha256 in ((StreamName.STDOUT, stdout_sha256), (StreamName.STDERR, stderr_sha256)):
-            if self.at[stream] != len(self.whole[stream]):
-                raise _Other
-            if hashlib.sha256(self.whole[stream]).hexdigest() != sha256:
-                raise TrustError("The output that came is not the output that was signed.")
+    execution: Execution
+    changes_sha256: str
 
 
 class ClusterExecutor:
@@ -128,10 +114,11 @@ class ClusterExecutor:
         new_id: Callable[[], str],
         now_unix_ms: Callable[[], int],
         policy_number: Callable[[], int],
+        tenure: Tenure,
     ) -> None:
         """`here` runs what cannot move; `policy_number` is that of the policies in use."""
         self._link, self._placement, self._blobs, self._here, self._key = link, placement, blobs, here, key
-        self._new_id, self._now, self._policy_number = new_id, now_unix_ms, policy_number
+        self._new_id, self._now, self._policy_number, self._tenure = new_id, now_unix_ms, policy_number, tenure
         self._crossings: dict[int, _Crossing] = {}
         self._known: dict[str, tuple[tuple[int, ...], trees.Node]] = {}
         self._last: dict[str, tuple[trees.Tree, str]] = {}
@@ -148,16 +135,19 @@ class ClusterExecutor:
             return await self._here.run(plan, sink, source, credentials=credentials)
         try:
             crossing = self._crossing(plan, workspace)
-            return await self._send(crossing, _Told(sink, most_bytes=plan.limits.output_bytes))
-        except _Other:
+            return await self._send(crossing, Told(sink, most_bytes=plan.limits.output_bytes))
+        except OtherTelling:
             message = "The node was lost, and the program, run anew, did not say what it had said before."
+            return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
+        except _Replaced:
+            message = "This daemon stood still for longer than its lease, and another took it for dead."
             return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
         except (TrustError, StateError, OSError) as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
 
-    async def _send(self, crossing: _Crossing, told: _Told) -> Execution:
+    async def _send(self, crossing: _Crossing, told: Told) -> Execution:
         plan, workspace = crossing.plan, crossing.workspace
-        number, dispatch_id = self._policy_number(), self._new_id()
+        number, dispatch_id, burials = self._policy_number(), self._new_id(), self._tenure.burials()
         base_sha256 = self._unchanged(Path(workspace))  # 1
         has_waited = not base_sha256
         if has_waited:
@@ -179,13 +169,15 @@ class ClusterExecutor:
                     dispatch_id=dispatch_id,
                     epoch=epoch,
                     node_id=place.node_id,
+                    node_start=place.start,
                     plan_sha256=crossing.sha256,
                     workspace_sha256=base_sha256,
                     policy_number=number,
                     expires_unix_ms=self._now() + plan.limits.wall_ms + SLACK_MS,
                 )
                 order = pack_parcel(sign_token(dispatch, self._key), crossing.body)  # 4
-                return await self._follow(place, dispatch, order, told, plan, workspace)
+                ended = await self._follow(place, dispatch, order, told, plan)
+                return await self._take_in(ended, crossing, burials)
             except NodeLost:
                 log.warning("node %s was lost with dispatch %s, epoch %d", place.node_id, dispatch_id, epoch)
                 self._placement.lose(place.node_id)
@@ -205,44 +197,50 @@ class ClusterExecutor:
                 self._placement.give_back(place)
         raise StateError("No node took this call, or every one that did was lost.", "palyra cluster status")
 
-    async def _follow(
-        self, place: Place, dispatch: Dispatch, order: bytes, told: _Told, plan: ProcessPlan, workspace: str
-    ) -> Execution:
+    async def _follow(self, place: Place, dispatch: Dispatch, order: bytes, told: Told, plan: ProcessPlan) -> _Ended:
+        """To the node's statement. One that is silent, or speaks on, beyond its token's end is as good as lost."""
         try:
-            async with aclosing(self._link.send(place.node_id, order)) as frames:
+            async with (
+                asyncio.timeout((plan.limits.wall_ms + SLACK_MS) / 1000 + LATE_S),
+                aclosing(self._link.send(place.node_id, order)) as frames,
+            ):
                 async for frame in frames:
                     kind, body = frame[:1], frame[1:]
                     if kind in _STREAMS:
                         told.feed(_STREAMS[kind], body)  # 5
                     elif kind == END:
-                        return await self._accept(place, dispatch, body, told, plan, workspace)
+                        return _accept(place, dispatch, body, told, plan)
                     elif kind == BUSY:
                         raise _Full
                     elif kind == MISSING:
                         raise _Gone
                     else:
                         raise StateError(f"Node {place.node_id} refused: {body.decode('utf-8', 'replace')[:300]}")
-        except (asyncio.CancelledError, _Other, TrustError):
+        except (asyncio.CancelledError, OtherTelling, TrustError):
             self._link.cancel(place.node_id, dispatch.dispatch_id)
             raise
+        except TimeoutError as error:
+            self._link.cancel(place.node_id, dispatch.dispatch_id)
+            raise NodeLost from error
         raise NodeLost
 
-    async def _accept(
-        self, place: Place, dispatch: Dispatch, body: bytes, told: _Told, plan: ProcessPlan, workspace: str
-    ) -> Execution:
-        try:
-            envelope, ended = open_parcel(body)
-            statement = open_statement(envelope, place.key, of=dispatch)  # 6
-            check_body(ended, statement.execution_sha256, "execution")
-            told.check_end(statement.stdout_sha256, statement.stderr_sha256)
-            execution = from_json(Execution, orjson.loads(ended))
-            _check_claims(execution, plan)
-        except (ValueError, KeyError, TypeError) as error:
-            raise TrustError(f"The node's answer cannot be read: {error}.") from error
-        if statement.changes_sha256 != trees.NOTHING:
-            await asyncio.to_thread(self._bring_home, statement.changes_sha256, plan, Path(workspace))  # 7
-        ran = Ran(node_id=place.node_id, key_id=place.key.key_id, envelope=canonical(envelope).decode())
-        return replace(execution, ran=ran)
+    async def _take_in(self, ended: _Ended, crossing: _Crossing, burials: int) -> Execution:
+        if await self._burials() != burials:
+            raise _Replaced
+        if ended.changes_sha256 != trees.NOTHING:
+            await asyncio.to_thread(
+                self._bring_home, ended.changes_sha256, crossing.plan, Path(crossing.workspace)
+            )  # 7
+        return ended.execution
+
+    async def _burials(self) -> int:
+        """Waits for a server that is away: without its word nothing may be changed, and nothing could be recorded."""
+        while True:
+            try:
+                return self._tenure.burials()
+            except StateError as error:
+                log.warning("whether this daemon's calls are still its own is not known: %s", error.detail)
+                await asyncio.sleep(ASK_AGAIN_S)
 
     def _workspace(self, plan: ProcessPlan) -> str | None:
         """None for a plan that runs here."""
@@ -290,6 +288,20 @@ class ClusterExecutor:
         changes = trees.read(changes_sha256, self._blobs)
         moving.check_changes(plan, str(workspace), changes)
         trees.write(changes, workspace, self._blobs, owner=_owner(workspace))
+
+
+def _accept(place: Place, dispatch: Dispatch, body: bytes, told: Told, plan: ProcessPlan) -> _Ended:
+    try:
+        envelope, ended = open_parcel(body)
+        statement = open_statement(envelope, place.key, of=dispatch)  # 6
+        check_body(ended, statement.execution_sha256, "execution")
+        told.check_end(statement.stdout_sha256, statement.stderr_sha256)
+        execution = from_json(Execution, orjson.loads(ended))
+        _check_claims(execution, plan)
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrustError(f"The node's answer cannot be read: {error}.") from error
+    ran = Ran(node_id=place.node_id, key_id=place.key.key_id, envelope=canonical(envelope).decode())
+    return _Ended(replace(execution, ran=ran), statement.changes_sha256)
 
 
 def _check_claims(execution: Execution, plan: ProcessPlan) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from palyra.canon import canonical, sha256_hex
 from palyra.cluster import moving, trees
 from palyra.cluster.blobs import BlobMissing, Blobs
 from palyra.cluster.copies import Copies, Copy
+from palyra.cluster.fence import Fence
 from palyra.cluster.parcels import check_body, open_parcel, pack_parcel
 from palyra.cluster.token import Dispatch, Statement, open_token, sign_statement
 from palyra.errors import StateError, TrustError
@@ -31,8 +33,6 @@ from palyra.model.outcome import Connection, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.signing import PublicKey, SigningKey
 
-REMEMBERED = 100_000
-"""Dispatches whose epoch a node remembers; older tokens are long over."""
 MOST_WAITING = 32
 """Frames that wait to be taken before the program has to wait."""
 MOST_PLANS, PLAN_BYTES = 64, 64 << 10
@@ -53,7 +53,10 @@ class Node:
     now_unix_ms: Callable[[], int]
 
     draining: bool = field(init=False, default=False)
-    _epochs: OrderedDict[str, int] = field(init=False, default_factory=OrderedDict)
+    start: str = field(init=False, default_factory=lambda: os.urandom(16).hex())
+    """Told to daemons, and signed by them into every token: what was meant for this node before it began anew is not
+    run again by one that cannot remember it."""
+    _fence: Fence = field(init=False, default_factory=Fence)
     _policies: int = field(init=False, default=0)
     _plans: OrderedDict[str, tuple[ProcessPlan, str]] = field(init=False, default_factory=OrderedDict)
     """By their digest: agents ask the same again and again."""
@@ -71,7 +74,6 @@ class Node:
             yield REFUSED + str(error).encode()
             return
         if self.draining or self.busy >= self.slots:  # 3
-            self._epochs[dispatch.dispatch_id] = dispatch.epoch - 1
             yield BUSY
             return
         sink = _Frames()
@@ -92,16 +94,17 @@ class Node:
 
     def _admit(self, order: bytes) -> tuple[Dispatch, ProcessPlan, str]:
         token, body = open_parcel(order)
-        dispatch = open_token(token, self.cluster_key, node_id=self.node_id, now_unix_ms=self.now_unix_ms())  # 1
+        now = self.now_unix_ms()
+        dispatch = open_token(
+            token, self.cluster_key, node_id=self.node_id, node_start=self.start, now_unix_ms=now
+        )  # 1
         check_body(body, dispatch.plan_sha256, "plan")
         if dispatch.policy_number < self._policies:
             raise TrustError("The policies that allowed this are no longer in use.")
         self._policies = dispatch.policy_number
-        if dispatch.epoch <= self._epochs.get(dispatch.dispatch_id, 0):  # 2
-            raise TrustError("This dispatch was taken before.")
-        self._epochs[dispatch.dispatch_id] = dispatch.epoch
-        while len(self._epochs) > REMEMBERED:
-            self._epochs.popitem(last=False)
+        self._fence.pass_once(
+            dispatch.dispatch_id, dispatch.epoch, expires_unix_ms=dispatch.expires_unix_ms, now_unix_ms=now
+        )  # 2
         return dispatch, *self._read_plan(dispatch.plan_sha256, body)
 
     def _read_plan(self, sha256: str, body: bytes) -> tuple[ProcessPlan, str]:

@@ -21,6 +21,8 @@ MOST_REMEMBERED = 10_000
 class Place:
     node_id: str
     key: PublicKey
+    start: str
+    """Which start of the node."""
     slots: int
     tiers: frozenset[str]
     used: int = 0
@@ -45,7 +47,7 @@ class Placement:
         if known is None:
             self.places[place.node_id] = place
         else:
-            known.taking = True
+            known.taking, known.start = True, place.start
 
     def lose(self, node_id: str) -> None:
         self.places.pop(node_id, None)

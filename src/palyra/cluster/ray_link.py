@@ -123,6 +123,7 @@ class RayLink:
             Place(
                 node_id=node_id,
                 key=key,
+                start=str(hello["start"]),
                 slots=int(hello["slots"]),
                 tiers=frozenset(hello["tiers"]),
             )

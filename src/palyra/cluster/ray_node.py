@@ -50,9 +50,10 @@ class RayNode:
 
     async def hello(self) -> bytes:
         """Who this is; the first call makes what needs the loop."""
-        self._made()
+        node = self._made()
         return json.dumps(
             {
+                "start": node.start,
                 "public": self._key.public.raw.hex(),
                 "slots": self._slots,
                 "tiers": ["C"],

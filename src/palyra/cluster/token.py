@@ -27,6 +27,8 @@ class Dispatch:
     epoch: int
     """Grows when the same dispatch is sent anew; answers to earlier ones are refused."""
     node_id: str
+    node_start: str
+    """Which start of the node: one that begins anew has forgotten what it had."""
     plan_sha256: str
     workspace_sha256: str
     policy_number: int
@@ -53,11 +55,13 @@ def sign_token(dispatch: Dispatch, key: SigningKey) -> dict[str, Json]:
     return dsse_sign(key, TOKEN_TYPE, canonical_strict(_told(dispatch)))
 
 
-def open_token(envelope: object, key: PublicKey, *, node_id: str, now_unix_ms: int) -> Dispatch:
-    """`TrustError` for one that another signed, that is another node's, or whose time is over."""
+def open_token(envelope: object, key: PublicKey, *, node_id: str, node_start: str, now_unix_ms: int) -> Dispatch:
+    """`TrustError` for one that another signed, that is another node's or an earlier start's, or whose time is over."""
     dispatch = Dispatch(**_opened(envelope, key, TOKEN_TYPE, Dispatch))
     if dispatch.node_id != node_id:
         raise TrustError("The dispatch is another node's.")
+    if dispatch.node_start != node_start:
+        raise TrustError("The dispatch is from before this node was started.")
     if now_unix_ms >= dispatch.expires_unix_ms:
         raise TrustError("The dispatch is over.")
     return dispatch

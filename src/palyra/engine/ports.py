@@ -186,6 +186,8 @@ class Journal(Protocol):
 class Owners(Protocol):
     def me(self) -> Owner: ...
     def is_alive(self, owner: Owner) -> bool: ...
+    def is_gone(self, owner: Owner) -> bool:
+        """Whether its open calls may be closed by others: it is dead, or will learn that it was taken for dead."""
 
 
 class Policies(Protocol):

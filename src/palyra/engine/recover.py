@@ -45,4 +45,4 @@ async def recover(ports: Ports) -> int:
 
 
 def _is_held(call: StoredCall, ports: Ports) -> bool:
-    return call.owner is not None and ports.owners.is_alive(call.owner)
+    return call.owner is not None and not ports.owners.is_gone(call.owner)

@@ -43,7 +43,7 @@ async def first_outcome(
         return None
     while stored.recorded is None:
         abandoned = stored.owner == ports.owners.me() and not is_live(stored.call_id)
-        if stored.owner is None or abandoned or not ports.owners.is_alive(stored.owner):
+        if stored.owner is None or abandoned or ports.owners.is_gone(stored.owner):
             await close_interrupted(stored, ports)
         else:
             await asyncio.sleep(POLL_S)

@@ -76,10 +76,14 @@ class ClusterDoor:
         self._tasks: list[asyncio.Task[None]] = []
         self._link: Any = None
         if config.cluster.nodes:
+            from palyra.cluster.leases import Leases
+
+            assert isinstance(owners, Leases), "cluster.nodes needs cluster.database"
             self._link, self._to_nodes = _to_nodes(
                 config,
                 writer,
                 here,
+                owners,
                 new_id=new_id,
                 now_unix_ms=now_unix_ms,
                 policy_number=policy_number,
@@ -155,6 +159,7 @@ def _to_nodes(
     config: Config,
     writer: Writer,
     here: Executor,
+    leases: Leases,
     *,
     new_id: Callable[[], str],
     now_unix_ms: Callable[[], int],
@@ -193,6 +198,7 @@ def _to_nodes(
         new_id=new_id,
         now_unix_ms=now_unix_ms,
         policy_number=policy_number,
+        tenure=leases,
     )
     return link, executor
 

@@ -34,6 +34,9 @@ class ProcessOwners:
             return _exists(owner.pid)
         return _start_ticks(owner.pid) == owner.start_ticks
 
+    def is_gone(self, owner: Owner) -> bool:
+        return not self.is_alive(owner)
+
 
 def _start_ticks(pid: int) -> int | None:
     """Field 22 of /proc/PID/stat; the name before it may hold spaces and brackets. A zombie is not alive."""
