@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from palyra.cluster.blobs import BlobFolder, Blobs
 from palyra.cluster.copies import Copies
@@ -76,7 +77,8 @@ class Machines:
     placement: Placement = field(default_factory=Placement)
     blobs: Blobs = field(init=False)
     policy: int = 0
-    tenure: Alive = field(default_factory=Alive)
+    tenure: Any = field(default_factory=Alive)
+    key: SigningKey = CLUSTER_KEY
     now: int = 1_000_000
 
     def __post_init__(self) -> None:
@@ -88,7 +90,7 @@ class Machines:
         node = Node(
             node_id=name,
             key=SigningKey(os.urandom(32)),
-            cluster_key=CLUSTER_KEY.public,
+            cluster_key=self.key.public,
             blobs=self.blobs,
             copies=Copies(folder, self.blobs, most_idle=4),
             executor=ProcessExecutor(host()),
@@ -116,7 +118,7 @@ class Machines:
             placement=self.placement,
             blobs=self.blobs,
             here=ProcessExecutor(host()),
-            key=CLUSTER_KEY,
+            key=self.key,
             new_id=ulid,
             now_unix_ms=lambda: self.now,
             policy_number=lambda: self.policy,

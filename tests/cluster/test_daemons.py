@@ -17,8 +17,6 @@ import pytest
 from palyra.api import AsyncPalyra
 from palyra.cluster.verifying import verify_cluster
 from palyra.errors import ConfigError
-from palyra.model.record import Owner
-from palyra.state.writer import Writer
 from palyra.wiring.owners import ProcessOwners
 from tests.cluster.machines import make_workspace
 from tests.journaling import ulid
@@ -67,30 +65,6 @@ def test_two_daemons_are_one_installation(home, url, place):
     assert [outcome.reason for outcome in more] == [None, None, "BUDGET_SPENT", "BUDGET_SPENT"]
     report = verify_cluster(url, home, is_alive=ProcessOwners().is_alive, every_signature=True)
     assert report.findings == ()
-
-
-def test_a_daemon_of_another_machine_is_alive_while_it_says_so(home, url, place):
-    from palyra.cluster.leases import LEASE_MS, Leases
-    from palyra.cluster.opening import open_writer
-
-    class Elsewhere:
-        def me(self) -> Owner:
-            return Owner("another boot", 7, 7)
-
-        def is_alive(self, owner: Owner) -> bool:
-            raise AssertionError("another machine's process was looked up here")
-
-    now = [1_000_000]
-    writer: Writer = open_writer(url, home)
-    there = Leases(writer, Elsewhere(), lambda: now[0])
-    here = Leases(writer, ProcessOwners(), lambda: now[0])
-    assert not here.is_alive(there.me())
-    there.renew()
-    assert here.is_alive(there.me())
-    now[0] += LEASE_MS
-    assert not here.is_alive(there.me())
-    assert here.is_alive(here.me())
-    writer.close()
 
 
 @pytest.mark.parametrize(
