@@ -12,13 +12,14 @@ from palyra.config.schema import Config
 from palyra.model.call import Principal
 from palyra.model.tool import ToolKind, ToolSpec
 from palyra.policy.bundle import PolicyBundle
-from palyra.policy.reach import Reach
 from palyra.protocol.registry import Registry
 
 PLUGIN_RUN = "palyra.plugin.run"
 
 
 def tools_for(principal: Principal, registry: Registry, config: Config, bundle: PolicyBundle) -> tuple[ToolSpec, ...]:
+    from palyra.policy.reach import Reach  # a call is decided without it
+
     reach, roles = Reach(bundle), config.principals.roles_of(str(principal))
     return tuple(
         spec for spec in registry.specs() if _is_listed(spec, config) and reach.could(principal, spec, roles=roles)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from palyra.egress.hosts import parse_pattern
 from palyra.egress.rules import judge_host
-from palyra.engine.guest_http import host_of
 from palyra.engine.listing import is_named
 from palyra.errors import Reason, Rejected
 from palyra.model.narrowing import AS_CONFIGURED, Narrowing
@@ -55,6 +54,8 @@ def _check_skill_hosts(trip: Trip, lists: Narrowing) -> None:
     skill = trip.guest.skill if trip.guest is not None else None
     if lists.allowed_egress_hosts is None or skill is None:
         return
+    from palyra.engine.guest_http import host_of
+
     patterns = (*map(parse_pattern, lists.allowed_egress_hosts), *trip.run.grant.hosts)
     granted = NetGrant(EgressMode.STRICT, patterns)
     for host in skill.grants.http:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import struct
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -223,7 +222,7 @@ def prune_logs(logs: Path, *, keep: Collection[str], most: int = MAX_LOGS) -> No
     with contextlib.suppress(OSError):
         ended = sorted(name for name in os.listdir(logs) if is_ulid(name) and name not in keep)
         for name in ended[: max(0, len(ended) - most)]:
-            shutil.rmtree(logs / name, ignore_errors=True)
+            remove_log(logs, name)
 
 
 def kept_logs(logs: Path) -> dict[str, int]:
@@ -237,5 +236,7 @@ def kept_logs(logs: Path) -> dict[str, int]:
 
 
 def remove_log(logs: Path, process_id: str) -> bool:
+    import shutil  # too heavy for every start
+
     shutil.rmtree(logs / process_id, ignore_errors=True)
     return not (logs / process_id).exists()

@@ -21,7 +21,6 @@ from typing import Literal
 from palyra.canon import Json, digest
 from palyra.errors import Reason
 from palyra.policy.cedar import Bounded, Compiled, compile_policies, conforms, parse_schema, parse_tree, validate
-from palyra.policy.examples import parse_examples, sample_requests
 from palyra.policy.scan import PolicyError, Span, check_caps, find_policies
 from palyra.policy.verdict import PolicyInfo, Verdict, judge
 from palyra.values import dataclass
@@ -132,6 +131,8 @@ def with_local(bundle: PolicyBundle, local: Mapping[str, str]) -> PolicyBundle:
                 line=newcomer.span.line,
                 policy=policy_id,
             )
+    from palyra.policy.examples import parse_examples
+
     examples = local.get(EXAMPLES_FILE, "")
     if not newcomers and not parse_examples(LOCAL + EXAMPLES_FILE, examples):
         return bundle  # nothing but comments
@@ -145,6 +146,8 @@ def with_local(bundle: PolicyBundle, local: Mapping[str, str]) -> PolicyBundle:
 
 def check_examples(bundle: PolicyBundle, file: str, text: str) -> int:
     """How many examples hold; raises PolicyError for the first that does not."""
+    from palyra.policy.examples import parse_examples
+
     examples = parse_examples(file, text)
     for example in examples:
         problem = example.differs(judge(bundle.cedar, bundle.index, example.request))
@@ -233,6 +236,8 @@ def _info(policy: _Placed) -> PolicyInfo:
 
 
 def _check_types(joined: str, placed: list[_Placed], schema_text: str) -> None:
+    from palyra.policy.examples import sample_requests
+
     find_policies(SCHEMA_FILE, schema_text)  # the same caps on nesting; a schema's declarations end with `;` too
     try:
         schema = parse_schema(schema_text)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
@@ -39,6 +38,8 @@ def recall(state_home: str, key: str, kind: type[T]) -> T | None:
 def remember(state_home: str, key: str, found: Any) -> None:
     if not os.path.isdir(state_home):
         return
+    import tempfile  # too heavy for every start
+
     path = os.path.join(state_home, CACHE_NAME)
     entries = {}
     with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 
 from palyra.model.call import Tier
@@ -22,6 +20,9 @@ from palyra.model.sights import WorkspaceSight
 @contextlib.contextmanager
 def trial_place() -> Iterator[tuple[str, str]]:
     """A workspace, and a file beside it that must not be seen from inside."""
+    import shutil  # too heavy for every start: what was found is remembered
+    import tempfile
+
     folder = os.path.realpath(tempfile.mkdtemp(prefix="palyra-probe-"))
     try:
         workspace, secret = os.path.join(folder, "workspace"), os.path.join(folder, "secret")

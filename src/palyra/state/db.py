@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -240,15 +238,23 @@ def _connect_to_read(database: Path, stack: contextlib.ExitStack) -> sqlite3.Con
     log = database.with_name(f"{database.name}-wal")
     if not log.exists() or log.stat().st_size == 0:
         return _probed(f"{uri}&immutable=1")
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palyra-read-")))
+    import shutil
+
+    folder = _elsewhere(stack)
     for file in (database, log):
         shutil.copyfile(file, folder / file.name)
     return connect(folder / database.name)
 
 
+def _elsewhere(stack: contextlib.ExitStack) -> Path:
+    import tempfile  # with shutil too heavy for every start
+
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palyra-read-")))
+
+
 def _migrated_copy(connection: sqlite3.Connection, stack: contextlib.ExitStack) -> sqlite3.Connection:
     """A reader changes nothing: an older database is brought up to date elsewhere."""
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="palyra-read-")))
+    folder = _elsewhere(stack)
     copy = sqlite3.connect(folder / "palyra.db", isolation_level=None, check_same_thread=False)
     stack.callback(copy.close)
     connection.backup(copy)
@@ -297,6 +303,8 @@ def _install(root: Path, migrations: tuple[Migration, ...]) -> None:
     try:
         if not _has_state(root / "state"):
             for leftover in root.glob("state.new-*"):
+                import shutil
+
                 shutil.rmtree(leftover)
             _build(root, migrations)
     finally:

@@ -1,0 +1,55 @@
+"""What a short command imports, counted: most of its life is spent on that, and it grows one line at a time.
+
+A ceiling that is too low is raised knowingly, or the new import moves to where it is needed (into a function, or to
+`engine/roads`). What libraries bring along depends on their versions, so they have some room; those that these commands
+never need are named, because one of them can undo all the rest.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Cli
+
+TELL = """
+import sys
+before = set(sys.modules)
+import atexit
+told = sys.argv.pop(1)
+atexit.register(lambda: open(told, "w").write(" ".join(sorted(set(sys.modules) - before))))
+from palyra.cli.main import main
+main()
+"""
+HEAVY = frozenset(
+    "_ssl decimal difflib email http httpx importlib.metadata importlib.resources jinja2 jsonschema_rs mcp "
+    "multiprocessing pydantic rich shutil starlette tempfile urllib.request wasmtime xml".split()
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "ours", "others"),
+    [
+        (("--version",), 8, 85),
+        (("--help",), 8, 95),
+        (("run", "--help"), 10, 95),
+        (("run", "--", "true"), 273, 200),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
+)
+def test_a_short_command_imports_no_more_than_it_needs(cli: Cli, tmp_path: Path, words, ours, others):
+    cli("run", "--", "true")  # makes the home and probes the machine
+    told = tmp_path / "told"
+    command = [sys.executable, "-P", "-c", TELL, str(told), "--home", str(cli.home), *words]
+    done = subprocess.run(command, cwd=cli.workspace, env=cli.environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    imported = told.read_text().split()
+    palyra = [name for name in imported if name.startswith("palyra")]
+    libraries = [name for name in imported if not name.startswith("palyra")]
+    measured = {"shutil"} if "--help" in words else set()  # click asks how wide the terminal is
+    assert HEAVY.intersection(imported) - measured == set()
+    assert len(palyra) <= ours, palyra
+    assert len(libraries) <= others, libraries
