@@ -211,16 +211,16 @@ def _print(settings: Settings, approval: Approval) -> None:
 
 
 def _print_list(settings: Settings, found: tuple[Approval, ...], none: str, *, following: bool = True) -> None:
-    from palyra.cli.approval_text import clock, standing
-    from palyra.cli.render import visible_line
+    from palyra.cli.approval_text import standing
+    from palyra.cli.tables import moment, say_table
 
     if settings.json:
         after = found[-1].approval_id if following and len(found) == MAX_LISTED else None
         click.echo(orjson.dumps({"items": [approval.summary() for approval in found], "next": after}))
         return
-    if not found:
-        click.echo(none, err=True)
-    for approval in found:
-        what = f"{approval.tool} {approval.program}" if approval.program != approval.tool else approval.tool
-        words = (approval.approval_id, clock(approval.asked_unix_ms), approval.principal, what, standing(approval))
-        say(visible_line("  ".join(words)))
+    rows = [(one.approval_id, moment(one.asked_unix_ms), one.principal, _what(one), standing(one)) for one in found]
+    say_table(settings, ("APPROVAL", "ASKED", "PRINCIPAL", "WHAT", "STATE"), rows, nothing=none)
+
+
+def _what(approval: Approval) -> str:
+    return f"{approval.tool} {approval.program}" if approval.program != approval.tool else approval.tool

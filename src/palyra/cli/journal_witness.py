@@ -74,7 +74,7 @@ def add(settings: Settings, name: str, place: str) -> int:
 def list_witnesses(settings: Settings) -> int:
     """Every witness, where it is and what it has seen. Exit 1 when one cannot be asked."""
     from palyra.cli.journal_home import reading
-    from palyra.cli.render import visible_line
+    from palyra.cli.tables import say_table
 
     with reading(settings) as journal:
         found = journal.anchors()
@@ -90,9 +90,11 @@ def list_witnesses(settings: Settings) -> int:
     ]
     if settings.json:
         click.echo(orjson.dumps({"items": items, "next": None}))
-    for item in () if settings.json else items:
-        seen = item["problem"] or f"has seen {item['size']} entries"
-        click.echo(visible_line(f"{item['name']}  {item['kind']}  {item['place']}  {seen}"))
+    else:
+        rows = [
+            (one.name, one.kind, one.place, one.problem or f"{one.head and one.head.size} entries") for one in found
+        ]
+        say_table(settings, ("NAME", "KIND", "PLACE", "HAS SEEN"), rows, nothing="There are no witnesses.")
     return 1 if any(one.problem for one in found) else 0
 
 

@@ -6,7 +6,6 @@ that is. The pointer and its journal entry commit together. Not here: doing it (
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,6 +64,7 @@ def rollback(settings: Settings) -> int:
 def versions(settings: Settings) -> int:
     """Every use of policies, the newest first; the one in use is marked."""
     from palyra.cli.session import with_installation
+    from palyra.cli.tables import moment, say_table
 
     async def work(installation: Installation) -> int:
         from palyra.wiring.policy_acts import uses_json
@@ -73,11 +73,17 @@ def versions(settings: Settings) -> int:
         if settings.json:
             click.echo(orjson.dumps({"items": items, "next": None}))
             return 0
-        for item in items:
-            at = item["at_unix_ms"]
-            when = datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if at else "the beginning"
-            name = item["version"][:16] if item["version"] else "the policies folder"
-            say(f"{'*' if item['in_use'] else ' '} {item['number']:>3}  {name:<20}  {when}  {item['by']}")
+        rows = [
+            (
+                "*" if item["in_use"] else "",
+                str(item["number"]),
+                item["version"][:16] if item["version"] else "the policies folder",
+                moment(item["at_unix_ms"]) if item["at_unix_ms"] else "the beginning",
+                item["by"],
+            )
+            for item in items
+        ]
+        say_table(settings, ("", "USE", "VERSION", "SINCE", "BY"), rows, nothing="No policies were ever in use.")
         return 0
 
     return with_installation(settings, work)

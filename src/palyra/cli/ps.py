@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
 
 MAX_LISTED = 100
+HEADINGS = ("PROCESS", "STATUS", "PID", "COMMAND", "PRINCIPAL", "STARTED", "EXPIRES")
 
 
 @click.command("ps", epilog="\b\nExamples:\n  palyra ps\n  palyra ps --all --json")
@@ -38,7 +38,7 @@ def command(settings: Settings, everything: bool, before: str | None) -> int:
             following = found[-1].process_id if everything and len(found) == MAX_LISTED else None
             click.echo(orjson.dumps({"items": [process_json(process) for process in found], "next": following}))
         else:
-            _show(found, everything=everything)
+            _show(settings, found, everything=everything)
         return 0
 
     return with_installation(settings, work)
@@ -48,27 +48,24 @@ def process_json(process: BackgroundProcess) -> dict[str, Json]:
     return {**process.as_json(), "run_id": process.owner.run_id, "principal": process.owner.principal}
 
 
-def _show(found: Sequence[BackgroundProcess], *, everything: bool) -> None:
-    from palyra.cli.render import visible
+def _show(settings: Settings, found: Sequence[BackgroundProcess], *, everything: bool) -> None:
+    from palyra.cli.tables import say_table
 
-    if not found:
-        click.echo("No background processes." if everything else "No background processes are running.", err=True)
-        return
-    rows = [("PROCESS", "STATUS", "PID", "COMMAND", "PRINCIPAL", "STARTED", "EXPIRES"), *map(_row, found)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        click.echo(visible("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
+    nothing = "No background processes." if everything else "No background processes are running."
+    say_table(settings, HEADINGS, [_row(process) for process in found], nothing=nothing)
 
 
 def _row(process: BackgroundProcess) -> tuple[str, ...]:
+    from palyra.cli.tables import moment
+
     return (
         process.process_id,
         _ending(process),
         str(process.pid),
         process.command,
         process.owner.principal,
-        _time(process.started_unix_ms),
-        _time(process.expires_unix_ms) if process.is_running else "",
+        moment(process.started_unix_ms),
+        moment(process.expires_unix_ms) if process.is_running else "",
     )
 
 
@@ -78,7 +75,3 @@ def _ending(process: BackgroundProcess) -> str:
     if process.exit_code is not None:
         return f"{process.status} ({process.exit_code})"
     return f"{process.status} (signal {process.signal})" if process.signal is not None else process.status.value
-
-
-def _time(unix_ms: int) -> str:
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

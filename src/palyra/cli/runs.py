@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from palyra.wiring.runs import RunView
 
 MAX_LISTED = 100
+HEADINGS = ("RUN", "PRINCIPAL", "BEGAN", "CALLS", "WORKSPACE")
 MOST = 1 << 40
 AMOUNTS = (
     ("wall_us", "--wall", "Seconds of wall time more.", 1_000_000),
@@ -36,6 +37,7 @@ def command() -> None:
 def list_command(settings: Settings, before: str | None) -> int:
     """Runs of this home, the newest first."""
     from palyra.cli.session import with_installation
+    from palyra.cli.tables import moment, say_table
     from palyra.wiring.runs import LAST
 
     async def work(installation: Installation) -> int:
@@ -44,9 +46,10 @@ def list_command(settings: Settings, before: str | None) -> int:
             following = found[-1].run_id if len(found) == MAX_LISTED else None
             click.echo(orjson.dumps({"items": [run.as_json() for run in found], "next": following}))
         else:
-            for run in found:
-                budget = run.budget
-                say(f"{run.run_id}  {run.principal}  calls {budget.calls_used}/{budget.calls_max}")
+            rows = [
+                (run.run_id, run.principal, moment(run.created_unix_ms), _calls(run), run.workspace) for run in found
+            ]
+            say_table(settings, HEADINGS, rows, nothing="There are no runs.")
         return 0
 
     return with_installation(settings, work)
@@ -97,6 +100,10 @@ def extend(settings: Settings, id: str, calls: int, attempts: int, principal: st
 
 for _name, _flag, _help, _ in reversed(AMOUNTS):
     extend = click.option(_flag, _name, type=click.IntRange(0, MOST), default=0, metavar="N", help=_help)(extend)
+
+
+def _calls(run: RunView) -> str:
+    return f"{run.budget.calls_used} of {run.budget.calls_max}"
 
 
 def _print(settings: Settings, run: RunView) -> None:

@@ -78,14 +78,15 @@ def set_secret(
 @with_settings
 def list_secrets(settings: Settings) -> int:
     """Names, versions, scopes and hosts; never values."""
+    from palyra.cli.tables import say_table
 
     async def work(installation: Installation) -> int:
         found = installation.vault.list()
         if settings.json:
             click.echo(orjson.dumps({"items": [facts.as_json() for facts in found], "next": None}))
             return 0
-        for facts in found:
-            _tell(settings, facts)
+        rows = [(one.name, str(one.version), _bound(one.binding), _scoped(one.scope)) for one in found]
+        say_table(settings, ("NAME", "VERSION", "SENT AS", "ONLY FOR"), rows, nothing="No secrets are kept.")
         return 0
 
     return _with_vault(settings, work)
@@ -158,13 +159,14 @@ def _tell(settings: Settings, facts: SecretFacts) -> None:
     if settings.json:
         click.echo(orjson.dumps(facts.as_json()))
     elif not settings.quiet:
-        click.echo(f"{facts.name}  version {facts.version}{_bound(facts.binding)}{_scoped(facts.scope)}")
+        bound, scoped = _bound(facts.binding), _scoped(facts.scope)
+        words = (facts.name, f"version {facts.version}", bound, f"only {scoped}" if scoped else "")
+        click.echo("  ".join(word for word in words if word))
 
 
 def _bound(binding: Binding | None) -> str:
-    return f"  {binding.header} for {binding.host}" if binding else ""
+    return f"{binding.header} for {binding.host}" if binding else ""
 
 
 def _scoped(scope: Scope) -> str:
-    patterns = (*scope.principals, *scope.tools)
-    return f"  only {', '.join(patterns)}" if patterns else ""
+    return ", ".join((*scope.principals, *scope.tools))

@@ -54,15 +54,23 @@ def propose(settings: Settings, text: str, skill_id: str, from_run: str) -> int:
 @with_settings
 def candidates(settings: Settings) -> int:
     """List the candidates, the newest first."""
+    from palyra.cli.tables import say_table
 
     async def work(builder: SkillBuilder, by: str) -> int:
         found = builder.candidates()
         if settings.json:
             click.echo(orjson.dumps({"items": [one.as_json() for one in found], "next": None}))
             return 0
-        for one in found:
-            state = "promoted" if one.promoted_sha256 else "candidate"
-            say(f"{one.candidate_id}  {state:9}  {one.skill_id} {one.version}  {one.wish[:80]}")
+        rows = [
+            (
+                one.candidate_id,
+                "promoted" if one.promoted_sha256 else "candidate",
+                f"{one.skill_id} {one.version}",
+                one.wish[:80],
+            )
+            for one in found
+        ]
+        say_table(settings, ("CANDIDATE", "STATE", "SKILL", "WISH"), rows, nothing="There are no candidates.")
         return 0
 
     return _with_builder(settings, work)

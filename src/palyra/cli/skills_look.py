@@ -23,22 +23,25 @@ WHICH = click.argument("which", metavar="FILE|ID")
 @click.option("--removed", is_flag=True, help="Also those that were removed.")
 @with_settings
 def list_command(settings: Settings, removed: bool) -> int:
-    """The installed skills: version, where they stand, who published them."""
+    """The installed skills: version, where they stand, and why."""
+    from palyra.cli.tables import say_table
 
     async def work(desk: SkillDesk, by: str) -> int:
         found = desk.list_skills(removed=removed)
         if settings.json:
             click.echo(orjson.dumps({"items": found, "next": None}))
             return 0
-        if not found and not settings.quiet:
-            click.echo("No skills are installed.", err=True)
-        for one in found:
-            waiting = f"  ({', '.join(one['waiting_versions'])} waits in quarantine)" if one["waiting_versions"] else ""
-            why = "" if one["reason"] == status_word(one["status"]) else f"  {one['reason']}"
-            say(f"{one['skill_id']}  {one['version']}  {status_word(one['status'])}{why}{waiting}")
+        rows = [(one["skill_id"], one["version"], status_word(one["status"]), _remark(one)) for one in found]
+        say_table(settings, ("SKILL", "VERSION", "STATE", "WHY"), rows, nothing="No skills are installed.")
         return 0
 
     return with_desk(settings, work)
+
+
+def _remark(one: Mapping[str, Json]) -> str:
+    why = "" if one["reason"] == status_word(one["status"]) else str(one["reason"])
+    waiting = f"({', '.join(one['waiting_versions'])} waits in quarantine)" if one["waiting_versions"] else ""
+    return " ".join(filter(None, (why, waiting)))
 
 
 @click.command(

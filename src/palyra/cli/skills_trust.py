@@ -15,6 +15,9 @@ from palyra.cli.say import say
 from palyra.cli.skills_session import tell_refusal, with_desk
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from palyra.canon import Json
     from palyra.wiring.skill_acts import SkillDesk
 
 _FILE = click.Path(exists=True, dir_okay=False)
@@ -52,19 +55,15 @@ def add(settings: Settings, publisher: str, key: str, days: int | None) -> int:
 @with_settings
 def list_command(settings: Settings) -> int:
     """Every pinned key, those that were revoked too."""
+    from palyra.cli.tables import say_table
 
     async def work(desk: SkillDesk, by: str) -> int:
         found = desk.trust_list()
         if settings.json:
             click.echo(orjson.dumps({"items": found, "next": None}))
             return 0
-        if not found and not settings.quiet:
-            click.echo("No publisher is trusted.", err=True)
-        for one in found:
-            revoked, until, after = one["revoked_unix_ms"], one["valid_until_unix_ms"], one["replaced_by"]
-            state = f"revoked {_day(revoked)}" if revoked else f"replaced by {after}" if after else "trusted"
-            more = f" until {_day(until)}" if until and state == "trusted" else ""
-            say(f"{one['publisher']}  {one['key_id']}  {state}{more}  ({one['how']}, {one['added_by']})")
+        rows = [(one["publisher"], one["key_id"], _standing(one), one["how"], one["added_by"]) for one in found]
+        say_table(settings, ("PUBLISHER", "KEY", "STATE", "HOW", "BY"), rows, nothing="No publisher is trusted.")
         return 0
 
     return with_desk(settings, work)
@@ -158,6 +157,13 @@ def _key_text(given: str) -> str:
         return given
     with Path(given).open("rb") as opened:
         return opened.read(MAX_KEY_BYTES).decode("utf-8", "replace")
+
+
+def _standing(one: Mapping[str, Json]) -> str:
+    revoked, until, after = one["revoked_unix_ms"], one["valid_until_unix_ms"], one["replaced_by"]
+    if revoked or after:
+        return f"revoked {_day(revoked)}" if revoked else f"replaced by {after}"
+    return f"trusted until {_day(until)}" if until else "trusted"
 
 
 def _day(unix_ms: int) -> str:

@@ -11,10 +11,12 @@ from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say, say_failure
 
 if TYPE_CHECKING:
+    from palyra.tokens.rules import Token
     from palyra.tokens.store import TokenStore
     from palyra.wiring.embedded import Installation
 
 MAX_LISTED = 1000
+HEADINGS = ("ID", "PRINCIPAL", "ROLE", "STATE", "CREATED", "EXPIRES", "WORKSPACE")
 
 
 @click.group("token", cls=NounGroup)
@@ -65,8 +67,9 @@ def create(settings: Settings, principal: str, operator: bool, workspace: str | 
 @command.command("list", epilog="Example: palyra token list --json")
 @with_settings
 def list_command(settings: Settings) -> int:
-    """Tokens of this home, the newest first; the secrets themselves are nowhere."""
+    """Tokens of this home, the newest first: whose, since when, until when. The secrets themselves are nowhere."""
     from palyra.cli.session import with_installation
+    from palyra.cli.tables import say_table
 
     async def work(installation: Installation) -> int:
         now = installation.ports.clock.now_unix_ms()
@@ -74,10 +77,7 @@ def list_command(settings: Settings) -> int:
         if settings.json:
             click.echo(orjson.dumps({"items": [token.as_json() for token in found], "next": None}))
             return 0
-        for token in found:
-            role = "operator" if token.operator else "agent"
-            state = "holds" if token.holds(now) else "revoked" if token.revoked_unix_ms else "expired"
-            say(f"{token.token_id}  {role:8}  {state:7}  {token.principal}  {token.workspace}")
+        say_table(settings, HEADINGS, [_row(token, now) for token in found], nothing="There are no tokens.")
         return 0
 
     return with_installation(settings, work)
@@ -101,6 +101,20 @@ def revoke(settings: Settings, id: str) -> int:
         return 0
 
     return with_installation(settings, work)
+
+
+def _row(token: Token, now_unix_ms: int) -> tuple[str, ...]:
+    from palyra.cli.tables import moment
+
+    return (
+        token.token_id,
+        token.principal,
+        "operator" if token.operator else "agent",
+        "holds" if token.holds(now_unix_ms) else "revoked" if token.revoked_unix_ms else "expired",
+        moment(token.created_unix_ms),
+        moment(token.expires_unix_ms),
+        token.workspace or "any",
+    )
 
 
 def store_of(installation: Installation) -> TokenStore:
