@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -75,3 +77,31 @@ def test_a_module_in_the_input_needs_the_setting_and_the_posture(cli: Any, confi
 def test_a_skill_that_is_not_installed_is_not_active(cli: Any) -> None:
     outcome = cli.outcome("call", "palyra.plugin.run", '{"skill_id": "acme.none"}', "--json")
     assert (outcome["status"], outcome["reason"]) == ("refused", "SKILL_NOT_ACTIVE")
+
+
+NO_NEW_CODE = """
+import ctypes, os, sys
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):
+    sys.exit(77)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""PR_SET_MDWE, which systemd sets for MemoryDenyWriteExecute= and every child inherits."""
+
+
+def test_where_memory_may_not_become_code_the_refusal_names_the_directive(cli: Any) -> None:
+    plugin(cli, ECHO, [1])  # compiled and kept: loading it is refused as well
+    asked = json.dumps({"module_base64": base64.b64encode(ECHO).decode(), "input": [1]})
+    start = [sys.executable, "-c", NO_NEW_CODE, *cli.argv]
+    call = [*start, "call", "palyra.plugin.run", asked, "--json"]
+    done = subprocess.run(call, cwd=cli.workspace, env=cli.environ, capture_output=True, check=False)
+    if done.returncode == 77:
+        pytest.skip("this kernel has no PR_SET_MDWE")
+    outcome = json.loads(done.stdout)
+    assert (done.returncode, outcome["status"], outcome["reason"]) == (126, "refused", "UNENFORCEABLE")
+    assert "MemoryDenyWriteExecute=" in outcome["hint"]
+    assert "wasm_runtime" in outcome["hint"]
+    doctor = subprocess.run([*start, "doctor", "--json"], env=cli.environ, capture_output=True, check=False)
+    assert [one["status"] for one in json.loads(doctor.stdout)["items"] if "tier A" in one["check"]] == ["advice"]
+    assert (
+        subprocess.run([*start, "run", "--", "true"], cwd=cli.workspace, env=cli.environ, check=False).returncode == 0
+    )

@@ -14,6 +14,7 @@ from palyra.model.host import HostFacts
 from palyra.model.net import NO_NETWORK
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.planner import BACKENDS, needs_for
+from palyra.sandbox.probe_code import REFUSED, REMEDY, may_make_code
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def tier_checks(host: HostFacts) -> list[Check]:
                 checks.append(Check(f"tier {backend.tier.value} {backend.name}", worst, blocker.detail, blocker.fix))
     if not works and all(c.status != BROKEN for c in checks):
         checks.append(Check("tier C", BROKEN, "No tier C backend works on this host.", "Install bubblewrap."))
+    if not may_make_code():
+        checks.append(Check("tier A wasmtime", ADVICE, REFUSED, REMEDY))
     return checks
 
 

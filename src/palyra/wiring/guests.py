@@ -32,6 +32,7 @@ from palyra.model.plan import ProcessPlan
 from palyra.model.sights import WorkspaceSight
 from palyra.model.wasm import WasmPlan
 from palyra.sandbox.planner import needs_for, plan_job
+from palyra.sandbox.probe_code import REFUSED, REMEDY, may_make_code
 
 PYTHON = "/usr/bin/python3"
 _WORKER = Limits(
@@ -134,6 +135,8 @@ class GuestHouse:
             wasm_engine.check_version()
         except wasm_engine.WrongRuntime as error:
             raise Unenforceable((), f"{error}.", f"pip install wasmtime=={wasm_engine.WASMTIME}") from None
+        if not may_make_code():
+            raise Unenforceable((), REFUSED, REMEDY)
         self._executor, self._host, self._config, self._folder = executor, host, config, folder
         self._spare = spare
         self._shares = Shares(config.max_instances_per_skill)
