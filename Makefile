@@ -78,10 +78,11 @@ test-toolchains: dev ## skills and guests built in every language; what builds t
 test-podman: dev ## the container backend with a real engine; as root on Debian podman is installed
 	@image=$$(tools/podman.sh) && PALYRA_TEST_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/podman
 
-test-deploy: dev ## deploy/ for real: its units under a systemd of their own, its image built and run; as root on Debian
+test-deploy: dev ## deploy/ for real: its units under a systemd of their own, its proxy, its image; as root on Debian
 	@tools/deploy.sh $(PYTHON) .make/deploy/palyra
 	@image=$$(tools/deploy_image.sh .make/deploy/palyra/bin/python .make/deploy) && \
-		PALYRA_TEST_INSTALLATION=.make/deploy/palyra PALYRA_TEST_DEPLOY_IMAGE=$$image $(PY) -m pytest $(PYTEST_FLAGS) tests/deploy
+		PALYRA_TEST_INSTALLATION=.make/deploy/palyra PALYRA_TEST_DEPLOY_IMAGE=$$image \
+		PALYRA_TEST_NGINX=.make/deploy/nginx/usr/sbin/nginx $(PY) -m pytest $(PYTEST_FLAGS) tests/deploy
 
 test-browser: dev ## the console in a real Chromium, with scripts and without; as root on Debian it is installed
 	@tools/browser.sh $(PYTHON) .make/browser

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What tests/deploy needs: systemd with its container, and an installation of this tree as the units expect it.
+# What tests/deploy needs: systemd with its container, nginx, and an installation of this tree as the units expect it.
 #
 #   tools/deploy.sh PYTHON FOLDER
 #
@@ -15,6 +15,20 @@ fi
 missing=$(command -v systemd-nspawn >/dev/null || echo systemd-container; command -v systemd-analyze >/dev/null || echo systemd)
 # shellcheck disable=SC2086  # a list of words
 "$(dirname "$0")/packages.sh" $missing
+
+# A proxy for deploy/nginx.conf, unpacked and not installed: Debian would start one of its own for everybody.
+proxy=$(dirname "$folder")/nginx
+if ! [ -x "$proxy/usr/sbin/nginx" ]; then
+    echo "palyra: fetching nginx …" >&2
+    fetched=$(mktemp -d)
+    chmod 755 "$fetched"
+    (
+        cd "$fetched"
+        apt-get download -qq nginx >/dev/null 2>&1 || { apt-get update -qq >/dev/null && apt-get download -qq nginx 2>/dev/null; }
+    )
+    dpkg -x "$fetched"/nginx_*.deb "$proxy"
+    rm -rf -- "$fetched"
+fi
 
 if ! [ -x "$folder/bin/pip" ] || ! cmp -s requirements/daemon.txt "$folder/requirements.txt"; then
     echo "palyra: installing into $folder …" >&2

@@ -305,3 +305,33 @@ def test_a_key_others_may_read_is_refused(cli, tmp_path):
     done = cli("serve", "--port", "0")
     assert done.returncode == 125
     assert b"open to other users" in done.stderr
+
+
+def test_who_sends_too_much_gets_the_answer_and_not_a_reset(cli):
+    """A proxy that is cut off while it sends says 502, and nobody learns why."""
+    size = 5 << 20
+    head = f"POST /v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {make_token(cli)}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+    with serving(cli) as served:
+        for _ in range(10):
+            with served.connect() as line:
+                line.sendall(head.encode() + b" " * size)
+                assert (line.recv(12), b"TOO_LARGE" in line.recv(65536)) == (b"HTTP/1.1 413", True)
+
+
+def test_a_body_that_goes_on_after_its_answer_is_cut_in_the_end(cli):
+    cli.home.mkdir(mode=0o700, exist_ok=True)
+    (cli.home / "palyra.toml").write_text("[daemon]\nheader_timeout_ms = 500\n")
+    (cli.home / "palyra.toml").chmod(0o600)
+    with serving(cli) as served, served.connect() as line:
+        line.sendall(b"POST /v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert line.recv(12) == b"HTTP/1.1 401"
+
+        def is_cut() -> bool:
+            try:
+                line.sendall(b"1\r\nx\r\n")
+            except ConnectionError:
+                return True
+            return False
+
+        wait_until(is_cut)

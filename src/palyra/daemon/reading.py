@@ -111,5 +111,4 @@ def too_large(max_bytes: int) -> Refused:
         "TOO_LARGE",
         f"The body has more than {max_bytes} bytes.",
         "Send less, or raise daemon.max_body_bytes.",
-        headers={"Connection": "close"},
     )

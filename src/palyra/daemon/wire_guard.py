@@ -2,7 +2,8 @@
 headers may take, how many connections there are, and our own shape for what is not HTTP.
 
 Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
-connection past the limit is closed before anything is read. Not here: bodies (daemon/reading), TLS (daemon/server).
+connection past the limit is closed before anything is read; who is answered before the end of its body gets the answer.
+Not here: bodies (daemon/reading), TLS (daemon/server).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class GuardedProtocol(H11Protocol):
     max_connections = 4096
     max_header_bytes = 32_768
     _deadline: asyncio.TimerHandle | None = None
+    _rest: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -69,6 +71,7 @@ class GuardedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self._watch_rest(is_left=False)
         super().connection_lost(exc)
 
     def _heads_too_large(self, data: bytes) -> bool:
@@ -80,10 +83,21 @@ class GuardedProtocol(H11Protocol):
 
     def _watch(self) -> None:
         """Between requests uvicorn's own timer runs; while headers are awaited, ours."""
+        self._watch_rest(is_left=self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY)
         if self.conn.their_state is not h11.IDLE or self.timeout_keep_alive_task is not None:
             self._unwatch()
         elif self._deadline is None and not self.transport.is_closing():
             self._deadline = self.loop.call_later(self.header_timeout_s, self._too_slow)
+
+    def _watch_rest(self, *, is_left: bool) -> None:
+        """What is left of a body that was answered before its end is read and dropped: closing at once would make the
+        kernel reset the connection, and whoever still sends, a proxy above all, would never see the answer. Not for
+        ever, though."""
+        if is_left and self._rest is None and not self.transport.is_closing():
+            self._rest = self.loop.call_later(self.header_timeout_s, self.transport.close)
+        elif not is_left and self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
 
     def _unwatch(self) -> None:
         if self._deadline is not None:
