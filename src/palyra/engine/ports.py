@@ -164,7 +164,9 @@ class Journal(Protocol):
     """
 
     async def open_call(self, opening: Opening) -> Recorded: ...
-    async def close_call(self, closing: Closing) -> Recorded: ...
+    async def close_call(self, closing: Closing) -> Recorded:
+        """Never cut short: whoever is cancelled meanwhile finds that in its own task (`cancelling`)."""
+
     def close_now(self, closing: Closing) -> Recorded | None:
         """The same without waiting, where nobody else is writing and no other call would gain by sharing the commit;
         None: nothing was done, use `close_call`."""

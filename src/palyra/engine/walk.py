@@ -176,6 +176,8 @@ class Engine:
         made = self._make_record(trip, ending)  # 11
         # A door of many agents shares its commits with those that come next: one alone costs more than its wait.
         outcome = None if made is None or trip.request.project else self._finish_now(*made)  # 12
+        if outcome is None and made is not None:
+            outcome = await self._finish_made(*made)
         return outcome if outcome is not None else await finish_whatever_comes(self._finish(trip, ending, made))
 
     async def _walk(self, trip: Trip) -> Ending:
@@ -309,6 +311,13 @@ class Engine:
         except (DuplicateCall, StateError):
             return None
         return None if recorded is None else with_receipt(outcome, recorded)
+
+    async def _finish_made(self, outcome: Outcome, closing: Closing) -> Outcome | None:
+        """12 in the call's own task: another one costs more than the commit that it shares."""
+        try:
+            return with_receipt(outcome, await self.ports.journal.close_call(closing))
+        except (DuplicateCall, StateError):
+            return None
 
     async def _finish(self, trip: Trip, ending: Ending, made: tuple[Outcome, Closing] | None = None) -> Outcome:
         try:

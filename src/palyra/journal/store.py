@@ -141,7 +141,13 @@ class JournalStore:
         self._open_here.discard(closing.call_id)
         if closing.call_id in self._abandoned:
             closing = replace(closing, opened=True)
-        budget, receipt = await self._writer.commit_closing(lambda tx: self._close(tx, closing), stays=closing.opened)
+        future = self._writer.commit_closing(lambda tx: self._close(tx, closing), stays=closing.opened)
+        while not future.done():
+            try:
+                await future
+            except asyncio.CancelledError:
+                continue  # its task knows; the record is not cut short
+        budget, receipt = future.result()
         self._abandoned.discard(closing.call_id)
         return _recorded(receipt, budget)
 

@@ -26,6 +26,13 @@ MOST_LOSSES = 1
 """So many times in a row a batch is tried again at once; then whoever may not wait is told."""
 
 
+class Unbroken(asyncio.Future[T]):
+    """Of a record of what has run: whoever waits for it may be cancelled, and learns that when it is durable."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        return False
+
+
 @dataclass(slots=True, eq=False)
 class Waiting(Generic[T]):
     work: Callable[[Transaction], T]

@@ -2,7 +2,7 @@
 
 Whoever comes alone goes at once; where several come, the loop turns a few times before the commit, so that those who
 are on their way are in it too: each that shares saves a commit and a signature of its own. A caller that was cancelled
-before its turn finds nothing done.
+before its turn finds nothing done; the record of something that has run is written all the same.
 
 Not here: the commit itself (state/writer), what becomes of one without an answer (state/absence).
 """
@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from palyra.errors import StateError
 from palyra.model.record import Receipt
-from palyra.state.absence import AWAY_PAUSE_S, Waiting
+from palyra.state.absence import AWAY_PAUSE_S, Unbroken, Waiting
 from palyra.state.db import PATIENCE_S
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 
@@ -62,7 +62,7 @@ class Sharing:
             if self._loop is not None and self._loop.is_running():
                 raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
             self._loop, self._queue, self._turn_is_used = loop, [], False
-        waiting.future = loop.create_future()
+        waiting.future = Unbroken(loop=loop) if waiting.closing else loop.create_future()
         if self._goes_at_once(loop) and self._commits.try_all([waiting]):
             waiting.answer()
             self._commits.look_after(loop)

@@ -9,6 +9,7 @@ import pytest
 
 from palyra.attest import check_outcome
 from palyra.config.schema import parse_config
+from palyra.engine.live import finish_whatever_comes
 from palyra.engine.runs import RunScope
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
@@ -208,7 +209,7 @@ def test_a_caller_that_is_cancelled_while_its_start_is_recorded_leaves_no_proces
 
     async def slowly(record: Any) -> Any:
         closing.set()
-        await asyncio.sleep(0.02)
+        await finish_whatever_comes(asyncio.sleep(0.02))  # as the journal promises
         return await close_call(record)
 
     ports.journal.close_call = slowly

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from palyra.engine import walk
+from palyra.engine.live import finish_whatever_comes
 from palyra.engine.record import make_closing
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
@@ -107,7 +108,7 @@ def test_whoever_cancels_again_and_again_does_not_keep_the_record_open():
 
     async def slowly(closing: Any) -> Any:
         begun.set()
-        await asyncio.sleep(0.02)
+        await finish_whatever_comes(asyncio.sleep(0.02))  # as the journal promises
         return await close_call(closing)
 
     ports.journal.close_call = slowly

@@ -131,3 +131,27 @@ def test_a_second_loop_is_refused_while_the_first_runs():
         await asyncio.to_thread(asyncio.run, elsewhere())
 
     asyncio.run(come())
+
+
+def test_the_record_of_what_has_run_is_written_though_its_caller_is_cancelled():
+    notes = Notes()
+    notes.busy = 2
+
+    async def close(sharing: Sharing) -> int:
+        future = sharing.enqueue(Waiting(lambda tx: 0, closing=True))
+        while not future.done():
+            try:
+                await future
+            except asyncio.CancelledError:
+                continue
+        return future.result()[0]
+
+    async def come() -> tuple[int, int]:
+        task = asyncio.create_task(close(Sharing(notes)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+            task.cancel()
+        return await task, task.cancelling()
+
+    assert asyncio.run(come()) == (1, 3)
+    assert notes.batches == [1]
