@@ -210,6 +210,8 @@ def _make_eq(fields: Fields) -> Callable[[Any, object], bool]:
     get = _getter([field.name for field in fields if field.compare])
 
     def __eq__(self: Any, other: object) -> bool:
+        if self is other:
+            return True  # as the tuples of its fields would be: they compare what is in them in this order, too
         return get(self) == get(other) if other.__class__ is self.__class__ else NotImplemented
 
     return __eq__

@@ -32,6 +32,16 @@ READING = Claim(reads=("/",))
 
 
 def claim_of(trip: Trip) -> Claim:
+    """Remembered beside the facts and the sights it follows from."""
+    shape = trip.shape
+    if shape is None:
+        return _work_out(trip)
+    if shape.claim is None:
+        shape.claim = _work_out(trip)
+    return shape.claim
+
+
+def _work_out(trip: Trip) -> Claim:
     assert trip.tool is not None
     spec = trip.tool.spec
     if spec.kind is ToolKind.PROCESS and trip.facts is not None and trip.sights is not None:

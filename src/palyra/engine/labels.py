@@ -29,14 +29,14 @@ def reaches_out(trip: Trip) -> bool:
 def labels_of(trip: Trip) -> frozenset[RunLabel]:
     assert trip.tool is not None
     assert trip.facts is not None
-    capabilities = trip.tool.spec.capabilities
-    labels = set()
     secrets = trip.guest is not None and trip.guest.skill is not None and trip.guest.skill.grants.secrets
-    if Capability.SECRETS_READ in capabilities or secrets:
-        labels.add(RunLabel.HAS_USED_SECRET)
-    if reaches_out(trip):
-        labels.add(RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT)
-    return frozenset(labels)
+    labels = _SECRET if Capability.SECRETS_READ in trip.tool.spec.capabilities or secrets else _NONE
+    return labels | _OUTSIDE if reaches_out(trip) else labels
+
+
+_NONE: frozenset[RunLabel] = frozenset()
+_SECRET = frozenset({RunLabel.HAS_USED_SECRET})
+_OUTSIDE = frozenset({RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT})
 
 
 async def mark_run(trip: Trip, ports: Ports) -> None:

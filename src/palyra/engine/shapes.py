@@ -27,6 +27,7 @@ from palyra.protocol.registry import RegisteredTool
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
+    from palyra.engine.claims import Claim
     from palyra.engine.fixed import Fixed
 
 MAX_SHAPES = 128
@@ -67,6 +68,7 @@ class Shape:
     plan: Plan | None = None
     """Of `job`."""
     plan_bytes: bytes = b""
+    claim: Claim | None = None
     fixed: Fixed | None = None
     """Of its records."""
     is_kept: bool = False

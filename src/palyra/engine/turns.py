@@ -26,13 +26,16 @@ class _Line:
 
     def may_enter(self, claim: Claim, before: int | None = None) -> bool:
         """Beside everybody under way, and past nobody of the first `before` who wait."""
+        if not self.held and not self.waiting:
+            return True
         if any(claim.conflicts(held) for held in self.held):
             return False
         return not any(claim.conflicts(waits) for waits, _ in self.waiting[:before])
 
     def leave(self, claim: Claim) -> None:
         self.held.remove(claim)
-        self.admit()
+        if self.waiting:
+            self.admit()
 
     def give_up(self, claim: Claim, future: asyncio.Future[None]) -> None:
         self.waiting.remove((claim, future))
@@ -109,9 +112,9 @@ class Turn:
         self._turns, self._run_id, self._claim = turns, run_id, claim
 
     async def __aenter__(self) -> None:
-        if self._claim != NOTHING:
+        if self._claim is not NOTHING:
             await self._turns.enter(self._run_id, self._claim)
 
     async def __aexit__(self, *_: object) -> None:
-        if self._claim != NOTHING:
+        if self._claim is not NOTHING:
             self._turns.leave(self._run_id, self._claim)

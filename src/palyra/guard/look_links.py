@@ -66,7 +66,7 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
             current, missing = os.path.dirname(current), False
             continue
         current = f"{current.rstrip('/')}/{part}"
-        if missing or is_device(current):
+        if missing or (current.startswith("/dev") and is_device(current)):
             missing = missing or current == "/dev/fd"
             continue
         if visited is not None:

@@ -15,6 +15,7 @@ import os
 import signal
 import stat
 from collections.abc import Iterable
+from operator import attrgetter, itemgetter
 
 _F_SETSIG = 10
 Status = tuple[int, ...] | None
@@ -43,10 +44,12 @@ def _status(path: str) -> Status:
         found = os.lstat(path)
     except (OSError, ValueError):
         return None
-    who = (found.st_mode, found.st_uid, found.st_gid, found.st_dev, found.st_ino)
-    if stat.S_ISDIR(found.st_mode):
-        return who
-    return (*who, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    who: tuple[int, ...] = _who(found)
+    return who if stat.S_ISDIR(found.st_mode) else who + _which(found)
+
+
+_who = itemgetter(stat.ST_MODE, stat.ST_UID, stat.ST_GID, stat.ST_DEV, stat.ST_INO)
+_which = attrgetter("st_size", "st_mtime_ns", "st_ctime_ns")
 
 
 def has_writers(descriptor: int) -> bool:

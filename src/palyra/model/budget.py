@@ -57,7 +57,7 @@ class Allowance:
 
     @property
     def is_unlimited(self) -> bool:
-        return self is UNLIMITED or self == UNLIMITED
+        return self is UNLIMITED or self.amounts == UNLIMITED.amounts
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
@@ -76,7 +76,7 @@ class Quota:
 
     @property
     def is_unlimited(self) -> bool:
-        return self is NO_QUOTA or self == NO_QUOTA
+        return self.calls is None and self.most.is_unlimited
 
 
 NO_QUOTA = Quota()

@@ -31,6 +31,7 @@ _LONGEST_NAME: Final = CONTEXT - 8
 
 
 class KeyFields:
+    signs: Final = tuple(b"-" + word for word in b"key Key kEY KEY token Token tOKEN TOKEN".split())
     _names = b"|".join(name.encode() for name in sorted(_NAMES, key=len, reverse=True))
     _anchor = late(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + rb":")
     """Begins with a single letter, which the search is quick to find."""
@@ -58,6 +59,7 @@ class KeyFields:
 class Cookies:
     """`Cookie: a=1; b=2` loses all of it, `Set-Cookie: a=1; Path=/` the value."""
 
+    signs: Final = (b"ookie",)
     _anchor = late(rb"[cC]ookie" + _QUOTED + rb":")
     _ending = late(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + rb":\Z")
     _opening = late(rb"[ \t]*(?:\\{0,3}[\"'`])?[ \t]*")

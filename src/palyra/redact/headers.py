@@ -39,6 +39,7 @@ _WORD = late(rb"[A-Za-z]{1,12}")
 
 
 class Authorization:
+    signs: Final = (b"uthorization", b"UTHORIZATION")
     _rest = staticmethod(swallow_run(late(rb"[^\r\n\"']*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:

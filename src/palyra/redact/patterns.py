@@ -133,6 +133,10 @@ class Keys:
         return places
 
     @property
+    def signs(self) -> tuple[bytes, ...]:
+        return self.anchors
+
+    @property
     def literals(self) -> tuple[bytes, ...]:
         """Where none of these is, `find` finds nothing; empty where another search decides."""
         return () if self._search is not None else self.anchors

@@ -23,6 +23,7 @@ from palyra.redact.headers import Authorization
 from palyra.redact.known import KnownValues
 from palyra.redact.patterns import EDGE, Keys
 from palyra.redact.pem import PrivateKeys
+from palyra.redact.signs import Signs
 from palyra.redact.urls import QueryValues, UserInfo
 from palyra.redact.vendors import KEYS, LONG_KEYS, long_keys_from
 from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window
@@ -44,6 +45,7 @@ _DETECTORS: Final[tuple[Detector, ...]] = (
 )
 LITERALS: Final = tuple(word for one in _DETECTORS if isinstance(one, Keys) for word in one.literals)
 """Each of these detectors looks further only where one of its own is."""
+SIGNS: Final = Signs(_DETECTORS)
 SEARCHING: Final = tuple(one for one in _DETECTORS if not (isinstance(one, Keys) and one.literals))
 _always = tuple(enumerate(_DETECTORS))[: -len(LONG_KEYS)]
 _in_long_words = tuple(enumerate(_DETECTORS))[-len(LONG_KEYS) :]

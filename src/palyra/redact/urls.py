@@ -26,7 +26,7 @@ STAND_IN: Final = late(
 class UserInfo:
     """`https://user:pass@host`. A user alone is a secret for the web (tokens are sent so), a login name elsewhere."""
 
-    _marks: Final = (b"://", rb":\/\/")
+    signs: Final = (b"://", rb":\/\/")
     _authority = late(rb"[^\x00-\x20\x7f/?#\"<>\\`]*+")
     _signed = late(rb":(?://|\\/\\/)(?=[^\x00-\x20\x7f/?#\"<>\\`@]*+@)")
     _closing = late(rb"'(?:[\])}:;,.+&|]|\Z)")
@@ -38,7 +38,7 @@ class UserInfo:
         if not (b"://" in data or rb":\/\/" in data):
             return ()
         start = max(0, pos - 5)
-        places = [at + len(mark) for mark in self._marks if (at := data.rfind(mark, start)) >= 0]
+        places = [at + len(mark) for mark in self.signs if (at := data.rfind(mark, start)) >= 0]
         if b"@" in data:
             places += [found.end() for found in self._signed.finditer(data, start)]
         return [at for at in places if at >= pos]
@@ -95,6 +95,7 @@ def _query_anchor() -> bytes:
 class QueryValues:
     """`?token=…`, `&password=…`, also behind `&amp;` and `\\u0026`, and in fragments as OAuth returns them."""
 
+    signs: Final = (b"?", b"&", b"_token=", rb"\u0026")
     _anchor = late(_query_anchor)
     _value = late(rb"[^\x00-\x20\x7f&#\"'<>\\`|^]*+")
     _rest = staticmethod(swallow_run(_value))

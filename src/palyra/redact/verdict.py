@@ -72,6 +72,10 @@ class Window:
 
 
 class Detector(Protocol):
+    @property
+    def signs(self) -> Sequence[bytes]:
+        """Where none of these is, `find` finds nothing."""
+
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         """Candidates at or after `pos`, whose anchors lie complete in the data."""
 

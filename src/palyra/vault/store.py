@@ -71,7 +71,7 @@ class Vault:
         self._open = _Open()
         self._seen: tuple[int, ...] | None = None
         self._broken: StateError | None = None
-        self._known: dict[tuple[str, bytes], None] = {}
+        self._known: tuple[tuple[str, bytes], ...] = ()
         self._changing = asyncio.Lock()
 
     # ── reading ──
@@ -96,10 +96,11 @@ class Vault:
     def known_values(self, run_id: str) -> Sequence[tuple[str, bytes]]:
         """For redaction: never fails, because a call under way must still be recorded."""
         try:
-            self.load()
+            if self._broken is not None or self._file.identity() != self._seen:
+                self.load()
         except StateError as error:
             log.error("the vault cannot be read any more: %s", error.detail)
-        return tuple(self._known)
+        return self._known
 
     def value(self, name: str, *, principal: str, tool: str) -> bytes | None:
         """A secret's own bytes, for a guest that was granted to read them. StateError as below."""
@@ -146,7 +147,8 @@ class Vault:
                         "The vault is not the one this home last wrote: changed, deleted or put back.", RESTORE
                     )
         self._open = self._parse(data) if data else _Open()
-        self._known |= dict.fromkeys((name, value) for name, (_, value) in self._open.entries.items())
+        now = ((name, value) for name, (_, value) in self._open.entries.items())
+        self._known = tuple(dict.fromkeys((*self._known, *now)))
         self._seen = seen
 
     def _recorded(self) -> str:
