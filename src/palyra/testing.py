@@ -288,6 +288,9 @@ class FakePolicies:
     def current(self) -> PolicyBundle:
         return self.bundle
 
+    def at(self, version: str | None) -> PolicyBundle:
+        return self.bundle
+
 
 class FakeArtifacts:
     def __init__(self) -> None:

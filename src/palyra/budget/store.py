@@ -205,3 +205,12 @@ def _ledger(row: Sequence[Any], *, held: Spending = NOTHING) -> ledger.Ledger:
 
 def _spending(amounts: Sequence[int]) -> Spending:
     return Spending(**dict(zip(RESOURCES, amounts, strict=True)))
+
+
+LEDGER_COLUMNS = _LEDGER
+"""Of a row of `runs`, for `ledger_of`."""
+
+
+def ledger_of(row: Sequence[Any]) -> ledger.Ledger:
+    """Without what calls under way hold."""
+    return _ledger(row)

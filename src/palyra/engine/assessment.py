@@ -26,7 +26,7 @@ from palyra.engine.background import background_limits, check_background
 from palyra.engine.listing import is_named
 from palyra.engine.narrowing import check_narrowing
 from palyra.engine.network import granted_network
-from palyra.engine.ports import Ports
+from palyra.engine.ports import Ports, Standing
 from palyra.engine.roads import make_guest_plan, prepare_inside, prepare_plugin
 from palyra.engine.runs import RunScope
 from palyra.engine.shadow import compare_candidate
@@ -70,6 +70,13 @@ def receive(trip: Trip) -> None:
     """What came, before anyone looked at it: even input that never parses has its digest in the record."""
     given = trip.request.input
     trip.input_bytes, trip.input_sha256 = (given, sha256_hex(given)) if isinstance(given, bytes) else (b"", _OF_NOTHING)
+
+
+async def read_standing(trip: Trip, ports: Ports) -> Standing:
+    """What the run has left and has done, and which policies are in use."""
+    if ports.standings is not None:
+        return ports.standings.read(trip.run.owner)
+    return Standing(budget=await ports.journal.budget(trip.run.run_id))
 
 
 def check_attempts_left(budget: Ledger | None) -> None:
@@ -271,17 +278,18 @@ def _with_wall(limits: Limits, wall_ms: int) -> Limits:
     return Limits(**{**limits.as_json(), "wall_ms": min(wall_ms, limits.wall_ms)})
 
 
-def authorise(trip: Trip, ports: Ports, budget: Ledger | None) -> None:
+def authorise(trip: Trip, ports: Ports, standing: Standing) -> None:
     """4 — the configuration's own lists, then Cedar. A denial is raised with the policy's code."""
     assert trip.tool is not None
     assert trip.call is not None
     assert trip.facts is not None
-    bundle = ports.policies.current()
+    bundle = ports.policies.at(standing.policy) if standing.policy_is_read else ports.policies.current()
+    budget = standing.budget
     trip.policy_sha256 = bundle.digest
     trip.run_looks_new = budget is None
     # A run that ends with its one call is never marked, and one that nobody knows has made no calls.
     fresh = budget is None and trip.run.scope is RunScope.CALL
-    trip.run_facts = NO_FACTS if fresh else ports.run_facts.read(trip.run.owner)
+    trip.run_facts = NO_FACTS if fresh else standing.facts or ports.run_facts.read(trip.run.owner)
     used, maximum = (budget.calls_used, budget.calls_max) if budget else (0, trip.run.calls_max)
     before = trip.shape.asked if trip.shape is not None else None
     if before is None:

@@ -194,6 +194,8 @@ class Owners(Protocol):
 
 class Policies(Protocol):
     def current(self) -> PolicyBundle: ...
+    def at(self, version: str | None) -> PolicyBundle:
+        """The same, where it was read a moment ago which version is in use; None for the folder of policies itself."""
 
 
 class RunFactsPort(Protocol):
@@ -202,6 +204,23 @@ class RunFactsPort(Protocol):
     def read(self, owner: ProcessOwner) -> RunFacts: ...
     async def mark(self, owner: ProcessOwner, call_id: str, labels: Iterable[RunLabel]) -> None:
         """Set labels for good. Done when it is durable; raises `StateError` when it cannot be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Of a run, all of one moment."""
+
+    budget: Ledger | None
+    """Of a run that is known."""
+    facts: RunFacts | None = None
+    """None where it was not read."""
+    policy_is_read: bool = False
+    policy: str | None = None
+    """Which version is in use, if it was read."""
+
+
+class Standings(Protocol):
+    def read(self, owner: ProcessOwner) -> Standing: ...
 
 
 class Approver(Protocol):
@@ -281,6 +300,8 @@ class Ports:
     """(path inside a sandbox, content) of Palyra's own programs that run there: see inside/."""
     candidate: Policies | None = None
     """In shadow mode: policies that are asked beside the ones that decide. Differences are recorded."""
+    standings: Standings | None = None
+    """Reads at once what journal, run_facts and policies would be asked for one by one."""
     host_credentials: HostCredentials | None = None
     intercepts: Intercepts | None = None
     proof_id: str | None = None

@@ -212,8 +212,8 @@ class Engine:
         assessment.receive(trip)
         if trip.request.refusal is not None:
             raise trip.request.refusal
-        budget = await ports.journal.budget(trip.run.run_id)
-        assessment.check_attempts_left(budget)
+        standing = await assessment.read_standing(trip, ports)
+        assessment.check_attempts_left(standing.budget)
         shape = self._shapes.find(trip)
         if shape is None:
             assessment.validate(trip, self.registry)  # 1
@@ -222,8 +222,8 @@ class Engine:
             assessment.prepare(trip, ports)  # 2, 3
         else:
             assessment.recall(trip, ports, shape)  # 1-3
-        assessment.authorise(trip, ports, budget)  # 4
-        await check_budget(trip, ports, budget)  # 5
+        assessment.authorise(trip, ports, standing)  # 4
+        await check_budget(trip, ports, standing.budget)  # 5
         assessment.make_plan(trip, ports)  # 6
         self._shapes.keep(trip)
 

@@ -139,7 +139,17 @@ class PolicyStore:
         if held is None:
             with self._lock:
                 return self._held.bundle if self._held is not None else self._start().bundle
-        if self._is_stale(held):
+        return self._followed(held, is_stale=self._is_stale(held))
+
+    def at(self, version: str | None) -> PolicyBundle:
+        """The same for whoever has just read which version is in use; None when it is the folder."""
+        held = self._held
+        if held is None or self._versions is None or version != held.pointer:
+            return self.current()
+        return self._followed(held, is_stale=self._folder_is_stale(held))
+
+    def _followed(self, held: _Held, *, is_stale: bool) -> PolicyBundle:
+        if is_stale:
             with self._lock:
                 self._follow(self._held or held)
         return (self._held or held).bundle
@@ -164,6 +174,9 @@ class PolicyStore:
                 return False  # nothing runs without a journal anyway; the walk says so
             if pointer != held.pointer:
                 return self._refused is None or self._refused[0] != pointer
+        return self._folder_is_stale(held)
+
+    def _folder_is_stale(self, held: _Held) -> bool:
         if held.pointer is not None or self._folder is None:
             return False
         now = self._monotonic()

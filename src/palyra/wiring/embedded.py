@@ -46,6 +46,7 @@ from palyra.wiring.proofs import current_proof_id
 from palyra.wiring.run_facts import RunFactsStore
 from palyra.wiring.runs import RunDesk
 from palyra.wiring.skill_door import SkillDoor
+from palyra.wiring.standing import StandingStore
 from palyra.wiring.versions import PolicyVersions, candidate_policies
 from palyra.wiring.webhook import Webhook
 
@@ -257,6 +258,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         policies=hands.policies,
         candidate=candidate_policies(hands.config),
         run_facts=RunFactsStore(writer, clock),
+        standings=StandingStore(writer, BudgetStore(), clock),
         approver=approver or hands.approvals,
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=hands.vault,

@@ -6,7 +6,7 @@ Rules: everything is by run and principal: what somebody sends under another's r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import compress
 
 from palyra.engine.ports import Clock
@@ -18,12 +18,12 @@ from palyra.state.writer import Writer
 _REFUSED = "SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ? AND status = 'refused'"
 _LABELS = tuple(RunLabel)
 _LABEL = "(SELECT count(*) FROM run_labels WHERE run_id = ? AND principal = ? AND label = '{}')"
-_FACTS = f"""SELECT (SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ?),
-                    ({_REFUSED}), ({_REFUSED} AND principal = ?),
-                    (SELECT principal FROM runs WHERE run_id = ?),
-                    {", ".join(map(_LABEL.format, _LABELS))}"""  # noqa: S608  # of our own words
-"""Counted from indexes alone and in one statement, because it is asked before every decision. What was not refused is
-the run's own principal's: nobody else's calls are opened in it."""
+COUNTS = f"""(SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ?),
+             ({_REFUSED}), ({_REFUSED} AND principal = ?),
+             {", ".join(map(_LABEL.format, _LABELS))}"""  # noqa: S608  # of our own words
+"""Counted from indexes alone and in one statement, because it is asked before every decision."""
+COUNTS_WIDTH = 3 + len(_LABELS)
+_FACTS = f"SELECT (SELECT principal FROM runs WHERE run_id = ?), {COUNTS}"  # noqa: S608
 _NONE: frozenset[RunLabel] = frozenset()
 
 
@@ -33,18 +33,9 @@ class RunFactsStore:
         self._clock = clock
 
     def read(self, owner: ProcessOwner) -> RunFacts:
-        run_id, principal = owner.run_id, owner.principal
-        since = self._clock.now_unix_ms() - WINDOW_MS
-        window, marked = (run_id, since), (run_id, principal) * len(_LABELS)
-        ((calls, refused, denials, owner_of_run, *set_labels),) = self._writer.rows(
-            _FACTS, (*window, *window, *window, principal, run_id, *marked)
-        )
-        made = calls - refused if owner_of_run == principal else 0
-        return RunFacts(
-            labels=frozenset(compress(_LABELS, set_labels)) if any(set_labels) else _NONE,
-            calls_last_minute=min(made + denials, MAX_COUNTED),
-            denials_last_minute=min(denials, MAX_COUNTED),
-        )
+        counting = asked_of(owner, now_unix_ms=self._clock.now_unix_ms())
+        ((owner_of_run, *counts),) = self._writer.rows(_FACTS, (owner.run_id, *counting))
+        return facts_of(counts, is_own=owner_of_run == owner.principal)
 
     async def mark(self, owner: ProcessOwner, call_id: str, labels: Iterable[RunLabel]) -> None:
         wanted, at = tuple(labels), self._clock.now_unix_ms()
@@ -57,3 +48,20 @@ class RunFactsStore:
                 )
 
         await self._writer.commit(work)
+
+
+def asked_of(owner: ProcessOwner, *, now_unix_ms: int) -> tuple[str | int, ...]:
+    """What `COUNTS` is asked with."""
+    window = (owner.run_id, now_unix_ms - WINDOW_MS)
+    return (*window, *window, *window, owner.principal, *(owner.run_id, owner.principal) * len(_LABELS))
+
+
+def facts_of(counts: Sequence[int], *, is_own: bool) -> RunFacts:
+    """`is_own`: the run is this principal's. What was not refused is that one's: nobody else's calls are opened."""
+    calls, refused, denials, *set_labels = counts
+    made = calls - refused if is_own else 0
+    return RunFacts(
+        labels=frozenset(compress(_LABELS, set_labels)) if any(set_labels) else _NONE,
+        calls_last_minute=min(made + denials, MAX_COUNTED),
+        denials_last_minute=min(denials, MAX_COUNTED),
+    )
