@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from palyra.api import AsyncPalyra
 from palyra.errors import Reason
 from palyra.model.process import ProcessOwner
-from palyra.model.run_facts import RunFacts, RunLabel
+from palyra.model.run_facts import MAX_COUNTED, RunFacts, RunLabel
+from palyra.state.transaction import Transaction
 from palyra.testing import FakeClock
-from palyra.wiring.run_facts import _FACTS, RunFactsStore
+from palyra.wiring.run_facts import _FACTS, RunFactsStore, asked_of
 from tests.journaling import ulid
 from tests.stores import on_sqlite, open_writer
 
@@ -70,9 +73,36 @@ def test_what_somebody_else_sends_under_a_run_counts_for_them_alone(tmp_path: Pa
 @on_sqlite
 def test_counting_reads_indexes_alone(tmp_path: Path):
     writer = open_writer(tmp_path / "home")
-    given = (RUN, 1, RUN, 1, RUN, 1, "agent:demo", RUN, *(RUN, "agent:demo") * len(RunLabel))
+    given = (RUN, *asked_of(OWNER, now_unix_ms=1))
     steps = [row[3] for row in writer.rows(f"EXPLAIN QUERY PLAN {_FACTS}", given)]
     touching = [step for step in steps if " calls " in step]
-    assert len(touching) == 3
+    assert len(touching) == 4
     assert all("COVERING INDEX" in step for step in touching), touching
+    writer.close()
+
+
+@pytest.mark.parametrize("made", [0, MAX_COUNTED - 2, MAX_COUNTED - 1, MAX_COUNTED, MAX_COUNTED + 7])
+def test_a_busy_run_is_counted_exactly_up_to_where_counting_ends(tmp_path: Path, made: int):
+    """Refused calls, the run's own and others', never take the place of one that was made."""
+    writer, clock = open_writer(tmp_path / "home"), FakeClock()
+    statuses = [("agent:demo", "completed")] * made + [("agent:demo", "refused")] + [("agent:other", "refused")] * 5
+    values = [(ulid(100 + at), RUN, *one) for at, one in enumerate(statuses)]
+
+    def work(tx: Transaction) -> None:
+        tx.execute(
+            "INSERT INTO runs (run_id, principal, workspace, calls_max, attempts_max, created_unix_ms, calls_used,"
+            " next_sequence, attempts_used) VALUES (?, 'agent:demo', '', 1, 1, 0, 0, 0, 0)",
+            (RUN,),
+        )
+        for call_id, run_id, principal, status in values:
+            tx.execute(
+                "INSERT INTO calls (call_id, run_id, principal, status, tool, input_sha256, opened_unix_ms)"
+                " VALUES (?, ?, ?, ?, 't', '', ?)",
+                (call_id, run_id, principal, status, clock.now_unix_ms()),
+            )
+
+    writer.commit_now(work)
+    read = RunFactsStore(writer, clock).read
+    assert read(OWNER) == RunFacts(calls_last_minute=min(made + 1, MAX_COUNTED), denials_last_minute=1)
+    assert read(OTHER) == RunFacts(calls_last_minute=5, denials_last_minute=5)
     writer.close()
