@@ -98,7 +98,7 @@ test-windows-layout: dev ## structures of the Windows backend against the mingw-
 # The stores' own tests, on a server.
 STORE_TESTS = $(addprefix tests/unit/,journal/test_store.py budget/test_store.py approvals/test_store.py wiring/test_versions.py \
 	state/test_retention.py state/test_search.py \
-	state/test_rotation.py wiring/test_runs.py wiring/test_guest_storage.py wiring/test_run_facts.py wiring/test_skill_acts.py)
+	state/test_rotation.py wiring/test_runs.py wiring/test_guest_storage.py wiring/test_run_facts.py wiring/test_standing.py wiring/test_skill_acts.py)
 
 test-cluster: dev ## the stores' tests on a real PostgreSQL, and many machines; as root on Debian it is installed
 	@tools/postgresql.sh

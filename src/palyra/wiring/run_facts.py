@@ -19,7 +19,7 @@ _REFUSED = "SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ? A
 _LABELS = tuple(RunLabel)
 _LABEL = "(SELECT count(*) FROM run_labels WHERE run_id = ? AND principal = ? AND label = '{}')"
 COUNTS = f"""(SELECT count(*) FROM (SELECT 1 FROM calls WHERE run_id = ? AND opened_unix_ms > ?
-                                   LIMIT {MAX_COUNTED} + ({_REFUSED})) AS some),
+                                   LIMIT {MAX_COUNTED} + ({_REFUSED})) AS counted),
              ({_REFUSED}), ({_REFUSED} AND principal = ?),
              {", ".join(map(_LABEL.format, _LABELS))}"""  # noqa: S608  # of our own words
 """Counted from indexes alone and in one statement, because it is asked before every decision. No further than anybody

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 
 from palyra.api import AsyncPalyra
-from palyra.engine.ports import Ports
+from palyra.budget.store import BudgetStore
+from palyra.engine.ports import Ports, Standing
+from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.errors import Reason
 from palyra.model.budget import Allowance
 from palyra.model.process import ProcessOwner
-from palyra.model.run_facts import RunLabel
+from palyra.model.run_facts import RunFacts, RunLabel
+from palyra.testing import FakeClock
 from palyra.wiring.policy_acts import use_policies
+from palyra.wiring.standing import StandingStore
 from tests.journaling import ulid
+from tests.stores import open_writer
 
 FORBID = """@id("local.no-echo")
 @reason("No echo here.")
@@ -84,8 +89,6 @@ def test_an_engine_that_reads_one_by_one_says_the_same(tmp_path: Path, workspace
             run = palyra.run("agent:demo", workspace)
             requests = [await run.call("palyra.echo", {"n": 1}) for _ in range(2)]
             assert all(one.success for one in requests)
-            from palyra.engine.trip import CallRequest
-
             request = CallRequest(tool="palyra.echo", input={"n": 1}, run=run.run)
             (one, _), (other, _) = await palyra.installation.engine.assess(request), await apart.assess(request)
             assert one.cedar == other.cedar
@@ -93,3 +96,12 @@ def test_an_engine_that_reads_one_by_one_says_the_same(tmp_path: Path, workspace
             assert one.policy_sha256 == other.policy_sha256
 
     asyncio.run(work())
+
+
+def test_a_run_that_nobody_knows_stands_at_the_beginning(tmp_path: Path):
+    writer = open_writer(tmp_path / "home")
+    owner = ProcessOwner(ulid(5), "agent:demo")
+    assert StandingStore(writer, BudgetStore(), FakeClock()).read(owner) == Standing(
+        budget=None, facts=RunFacts(), policy_is_read=True, policy=None
+    )
+    writer.close()
