@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from collections.abc import AsyncGenerator
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from palyra.cluster.batches import Frames
 from palyra.cluster.blobs import BlobFolder, Blobs
 from palyra.cluster.copies import Copies
 from palyra.cluster.dispatching import ClusterExecutor
@@ -55,6 +57,22 @@ def plan_of(workspace: Path, script: str, **limits: int) -> ProcessPlan:
         wants=wants,
     )
     return plan_job(job, host())
+
+
+async def frames_of(node: Node, order: bytes) -> AsyncGenerator[bytes, None]:
+    """What a node says to an order, frame by frame."""
+    frames = Frames()
+    task = asyncio.ensure_future(node.serve(order, frames))
+    task.add_done_callback(frames.end)
+    try:
+        is_over = False
+        while not is_over:
+            taken, is_over = await frames.take()
+            for frame in taken:
+                yield frame
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 @dataclass
@@ -105,7 +123,7 @@ class Machines:
 
     async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:
         self.orders.append((node_id, order))
-        async with aclosing(self.nodes[node_id].run(order)) as frames:
+        async with aclosing(frames_of(self.nodes[node_id], order)) as frames:
             async for frame in frames:
                 yield frame
 

@@ -26,7 +26,7 @@ from palyra.launch.values import to_json
 from palyra.model.call import Tier
 from palyra.model.outcome import Status
 from palyra.signing import SigningKey
-from tests.cluster.machines import CLUSTER_KEY, Machines, make_workspace, plan_of
+from tests.cluster.machines import CLUSTER_KEY, Machines, frames_of, make_workspace, plan_of
 from tests.conformance.arena import Kept, require
 
 DISPATCH = Dispatch(
@@ -233,7 +233,7 @@ def test_a_token_is_taken_once_by_its_node_alone_and_with_its_own_plan(machines,
     token, _ = open_parcel(order)
 
     async def frames(to: str, order: bytes) -> list[bytes]:
-        return [frame async for frame in machines.nodes[to].run(order)]
+        return [frame async for frame in frames_of(machines.nodes[to], order)]
 
     other = {"one": "two", "two": "one"}[name]
     assert asyncio.run(frames(name, order)) == [REFUSED + b"This dispatch was taken before."]
@@ -385,7 +385,7 @@ def test_a_draining_node_takes_nothing_more(machines, workspace):
     node.draining = True
 
     async def frames(order: bytes) -> list[bytes]:
-        return [frame async for frame in node.run(order)]
+        return [frame async for frame in frames_of(node, order)]
 
     for n in range(4):
         execution, _ = run(machines, workspace, f"echo {n}")

@@ -21,7 +21,7 @@ from palyra.cluster.placing import Place
 from palyra.errors import Reason, TrustError
 from palyra.model.call import Tier
 from palyra.model.outcome import Status
-from tests.cluster.machines import Machines, make_workspace, plan_of
+from tests.cluster.machines import Machines, frames_of, make_workspace, plan_of
 from tests.conformance.arena import Kept, require
 
 TAKEN = REFUSED + b"This dispatch was taken before."
@@ -50,7 +50,7 @@ def run(machines: Machines, workspace: Path, script: str, **limits: int) -> tupl
 
 def bring_again(machines: Machines, name: str, order: bytes) -> list[bytes]:
     async def frames() -> list[bytes]:
-        return [frame async for frame in machines.nodes[name].run(order)]
+        return [frame async for frame in frames_of(machines.nodes[name], order)]
 
     return asyncio.run(frames())
 

@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
 from palyra.canon import canonical, sha256_hex
 from palyra.cluster import moving, trees
+from palyra.cluster.batches import Frames
 from palyra.cluster.blobs import BlobMissing, Blobs
 from palyra.cluster.copies import Copies, Copy
 from palyra.cluster.fence import Fence
@@ -33,8 +34,6 @@ from palyra.model.outcome import Connection, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.signing import PublicKey, SigningKey
 
-MOST_WAITING = 32
-"""Frames that wait to be taken before the program has to wait."""
 MOST_PLANS, PLAN_BYTES = 64, 64 << 10
 """How many plans are kept in memory, and how large one may be for that."""
 STDOUT, STDERR, END, REFUSED, BUSY, MISSING = b"1", b"2", b"=", b"!", b"~", b"?"
@@ -60,33 +59,33 @@ class Node:
     _policies: int = field(init=False, default=0)
     _plans: OrderedDict[str, tuple[ProcessPlan, str]] = field(init=False, default_factory=OrderedDict)
     """By their digest: agents ask the same again and again."""
-    _running: dict[str, asyncio.Task[bytes]] = field(init=False, default_factory=dict)
+    _running: dict[str, asyncio.Task[None] | None] = field(init=False, default_factory=dict)
 
     @property
     def busy(self) -> int:
         return len(self._running)
 
-    async def run(self, order: bytes) -> AsyncGenerator[bytes, None]:
-        """Frames of output as they come, then one that ends it."""
+    async def serve(self, order: bytes, frames: Frames) -> None:
+        """Frames of output as they come, then one that ends it. Cancelled when nobody listens any more."""
         try:
             dispatch, plan, workspace = self._admit(order)
         except (TrustError, StateError, ValueError, KeyError, TypeError) as error:
-            yield REFUSED + str(error).encode()
+            frames.put_last(REFUSED + str(error).encode())
             return
         if self.draining or self.busy >= self.slots:  # 3
-            yield BUSY
+            frames.put_last(BUSY)
             return
-        sink = _Frames()
-        task = asyncio.ensure_future(self._execute(dispatch, plan, workspace, sink))
-        self._running[dispatch.dispatch_id] = task
+        self._running[dispatch.dispatch_id] = asyncio.current_task()
+        last = REFUSED + b"The execution was cancelled."
         try:
-            async for frame in sink.until_done(task):
-                yield frame
-        finally:  # also when nobody listens any more
-            task.cancel()
-            await asyncio.wait([task])
+            last = END + await self._execute(dispatch, plan, workspace, _Output(frames))
+        except BlobMissing as error:
+            last = MISSING + str(error).encode()
+        except Exception as error:  # noqa: BLE001  # whatever it is, its daemon is told
+            last = REFUSED + f"{type(error).__name__}: {error}".encode()
+        finally:
             self._running.pop(dispatch.dispatch_id, None)
-        yield _last(task)
+            frames.put_last(last)
 
     def cancel(self, dispatch_id: str) -> bool:
         task = self._running.get(dispatch_id)
@@ -122,7 +121,7 @@ class Node:
                 self._plans.popitem(last=False)
         return known
 
-    async def _execute(self, dispatch: Dispatch, plan: ProcessPlan, workspace: str, sink: _Frames) -> bytes:
+    async def _execute(self, dispatch: Dispatch, plan: ProcessPlan, workspace: str, sink: _Output) -> bytes:
         copy = self.copies.find(workspace, plan.run_as, dispatch.workspace_sha256)  # 4
         if copy is None:
             copy = await asyncio.to_thread(self._lay_out, dispatch, workspace, plan)
@@ -165,55 +164,20 @@ class Node:
         return changed
 
 
-def _last(task: asyncio.Task[bytes]) -> bytes:
-    if task.cancelled():
-        return REFUSED + b"The execution was cancelled."
-    error = task.exception()
-    if isinstance(error, BlobMissing):
-        return MISSING + str(error).encode()
-    return END + task.result() if error is None else REFUSED + f"{type(error).__name__}: {error}".encode()
-
-
-class _Frames:
+class _Output:
     """A sink that hands output on, as fast as it is taken."""
 
-    def __init__(self) -> None:
-        self.waiting: deque[bytes] = deque()
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
         self.digests = {StreamName.STDOUT: hashlib.sha256(), StreamName.STDERR: hashlib.sha256()}
-        self._room: asyncio.Future[None] | None = None
-        self._more: asyncio.Future[None] | None = None
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.digests[stream].update(chunk)
-        self.waiting.append((STDOUT if stream is StreamName.STDOUT else STDERR) + chunk)
-        self.wake()
+        self._frames.put((STDOUT if stream is StreamName.STDOUT else STDERR) + chunk)
 
     def room(self, stream: StreamName) -> asyncio.Future[None] | None:
         """`launch` reads on only when there is room: a slow daemon slows the program, as a slow pipe would."""
-        if len(self.waiting) < MOST_WAITING:
-            return None
-        if self._room is None or self._room.done():
-            self._room = asyncio.get_running_loop().create_future()
-        return self._room
-
-    def taken(self) -> None:
-        if self._room is not None and not self._room.done() and len(self.waiting) < MOST_WAITING:
-            self._room.set_result(None)
+        return self._frames.room()
 
     def reached(self, connections: Sequence[Connection]) -> None:
         """Nothing was granted."""
-
-    def wake(self, *_: object) -> None:
-        if self._more is not None and not self._more.done():
-            self._more.set_result(None)
-
-    async def until_done(self, task: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
-        task.add_done_callback(self.wake)
-        while True:
-            while self.waiting:
-                yield self.waiting.popleft()
-                self.taken()
-            if task.done():
-                return
-            self._more = asyncio.get_running_loop().create_future()
-            await self._more

@@ -6,6 +6,7 @@ its machines, so it stands behind token authentication on a private interface; a
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -70,7 +71,8 @@ class RayNode:
         return True
 
     async def begin(self, order: bytes) -> bytes:
-        return await self._batches.begin(self._made().run(order))
+        node = self._made()
+        return await self._batches.begin(lambda frames: node.serve(order, frames))
 
     async def more(self, handle: str) -> bytes:
         return await self._batches.more(handle)
@@ -92,6 +94,8 @@ class RayNode:
         if self._node is None:
             host = probe(home="", state_home=str(self._folder), search_path=(), owns_process=True)
             size = PoolSize(per_template=self._warm, total=4 * self._warm) if self._warm else None
+            gc.collect()
+            gc.freeze()  # all that Ray and we were started with is there for good: no call waits while it is looked at
             self._node = Node(
                 node_id=self._node_id,
                 key=self._key,
