@@ -26,6 +26,7 @@ if ! [ -x "$proxy/usr/sbin/nginx" ]; then
         cd "$fetched"
         apt-get download -qq nginx >/dev/null 2>&1 || { apt-get update -qq >/dev/null && apt-get download -qq nginx 2>/dev/null; }
     )
+    mkdir -p "$proxy"
     dpkg -x "$fetched"/nginx_*.deb "$proxy"
     rm -rf -- "$fetched"
 fi
