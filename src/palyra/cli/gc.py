@@ -26,6 +26,7 @@ NOTES = {
     "cgroup": "empty cgroups of calls that are gone",
     "container": "containers whose engine is gone",
     "probe": "trial folders of probes that were killed",
+    "launcher": "launchers of sandboxes with nobody inside, whose owner was killed",
     "workspace_blob": "files of workspaces in the cluster's blob store past gc.keep_blobs_days",
 }
 

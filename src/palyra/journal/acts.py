@@ -137,7 +137,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ),
     ActKind.HOME_COLLECTED: _shape(
         "home",
-        "artifacts_before_unix_ms logs_before_unix_ms artifact blob log value file cgroup container probe",
+        "artifacts_before_unix_ms logs_before_unix_ms artifact blob log value file cgroup container probe launcher",
         "What was past its time, or left by processes that are gone, was removed; how many of each.",
     ),
     ActKind.HOOK_ANSWERED: _shape(

@@ -1,9 +1,10 @@
 """What nobody needs any more: artifacts and logs past their time, and what processes that are gone left behind.
 
 Rules: what lives is not touched: a cgroup goes only empty and old, a container only without the process that made it,
-a half-written file only without its writer and an hour after its last byte, a log only when its process has ended. What
-state changes is one act, `home.collected`, committed before the first file goes: a crash in between leaves files that
-the next collection finds again, never a removal that nobody was told of. A look alone changes nothing.
+a half-written file only without its writer and an hour after its last byte, a log only when its process has ended, a
+launcher only with nobody inside and nobody above it. What state changes is one act, `home.collected`, committed before
+the first file goes: a crash in between leaves files that the next collection finds again, never a removal that nobody
+was told of. A look alone changes nothing.
 
 Not here: records and entries of the journal, which `palyra journal retain` removes (state/retention, state/segments).
 """
@@ -19,6 +20,7 @@ from palyra.canon import Json
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.launch.cgroup import empty_groups, remove_empty
 from palyra.launch.container import Engine, abandoned
+from palyra.launch.orphans import Orphan, end_orphan, find_orphans
 from palyra.launch.ringlog import kept_logs, remove_log
 from palyra.model.call import ulid_unix_ms
 from palyra.state.retention import sweep
@@ -44,6 +46,7 @@ class Kind(StrEnum):
     CGROUP = "cgroup"
     CONTAINER = "container"
     PROBE = "probe"
+    LAUNCHER = "launcher"
     WORKSPACE_BLOB = "workspace_blob"
     """Of a cluster's blob store; told by an act of its own."""
 
@@ -76,6 +79,9 @@ class Collector:
         container = installation.host.container
         self._shared = BlobCollector(installation)
         self._old = OldBlobs()
+        self._orphans: dict[str, Orphan] = {}
+        bubblewrap = installation.host.bubblewrap
+        self._bwrap = bubblewrap.path if bubblewrap is not None else ""
         self._engine = Engine(container.path, container.env, container.runtime) if container is not None else None
 
     def terms(self) -> Terms:
@@ -145,6 +151,10 @@ class Collector:
         parents = (host.cgroup_kill, limits.memory if limits else "", limits.pids if limits else "")
         for path in empty_groups(parents, before_unix_s=before_s):
             yield Leftover(kind=Kind.CGROUP, name=path)
+        found = find_orphans(self._bwrap, before_unix_s=before_s) if self._bwrap else ()
+        self._orphans = {f"process {orphan.pid}": orphan for orphan in found}
+        for name in self._orphans:
+            yield Leftover(kind=Kind.LAUNCHER, name=name)
 
     def _is_past(self, process_id: str, terms: Terms) -> bool:
         """A log without a row: its start was never recorded, so nobody can ask for it."""
@@ -176,7 +186,9 @@ class Collector:
             return self._engine is not None and await self._engine.remove(one.name)
         if one.kind is Kind.LOG:
             return remove_log(self._logs, one.name)
+        if one.kind is Kind.LAUNCHER:
+            return end_orphan(self._orphans[one.name], self._bwrap)
         return remove_empty(one.name) if one.kind is Kind.CGROUP else remove_path(one.name)
 
 
-_BY_NAME = frozenset({Kind.LOG, Kind.FILE, Kind.CGROUP, Kind.CONTAINER, Kind.PROBE})
+_BY_NAME = frozenset({Kind.LOG, Kind.FILE, Kind.CGROUP, Kind.CONTAINER, Kind.PROBE, Kind.LAUNCHER})
