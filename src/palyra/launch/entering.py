@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from palyra.launch.held import Held, Template
 
 _MOUNT_STEP_S = 0.0005
-_BRIEF_S = 0.005
-"""How long a launcher's first word is waited for in place."""
+_FIRST_STEP_S = 0.00015
+_FIRST_STEPS = 40
+"""How long a launcher's first word is looked for in place."""
 _BRIEF_STEP_S = 0.00006
 _BRIEF_STEPS = 300
 _NS_GET_USERNS = 0xB701
@@ -80,13 +81,19 @@ async def _enter_namespaces(held: Held, template: Template, jobs: Jobs, *, is_al
 
 
 async def _learn_init(held: Held, *, is_alone: bool) -> None:
-    text = b""
-    if is_alone:
-        readable_in(held.info, _BRIEF_S)
-    while not text.rstrip().endswith(b"}") and (chunk := await _read(held.info)):
-        text += chunk
-    if not text.rstrip().endswith(b"}"):  # it was killed before, or in the middle of, its first word
-        raise LaunchFailed(_ENDED)
+    """Looked for again and again rather than waited for: a launcher that is waited for wakes us in the middle of its
+    word, and if we are killed just then, it dies with us before it has let the first process inside go on."""
+    text, steps = b"", _FIRST_STEPS if is_alone else 0
+    while not text.rstrip().endswith(b"}"):
+        if readable_in(held.info, 0.0):
+            text += (chunk := os.read(held.info, 4096))
+            if not chunk:  # it was killed before, or in the middle of, its first word
+                raise LaunchFailed(_ENDED)
+        elif steps > 0:
+            steps -= 1
+            pause(_FIRST_STEP_S)
+        else:
+            await asyncio.sleep(_MOUNT_STEP_S)
     held.init = int(json.loads(text)["child-pid"])
     held.init_fd = os.pidfd_open(held.init)
     _os.expect(held.init)

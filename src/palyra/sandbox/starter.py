@@ -200,6 +200,7 @@ def _collect(code: _Code) -> None:
     """3, in the first process."""
     code.raw(b"\x89\xc3")  # mov ebx, eax: whom it made
     code.call(_WRITE, READY, _Text(b"r"), 1)
+    code.jump("negative", "quit")  # nobody listens: the engine is gone, and with it whoever would end the program
     code.call(_CLOSE_RANGE, 0, READY - 1, 0)
     code.call(_CLOSE, CONTROL)
     code.label("collect")

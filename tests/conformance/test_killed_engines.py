@@ -1,0 +1,94 @@
+"""An engine that is killed at any moment of a launch leaves no process behind: none of a sandbox, none of its launcher.
+
+Each kill hits a process of its own, forked from one that has everything imported and planned, after a delay of its own:
+from before the launcher has started to long after its program runs. Cold launches, refills of a pool, and running
+programs are all hit by that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from palyra.model.call import Tier
+from tests.conformance.arena import OWNERS, Arena, arena, require
+
+pytestmark = pytest.mark.slow
+
+KILLS = 60
+STEP_S = 0.0002
+PATIENCE_S = 10.0
+PROGRAM = """
+import asyncio, json, os, signal, sys
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv[1])
+from palyra.launch.pool import PoolSize
+from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
+from palyra.sandbox.planner import plan_job
+from tests.conformance.arena import Arena, Kept, host
+place = Arena(Tier.C, Path(sys.argv[2]), int(sys.argv[3]))
+plan = plan_job(place.job(*json.loads(sys.argv[4])), host())
+size = PoolSize(per_template=2, total=2, refill_after_s=0) if sys.argv[5] == "pool" else None
+
+async def launch(delay_s):
+    made = ProcessExecutor(host(), warm=size)
+    signal.setitimer(signal.ITIMER_REAL, delay_s)
+    if made.pool is not None:
+        from palyra.launch.held import template_of
+        made.pool.wish(template_of(plan))
+        await made.pool.settled()
+    while True:
+        await made.run(plan, Kept())
+
+for number in range(int(sys.argv[6])):
+    pid = os.fork()
+    if not pid:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # as deadly as SIGKILL, and exact
+        asyncio.run(launch(0.0005 + number * float(sys.argv[7])))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGALRM
+"""
+
+
+@pytest.fixture(params=OWNERS, ids=lambda uid: f"owner{uid}")
+def place(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    require(Tier.C)
+    with arena(Tier.C, request.param) as made:
+        yield made
+
+
+def left(place: Arena) -> dict[int, bytes]:
+    """Launchers that name the workspace, and whatever sees it mounted."""
+    found, workspace = {}, os.fsencode(place.workspace)
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            mounts = Path(f"/proc/{pid}/mountinfo").read_bytes()
+        except OSError:
+            continue
+        if (b"bwrap" in words and workspace in words) or b" " + workspace + b" " in mounts:
+            found[int(pid)] = words[:80]
+    return found
+
+
+@pytest.mark.parametrize("how", ["cold", "pool"])
+@pytest.mark.parametrize("argv", [["/bin/true"], ["/bin/sleep", "60"]], ids=["short", "long"])
+def test_an_engine_killed_at_any_moment_of_a_launch_leaves_no_process(place: Arena, how: str, argv: list[str]) -> None:
+    root = Path(__file__).parents[2]
+    words = [json.dumps([str(root / "src"), str(root)]), str(place.folder), str(place.owner), json.dumps(argv), how]
+    numbers = [str(KILLS), str(STEP_S if how == "cold" else STEP_S * 2)]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words, *numbers], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    until = time.monotonic() + PATIENCE_S
+    while (found := left(place)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert found == {}
