@@ -160,7 +160,7 @@ class Arena:
     async def start(self, *argv: str, source: Any = None, **changes: Any) -> Result:
         plan, output = plan_job(self.job(*argv, **changes), host()), Kept()
         if not self.warm:
-            return Result(await ProcessExecutor(host(), egress=egress()).run(plan, output, source), plan, output)
+            return Result(await self._run_cold(plan, output, source), plan, output)
         executor = ProcessExecutor(host(), egress=egress(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
         assert executor.pool is not None
         try:
@@ -173,6 +173,13 @@ class Arena:
         finally:
             await executor.close()
         return Result(execution, plan, output)
+
+    async def _run_cold(self, plan: ProcessPlan, output: Kept, source: Any) -> Execution:
+        executor = ProcessExecutor(host(), egress=egress())
+        try:
+            return await executor.run(plan, output, source)
+        finally:
+            await executor.close()
 
     def attack(self, program: str, *arguments: str, **changes: Any) -> Result:
         """`report(value)` prints the one JSON value; `tried(function)` is its result or the name of what it raised."""
