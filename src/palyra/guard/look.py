@@ -32,6 +32,7 @@ from palyra.values import dataclass
 MAX_MASKED = 64
 MAX_PROTECTED = 512
 MAX_DIGESTS = 512
+MAX_WORKSPACES = 64
 _CHUNK = 1 << 18
 _BINARIES = (b"\x7fELF", b"MZ", b"\0asm", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf")
 _BINARIES_SWAPPED = (b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe")
@@ -54,6 +55,7 @@ class Looker:
         self._child = child
         self._digests: dict[tuple[int, ...], tuple[str, str]] = {}
         self._found: dict[tuple[str, tuple[str, ...], str], tuple[Trail, ExecutableSight]] = {}
+        self._workspaces: dict[str, tuple[Trail, WorkspaceSight]] = {}
 
     def look(self, request: LookRequest) -> Sights:
         workspace = self._look_at_workspace(request.workspace)
@@ -121,6 +123,22 @@ class Looker:
     # ── the workspace ────────────────────────────────────────────────────────
 
     def _look_at_workspace(self, text: str) -> WorkspaceSight:
+        """Where it is and whose is kept while nothing on the way to it changes; what is in it never is."""
+        known = self._workspaces.get(text)
+        if known is not None and not has_changed(known[0]):
+            return _with_guarded(known[1])
+        sight = self._find_workspace(text)
+        if sight.problem:
+            return sight
+        trail = take_trail([text]) if text == sight.path else ()
+        folders = [status for _, status in trail if status is not None and stat.S_ISDIR(status[0])]
+        if trail and len(folders) == len(trail) and self._find_workspace(text) == sight:  # nothing moved meanwhile
+            self._workspaces[text] = trail, sight
+            while len(self._workspaces) > MAX_WORKSPACES:
+                del self._workspaces[next(iter(self._workspaces))]
+        return _with_guarded(sight)
+
+    def _find_workspace(self, text: str) -> WorkspaceSight:
         if not text:
             return WorkspaceSight(path="", problem="No workspace was given.")
         try:
@@ -133,19 +151,7 @@ class Looker:
         problem = workspace_problem(end.path, home=self._home, state_home=self._state_home)
         if end.links and not problem:  # doors resolve it once: a link there now came since, perhaps from an agent
             problem = "The workspace's path leads through a link, which it did not when the run began."
-        allowance = Allowance()
-        protected, masked = ((), ()) if problem else find_guarded(end.path, allowance)
-        if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
-            what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
-            problem = f"The workspace holds more than {what}."
-        return WorkspaceSight(
-            path=end.path,
-            problem=problem or allowance.problem,
-            owner_uid=status.st_uid,
-            owner_gid=status.st_gid,
-            protected=protected[:MAX_PROTECTED],
-            masked=masked[:MAX_MASKED],
-        )
+        return WorkspaceSight(path=end.path, problem=problem, owner_uid=status.st_uid, owner_gid=status.st_gid)
 
     # ── executables ──────────────────────────────────────────────────────────
 
@@ -245,6 +251,19 @@ class Looker:
             return _identity(os.stat(path)) in self._digests
         except (OSError, ValueError):
             return False
+
+
+def _with_guarded(workspace: WorkspaceSight) -> WorkspaceSight:
+    """What stays closed in it, as the disk has it now."""
+    allowance = Allowance()
+    protected, masked = find_guarded(workspace.path, allowance)
+    problem = allowance.problem
+    if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
+        what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
+        problem = f"The workspace holds more than {what}."
+    if not (problem or protected or masked):
+        return workspace
+    return replace(workspace, problem=problem, protected=protected[:MAX_PROTECTED], masked=masked[:MAX_MASKED])
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

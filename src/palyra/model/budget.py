@@ -6,6 +6,8 @@ Units are in the names; times are integer microseconds. Not here: the rules (bud
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from palyra.values import dataclass
 
 RESOURCES = ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
@@ -38,6 +40,7 @@ class Allowance:
     output_bytes: int | None = None
     egress_bytes: int | None = None
     fuel: int | None = None
+    is_unlimited: bool = field(init=False, repr=False, compare=False)
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
@@ -47,6 +50,7 @@ class Allowance:
     def __post_init__(self) -> None:
         if any(amount is not None and amount < 0 for amount in self.amounts):
             raise ValueError("a limit is never negative")
+        object.__setattr__(self, "is_unlimited", self.amounts == (None,) * len(RESOURCES))
 
     def narrow(self, other: Allowance) -> Allowance:
         """The smaller of each."""
@@ -54,10 +58,6 @@ class Allowance:
             return self
         both = zip(RESOURCES, self.amounts, other.amounts, strict=True)
         return Allowance(**{name: _smaller(mine, theirs) for name, mine, theirs in both})
-
-    @property
-    def is_unlimited(self) -> bool:
-        return self is UNLIMITED or self.amounts == UNLIMITED.amounts
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
@@ -73,10 +73,10 @@ class Quota:
 
     calls: int | None = None
     most: Allowance = UNLIMITED
+    is_unlimited: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_unlimited(self) -> bool:
-        return self.calls is None and self.most.is_unlimited
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_unlimited", self.calls is None and self.most.is_unlimited)
 
 
 NO_QUOTA = Quota()

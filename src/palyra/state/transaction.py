@@ -14,7 +14,7 @@ from typing import Any
 
 from palyra.errors import StateError
 from palyra.journal.chain import entry_bytes
-from palyra.journal.commitments import SEALED, seal_salt
+from palyra.journal.commitments import seal_salts
 from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.model.record import EntryDraft
 from palyra.signing import NoteSigner
@@ -93,10 +93,10 @@ class Transaction:
         """Under the run's key; what belongs to no run is kept as it is."""
         run_id = draft.run_id
         key = None if run_id is None else self._run_key(run_id)
+        kept = [one.salt for one in draft.commitments] if key is None else seal_salts(draft.commitments, key, index)
         values: list[object] = []
-        for commitment in draft.commitments:
-            field, salt = commitment.field, commitment.salt
-            values += [index, field, run_id, salt if key is None else SEALED + seal_salt(salt, key, index, field)]
+        for commitment, salt in zip(draft.commitments, kept, strict=True):
+            values += [index, commitment.field, run_id, salt]
         rows = ", ".join(["(?, ?, ?, ?)"] * len(draft.commitments))
         self.execute(f"INSERT INTO openings VALUES {rows}", tuple(values))  # noqa: S608
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -367,3 +368,75 @@ def test_what_a_wrapper_runs_is_looked_up_the_same_way(looker, ws, bin_folder):
         ("tool", True),
         ("none", False),
     ]
+
+
+def replaced_by_a_link(ws, tmp_path):
+    os.rename(ws, tmp_path / "moved")
+    ws.symlink_to(tmp_path / "moved")
+
+
+def parent_replaced_by_a_link(ws, tmp_path):
+    os.rename(ws.parent, f"{ws.parent}.moved")
+    ws.parent.symlink_to(f"{ws.parent}.moved")
+
+
+def removed(ws, tmp_path):
+    shutil.rmtree(ws)
+
+
+def another_folder_of_that_name(ws, tmp_path):
+    os.rename(ws, tmp_path / "moved")
+    ws.mkdir()
+    (ws / ".env.local").touch()
+
+
+def a_file_of_that_name(ws, tmp_path):
+    shutil.rmtree(ws)
+    ws.touch()
+
+
+def somebody_elses(ws, tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("only root gives folders away")
+    os.chown(ws, 12345, 54321)
+
+
+def new_names_in_it(ws, tmp_path):
+    (ws / ".env").write_text("SECRET=1")
+    (ws / ".mcp.json").touch()
+
+
+def a_repository_in_it(ws, tmp_path):
+    (ws / "sub" / ".git" / "hooks").mkdir(parents=True)
+
+
+def nothing(ws, tmp_path):
+    pass
+
+
+CHANGES = [
+    replaced_by_a_link,
+    parent_replaced_by_a_link,
+    removed,
+    another_folder_of_that_name,
+    a_file_of_that_name,
+    somebody_elses,
+    new_names_in_it,
+    a_repository_in_it,
+    nothing,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_workspace_that_was_seen_before_is_seen_as_it_is_now(tmp_path, change):
+    """However it was swapped between two calls of one run."""
+    ws = tmp_path.resolve() / "deep" / "ws"
+    ws.mkdir(parents=True)
+    request = LookRequest(workspace=str(ws), cwd="", command="tool")
+    looker = Looker(home="/nowhere", state_home="/nowhere-else")
+    first = [looker.look(request) for _ in range(3)]
+    assert first[0] == first[1] == first[2]
+    change(ws, tmp_path.resolve())
+    for _ in range(2):
+        assert looker.look(request) == Looker(home="/nowhere", state_home="/nowhere-else").look(request)
+    assert (looker.look(request) == first[0]) == (change is nothing)

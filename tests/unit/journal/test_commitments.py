@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.canon import sha256_hex
-from palyra.journal.commitments import commit_value, commit_values
+from palyra.journal.commitments import SEALED, commit_value, commit_values, open_salt, seal_salt, seal_salts
 
 
 def test_a_commitment_cannot_be_guessed_without_its_salt() -> None:
@@ -50,3 +50,13 @@ def test_a_commitment_is_bound_to_its_field_and_salt() -> None:
         commit_value("a", b"", b"short")
     with pytest.raises(ValueError, match="NUL"):
         commit_value("a\0b", b"", bytes(32))
+
+
+@given(
+    st.lists(st.binary(min_size=32, max_size=32), max_size=5), st.binary(min_size=32, max_size=32), st.integers(0, 9)
+)
+def test_salts_sealed_together_are_each_sealed_and_open_again(salts, key, index) -> None:
+    commitments = [commit_value(f"field{at}", b"", salt) for at, salt in enumerate(salts)]
+    sealed = seal_salts(commitments, key, index)
+    assert sealed == [SEALED + seal_salt(one.salt, key, index, one.field) for one in commitments]
+    assert [open_salt(one, key, index, f"field{at}") for at, one in enumerate(sealed)] == salts
