@@ -2,31 +2,61 @@
 counted over the calls' rows, so they are exact between processes and survive a restart without being kept.
 
 Rules: everything is by run and principal: what somebody sends under another's run id marks and counts nothing there.
+What was not refused is the run's own principal's: nobody else's calls are opened in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import compress
+from collections.abc import Iterable
+from typing import Any
 
 from palyra.engine.ports import Clock
 from palyra.model.process import ProcessOwner
 from palyra.model.run_facts import MAX_COUNTED, WINDOW_MS, RunFacts, RunLabel
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.values import dataclass
 
-_REFUSED = "SELECT count(*) FROM calls WHERE run_id = ? AND opened_unix_ms > ? AND status = 'refused'"
+_SPARE = 64
+"""Counted beyond what anybody is told: refused calls are taken off again, and there are seldom more."""
 _LABELS = tuple(RunLabel)
-_LABEL = "(SELECT count(*) FROM run_labels WHERE run_id = ? AND principal = ? AND label = '{}')"
-COUNTS = f"""(SELECT count(*) FROM (SELECT 1 FROM calls WHERE run_id = ? AND opened_unix_ms > ?
-                                   LIMIT {MAX_COUNTED} + ({_REFUSED})) AS counted),
-             ({_REFUSED}), ({_REFUSED} AND principal = ?),
-             {", ".join(map(_LABEL.format, _LABELS))}"""  # noqa: S608  # of our own words
-"""Counted from indexes alone and in one statement, because it is asked before every decision. No further than anybody
-is told: a busy run makes tens of thousands of calls a minute, and the refused ones among them are taken off again."""
-COUNTS_WIDTH = 3 + len(_LABELS)
-_FACTS = f"SELECT (SELECT principal FROM runs WHERE run_id = ?), {COUNTS}"  # noqa: S608
+_MARKS = " ".join(f"WHEN '{label}' THEN {1 << at}" for at, label in enumerate(_LABELS))
+_WINDOW = "FROM calls WHERE run_id = ? AND opened_unix_ms > ?"
+COUNTS = f"""(SELECT count(*) FROM (SELECT 1 {_WINDOW} LIMIT {MAX_COUNTED + _SPARE}) AS counted),
+             (SELECT coalesce(sum(CASE label {_MARKS} ELSE 0 END), 0) FROM run_labels
+              WHERE run_id = ? AND principal = ?),
+             refused, denials"""  # noqa: S608  # of our own words, here and below
+COUNTED_FROM = f"""(SELECT count(*) AS refused, coalesce(sum(CASE WHEN principal = ? THEN 1 ELSE 0 END), 0) AS denials
+                    {_WINDOW} AND status = 'refused') AS refusals"""
+"""Counted from indexes alone and in one statement, because it is asked before every decision; no further than anybody
+is told, because a busy run makes tens of thousands of calls a minute."""
+_FACTS = f"SELECT (SELECT principal FROM runs WHERE run_id = ?), {COUNTS} FROM {COUNTED_FROM}"  # noqa: S608
 _NONE: frozenset[RunLabel] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """One question about a run."""
+
+    owner: ProcessOwner
+    since_unix_ms: int
+
+    @property
+    def asked(self) -> tuple[str | int, ...]:
+        """For `COUNTS` and `COUNTED_FROM`, in this order."""
+        run_id, principal, since = self.owner.run_id, self.owner.principal, self.since_unix_ms
+        return run_id, since, run_id, principal, principal, run_id, since
+
+    def facts(self, writer: Writer, owner_of_run: str | None, counts: tuple[Any, ...]) -> RunFacts:
+        calls, marks, refused, denials = counts
+        if refused > _SPARE and calls == MAX_COUNTED + _SPARE:
+            ((calls,),) = writer.rows(f"SELECT count(*) {_WINDOW}", (self.owner.run_id, self.since_unix_ms))
+        made = calls - refused if owner_of_run == self.owner.principal else 0
+        return RunFacts(
+            labels=frozenset(label for at, label in enumerate(_LABELS) if marks >> at & 1) if marks else _NONE,
+            calls_last_minute=min(made + denials, MAX_COUNTED),
+            denials_last_minute=min(denials, MAX_COUNTED),
+        )
 
 
 class RunFactsStore:
@@ -35,9 +65,9 @@ class RunFactsStore:
         self._clock = clock
 
     def read(self, owner: ProcessOwner) -> RunFacts:
-        counting = asked_of(owner, now_unix_ms=self._clock.now_unix_ms())
-        ((owner_of_run, *counts),) = self._writer.rows(_FACTS, (owner.run_id, *counting))
-        return facts_of(counts, is_own=owner_of_run == owner.principal)
+        counting = Counting(owner, self._clock.now_unix_ms() - WINDOW_MS)
+        (row,) = self._writer.rows(_FACTS, (owner.run_id, *counting.asked))
+        return counting.facts(self._writer, row[0], row[1:])
 
     async def mark(self, owner: ProcessOwner, call_id: str, labels: Iterable[RunLabel]) -> None:
         wanted, at = tuple(labels), self._clock.now_unix_ms()
@@ -50,20 +80,3 @@ class RunFactsStore:
                 )
 
         await self._writer.commit(work)
-
-
-def asked_of(owner: ProcessOwner, *, now_unix_ms: int) -> tuple[str | int, ...]:
-    """What `COUNTS` is asked with."""
-    window = (owner.run_id, now_unix_ms - WINDOW_MS)
-    return (*window * 4, owner.principal, *(owner.run_id, owner.principal) * len(_LABELS))
-
-
-def facts_of(counts: Sequence[int], *, is_own: bool) -> RunFacts:
-    """`is_own`: the run is this principal's. What was not refused is that one's: nobody else's calls are opened."""
-    calls, refused, denials, *set_labels = counts
-    made = calls - refused if is_own else 0
-    return RunFacts(
-        labels=frozenset(compress(_LABELS, set_labels)) if any(set_labels) else _NONE,
-        calls_last_minute=min(made + denials, MAX_COUNTED),
-        denials_last_minute=min(denials, MAX_COUNTED),
-    )

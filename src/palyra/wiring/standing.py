@@ -10,14 +10,13 @@ from palyra.budget.ledger import Ledger
 from palyra.budget.store import LEDGER_COLUMNS, BudgetStore, ledger_of
 from palyra.engine.ports import Clock, Standing
 from palyra.model.process import ProcessOwner
+from palyra.model.run_facts import WINDOW_MS
 from palyra.state.writer import Writer
-from palyra.wiring.run_facts import COUNTS, COUNTS_WIDTH, asked_of, facts_of
+from palyra.wiring.run_facts import COUNTED_FROM, COUNTS, Counting
 
-_IN_USE = "(SELECT {} FROM policy_pointer p JOIN policy_uses u ON u.number = p.number)"
-_STANDING = f"""SELECT {_IN_USE.format("u.number")}, {_IN_USE.format("u.version")}, runs.principal, {COUNTS},
-                       {LEDGER_COLUMNS}
-                FROM (SELECT 1) AS asked LEFT JOIN runs ON runs.run_id = ?"""  # noqa: S608  # of our own words
-_COUNTED = 3 + COUNTS_WIDTH
+_STANDING = f"""SELECT u.version, runs.principal, {COUNTS}, {LEDGER_COLUMNS}
+                FROM policy_pointer p JOIN policy_uses u ON u.number = p.number
+                     CROSS JOIN {COUNTED_FROM} LEFT JOIN runs ON runs.run_id = ?"""  # noqa: S608  # of our own words
 
 
 class StandingStore:
@@ -27,13 +26,15 @@ class StandingStore:
         self._clock = clock
 
     def read(self, owner: ProcessOwner) -> Standing:
-        counting = asked_of(owner, now_unix_ms=self._clock.now_unix_ms())
-        (row,) = self._writer.rows(_STANDING, (*counting, owner.run_id))
-        use, version, principal = row[:3]
+        counting = Counting(owner, self._clock.now_unix_ms() - WINDOW_MS)
+        rows = self._writer.rows(_STANDING, (*counting.asked, owner.run_id))
+        if not rows:  # no pointer: whoever looks for the policies finds out what is wrong
+            return Standing(budget=self._budget.read_ledger(self._writer, owner.run_id))
+        version, principal, *_ = row = rows[0]
         return Standing(
-            budget=None if principal is None else self._ledger(owner.run_id, row[_COUNTED:]),
-            facts=facts_of(row[3:_COUNTED], is_own=principal == owner.principal),
-            policy_is_read=use is not None,  # else whoever looks for it finds out what is wrong
+            budget=None if principal is None else self._ledger(owner.run_id, row[6:]),
+            facts=counting.facts(self._writer, principal, row[2:6]),
+            policy_is_read=True,
             policy=version,
         )
 
