@@ -89,6 +89,7 @@ FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
 _BEFORE_DIGEST = tuple(sorted(name for name in FIELDS if name < "execution_sha256"))
 _AFTER_DIGEST = tuple(sorted(name for name in FIELDS if name > "execution_sha256"))
 _AHEAD = ("sandbox_enforcement", "decision", "limits")
+_CHANGING = tuple(name for name in _NAMES if name not in _AHEAD)
 _BEFORE_CHANGING = tuple(name for name in _BEFORE_DIGEST if name not in _AHEAD)
 _AFTER_CHANGING = tuple(name for name in _AFTER_DIGEST if name not in _AHEAD)
 _PAYLOAD = (
@@ -108,6 +109,21 @@ class Ahead:
     before: Mapping[str, Json]
     after: Mapping[str, Json]
 
+    def fields(self) -> dict[str, Json]:
+        """Anew each time, as `_plain` makes them."""
+        enforcement, decision = self.enforcement, self.decision
+        return {
+            "sandbox_enforcement": {
+                "backend": enforcement.backend,
+                "egress_mode": enforcement.egress_mode,
+                "guarantees": [*enforcement.guarantees],
+                "degraded": [*enforcement.degraded],
+                "proof_id": enforcement.proof_id,
+            },
+            "decision": {"effect": decision.effect, "policies": [*decision.policies]},
+            "limits": dict(self.limits),
+        }
+
     def is_of(self, statement: Statement) -> bool:
         return (
             self.enforcement is statement.sandbox_enforcement
@@ -117,9 +133,9 @@ class Ahead:
 
 
 def write_ahead(enforcement: Enforcement, decision: DecisionFacts, limits: Mapping[str, int]) -> Ahead:
-    """ValueError where one of them cannot be signed. `limits` must stay as they are."""
-    values = zip(_AHEAD, (enforcement, decision, limits), strict=True)
-    written = {name: made_ahead(_plain(value)) for name, value in values}
+    """ValueError where one of them cannot be signed."""
+    plain = tuple(map(_plain, (enforcement, decision, limits)))
+    written = dict(zip(_AHEAD, map(made_ahead, plain), strict=True))
     return Ahead(
         enforcement=enforcement,
         decision=decision,
@@ -141,12 +157,16 @@ def attest(statement: Statement, key: SigningKey, ahead: Ahead | None = None) ->
     """Every field flat, `execution_sha256`, `key_id`, and the signed envelope. `ahead` says nothing of its own: what it
     was made of must be what the statement holds."""
     predicate: dict[str, Json] = dict(zip(_NAMES, _read(statement), strict=True))
-    for name, value in predicate.items():
+    known = ahead if ahead is not None and ahead.is_of(statement) else None
+    for name in _NAMES if known is None else _CHANGING:
+        value = predicate[name]
         if type(value) not in _EXACT:
             predicate[name] = _plain(value)
     predicate["key_id"] = key.key_id
+    if known is not None:
+        predicate |= known.fields()
     # The digest stands among the fields it is made over: they are written once, in two halves around its place.
-    first, rest = _write_halves(predicate, ahead if ahead is not None and ahead.is_of(statement) else None)
+    first, rest = _write_halves(predicate, known)
     predicate["execution_sha256"] = execution = sha256_hex(b"%b,%b" % (first, rest))
     payload = _PAYLOAD % (first, execution.encode(), rest, execution.encode(), statement.call_id.encode())
     if not statement.call_id.isalnum():

@@ -92,9 +92,14 @@ def canonical_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fra
         return None
     if not data.isascii():
         return None
-    inner = [value for name, value in members.items() if type(value) not in _LEAVES and name not in fixed]
-    # The list stands for the object. One level less: whoever writes an object around these bytes adds one.
-    return data if not inner or _is_plain(inner, MAX_DEPTH - 1) else None
+    for name, value in members.items():
+        kind = type(value)
+        if kind in _LEAVES or name in fixed or (kind is dict and _LEAVES.issuperset(map(type, value.values()))):
+            continue
+        # Two levels less: this object is one, and whoever writes another around these bytes adds one.
+        if not _is_plain(value, MAX_DEPTH - 2):
+            return None
+    return data
 
 
 def _is_plain(value: Json, most_levels: int = MAX_DEPTH) -> bool:
