@@ -60,13 +60,16 @@ def make_opening(trip: Trip, ports: Ports) -> Opening:
     )
 
 
-def make_closing(trip: Trip, ports: Ports, ending: Ending) -> tuple[Outcome, Closing]:
-    """11 attest, 12 close — the outcome without its receipt, and what the journal is to keep."""
+def make_closing(
+    trip: Trip, ports: Ports, ending: Ending, output_bytes: bytes | None = None
+) -> tuple[Outcome, Closing]:
+    """11 attest, 12 close — the outcome without its receipt, and what the journal is to keep. `output_bytes`: the
+    output's canonical ones, where they were made already."""
     execution = ending.execution or NOTHING_RAN
     if execution.usage.wall_us == 0:
         wall = ports.clock.monotonic_us() - trip.started_us
         execution = replace(execution, usage=replace(execution.usage, wall_us=wall))
-    output_bytes = canonical(ending.output)
+    output_bytes = canonical(ending.output) if output_bytes is None else output_bytes
     fixed = fixed_of(trip, ports)
     attestation = attest(_statement(trip, ports, ending, execution, output_bytes, fixed), ports.key, fixed.attested)
     secrets = fixed.secrets

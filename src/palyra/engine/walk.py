@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from palyra.canon import digest
+from palyra.canon import canonical, digest
 from palyra.engine import assessment, roads
 from palyra.engine.broken import broken
 from palyra.engine.budget import check_budget
@@ -40,7 +40,7 @@ from palyra.model.process import Lifetime, ProcessOwner
 from palyra.model.record import Closing
 from palyra.model.tool import ToolKind
 from palyra.model.wasm import WasmPlan
-from palyra.protocol.projection import attach, is_shown_whole, project
+from palyra.protocol.projection import INLINE_BYTES, attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
 from palyra.redact.values import redact_json
@@ -298,9 +298,10 @@ class Engine:
         if trip.opened is None:
             return None
         try:
-            if trip.request.project and not is_shown_whole(ending.output):
+            output_bytes = canonical(ending.output)
+            if trip.request.project and len(output_bytes) > INLINE_BYTES:
                 return None
-            return make_closing(trip, self.ports, ending)
+            return make_closing(trip, self.ports, ending, output_bytes)
         except (ValueError, TypeError, RecursionError):
             return None
 

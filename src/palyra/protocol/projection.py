@@ -31,10 +31,6 @@ class Projected:
     shown_bytes: Mapping[str, int]
 
 
-def is_shown_whole(output: Mapping[str, Json]) -> bool:
-    return len(canonical(output)) <= INLINE_BYTES
-
-
 def project(output: Mapping[str, Json], spec: ToolSpec) -> Projected:
     whole = canonical(output)
     if len(whole) <= INLINE_BYTES:
