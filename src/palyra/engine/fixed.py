@@ -64,7 +64,7 @@ class Fixed:
     details: bytes
     """JSON, without its last bracket and without the request."""
     written: Written | None
-    """The request, where nothing of its texts had to be redacted."""
+    """The request, where nothing of its texts had to be redacted and it may be asked again."""
     intent: Said
     result: Said
     attested: Ahead | None
@@ -122,6 +122,8 @@ def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
     asked, facts = asked_of(trip, secrets), DecisionFacts(effect=decision["effect"], policies=policies)
     executor, in_force = plan.executor if plan is not None else "", enforcement_of(enforcement)
     intent = said_in_intent(asked, decided, owner=owner, executor=executor, enforcement=enforcement, limits=limits)
+    result = said_in_result(asked, decided, enforcement)
+    again = trip.shape is not None and plan is not None  # what is asked once is cheaper written when it is needed
     return Fixed(
         decision=trip.decision,
         plan=plan,
@@ -140,10 +142,10 @@ def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
         idle=idle,
         idle_sha256=digest(idle),
         details=orjson.dumps(_details(trip, ports, secrets, plan_sha256))[:-1],
-        written=_written(trip.cedar, secrets),
-        intent=write_said(intent),
-        result=write_said(said_in_result(asked, decided, enforcement)),
-        attested=_attested(in_force, facts, limits),
+        written=_written(trip.cedar, secrets) if again else None,
+        intent=write_said(intent) if again else Said(intent),
+        result=write_said(result) if again else Said(result),
+        attested=_attested(in_force, facts, limits) if again else None,
         reserve=reservation_of(plan) if plan is not None else NOTHING,
     )
 

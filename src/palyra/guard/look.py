@@ -88,6 +88,8 @@ class Looker:
         """What nothing could be mounted over, because it did not exist: told after the call."""
         protected, masked = find_guarded(workspace.path, Allowance())
         new = {*protected, *masked} - {*workspace.protected, *workspace.masked}
+        if not new:
+            return ()
         names = (os.path.relpath(path, workspace.path) for path in new)
         # It is told as JSON, which has no spelling for a name that is not UTF-8.
         return tuple(sorted(os.fsencode(name).decode("utf-8", "replace") for name in names))

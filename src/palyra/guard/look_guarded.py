@@ -28,6 +28,8 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
     names, folders = _scan(workspace, allowance)
     if allowance.entries < 0:
         allowance.problem = allowance.problem or TOO_FULL
+    if not names:
+        return (), ()
     for name in names:
         if name.startswith(".env"):
             kind, real = _settle(workspace, name, allowance)
