@@ -262,9 +262,10 @@ def _spawn(held: Held, template: Template, shell: str, open_data: Callable[[byte
         if INFO in template.launcher:
             pipes[INFO], held.info = pipe(child_reads=False)
             pipes[BLOCK], held.block = pipe(child_reads=True)
+            keep += pipes.values()
             # Our end too: a launcher that nobody listens to any more would end in the middle of its word, and the first
             # process inside, which waits for it, would wait for ever. So it goes on, and finds no message there.
-            keep += (*pipes.values(), held.info)
+            keep += [held.info] if template.is_started_by_us else []  # which closes it
         waiting = () if template.is_started_by_us else (shell, "-c", HELD_SCRIPT)
         argv = [*_filled(template.launcher, files, pipes), *waiting]
         _start(held, template, argv, {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}, keep)
