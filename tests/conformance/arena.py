@@ -159,11 +159,11 @@ class Arena:
 
     async def start(self, *argv: str, source: Any = None, **changes: Any) -> Result:
         plan, output = plan_job(self.job(*argv, **changes), host()), Kept()
-        if not self.warm:
-            return Result(await self._run_cold(plan, output, source), plan, output)
-        executor = ProcessExecutor(host(), egress=egress(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
-        assert executor.pool is not None
+        size = PoolSize(per_template=1, total=1, refill_after_s=0) if self.warm else None
+        executor = ProcessExecutor(host(), egress=egress(), warm=size)
         try:
+            if executor.pool is None:
+                return Result(await executor.run(plan, output, source), plan, output)
             executor.pool.wish(template_of(plan))
             await executor.pool.settled()
             ready = executor.pool.idle  # none where the start itself is what must fail
@@ -173,13 +173,6 @@ class Arena:
         finally:
             await executor.close()
         return Result(execution, plan, output)
-
-    async def _run_cold(self, plan: ProcessPlan, output: Kept, source: Any) -> Execution:
-        executor = ProcessExecutor(host(), egress=egress())
-        try:
-            return await executor.run(plan, output, source)
-        finally:
-            await executor.close()
 
     def attack(self, program: str, *arguments: str, **changes: Any) -> Result:
         """`report(value)` prints the one JSON value; `tried(function)` is its result or the name of what it raised."""
