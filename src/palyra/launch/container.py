@@ -127,6 +127,10 @@ class _Container:
     def program_fd(self) -> int:
         return self._pid_fd
 
+    @property
+    def whole_fd(self) -> int:
+        return self._pid_fd
+
     is_alone = False
     """A container takes its time."""
 

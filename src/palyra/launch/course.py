@@ -44,6 +44,10 @@ class Running(Protocol):
         """Readable when the program has ended."""
 
     @property
+    def whole_fd(self) -> int:
+        """Readable when the program and all it started have ended, where they end together; else the same."""
+
+    @property
     def is_alone(self) -> bool:
         """No other program runs for this process: the loop may be held up for a moment."""
 
@@ -131,7 +135,7 @@ async def _end(running: Running, capture: Capture, *, program_ended: bool) -> En
 
 def _watch_briefly(running: Running, plan: ProcessPlan, began_ns: int) -> _Watched | None:
     """None when it has not ended yet. What it wrote is in its pipes, and it waits there if they are full."""
-    if not ends_within(running.program_fd, min(BRIEF_S, plan.limits.wall_ms / 1000)):
+    if not ends_within(running.whole_fd, min(BRIEF_S, plan.limits.wall_ms / 1000)):
         return None
     return _Watched(status=Status.COMPLETED, program_ended=True, wall_us=_us_since(began_ns))
 

@@ -104,10 +104,13 @@ def cut_off(held: Held, *, subreaper: bool) -> None:
             held.emptied = _started_nobody(held)
             held.cut_off = held.emptied or held.domain.kill_all()
         return
-    with contextlib.suppress(_os.Unsupported):
+    try:
         if held.program_fd >= 0:
-            _os.exit_status(held.program_fd)
-        held.cut_off = True
+            held.status = _os.exit_status(held.program_fd)
+    except _os.Unsupported:
+        return
+    held.cut_off = True
+    if subreaper or not has_ended(held.init_fd):
         kill_tree(held, subreaper=subreaper)
 
 
@@ -235,6 +238,7 @@ def _reap(held: Held, status: int | None, *, program_ended: bool) -> Ended:
     began, told = _told(held) if held.ready >= 0 and held.program else (True, None)
     own = _os.reap(held.pid) if held.pid else None
     inner = _os.reap(held.init) if held.init else None  # ours as a subreaper, or as a container's first process
+    status = held.status if status is None else status
     if status is None and held.program_fd >= 0:
         with contextlib.suppress(_os.Unsupported):
             status = _os.exit_status(held.program_fd)

@@ -23,6 +23,7 @@ from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.entering import enter
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs
+from palyra.launch.limits import Ceilings, own_limits
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
 from palyra.launch.network import close_listeners
 from palyra.launch.verifying import difference
@@ -103,9 +104,10 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("began", "block", "control", "cut_off", "domain", "emptied", "group", "info", "init", "init_fd",
-                 "launcher_stays", "listeners", "mounts_fd", "namespaced", "pid", "pid_fd", "program", "program_fd",
-                 "ready", "said", "setup_cpu_us", "stderr", "stdin", "stdout", "table", "workspace")  # fmt: skip
+    __slots__ = ("began", "block", "ceilings", "control", "cut_off", "domain", "emptied", "group", "info", "init",
+                 "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced", "pid", "pid_fd", "program",
+                 "program_fd", "ready", "said", "setup_cpu_us", "status", "stderr", "stdin", "stdout", "table",
+                 "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -119,8 +121,12 @@ class Held:
         self.ready = self.info = self.block = -1
         """Where it says that it waits, where the launcher says who is inside, and where the launcher itself waits: open
         while it is being made, and until it has ended where the launcher is let go only when the program is known."""
+        self.status: int | None = None
+        """The program's wait status, once it was seen."""
         self.said = b""
         """What was read of its first process's words."""
+        self.ceilings: Ceilings = ()
+        """The limits it inherited."""
         self.domain: Domain | None = None
         self.workspace: tuple[int, int] | None = None
         """(device, inode) of the folder it may write, as it was verified; None where its files are not confined."""
@@ -276,6 +282,7 @@ def _spawn(held: Held, template: Template, shell: str, open_data: Callable[[byte
 
 
 def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int]) -> None:
+    held.ceilings = own_limits()
     # The start program does, and bubblewrap's first process: nothing else runs before them.
     closes_others = template.is_started_by_us
     if template.pid_namespace or not template.no_new_privileges:

@@ -44,20 +44,29 @@ _KINDS = (
     resource.RLIMIT_CORE,
     resource.RLIMIT_NPROC,
 )
-_Ceilings: TypeAlias = tuple[tuple[int, int], ...]
+Ceilings: TypeAlias = tuple[tuple[int, int], ...]
+"""(soft, hard) of each of `_KINDS`."""
 
 
-def limit_steps(limits: Limits, *, uid: int, own_user_namespace: bool) -> tuple[Step, ...]:
+def own_limits() -> Ceilings:
+    """What a process inherits that is started now."""
+    return tuple(map(resource.getrlimit, _KINDS))
+
+
+def limit_steps(
+    limits: Limits, *, uid: int, own_user_namespace: bool, inherited: Ceilings | None = None
+) -> tuple[Step, ...]:
+    """`inherited`: by the process that waits; else what one would that is started now."""
     processes = None
     if uid != 0:  # the kernel does not count uid 0's processes
         # Since 5.14 the kernel counts the processes of a user namespace apart from those outside.
         apart = own_user_namespace and kernel_at_least(5, 14)
         processes = limits.processes + (0 if apart else tasks_of(uid) - 1)  # the held shell itself is among them
-    return _steps(limits, processes, tuple(map(resource.getrlimit, _KINDS)))
+    return _steps(limits, processes, inherited or own_limits())
 
 
 @lru_cache(maxsize=64)
-def _steps(limits: Limits, processes: int | None, inherited: _Ceilings) -> tuple[Step, ...]:
+def _steps(limits: Limits, processes: int | None, inherited: Ceilings) -> tuple[Step, ...]:
     ceilings = dict(zip(_KINDS, inherited, strict=True))
     cpu_s = -(-limits.cpu_ms // 1000)
     memory, stack = limits.memory_bytes, ceilings[resource.RLIMIT_STACK][0]

@@ -236,6 +236,13 @@ class _HeldProgram:
         return self._held.program_fd if self._held.program_fd >= 0 else self._held.init_fd
 
     @property
+    def whole_fd(self) -> int:
+        """Our own first process ends with the program, but not before everybody else inside. Not where it must come to
+        us with its usage, before its launcher reaps it."""
+        ends_together = self._held.init_fd >= 0 and not self._host.subreaper and _is_ours(self._plan)
+        return self._held.init_fd if ends_together else self.program_fd
+
+    @property
     def is_alone(self) -> bool:
         return self._at_work.running == 1
 
@@ -276,7 +283,8 @@ class _HeldProgram:
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan
         uid = plan.run_as[0] if plan.run_as else self._host.uid
-        limits = limit_steps(plan.limits, uid=uid, own_user_namespace=plan.pid_namespace)
+        apart = plan.pid_namespace
+        limits = limit_steps(plan.limits, uid=uid, own_user_namespace=apart, inherited=held.ceilings)
         try:
             message = self._start_message(limits, nonce) if _is_ours(plan) else self._shell_message(limits, nonce)
         except ProcessLookupError as error:

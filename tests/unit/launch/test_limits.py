@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from palyra.launch import limits as under_test
-from palyra.launch.limits import Step, limit_steps
+from palyra.launch.limits import Step, limit_steps, own_limits
 from palyra.model.limits import Limits
 
 ASKED = Limits(cpu_ms=1500, memory_bytes=64 << 20, processes=20, open_files=100, file_bytes=1025)
@@ -51,3 +51,10 @@ def test_nothing_is_raised_above_what_was_inherited(monkeypatch: pytest.MonkeyPa
     assert steps["n"] == (10, 10)
     assert steps["t"] == (2, 3)
     assert steps["processes"] == (10, 10)
+
+
+def test_what_waits_inherited_its_ceilings_when_it_was_started() -> None:
+    """Not what this process may have by now: raised since, a limit above the inherited one could not be set."""
+    inherited = tuple((7, 7) for _ in own_limits())
+    for step in limit_steps(ASKED, uid=0, own_user_namespace=True, inherited=inherited):
+        assert max(step.exact) <= 7, step
