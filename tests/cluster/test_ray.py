@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +16,20 @@ import pytest
 
 from palyra.canon import canonical
 from palyra.cluster.batches import unpack
-from palyra.cluster.blob_places import open_blobs
 from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.node import REFUSED
 from palyra.cluster.parcels import open_parcel, pack_parcel
-from palyra.cluster.placing import Placement
-from palyra.cluster.ray_link import Offer, RayLink
-from palyra.cluster.sigv4 import Credentials
+from palyra.cluster.ray_link import RayLink
 from palyra.cluster.token import open_token, sign_token
-from palyra.config.cluster import BlobsConfig
-from palyra.launch.process import ProcessExecutor
 from palyra.launch.values import to_json
 from palyra.model.call import Tier
 from palyra.model.outcome import Status
-from palyra.signing import NoteVerifier, SigningKey
-from tests.cluster.machines import CLUSTER_KEY, Alive, make_workspace, plan_of
-from tests.cluster.stores_of_blobs import now_unix_ms, s3_server
-from tests.conformance.arena import Kept, host, require
-from tests.journaling import ulid
+from palyra.signing import SigningKey
+from tests.cluster.machines import CLUSTER_KEY, make_workspace, plan_of
+from tests.cluster.ray_machines import Machines, ray_cluster, use
+from tests.conformance.arena import Kept, require
 
 CALLS = int(os.environ.get("PALYRA_CLUSTER_CALLS", "500"))
-VKEY = NoteVerifier("palyra.cluster/test", CLUSTER_KEY.public).vkey
-SMALL = {"object_store_memory": 80 << 20}
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray's own, at its end
@@ -48,29 +38,11 @@ pytestmark = [
 ]
 
 
-@dataclass
-class Machines:
-    cluster: Any
-
-    def add(self, slots: int = 4) -> Any:
-        return self.cluster.add_node(num_cpus=1, resources={"tier_c": slots}, **SMALL)
-
-    def kill(self, node: Any) -> None:
-        """Without a word: its processes are gone from one moment to the next."""
-        self.cluster.remove_node(node, allow_graceful=False)
-
-
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Machines]:
     require(Tier.C)
-    import ray
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **SMALL})
-    ray.init(address=cluster.address, namespace="palyra", log_to_driver=False, configure_logging=False)
-    yield Machines(cluster)
-    ray.shutdown()
-    cluster.shutdown()
+    with ray_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -85,46 +57,6 @@ def workspace() -> Iterator[Path]:
     made = make_workspace()
     yield made
     shutil.rmtree(made, ignore_errors=True)
-
-
-@asynccontextmanager
-async def daemon(
-    folder: Path, kept: BlobsConfig | None = None, credentials: Callable[[], Credentials] | None = None
-) -> AsyncIterator[tuple[ClusterExecutor, RayLink]]:
-    """Blobs lie in the folder, unless `kept` says elsewhere."""
-    placement = Placement()
-    kept = kept or BlobsConfig(folder=str(folder / "blobs"))
-    offer = Offer(vkey=VKEY, blobs=kept, folder=str(folder / "nodes"))
-    link = RayLink(offer, placement, key=CLUSTER_KEY, credentials=credentials)
-    await link.find_nodes()
-    here = ProcessExecutor(host())
-    yield (
-        ClusterExecutor(
-            link=link,
-            placement=placement,
-            blobs=open_blobs(kept, credentials or _none, now_unix_ms),
-            here=here,
-            key=CLUSTER_KEY,
-            new_id=ulid,
-            now_unix_ms=now_unix_ms,
-            policy_number=lambda: 0,
-            tenure=Alive(),
-        ),
-        link,
-    )
-    await here.close()
-
-
-def _none() -> Credentials:
-    raise AssertionError("a folder needs no credentials")
-
-
-def use(folder: Path, work: Callable[[ClusterExecutor, RayLink], Awaitable[Any]]) -> Any:
-    async def all_of_it() -> Any:
-        async with daemon(folder) as (executor, link):
-            return await work(executor, link)
-
-    return asyncio.run(all_of_it())
 
 
 def test_killing_a_node_amid_five_hundred_calls_loses_none_and_runs_none_twice(machines, folder, workspace):
@@ -194,58 +126,6 @@ def test_a_drained_node_finishes_what_it_has_and_gets_nothing_more(machines, fol
     assert (len(other), output) == (1, "done\n")
     for node in nodes:
         machines.kill(node)
-
-
-def test_workspaces_cross_to_real_nodes_and_back_through_an_s3_store(machines, folder, workspace):
-    """Nodes see no folder of the daemon's: a signed request by a sealed key brings every file, and takes every change.
-    What somebody removed from the store is put again, and a node that is killed loses nothing."""
-    nodes = [machines.add(2), machines.add(2)]
-    (workspace / "deep" / "er").mkdir(parents=True)
-    (workspace / "deep" / "er" / "large").write_bytes(os.urandom(1 << 20))
-    (workspace / "link").symlink_to("deep/er/large")
-    given = hashlib.sha256((workspace / "link").read_bytes()).hexdigest()
-
-    def script(number: int) -> str:
-        return f"sha256sum < link; echo {number} > made-{number}; head -c 100000 link > half-{number}; sleep 0.05"
-
-    with s3_server() as server:
-        store, user = server.bucket("ray"), server.user()
-        server.check_signatures()
-        kept = BlobsConfig(endpoint=store.endpoint, bucket=store.bucket, prefix=store.prefix)
-
-        async def calls(executor: ClusterExecutor, numbers: range) -> list[tuple[Any, str]]:
-            async def one(number: int) -> tuple[Any, str]:
-                execution = await executor.run(plan_of(workspace, script(number)), output := Kept())
-                return execution, output.stdout
-
-            return list(await asyncio.gather(*map(one, numbers)))
-
-        async def scenario() -> tuple[list[tuple[Any, str]], int]:
-            async with daemon(folder, kept, lambda: user) as (executor, _):
-                ended = await calls(executor, range(8))
-                with closing(open_blobs(kept, lambda: user, now_unix_ms)) as blobs:
-                    names = [name for name, *_ in blobs.kept()]
-                    for name in names:
-                        blobs.delete(name)
-                (workspace / "new").write_text("the tree is another now")
-                ended += await calls(executor, range(8, 16))
-                last = asyncio.ensure_future(calls(executor, range(16, 32)))
-                await asyncio.sleep(0.2)
-                await asyncio.to_thread(machines.kill, nodes[1])
-                ended += await last
-                executor.close()
-                return ended, len(names)
-
-        ended, objects = asyncio.run(scenario())
-    assert [(execution.exit_code, said) for execution, said in ended] == [(0, f"{given}  -\n")] * 32
-    assert len({execution.ran.node_id for execution, _ in ended}) == 2
-    assert objects > 8  # trees and files, by their digests
-    assert [(workspace / f"made-{number}").read_text() for number in range(32)] == [f"{n}\n" for n in range(32)]
-    assert {(workspace / f"half-{number}").stat().st_size for number in range(32)} == {100_000}
-    assert not (folder / "blobs").exists()
-    told = b"".join(path.read_bytes() for path in (folder / "nodes").rglob("*") if path.is_file())
-    assert user.secret_key.encode() not in told
-    machines.kill(nodes[0])
 
 
 # ── attacks ──────────────────────────────────────────────────────────────────

@@ -32,7 +32,7 @@ log = logging.getLogger("palyra.cluster")
 NAMESPACE = "palyra"
 RESOURCE = "tier_c"
 PREFIX = "palyra-node-"
-HELLO_S = 60.0
+HELLO_S, AGAIN_S = 60.0, 2.0
 LOST = (ray.exceptions.RayError, ConnectionError)
 
 
@@ -96,7 +96,7 @@ class RayLink:
         return len(self._placement.places)
 
     async def _join(self, node_id: str, slots: int) -> None:
-        if node_id in self._actors:
+        if node_id in self._actors and node_id in self._placement.places:
             return
         told = {
             "node_id": node_id,
@@ -108,7 +108,8 @@ class RayLink:
         }
         try:
             actor = await asyncio.to_thread(_actor_of, node_id, slots, json.dumps(told).encode())
-            async with asyncio.timeout(HELLO_S):
+            # One that was there and fell silent is asked again and again, and nobody else waits for it.
+            async with asyncio.timeout(AGAIN_S if node_id in self._pinned else HELLO_S):
                 hello = json.loads(await actor.hello.remote())
         except (*LOST, TimeoutError, ValueError):
             return
