@@ -165,7 +165,23 @@ async def _with_nodes(base: Path, workspace: Path, nodes: int, found: dict[str, 
     while await link.find_nodes() < nodes:  # noqa: ASYNC110 - Ray tells nobody when a node is there
         await asyncio.sleep(0.2)
     here = ProcessExecutor(host(), warm=PoolSize(per_template=SLOTS, total=4 * SLOTS))
-    there = ClusterExecutor(
+    there = _executor(base, here, link, placement)
+    if nodes == 1:
+        by_ray = RayLink(replace(offer, lines=False), only_ray := Placement(), key=CLUSTER_KEY)
+        await by_ray.find_nodes()
+        slow = _executor(base, here, by_ray, only_ray)
+        found |= await _beside({"here": here.run, "there": there.run, "by_ray": slow.run}, link.busy, workspace)
+    for name, script in (("waiting", "sleep 0.1"), ("busy", "true")):
+        rate, cpu_ms = await _rate(there.run, workspace, script, callers=4 * nodes * SLOTS)
+        row = {"nodes": nodes, "program": name, "calls_per_s": round(rate, 2), "daemon_cpu_ms": round(cpu_ms, 2)}
+        found["throughput"].append(row)
+    link.close()
+    await here.close()
+    return found
+
+
+def _executor(base: Path, here: ProcessExecutor, link: RayLink, placement: Placement) -> ClusterExecutor:
+    return ClusterExecutor(
         link=link,
         placement=placement,
         blobs=BlobFolder(base / "blobs"),
@@ -176,26 +192,18 @@ async def _with_nodes(base: Path, workspace: Path, nodes: int, found: dict[str, 
         policy_number=lambda: 0,
         tenure=Alive(),
     )
-    if nodes == 1:
-        found |= await _beside(here.run, there.run, link.busy, workspace)
-    for name, script in (("waiting", "sleep 0.1"), ("busy", "true")):
-        rate, cpu_ms = await _rate(there.run, workspace, script, callers=4 * nodes * SLOTS)
-        row = {"nodes": nodes, "program": name, "calls_per_s": round(rate, 2), "daemon_cpu_ms": round(cpu_ms, 2)}
-        found["throughput"].append(row)
-    await here.close()
-    return found
 
 
 Run = Callable[..., Awaitable[Any]]
 
 
-async def _beside(here: Run, there: Run, ask: Run, workspace: Path) -> dict[str, float]:
-    """The same call here and there, and a question to the node that it answers at once, in turns: each after a pause,
-    in which the sandboxes that were used up are made anew."""
-    took: dict[str, list[float]] = {"here": [], "there": [], "asked": []}
+async def _beside(ways: dict[str, Run], ask: Run, workspace: Path) -> dict[str, float]:
+    """The same call here, on the node by its line and by Ray, and a question to the node that it answers at once, in
+    turns: each after a pause, in which the sandboxes that were used up are made anew."""
+    took: dict[str, list[float]] = {name: [] for name in (*ways, "asked")}
     plan = plan_of(workspace, "true")
     for number in range(ROUNDS + 5):
-        for name, run in (("here", here), ("there", there), ("asked", ask)):
+        for name, run in (*ways.items(), ("asked", ask)):
             await asyncio.sleep(PAUSE_S)
             began = time.perf_counter()
             execution = await (run() if run is ask else run(plan, Kept()))

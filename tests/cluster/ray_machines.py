@@ -62,12 +62,16 @@ def ray_cluster() -> Iterator[Machines]:
 
 @asynccontextmanager
 async def daemon(
-    folder: Path, kept: BlobsConfig | None = None, credentials: Callable[[], Credentials] | None = None
+    folder: Path,
+    kept: BlobsConfig | None = None,
+    credentials: Callable[[], Credentials] | None = None,
+    *,
+    lines: bool = True,
 ) -> AsyncIterator[tuple[ClusterExecutor, RayLink]]:
     """Blobs lie in the folder, unless `kept` says elsewhere."""
     placement = Placement()
     kept = kept or BlobsConfig(folder=str(folder / "blobs"))
-    offer = Offer(vkey=VKEY, blobs=kept, folder=str(folder / "nodes"))
+    offer = Offer(vkey=VKEY, blobs=kept, folder=str(folder / "nodes"), lines=lines)
     link = RayLink(offer, placement, key=CLUSTER_KEY, credentials=credentials)
     await link.find_nodes()
     here = ProcessExecutor(host())
@@ -85,6 +89,7 @@ async def daemon(
         ),
         link,
     )
+    link.close()
     await here.close()
 
 
@@ -92,9 +97,9 @@ def _none() -> Credentials:
     raise AssertionError("a folder needs no credentials")
 
 
-def use(folder: Path, work: Callable[[ClusterExecutor, RayLink], Awaitable[Any]]) -> Any:
+def use(folder: Path, work: Callable[[ClusterExecutor, RayLink], Awaitable[Any]], *, lines: bool = True) -> Any:
     async def all_of_it() -> Any:
-        async with daemon(folder) as (executor, link):
+        async with daemon(folder, lines=lines) as (executor, link):
             return await work(executor, link)
 
     return asyncio.run(all_of_it())

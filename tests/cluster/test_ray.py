@@ -90,7 +90,9 @@ def test_killing_a_node_amid_five_hundred_calls_loses_none_and_runs_none_twice(m
     machines.kill(first)
 
 
-def test_output_comes_as_it_is_written_and_a_cancelled_call_is_killed_there(machines, folder, workspace):
+@pytest.mark.parametrize("lines", [True, False])
+def test_output_comes_as_it_is_written_and_a_cancelled_call_is_killed_there(machines, folder, workspace, lines):
+    """On a line of its own, and by Ray."""
     node = machines.add()
 
     async def work(executor: ClusterExecutor, link: RayLink) -> tuple[str, list[Path]]:
@@ -99,13 +101,14 @@ def test_output_comes_as_it_is_written_and_a_cancelled_call_is_killed_there(mach
         async with asyncio.timeout(60):
             while output.stdout != "first\n":
                 await asyncio.sleep(0.02)
+            assert bool(link._lines) is lines
             task.cancel()
             await asyncio.wait([task])
             while any(one["busy"] for one in (await link.busy()).values()):
                 await asyncio.sleep(0.02)
         return output.stdout, list(workspace.iterdir())
 
-    assert use(folder, work) == ("first\n", [])
+    assert use(folder, work, lines=lines) == ("first\n", [])
     machines.kill(node)
 
 

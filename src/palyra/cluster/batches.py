@@ -11,13 +11,22 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 TOGETHER_S = 0.01
 ABANDONED_S = 60.0
 MOST_FRAMES = 64
 _HANDLE = 32
 MORE, OVER = b"+", b"."
+
+
+class Outlet(Protocol):
+    """Where a call's frames go."""
+
+    def put(self, frame: bytes) -> None: ...
+    def put_last(self, frame: bytes) -> None: ...
+    def room(self) -> asyncio.Future[None] | None:
+        """None while more may come; else done when it may."""
 
 
 class Frames:

@@ -21,7 +21,7 @@ import orjson
 
 from palyra.canon import canonical, sha256_hex
 from palyra.cluster import moving, trees
-from palyra.cluster.batches import Frames
+from palyra.cluster.batches import Outlet
 from palyra.cluster.blobs import BlobMissing, Blobs
 from palyra.cluster.copies import Copies, Copy
 from palyra.cluster.fence import Fence
@@ -65,7 +65,7 @@ class Node:
     def busy(self) -> int:
         return len(self._running)
 
-    async def serve(self, order: bytes, frames: Frames) -> None:
+    async def serve(self, order: bytes, frames: Outlet) -> None:
         """Frames of output as they come, then one that ends it. Cancelled when nobody listens any more."""
         try:
             dispatch, plan, workspace = self._admit(order)
@@ -167,7 +167,7 @@ class Node:
 class _Output:
     """A sink that hands output on, as fast as it is taken."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: Outlet) -> None:
         self._frames = frames
         self.digests = {StreamName.STDOUT: hashlib.sha256(), StreamName.STDERR: hashlib.sha256()}
 

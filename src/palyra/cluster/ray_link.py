@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from palyra.cluster.batches import unpack
 from palyra.cluster.blob_places import to_box
 from palyra.cluster.dispatching import NodeLost
+from palyra.cluster.line import DaemonEnd, connect
 from palyra.cluster.placing import Place, Placement
 from palyra.cluster.ray_node import RayNode
 from palyra.cluster.sealing import seal
@@ -44,6 +46,8 @@ class Offer:
     blobs: BlobsConfig
     folder: str
     warm: int = 1
+    lines: bool = True
+    """Orders go on a connection of their own."""
     node_keys: tuple[str, ...] = ()
     """Public keys of the machines that may be nodes; empty: any that Ray brings."""
 
@@ -76,6 +80,7 @@ class RayLink:
         self._given: dict[str, Credentials] = {}
         self._pinned: dict[str, PublicKey] = {}
         self._actors: dict[str, Any] = {}
+        self._lines: dict[str, DaemonEnd] = {}
 
     def nodes(self) -> tuple[str, ...]:
         return tuple(self._actors)
@@ -105,6 +110,7 @@ class RayLink:
             "blobs": asdict(self._offer.blobs),
             "folder": self._offer.folder,
             "warm": self._offer.warm,
+            "lines": self._offer.lines,
         }
         try:
             actor = await asyncio.to_thread(_actor_of, node_id, slots, json.dumps(told).encode())
@@ -120,6 +126,7 @@ class RayLink:
         if not await self._give(node_id, key):
             self._lose(node_id)
             return
+        await self._draw_line(node_id, hello)
         self._placement.add(
             Place(
                 node_id=node_id,
@@ -158,16 +165,41 @@ class RayLink:
             self._given[node_id] = credentials
         return taken
 
+    async def _draw_line(self, node_id: str, hello: dict[str, Any]) -> None:
+        """Where there is no way to its port, orders go by Ray, as its questions do."""
+        if (old := self._lines.pop(node_id, None)) is not None:
+            old.abort()
+        if not self._offer.lines or not hello["line"]:
+            return
+        host, port = hello["line"]
+        start = str(hello["start"])
+        try:
+            self._lines[node_id] = await connect(str(host), int(port), node_id=node_id, node_start=start, key=self._key)
+        except OSError as error:
+            log.warning("there is no line to node %s, and Ray carries its orders: %s", node_id, error)
+
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.abort()
+        self._lines.clear()
+
     def _lose(self, node_id: str) -> None:
+        if (line := self._lines.pop(node_id, None)) is not None:
+            line.abort()
         self._actors.pop(node_id, None)
         self._given.pop(node_id, None)
         self._placement.lose(node_id)
 
     async def send(self, node_id: str, order: bytes) -> AsyncGenerator[bytes, None]:
-        actor = self._actors.get(node_id)
+        actor, line = self._actors.get(node_id), self._lines.get(node_id)
         if actor is None:
             raise NodeLost
         try:
+            if line is not None:
+                async with aclosing(line.send(order)) as told:
+                    async for frame in told:
+                        yield frame
+                return
             handle, more, frames = unpack(await actor.begin.remote(order))
             while True:
                 for frame in frames:

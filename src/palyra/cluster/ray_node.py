@@ -12,9 +12,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ray.util
+
 from palyra.cluster.batches import Batches
 from palyra.cluster.blob_places import from_box, open_blobs
 from palyra.cluster.copies import Copies
+from palyra.cluster.line import NodeEnds
 from palyra.cluster.node import Node
 from palyra.cluster.sealing import Lock
 from palyra.cluster.sigv4 import Credentials
@@ -48,12 +51,18 @@ class RayNode:
         self._folder = folder
         self._node: Node | None = None
         self._batches = Batches()
+        self._host = str(ray.util.get_node_ip_address())
+        self._has_lines = bool(given["lines"])
+        self._line: list[str | int] = []
 
     async def hello(self) -> bytes:
         """Who this is; the first call makes what needs the loop."""
         node = self._made()
+        if self._has_lines and not self._line:
+            self._line = [self._host, await NodeEnds(node).open(self._host)]
         return json.dumps(
             {
+                "line": self._line,
                 "start": node.start,
                 "public": self._key.public.raw.hex(),
                 "slots": self._slots,

@@ -107,6 +107,7 @@ class ClusterDoor:
         self._tasks = []
         if self._link is not None:
             self._to_nodes.close()
+            self._link.close()
 
     async def nodes(self) -> list[dict[str, Any]]:
         """What each node runs, of how much."""
@@ -186,6 +187,7 @@ def _to_nodes(
         blobs=cluster.blobs,
         folder=cluster.node_folder,
         node_keys=cluster.node_keys,
+        lines=cluster.lines,
     )
     ask = store_credentials(cluster.blobs, secret)
     link = RayLink(offer, placement, key=writer.home.key, credentials=ask if cluster.blobs.is_remote else None)
