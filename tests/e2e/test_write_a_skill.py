@@ -100,7 +100,7 @@ def test_what_differs_is_shown_and_exits_1(cli: Any) -> None:
         (("skills", "new", "Acme.Echo"), 2, b"is not PUBLISHER.NAME"),
         (("skills", "new", "../../x.y"), 2, b"is not PUBLISHER.NAME"),
         (("skills", "new", "acme.echo", "--lang", "cobol"), 2, b"cobol"),
-        (("skills", "build", "."), 1, b"There is no skill.toml here"),
+        (("skills", "build", "."), 1, b"There is no skill.toml in"),
         (("skills", "test", "nowhere"), 1, b"nowhere"),
         (("skills", "propose", "anything"), 1, b"switched off"),
         (("skills", "propose"), 2, b"Give words"),

@@ -34,7 +34,7 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("run --timeout nan -- ls", 125, "write seconds from"),
     ("--config nowhere run -- ls", 125, "hint: Check the path"),
     ("--config bad.toml run -- ls", 125, "at line 1"),
-    ("--home bad.toml run -- ls", 125, "name another folder with --home"),
+    ("--home bad.toml run -- ls", 125, "is not a folder"),
     ("serve --host 0.0.0.0 --port 0", 125, "can be reached from other machines"),
     # 126: the call is refused
     ("run --workspace nowhere -- ls", 126, "hint: Name another folder with --workspace DIR."),

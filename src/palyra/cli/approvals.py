@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
+from palyra.cli.options import NounGroup, Settings, login_principal, parse_id, with_settings
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def command() -> None:
 
 @command.command("list", epilog="\b\nExamples:\n  palyra approvals list\n  palyra approvals list --state denied --json")
 @click.option("--state", type=click.Choice([*STATES, "all"]), default="pending", help="Which.")
-@click.option("--before", metavar="ID", default=None, help="Those older than this one.")
+@click.option("--before", metavar="ID", default=None, callback=parse_id, help="Those older than this one.")
 @with_settings
 def list_command(settings: Settings, state: str, before: str | None) -> int:
     """Requests, the newest first: those that wait, or others by --state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -29,7 +30,11 @@ def command() -> None:
     "  palyra cluster up --join 10.0.0.1:6379 --address 10.0.0.2",
 )
 @click.option(
-    "--address", default=LOOPBACK, show_default=True, help="Where this machine listens; HOST for one that joins."
+    "--address",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="HOST[:PORT]",
+    help="Where this machine listens; HOST for one that joins.",
 )
 @click.option(
     "--join", default="", metavar="HOST:PORT", help="The head's address. Without it this machine is the head."
@@ -37,6 +42,8 @@ def command() -> None:
 @with_settings
 def up(settings: Settings, address: str, join: str) -> int:
     """Make this machine a node of the cluster; the first one is its head. Slots: [cluster] slots."""
+    if find_spec("ray") is None:
+        raise ModuleNotFoundError(name="ray")  # said as every missing extra is
     machine, config = _here(settings)
     host = address if ":" in address else f"{address}:0"
     pid = machine.start(address=host, slots=config.slots, join=join)

@@ -49,7 +49,9 @@ command.add_command(witness)
     epilog="\b\nExamples:\n  palyra journal tail -n 5\n  palyra journal tail --status refused --since 2026-01-31\n"
     "  palyra journal tail --principal agent:demo --text process --before 100 --json",
 )
-@click.option("-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many entries.")
+@click.option(
+    "-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="How many entries."
+)
 @click.option("--before", type=click.IntRange(0), default=None, metavar="INDEX", help="Those before this entry.")
 @click.option("--since", metavar="TIME", help="Not before this time: 2026-01-31, 2026-01-31T12:00, or unix ms.")
 @click.option("--until", metavar="TIME", help="Before this time.")
@@ -249,8 +251,10 @@ def _checkpoint_of(path: Path) -> str:
     """A checkpoint as text, or the one in an outcome's receipt."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path}: {error}") from error
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{path} is not text.") from error
     if not text.lstrip().startswith("{"):
         return text
     try:

@@ -10,6 +10,7 @@ import orjson
 
 from palyra.cli.journal_witness import now_unix_ms, open_writer
 from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.say import say_failure
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -22,11 +23,13 @@ DAY_MS = 24 * 3600 * 1000
 @click.option(
     "--records-days",
     type=click.IntRange(0, 36_500),
+    metavar="N",
     help="Remove inputs, plans and outcomes older than this (default: journal.keep_records_days).",
 )
 @click.option(
     "--entries-days",
     type=click.IntRange(0, 36_500),
+    metavar="N",
     help="Seal entries older than this into files, and remove files as old again (default: keep_entries_days).",
 )
 @click.option("--principal", metavar="PRINCIPAL", help="Only records of this principal's calls.")
@@ -68,12 +71,15 @@ def retain(settings: Settings, records_days: int | None, entries_days: int | Non
 def redact(settings: Settings, call_id: str, reason: str) -> int:
     """Remove what is kept of one call and what would open its commitments. The journal says that it was done."""
     from palyra.redact.values import redact_text
-    from palyra.state.retention import redact_call
+    from palyra.state.retention import NoSuchCall, redact_call
 
     writer = open_writer(settings)
     try:
         at = now_unix_ms()
         removed = redact_call(writer, call_id, actor=login_principal(), reason=redact_text(reason), at_unix_ms=at)
+    except NoSuchCall as error:
+        say_failure("NOT_FOUND", error.detail, error.hint)
+        return 1
     finally:
         writer.close()
     if settings.json:

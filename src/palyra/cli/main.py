@@ -51,6 +51,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("palyra.cli.demo", "See in half a minute what Palyra does."),
     "bench": ("palyra.cli.bench", "Measure Palyra beside its peers, as ratios."),
 }
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Begin": ("demo", "doctor", "init", "explain"),
+    "Run": ("run", "call", "ps", "logs", "stop"),
+    "Decide": ("tools", "sandbox", "policy", "approvals", "secrets", "runs"),
+    "Look back": ("journal", "verify"),
+    "Let agents in": ("mcp", "hook", "serve", "console", "token", "skills", "cluster"),
+    "Care": ("gc", "bench"),
+}
+"""The same commands as a person looks for them."""
 CALLS = ("run", "call")
 PIPE_GONE = 128 + 13
 """What a shell says of a program that SIGPIPE ended."""
@@ -67,6 +76,7 @@ EXTRAS = {
 INSTALL = "Install it: pip install 'palyra[{}]'"
 NO_THREAD = "can't start new thread"
 """All that Python says when the user has no more processes."""
+_KINDS = {"integer range": "whole number", "integer": "whole number", "float range": "number", "float": "number"}
 MEND_STATE = "palyra doctor and palyra journal verify say more."
 MEND_POLICY = "Mend the file in the home's policies folder; palyra policy check tries it without using it."
 
@@ -101,9 +111,25 @@ class LazyGroup(click.Group):
         with _pipe_gone_is_141():
             return super().invoke(ctx)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if args[0].startswith("-"):
+                raise
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=2)
+            meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), COMMANDS[name][1]) for name in names])
 
 
 @click.group(
@@ -169,11 +195,19 @@ def _show_usage(error: click.UsageError) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         say(error.format_message(), err=True)
         return
+    message = _plain(error.format_message())
     if error.ctx is not None:
         say(error.ctx.get_usage() + f"\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
     if "--json" in _own_words():
-        say_json_error("USAGE", error.format_message(), None)
-    say(f"Error: {error.format_message()}", err=True)
+        say_json_error("USAGE", message, None)
+    say(f"Error: {message}", err=True)
+
+
+def _plain(message: str) -> str:
+    """click calls the kind of an option by its own name for it."""
+    for theirs, ours in _KINDS.items():
+        message = message.replace(f"is not a valid {theirs}.", f"is not a {ours}.")
+    return message
 
 
 def _own_words() -> list[str]:

@@ -39,6 +39,7 @@ class Settings:
         )
 
 
+SHORT_HELP = 120
 _HOME = "State folder (default: $PALYRA_HOME or the XDG data folder)."
 _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--home", {"metavar": "DIR", "help": _HOME}),
@@ -63,6 +64,12 @@ class NounGroup(click.Group):
         self.params += [
             click.Option([name], expose_value=False, hidden=True, callback=_note, **how) for name, how in _OPTIONS
         ]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Whole sentences: click would cut them to one line of the terminal."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.get_short_help_str(SHORT_HELP)) for name, one in found if one is not None])
 
 
 def _note(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -97,6 +104,13 @@ def set_up_logging(*, verbose: bool) -> None:
         logging.basicConfig(level=logging.WARNING, format="palyra: %(name)s: %(message)s")
     elif not root.handlers:
         root.addHandler(logging.NullHandler())
+
+
+def parse_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """For --before: any other word would quietly mean everything or nothing."""
+    if value is not None and not (len(value) == 26 and value.isascii() and value.isalnum()):
+        raise click.BadParameter(f"{value[:40]!r} is no ID; a list shows them in its first column")
+    return value
 
 
 def login_principal() -> str:

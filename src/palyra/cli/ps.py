@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, with_settings
+from palyra.cli.options import Settings, parse_id, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +22,14 @@ HEADINGS = ("PROCESS", "STATUS", "PID", "COMMAND", "PRINCIPAL", "STARTED", "EXPI
 
 @click.command("ps", epilog="\b\nExamples:\n  palyra ps\n  palyra ps --all --json")
 @click.option("-a", "--all", "everything", is_flag=True, help="Ended ones too, the newest first.")
-@click.option("--before", metavar="ID", default=None, help="With --all: those older than this one.")
+@click.option("--before", metavar="ID", default=None, callback=parse_id, help="With --all: those older than this one.")
 @with_settings
 def command(settings: Settings, everything: bool, before: str | None) -> int:
     """List background processes: those that run, with --all also those that ended."""
     from palyra.cli.session import with_installation
+
+    if before is not None and not everything:
+        raise click.UsageError("--before pages through --all; those that run are shown whole.")
 
     async def work(installation: Installation) -> int:
         background = installation.background

@@ -80,8 +80,19 @@ def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ..
 
 @click.command("run", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--workspace", metavar="DIR", help="The one folder the program may write (default: this one).")
-@click.option("--tier", type=click.Choice(["auto", "b", "c"]), default=None, help="Sandbox tier; auto is C.")
-@click.option("--egress", type=click.Choice(EGRESS_WORDS), default=None, help="Network mode (default: strict).")
+@click.option(
+    "--tier",
+    type=click.Choice(["auto", "b", "c"]),
+    default=None,
+    help="c: a sandbox of its own, the default; b: limits on a plain process.",
+)
+@click.option(
+    "--egress",
+    type=click.Choice(EGRESS_WORDS),
+    default=None,
+    help="strict: only granted hosts, held by the kernel (default). preflight: hosts in the arguments are checked. "
+    "none or allow_all: no limit. block_all: nothing.",
+)
 @click.option("--allow-host", "hosts", multiple=True, metavar="HOST[:PORT]", help="A host it may reach. Repeatable.")
 @click.option(
     "--allow",

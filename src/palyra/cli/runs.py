@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 import orjson
 
-from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.options import NounGroup, Settings, parse_id, with_settings
 from palyra.cli.say import say, say_failure
 
 if TYPE_CHECKING:
@@ -26,13 +27,19 @@ AMOUNTS = (
 )
 
 
+def _amounts(function: Callable[..., int]) -> Callable[..., int]:
+    for name, flag, help, _ in reversed(AMOUNTS):
+        function = click.option(flag, name, type=click.IntRange(0, MOST), default=0, metavar="N", help=help)(function)
+    return function
+
+
 @click.group("runs", cls=NounGroup)
 def command() -> None:
     """List runs, show what one has used of its budget, extend it."""
 
 
 @command.command("list", epilog="\b\nExamples:\n  palyra runs list\n  palyra runs list --json")
-@click.option("--before", metavar="ID", default=None, help="Those older than this one.")
+@click.option("--before", metavar="ID", default=None, callback=parse_id, help="Those older than this one.")
 @with_settings
 def list_command(settings: Settings, before: str | None) -> int:
     """Runs of this home, the newest first."""
@@ -77,6 +84,7 @@ def show(settings: Settings, id: str) -> int:
 @click.argument("id")
 @click.option("--calls", type=click.IntRange(0, 10**9), default=0, metavar="N", help="Calls more.")
 @click.option("--attempts", type=click.IntRange(0, 10**9), default=0, metavar="N", help="Refused attempts more.")
+@_amounts
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who extends it: user:NAME (default: your login).")
 @with_settings
 def extend(settings: Settings, id: str, calls: int, attempts: int, principal: str | None, **amounts: int) -> int:
@@ -96,10 +104,6 @@ def extend(settings: Settings, id: str, calls: int, attempts: int, principal: st
         return 0
 
     return with_installation(settings, work)
-
-
-for _name, _flag, _help, _ in reversed(AMOUNTS):
-    extend = click.option(_flag, _name, type=click.IntRange(0, MOST), default=0, metavar="N", help=_help)(extend)
 
 
 def _calls(run: RunView) -> str:

@@ -64,7 +64,11 @@ def set_secret(
 
     async def work(installation: Installation) -> int:
         try:
-            facts = await installation.vault.set(name, _value(), scope=scopes, binding=binding, actor=_actor())
+            value = _value()
+            if not value:
+                say_failure("BAD_ARGUMENTS", "No value came on stdin.", f"palyra secrets set {name} < FILE")
+                return 1
+            facts = await installation.vault.set(name, value, scope=scopes, binding=binding, actor=_actor())
         except ConfigError as error:  # the value, the name or the binding cannot be kept
             say_failure("BAD_ARGUMENTS", error.detail, error.hint)
             return 1

@@ -58,7 +58,8 @@ def find_home(explicit: str | None = None) -> Home:
     try:
         root = Path(os.path.abspath(os.path.expanduser(chosen)))
         str(root).encode("utf-8")
-        is_absent(root, os.lstat, os.stat)
+        if not is_absent(root, os.lstat, os.stat) and not root.is_dir():
+            raise HomeError(f"The home {chosen[:200]} is not a folder.", _NAME_A_HOME)
     except (UnicodeEncodeError, ValueError) as error:
         raise HomeError(f"The home {chosen!r} is not UTF-8 text, or has a NUL in it.", _NAME_A_HOME) from error
     except OSError as error:

@@ -128,7 +128,7 @@ def open_unix(path: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)  # itself alone: a mistyped path makes no folders
         if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigError(f"{path} is there and is no socket.", "Name another with --socket.")
         fresh.unlink(missing_ok=True)
@@ -139,7 +139,10 @@ def open_unix(path: Path) -> socket.socket:
         sock.setblocking(False)  # the standard library's own
     except OSError as error:
         sock.close()
-        raise ConfigError(f"{path}: {error.strerror or error}.", "Name a shorter path with --socket.") from error
+        hint = (
+            "Make its folder first." if isinstance(error, FileNotFoundError) else "Name a shorter path with --socket."
+        )
+        raise ConfigError(f"{path}: {error.strerror or error}.", hint) from error
     except ConfigError:
         sock.close()
         raise

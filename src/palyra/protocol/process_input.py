@@ -36,10 +36,13 @@ def check_process_input(value: Mapping[str, Json]) -> ProcessInput:
             if words
             else 'command="ls"'
         )
+        typed = (
+            f" (at a terminal: palyra run -- {' '.join(words)})" if words and all(map(_needs_no_quotes, words)) else ""
+        )
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             "command must be one program name; it holds white space.",
-            f"Split it: {split}. There is no shell.",
+            f"Split it: {split}{typed}. There is no shell.",
         )
     if "/" in command or "\\" in command:
         name = command.replace("\\", "/").rpartition("/")[2]
@@ -70,6 +73,10 @@ def _lifetime(value: Mapping[str, Json]) -> Lifetime | None:
             'Set "background": true, or leave lifetime out.',
         )
     return None
+
+
+def _needs_no_quotes(word: str) -> bool:
+    return word.isascii() and len(word) <= 40 and word.replace("-", "").replace(".", "").isalnum()
 
 
 def _quote(word: str) -> str:

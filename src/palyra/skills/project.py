@@ -65,14 +65,18 @@ class Project:
         return f"{self.manifest.skill_id}-{self.manifest.version}.palyra-skill"
 
 
+def no_project(missing: str, where: str) -> ProjectError:
+    return ProjectError(
+        f"There is no {missing} {where}, so this is no project of a skill.",
+        "palyra skills new PUBLISHER.NAME makes one; palyra skills build DIR builds another folder.",
+    )
+
+
 def parse_project(files: Mapping[str, bytes]) -> Project:
     """Raises ProjectError, or SkillRefused for a bad skill.toml."""
     for name in (MANIFEST, RECIPE):
         if name not in files:
-            raise ProjectError(
-                f"There is no {name} here, so this is no project of a skill.",
-                "palyra skills new PUBLISHER.NAME makes one; palyra skills build DIR builds another folder.",
-            )
+            raise no_project(name, "here")
     manifest = parse_manifest(files[MANIFEST])
     if manifest.integrity:
         raise ProjectError("skill.toml has [integrity] already.", "Remove that table: building writes it.")

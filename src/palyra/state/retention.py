@@ -20,6 +20,10 @@ FIELDS = ("details", "outcome")
 _CHOSEN = "closed_unix_ms < ? AND (details IS NOT NULL OR outcome IS NOT NULL OR input_sha256 <> '')"
 
 
+class NoSuchCall(StateError):
+    """What was asked for is not there; nothing is wrong with the state."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
     calls: int = 0
@@ -64,7 +68,7 @@ def redact_call(writer: Writer, call_id: str, *, actor: str, reason: str, at_uni
         sql = "SELECT call_id, intent_index, result_index FROM calls WHERE call_id = ? AND status <> 'open'"
         calls = tx.rows(sql, (call_id,))
         if not calls:
-            raise StateError(f"There is no call {call_id[:40]!r} that has ended.", "List them: palyra journal tail")
+            raise NoSuchCall(f"There is no call {call_id[:40]!r} that has ended.", "List them: palyra journal tail")
         fields = tx.rows("SELECT DISTINCT field FROM openings WHERE entry IN (?, ?)", (calls[0][1], calls[0][2]))
         removed = _remove(tx, calls)
         act = Act(

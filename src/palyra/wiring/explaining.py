@@ -49,7 +49,10 @@ class Told:
         return value | {"refused": refused, "recorded": recorded}
 
 
-WAITS = "If it waits for a person, palyra approvals list names the request, and palyra approvals show ID tells why."
+WAITS = (
+    "palyra journal tail lists calls. One that waits for a person is not there yet: palyra approvals list names the "
+    "request, and palyra approvals show ID tells why."
+)
 
 
 async def explain_recorded(installation: Installation, call_id: str) -> Told:

@@ -32,7 +32,17 @@ from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
 from palyra.skills.archive import MAX_MODULE_BYTES
 from palyra.skills.languages import LANGUAGES, LanguageFacts, Recipe, command_of
-from palyra.skills.project import KEPT, LEFT_OUT, MAX_BYTES, MAX_FILES, Project, ProjectError, parse_project
+from palyra.skills.project import (
+    KEPT,
+    LEFT_OUT,
+    MANIFEST,
+    MAX_BYTES,
+    MAX_FILES,
+    Project,
+    ProjectError,
+    no_project,
+    parse_project,
+)
 from palyra.skills.templates.load import read_sdk
 from palyra.skills.world import WIT, with_world
 from palyra.values import dataclass
@@ -76,6 +86,8 @@ def read_project_files(folder: Path) -> dict[str, bytes]:
     except OSError as error:
         raise ProjectError(f"{folder}: {error.strerror}.", "Name the project's folder.") from error
     try:
+        if MANIFEST not in os.listdir(top):  # before a whole tree of something else is read
+            raise no_project(MANIFEST, f"in {folder}")
         _read_folder(top, "", found)
     finally:
         os.close(top)
@@ -103,7 +115,8 @@ def _read_folder(fd: int, place: str, found: dict[str, bytes]) -> None:
         finally:
             os.close(inner)
         if len(found) > MAX_FILES:
-            raise ProjectError(f"The project has more than {MAX_FILES} files.")
+            why = "What it needs not to be built goes elsewhere, or under a hidden name."
+            raise ProjectError(f"The project has more than {MAX_FILES} files.", why)
 
 
 def _read_bounded(fd: int, path: str, *, most: int) -> bytes:
