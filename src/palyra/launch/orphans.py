@@ -1,8 +1,9 @@
 """Launchers of sandboxes that nobody waits for any more, with nothing in them: found by what only ours have, and ended.
 
-A launcher dies with the process that started it. Killed in the middle of a launch it can leave the half it had just
-forked: that half waits, before it has run anything of anybody's, for a word that will not come. And a launcher whose
-owner went before it asked to die with it may outlive both.
+An engine that is killed in the middle of a launch leaves nothing: its launcher goes on to its end (entering). But a
+launcher that is killed itself, by a person, by the kernel for want of memory, or with an engine of an older version,
+can leave the half it had just forked: that half waits, before it has run anything of anybody's, for a word that will
+not come. And a launcher may be left with nobody inside.
 
 Rules: ours is what runs the very bwrap file of this machine's facts, as this user, with the words that only our
 plans have, and is older than an hour. Left is one that should have a launcher above it and has none; or a launcher that
