@@ -10,20 +10,11 @@ _FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def identity_of(path: str) -> tuple[int, int]:
-    """(device, inode) of a folder or file reached without following any link."""
-    fd = os.open(path, _FLAGS)
-    try:
-        found = os.fstat(fd)
-        # The kernel's own name of what was reached: the same path, so no link led elsewhere on the way.
-        if os.readlink(f"/proc/self/fd/{fd}") == path and not stat.S_ISLNK(found.st_mode):
-            return found.st_dev, found.st_ino
-    finally:
-        os.close(fd)
-    return _walk(path)
+    """(device, inode) of a folder or file reached without following any link.
 
-
-def _walk(path: str) -> tuple[int, int]:
-    """Where the kernel calls it otherwise: a mount over it, a name that is not plain, or a link."""
+    Step by step: one open of the whole path follows links on the way, and the kernel's own name of what was reached
+    does not tell. A link into another mount namespace (/proc/PID/root) leads to a foreign place of the very same name.
+    """
     fd = os.open("/", _FLAGS)
     try:
         for part in path.strip("/").split("/"):
