@@ -97,8 +97,10 @@ def is_finished(mountinfo: str) -> bool:
 @lru_cache(maxsize=8)
 def _is_finished(lines: Lines) -> bool:
     table = _parse(lines)
-    left = not any(mount.point.startswith(("/newroot", "/oldroot")) for mount in table)
-    return left and any(mount.point == "/" and "ro" in mount.options for mount in table)
+    if any(mount.point.startswith(("/newroot", "/oldroot")) for mount in table):
+        return False
+    roots = [mount for mount in table if mount.point == "/"]  # for a moment the old one lies over the new one
+    return len(roots) == 1 and "ro" in roots[0].options
 
 
 def first_stranger(launcher: Sequence[Word], mountinfo: str, host_mountinfo: str) -> str:

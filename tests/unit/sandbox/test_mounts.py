@@ -114,6 +114,11 @@ def test_a_launcher_is_finished_when_it_has_left_its_old_root() -> None:
     assert not is_finished("\n".join(line.replace(" / ro,", " / rw,") for line in TABLE))
 
 
+def test_a_launcher_whose_old_root_still_lies_over_the_new_one_is_not_finished() -> None:
+    """Whoever entered it then would stand in an empty folder, and find nothing of the workspace to close."""
+    assert not is_finished("\n".join([*TABLE, "45 66 0:53 / / rw,nosuid,nodev,relatime - tmpfs tmpfs rw"]))
+
+
 def test_only_planned_mounts_and_what_comes_along_from_the_host_are_there() -> None:
     along = f"95 90 254:3 / {P}/data rw - ext4 /dev/vdb rw"
     own = "96 66 0:5 /null /dev/null rw - devtmpfs dev rw"
