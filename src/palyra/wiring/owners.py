@@ -1,7 +1,9 @@
 """Touches: /proc. Who has a call in its hands, and whether that process still lives.
 
-A pid alone can be reused: boot id and start time tell two processes apart. Where there is no /proc the pid's
-existence is all that can be known, and the start time is 0 on both sides.
+A pid alone can be reused: boot id and start time tell two processes apart. Containers of one machine have one boot id
+and numbers of their own each, so a PID namespace that is not the machine's first is named behind it: what happens to
+have no such number here is not dead there. Where there is no /proc the pid's existence is all that can be known, and
+the start time is 0 on both sides.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ from pathlib import Path
 from palyra.model.record import Owner
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = "/proc/self/ns/pid"
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""The kernel's own number for the one that a machine starts with."""
 
 
 class ProcessOwners:
     def __init__(self) -> None:
-        self._boot_id = _read(_BOOT_ID).strip()
+        self._boot_id = _read(_BOOT_ID).strip() + _inside(_namespace())
         self._me = self._owner(os.getpid())
 
     def me(self) -> Owner:
@@ -36,6 +41,17 @@ class ProcessOwners:
 
     def is_gone(self, owner: Owner) -> bool:
         return not self.is_alive(owner)
+
+
+def _namespace() -> int:
+    try:
+        return os.stat(_NAMESPACE).st_ino
+    except OSError:
+        return _FIRST_NAMESPACE
+
+
+def _inside(namespace: int) -> str:
+    return "" if namespace == _FIRST_NAMESPACE else f"/{namespace}"
 
 
 def _start_ticks(pid: int) -> int | None:
