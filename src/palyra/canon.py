@@ -79,8 +79,9 @@ def sorted_json(value: Json) -> bytes | None:
 
 
 def made_ahead(value: Json) -> orjson.Fragment:
-    """A value that will stand in many objects, as its bytes in the journal's profile; for `canonical_around`."""
-    return orjson.Fragment(canonical_strict(value))
+    """A value that will stand in many objects, as its bytes in the journal's profile; for `canonical_around`.
+    ValueError also for one that leaves no room for the entry's object and its predicate around it."""
+    return orjson.Fragment(canonical_strict([[value]])[2:-2])
 
 
 def canonical_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fragment]) -> bytes | None:

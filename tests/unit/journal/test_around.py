@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.canon import canonical_around, canonical_strict, made_ahead
+from palyra.canon import MAX_DEPTH, Json, canonical_around, canonical_strict, made_ahead
 from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, entry_bytes
 from palyra.journal.commitments import commit_value
 from palyra.journal.entry import parse_entry
@@ -78,3 +78,13 @@ def test_what_is_no_json_is_not_written_around():
     assert canonical_around({"a": "é"}, {}) is None
     assert canonical_around({"a": b"bytes"}, {}) is None
     assert canonical_around({"b": 1}, {"a": made_ahead([1])}) == canonical_strict({"a": [1], "b": 1})
+
+
+def test_what_is_too_deep_inside_an_entry_is_not_made_ahead() -> None:
+    """By itself it would be deep enough to fit; with the entry's object and predicate around it, it is not."""
+    value: Json = 1
+    for _ in range(MAX_DEPTH - 2):
+        value = [value]
+    assert canonical_around({}, {"a": made_ahead(value)}) == canonical_strict({"a": value})
+    with pytest.raises(ValueError, match="deep"):
+        made_ahead([value])
