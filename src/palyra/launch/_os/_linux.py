@@ -20,7 +20,6 @@ import resource
 import signal
 import socket
 import struct
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,6 @@ _PIDFD_INFO_EXIT = 1 << 3
 _ASK_EXIT = struct.pack("=Q56x", _PIDFD_INFO_EXIT)
 _ANSWER = struct.Struct("=Q52xi")
 _PR_SET_CHILD_SUBREAPER = 36
-_CLONE_NEWPID = 0x20000000
 _FIRST_TO_GO = "500"
 _SIGNALS = tuple(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
@@ -171,48 +169,26 @@ def let_go_first(pid: int) -> None:
         file.write(_FIRST_TO_GO)
 
 
-def spawn_in_namespace(namespace: int, argv: Sequence[str], *, keep: Sequence[int] = ()) -> int:
+def spawn_in_namespace(
+    namespace: int, argv: Sequence[str], *, keep: Sequence[int] = (), closes_others: bool = False
+) -> int:
     """Start argv in a PID namespace, given an open descriptor of it."""
-
-    def enter(libc: Any) -> None:
-        _check(libc, libc.setns(namespace, _CLONE_NEWPID), "setns")
+    from palyra.launch._os._entering import start_in  # needs ctypes, which is costly to import
 
     null = raised(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     try:
-        return _in_thread(enter, _prepare(argv, {0: null, 1: null, 2: null}, keep))
+        return start_in(namespace, _prepare(argv, {0: null, 1: null, 2: null}, keep, closes_others=closes_others))
     finally:
         os.close(null)
 
 
 def run_in_namespace(namespace: int, program: bytes) -> int:
-    """The same for a program that has no file."""
+    """The same for a program of ours that has no file, starts nothing and ends at once."""
     file = memory_file(program)
     try:
-        return spawn_in_namespace(namespace, [f"/proc/self/fd/{file}"], keep=[file])
+        return spawn_in_namespace(namespace, [f"/proc/self/fd/{file}"], keep=[file], closes_others=True)
     finally:
         os.close(file)
-
-
-def _in_thread(enter: Callable[[Any], None], start: Callable[[], int]) -> int:
-    """What `enter` changes belongs to this one thread and to what it starts."""
-    import ctypes  # costly to import, and only needed here
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    results: list[int | BaseException] = []
-
-    def work() -> None:
-        try:
-            enter(libc)
-            results.append(start())
-        except BaseException as error:  # noqa: BLE001  # carried over to the caller's thread
-            results.append(error)
-
-    thread = threading.Thread(target=work, name="palyra-spawn")
-    thread.start()
-    thread.join()
-    if isinstance(results[0], BaseException):
-        raise results[0]
-    return results[0]
 
 
 def _check(libc: Any, result: int, what: str) -> None:
