@@ -295,6 +295,39 @@ def test_a_cancelled_call_is_killed_on_its_node_and_changes_nothing(machines, wo
     assert list(workspace.iterdir()) == []
 
 
+def test_a_call_sent_anew_to_a_node_that_still_runs_it_ends_the_first_and_can_be_cancelled_itself(machines, workspace):
+    """A daemon that lost sight of a node sends its call there again: the first run, ending, took the second's place."""
+    node = machines.add("one")
+    body = canonical(to_json(plan_of(workspace, "sleep 60")))
+    told = Dispatch(
+        dispatch_id="again",
+        epoch=1,
+        node_id="one",
+        node_start=node.start,
+        plan_sha256=sha256_hex(body),
+        workspace_sha256=machines.executor()._look(workspace),
+        policy_number=0,
+        expires_unix_ms=machines.now + 60_000,
+    )
+
+    async def serve(epoch: int) -> list[bytes]:
+        order = pack_parcel(sign_token(replace(told, epoch=epoch), machines.key), body)
+        return [frame async for frame in frames_of(node, order)]
+
+    async def scenario() -> tuple[list[bytes], bool, list[bytes]]:
+        first = asyncio.ensure_future(serve(1))
+        while not node.busy:
+            await asyncio.sleep(0.01)
+        second = asyncio.ensure_future(serve(2))
+        ended = await first
+        assert node.busy == 1
+        return ended, node.cancel("again"), await second
+
+    cancelled = [REFUSED + b"The execution was cancelled."]
+    assert asyncio.run(asyncio.wait_for(scenario(), 20)) == (cancelled, True, cancelled)
+    assert node.busy == 0
+
+
 class Losing(Machines):
     """The first node that is sent something is lost after so many frames."""
 

@@ -59,7 +59,8 @@ class Node:
     _policies: int = field(init=False, default=0)
     _plans: OrderedDict[str, tuple[ProcessPlan, str]] = field(init=False, default_factory=OrderedDict)
     """By their digest: agents ask the same again and again."""
-    _running: dict[str, asyncio.Task[None] | None] = field(init=False, default_factory=dict)
+    _running: dict[tuple[str, int], asyncio.Task[None] | None] = field(init=False, default_factory=dict)
+    """By dispatch and epoch: what a daemon lost sight of may still run when it is sent here anew."""
 
     @property
     def busy(self) -> int:
@@ -75,7 +76,8 @@ class Node:
         if self.draining or self.busy >= self.slots:  # 3
             frames.put_last(BUSY)
             return
-        self._running[dispatch.dispatch_id] = asyncio.current_task()
+        self.cancel(dispatch.dispatch_id)  # an earlier epoch of it counts for nobody any more
+        self._running[dispatch.dispatch_id, dispatch.epoch] = asyncio.current_task()
         last = REFUSED + b"The execution was cancelled."
         try:
             last = END + await self._execute(dispatch, plan, workspace, _Output(frames))
@@ -84,12 +86,12 @@ class Node:
         except Exception as error:  # noqa: BLE001  # whatever it is, its daemon is told
             last = REFUSED + f"{type(error).__name__}: {error}".encode()
         finally:
-            self._running.pop(dispatch.dispatch_id, None)
+            self._running.pop((dispatch.dispatch_id, dispatch.epoch), None)
             frames.put_last(last)
 
     def cancel(self, dispatch_id: str) -> bool:
-        task = self._running.get(dispatch_id)
-        return task is not None and task.cancel()
+        asked = [task.cancel() for (one, _), task in self._running.items() if one == dispatch_id and task is not None]
+        return True in asked
 
     def _admit(self, order: bytes) -> tuple[Dispatch, ProcessPlan, str]:
         token, body = open_parcel(order)
