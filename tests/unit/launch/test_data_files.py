@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +69,25 @@ def test_its_end_closes_what_it_kept(how: str) -> None:
         del files
         gc.collect()
     assert open_files() == before
+
+
+@pytest.mark.parametrize("stranger", [b"a secret of somebody's", None])
+def test_a_number_that_is_another_files_by_now_is_never_read_for_ours(tmp_path: Path, stranger: bytes | None) -> None:
+    """A library that closes every descriptor of the process, and whatever was opened next."""
+    files = DataFiles()
+    os.close(files.open(b"of a sandbox"))
+    fd = files._kept[b"of a sandbox"].fd
+    os.close(fd)
+    if stranger is None:
+        os.close(files.open(b"another"))  # takes the number, most likely
+    else:
+        (tmp_path / "secret").write_bytes(stranger)
+        opened = os.open(tmp_path / "secret", os.O_RDONLY)
+        if opened != fd:
+            os.dup2(opened, fd)
+            os.close(opened)
+    assert read_and_close(files.open(b"of a sandbox")) == b"of a sandbox"
+    assert read_and_close(files.open(b"of a sandbox")) == b"of a sandbox"
+    files.close()
+    if stranger is not None:
+        assert read_and_close(fd) == stranger, "and it is not closed for them"
