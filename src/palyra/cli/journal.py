@@ -153,8 +153,8 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
     with reading(settings) as journal:
         anchors = journal.anchors()
     notes += [anchor.head.note for anchor in anchors if anchor.head is not None]
-    is_alive = ProcessOwners().is_alive
     with readable(settings) as home:
+        is_alive = ProcessOwners(home.lock).is_alive
         with bar(None, "entries") as move:
             report = verify_journal(
                 home, is_alive=is_alive, known=notes, every_signature=every_signature, progress=move

@@ -64,6 +64,10 @@ class _Folders:
         return self.state / "palyra.db"
 
     @property
+    def lock(self) -> Path:
+        return self.state / "writer.lock"
+
+    @property
     def segments(self) -> Path:
         return Path(self.sealed_in) if self.sealed_in else self.state / "segments"
 
@@ -79,10 +83,6 @@ class Home(_Folders):
     def origin(self) -> str:
         """The journal's name, unique to this installation."""
         return self.keys.newest.name
-
-    @property
-    def lock(self) -> Path:
-        return self.state / "writer.lock"
 
     @property
     def reserve(self) -> Path:

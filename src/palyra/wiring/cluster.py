@@ -45,12 +45,11 @@ def open_state(root: Path, config: Config, *, passphrase: bytes | None) -> Write
 
 
 def owners_of(config: Config, writer: Writer, now_unix_ms: Callable[[], int]) -> ProcessOwners | Leases:
-    here = ProcessOwners()
     if not config.cluster.database:
-        return here
+        return ProcessOwners(writer.home.lock)
     from palyra.cluster.leases import Leases
 
-    leases = Leases(writer, here, now_unix_ms)
+    leases = Leases(writer, ProcessOwners(), now_unix_ms)
     leases.renew()
     return leases
 

@@ -72,7 +72,7 @@ async def _keep(home: Home, config_file: str | None, *, idle_s: float) -> None:
     config, _ = load_config(home, config_file)
     writer = open_state(home.root, config, passphrase=read_passphrase(config))
     try:
-        clock, owners = SystemClock(), ProcessOwners()
+        clock, owners = SystemClock(), ProcessOwners(writer.home.lock)
         host = look_at_host(home, config, owns_process=True)
         looker = Looker(home=user_home(), state_home=str(home.root))
         supervisor = Supervisor(

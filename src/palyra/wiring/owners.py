@@ -2,8 +2,8 @@
 
 A pid alone can be reused: boot id and start time tell two processes apart. Containers of one machine have one boot id
 and numbers of their own each, so a PID namespace that is not the machine's first is named behind it: what happens to
-have no such number here is not dead there. Where there is no /proc the pid's existence is all that can be known, and
-the start time is 0 on both sides.
+have no such number here is not dead there, and is known by the home's lock file (presence). Where there is no /proc the
+pid's existence is all that can be known, and the start time is 0 on both sides.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from palyra.model.record import Owner
+from palyra.wiring.presence import Presence
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = "/proc/self/ns/pid"
@@ -20,21 +21,29 @@ _FIRST_NAMESPACE = 0xEFFFFFFC
 
 
 class ProcessOwners:
-    def __init__(self) -> None:
+    def __init__(self, lock: Path | None = None) -> None:
+        """`lock`: the home's file by which processes of other PID namespaces know each other."""
+        self._lock = lock
         self._boot_id = _read(_BOOT_ID).strip() + _inside(_namespace())
         self._me = self._owner(os.getpid())
+        self._presence = self._say()
 
     def me(self) -> Owner:
         if self._me.pid != os.getpid():  # a fork of ours is somebody else
             self._me = self._owner(os.getpid())
+            self._presence = self._say()
         return self._me
+
+    def _say(self) -> Presence | None:
+        return None if self._lock is None else Presence(self._lock, self._me)
 
     def _owner(self, pid: int) -> Owner:
         return Owner(self._boot_id, pid, _start_ticks(pid) or 0)
 
     def is_alive(self, owner: Owner) -> bool:
         if owner.boot_id != self._boot_id:
-            return False
+            is_near = owner.boot_id.partition("/")[0] == self._boot_id.partition("/")[0]
+            return is_near and self._presence is not None and self._presence.is_said(owner)
         if not self._boot_id:
             return _exists(owner.pid)
         return _start_ticks(owner.pid) == owner.start_ticks
