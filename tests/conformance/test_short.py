@@ -11,8 +11,10 @@ import pytest
 
 from palyra.errors import Reason
 from palyra.launch import course
+from palyra.launch.ending import Ended
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
+from palyra.launch.waiting import has_ended
 from palyra.model.call import Tier
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
@@ -154,3 +156,24 @@ def test_what_is_left_of_a_call_is_reaped_a_moment_later(place: Arena) -> None:
 def _children() -> list[int]:
     with open(f"/proc/self/task/{threading.get_native_id()}/children", encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
+
+
+@pytest.mark.parametrize("subreaper", [False, True], ids=["alone", "subreaper"])
+def test_a_sandbox_that_has_ended_can_be_ended_again(place: Arena, *, subreaper: bool) -> None:
+    """As it is where the caller is cancelled while it ends: that was told as an error of our own, not as cancelled."""
+
+    async def story() -> Ended:
+        executor = ProcessExecutor(replace(host(), subreaper=subreaper))
+        try:
+            program = await executor.begin(plan_job(place.job(SH, "-c", "exit 3"), host()))
+            while not has_ended(program.program_fd):
+                await asyncio.sleep(0.001)
+            program.cut_off()
+            program.is_gone(0.0)
+            ended = await program.end(program_ended=True)
+            assert await program.end(program_ended=False) == Ended()
+            return ended
+        finally:
+            await executor.close()
+
+    assert asyncio.run(story()).exit_code == 3

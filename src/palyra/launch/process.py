@@ -229,6 +229,7 @@ class _HeldProgram:
         self._plan = plan
         self._host = host
         self._is_gone = False
+        self._is_over = False
 
     @property
     def program_fd(self) -> int:
@@ -264,6 +265,13 @@ class _HeldProgram:
         cut_off(self._held, subreaper=self._host.subreaper)
 
     async def end(self, *, program_ended: bool) -> Ended:
+        if self._is_over:  # cancelled while it ended: nothing is left, and its numbers may be others' by now
+            return Ended()
+        ended = await self._end(program_ended=program_ended)
+        self._is_over = True
+        return ended
+
+    async def _end(self, *, program_ended: bool) -> Ended:
         held, leftovers = self._held, self._leftovers
         if not held.cut_off:
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
