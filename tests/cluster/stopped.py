@@ -65,7 +65,7 @@ async def call(home: str, workspace: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     shorten()
-    cluster.ProcessOwners = Elsewhere  # type: ignore[misc]
+    cluster.ProcessOwners = Elsewhere  # type: ignore[misc, assignment]
     Door.folder = Path(sys.argv[3])
     embedded.ClusterDoor = Door  # type: ignore[attr-defined]
     say(json.dumps(asyncio.run(call(sys.argv[1], sys.argv[2]))))
