@@ -3,8 +3,11 @@ after a fork."""
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from collections.abc import Callable
+from queue import SimpleQueue
 
 import pytest
 
@@ -69,3 +72,45 @@ def test_a_fork_has_a_thread_of_its_own(entered: list[str], monkeypatch: pytest.
     monkeypatch.setattr(thread, "_pid", -1)
     assert _entering.start_in(fd, threading.get_native_id) != first
     os.close(fd)
+
+
+def test_without_a_descriptor_to_spare_nobody_waits_for_a_thread_that_never_serves(
+    entered: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It opened its own namespace after it was asked: with none left the engine's loop stood still for good."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(_entering.os, "open", full)
+    with pytest.raises(OSError, match="Too many"):
+        asked_aside(lambda: _entering.start_in(0, threading.get_ident))
+    assert entered == []
+
+
+def test_whoever_asks_a_thread_that_another_has_ended_gets_a_new_one(entered: list[str]) -> None:
+    """Two loops of one process: one's start fails, and the other's waited for ever."""
+    fd = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    first = _entering.start_in(fd, threading.get_native_id)
+    thread = _entering._thread
+    assert thread is not None
+    thread.close()
+    assert asked_aside(lambda: _entering.start_in(fd, threading.get_native_id)) != first
+    os.close(fd)
+
+
+def asked_aside(ask: Callable[[], int]) -> int:
+    """In a thread that may wait for ever, so that a test does not."""
+    answers: SimpleQueue[int | OSError] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            answers.put(ask())
+        except OSError as error:
+            answers.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    answer = answers.get(timeout=10)
+    if isinstance(answer, OSError):
+        raise answer
+    return answer

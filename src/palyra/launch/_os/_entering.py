@@ -2,7 +2,8 @@
 
 What a thread enters belongs to it and to what it starts, never to the engine's own. It stays, because starting a thread
 takes longer than its work; and between two it is back in the engine's own namespace, so that it holds none that ended.
-A thread that cannot get back is not asked again.
+A thread that cannot get back is not asked again. Whoever asks waits here, the engine's loop too: so all that can fail
+is tried before anybody waits, and nobody waits for a thread that another asker has ended.
 
 Not here: what is started (entering), how (_linux).
 """
@@ -22,24 +23,39 @@ _Answers: TypeAlias = "SimpleQueue[int | BaseException]"
 _thread: _Entering | None = None
 
 
+class _Closed(Exception):
+    """Another asker has ended this thread."""
+
+
 def start_in(namespace: int, start: Callable[[], int]) -> int:
     """`start`, called in a thread whose children are born in this PID namespace."""
     global _thread  # noqa: PLW0603  # one for the process, as threads are
-    if _thread is None or not _thread.is_ours:
-        _thread = _Entering()
-    try:
-        return _thread.start_in(namespace, start)
-    except BaseException:
-        _thread.close()
-        _thread = None
-        raise
+    while True:
+        thread = _thread
+        if thread is None or not thread.is_ours:
+            thread = _thread = _Entering()
+        try:
+            return thread.start_in(namespace, start)
+        except _Closed:
+            _thread = None if _thread is thread else _thread
+        except BaseException:
+            thread.close()
+            _thread = None if _thread is thread else _thread
+            raise
 
 
 class _Entering:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._asked: SimpleQueue[tuple[int, Callable[[], int], _Answers] | None] = SimpleQueue()
-        threading.Thread(target=self._serve, name="palyra-entering", daemon=True).start()
+        self._guard = threading.Lock()
+        self._is_closed = False
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            threading.Thread(target=self._serve, args=(own,), name="palyra-entering", daemon=True).start()
+        except BaseException:
+            os.close(own)
+            raise
 
     @property
     def is_ours(self) -> bool:
@@ -48,17 +64,22 @@ class _Entering:
 
     def start_in(self, namespace: int, start: Callable[[], int]) -> int:
         answers: _Answers = SimpleQueue()
-        self._asked.put((namespace, start, answers))
+        with self._guard:
+            if self._is_closed:
+                raise _Closed
+            self._asked.put((namespace, start, answers))
         answer = answers.get()
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
     def close(self) -> None:
-        self._asked.put(None)
+        """What was asked before is answered; nothing is taken any more."""
+        with self._guard:
+            self._is_closed = True
+            self._asked.put(None)
 
-    def _serve(self) -> None:
-        own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    def _serve(self, own: int) -> None:
         try:
             while (asked := self._asked.get()) is not None:
                 namespace, start, answers = asked
