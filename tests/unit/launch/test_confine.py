@@ -110,3 +110,17 @@ def test_a_folder_is_reached_over_no_link(tmp_path: Path) -> None:
     for path in (tmp_path / "link", tmp_path / "link" / "inner", tmp_path / "missing"):
         with pytest.raises(OSError, match=r"."):
             open_without_links(str(path))
+
+
+@pytest.mark.skipif(ABI < 3, reason="this kernel has no Landlock to speak of")
+def test_where_no_thread_is_to_be_had_nothing_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of processes every try left the rules of its files open, until there was no descriptor either."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        start_confined(Confinement(drop_capabilities=False, landlock=rules(tmp_path)), sleeper)
+    assert len(os.listdir("/proc/self/fd")) == before

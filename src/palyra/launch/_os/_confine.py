@@ -99,16 +99,18 @@ def start_confined(confinement: Confinement, start: Callable[[], int]) -> Confin
     rules = confinement.landlock
     scoped = rules is not None and rules.abi >= SCOPE_ABI
     ruleset, workspace = _make_ruleset(rules) if rules is not None else (-1, None)
-    domain = Domain(scoped=scoped)
+    domain: Domain | None = None
 
     def work() -> int:
         _enter(confinement, ruleset)
         return start()
 
     try:
+        domain = Domain(scoped=scoped)  # where there is no thread to be had, the rules are closed all the same
         pid = domain._ask(work)
     except BaseException:
-        domain.close()
+        if domain is not None:
+            domain.close()
         raise
     finally:
         if ruleset >= 0:
