@@ -93,6 +93,23 @@ def test_a_put_in_the_moment_of_a_removal_is_never_lost(tmp_path):
         assert (wrong, blobs.has(name)) == ([], True), number
 
 
+def test_a_blob_removed_between_being_found_and_being_renewed_is_written_anew(tmp_path, monkeypatch):
+    """Its file gets the time, and has no name any more."""
+    blobs, renew = BlobFolder(tmp_path), os.utime
+    name = blobs.put(b"x")
+    make_old(tmp_path, name)
+
+    def late(path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY)
+        assert blobs.delete_older(name, now_unix_ms() - 60_000)
+        renew(fd)
+        os.close(fd)
+
+    monkeypatch.setattr(os, "utime", late)
+    assert blobs.put(b"x") == name
+    assert blobs.get(name, most_bytes=9) == b"x"
+
+
 def test_what_was_half_written_goes_when_it_is_old_and_no_other_file_is_touched(tmp_path):
     blobs = BlobFolder(tmp_path)
     name = blobs.put(b"x")

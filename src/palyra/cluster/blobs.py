@@ -19,7 +19,7 @@ from palyra.errors import StateError
 _DIGITS = frozenset("0123456789abcdef")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{16}")
 """What somebody writes, or has begun to remove."""
-MOMENT_S = 0.02
+PAUSES_S = (0.01, 0.02, 0.04, 0.08)
 
 
 class KeptBlob(NamedTuple):
@@ -61,6 +61,21 @@ class BlobMissing(StateError):
     """It is not there (any more): whoever has the bytes puts them again."""
 
 
+def _renew(path: Path) -> bool:
+    """Its time is now: a collection that has it in its hand puts it back. False where there is none, also when one was
+    removed between finding it and giving it its time: that file has the time and no name."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return path.exists()
+
+
+def _read(path: Path, most_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(most_bytes)
+
+
 class BlobFolder:
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -69,9 +84,7 @@ class BlobFolder:
     def put(self, data: bytes) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
-        try:
-            os.utime(path)  # its time is now: a collection that has it in its hand lets it go again
-        except FileNotFoundError:
+        if not _renew(path):
             path.parent.mkdir(mode=0o700, exist_ok=True)
             temporary = path.with_name(f".{sha256}.{os.urandom(8).hex()}")
             temporary.write_bytes(data)
@@ -89,15 +102,12 @@ class BlobFolder:
         return checked(data, sha256, most_bytes=most_bytes)
 
     def _read(self, sha256: str, most_bytes: int) -> bytes:
-        for is_last in (False, True):
+        for pause_s in PAUSES_S:
             try:
-                with self._path(sha256).open("rb") as file:
-                    return file.read(most_bytes)
+                return _read(self._path(sha256), most_bytes)
             except FileNotFoundError:
-                if is_last:
-                    raise
-                time.sleep(MOMENT_S)  # a collection may have it in its hand, about to put it back
-        raise AssertionError
+                time.sleep(pause_s)  # a collection may have it in its hand, about to put it back
+        return _read(self._path(sha256), most_bytes)
 
     def has(self, sha256: str) -> bool:
         check_digest(sha256)
