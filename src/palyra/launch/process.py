@@ -140,6 +140,7 @@ class ProcessExecutor:
         self._jobs.close()
         self._files.close()
         self._leftovers.close()
+        _os.end_entering()
 
     async def _start(self, template: Template, *, is_alone: bool = False, is_known: bool = False) -> Held:
         if self._starts and template.pid_max:  # whoever starts a second one starts more

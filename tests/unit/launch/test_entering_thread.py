@@ -64,6 +64,34 @@ def test_a_namespace_that_cannot_be_entered_starts_nothing() -> None:
     assert started == []
 
 
+def test_where_nobody_may_come_back_each_start_has_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a user namespace without a PID namespace of its own: the machine's is not ours to enter."""
+    other, own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC), os.readlink("/proc/self/ns/pid")
+
+    def enter(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}") == own:
+            raise PermissionError(errno.EPERM, "setns: not permitted")
+
+    monkeypatch.setattr(_entering, "_enter", enter)
+    before = set(threading.enumerate())
+    assert [_entering.start_in(other, lambda number=number: number) for number in range(4)] == [0, 1, 2, 3]
+    os.close(other)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert set(threading.enumerate()) <= before
+
+
+def test_it_ends_with_an_executor_and_another_is_started_when_somebody_asks(entered: list[str]) -> None:
+    fd = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    before, files = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        assert _entering.start_in(fd, lambda: 7) == 7
+        _entering.end_thread()
+        assert (set(threading.enumerate()), len(os.listdir("/proc/self/fd"))) == (before, files)
+    _entering.end_thread()
+    os.close(fd)
+
+
 def test_a_fork_has_a_thread_of_its_own(entered: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     fd = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     first = _entering.start_in(fd, threading.get_native_id)

@@ -10,6 +10,7 @@ if sys.platform != "win32":
     from palyra.launch._os._linux import (
         Unsupported,
         become_subreaper,
+        end_entering,
         exit_status,
         expect,
         let_go_first,
@@ -48,6 +49,7 @@ __all__ = [
     "become_subreaper",
     "children",
     "cpu_us",
+    "end_entering",
     "exit_status",
     "expect",
     "is_alive",

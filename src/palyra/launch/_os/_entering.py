@@ -2,8 +2,8 @@
 
 What a thread enters belongs to it and to what it starts, never to the engine's own. It stays, because starting a thread
 takes longer than its work; and between two it is back in the engine's own namespace, so that it holds none that ended.
-A thread that cannot get back is not asked again. Whoever asks waits here, the engine's loop too: so all that can fail
-is tried before anybody waits, and nobody waits for a thread that another asker has ended.
+A thread that cannot get back ends, and whoever asks next starts another. Whoever asks waits here, the engine's loop
+too: so all that can fail is tried before anybody waits, and nobody waits for a thread that another asker has ended.
 
 Not here: what is started (entering), how (_linux).
 """
@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 _CLONE_NEWPID = 0x20000000
+_END_S = 1.0
 _libc: Any = ctypes.CDLL(None, use_errno=True)
 _Answers: TypeAlias = "SimpleQueue[int | BaseException]"
 _thread: _Entering | None = None
@@ -44,6 +45,15 @@ def start_in(namespace: int, start: Callable[[], int]) -> int:
             raise
 
 
+def end_thread() -> None:
+    """For an executor that ends; whoever has another and asks again starts another thread."""
+    global _thread
+    thread, _thread = _thread, None
+    if thread is not None and thread.is_ours:
+        thread.close()
+        thread.wait()
+
+
 class _Entering:
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -51,8 +61,9 @@ class _Entering:
         self._guard = threading.Lock()
         self._is_closed = False
         own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._thread = threading.Thread(target=self._serve, args=(own,), name="palyra-entering", daemon=True)
         try:
-            threading.Thread(target=self._serve, args=(own,), name="palyra-entering", daemon=True).start()
+            self._thread.start()
         except BaseException:
             os.close(own)
             raise
@@ -79,24 +90,46 @@ class _Entering:
             self._is_closed = True
             self._asked.put(None)
 
+    def wait(self) -> None:
+        self._thread.join(_END_S)
+
     def _serve(self, own: int) -> None:
         try:
             while (asked := self._asked.get()) is not None:
                 namespace, start, answers = asked
-                try:
-                    answers.put(_started(namespace, own, start))
-                except BaseException as error:  # noqa: BLE001  # carried over to the asking thread
-                    answers.put(error)
+                answer = _started(namespace, start)
+                is_back = _is_entered(own)
+                if not is_back:
+                    self._close_for_good()
+                answers.put(answer)
+                if not is_back:
+                    return
         finally:
             os.close(own)
 
+    def _close_for_good(self) -> None:
+        """Whoever asked meanwhile asks another thread."""
+        self.close()
+        while (asked := self._asked.get()) is not None:
+            asked[2].put(_Closed())
 
-def _started(namespace: int, own: int, start: Callable[[], int]) -> int:
-    _enter(namespace)
+
+def _started(namespace: int, start: Callable[[], int]) -> int | BaseException:
+    """What went wrong is carried over to the asking thread."""
     try:
+        _enter(namespace)
         return start()
-    finally:
+    except BaseException as error:  # noqa: BLE001
+        return error
+
+
+def _is_entered(own: int) -> bool:
+    """Not where our own namespace belongs to a user namespace above ours: in there nobody may enter it again."""
+    try:
         _enter(own)
+    except OSError:
+        return False
+    return True
 
 
 def _enter(namespace: int) -> None:

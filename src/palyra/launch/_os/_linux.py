@@ -20,6 +20,7 @@ import resource
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +181,12 @@ def spawn_in_namespace(
         return start_in(namespace, _prepare(argv, {0: null, 1: null, 2: null}, keep, closes_others=closes_others))
     finally:
         os.close(null)
+
+
+def end_entering() -> None:
+    """End the thread that enters namespaces, if there is one."""
+    if (entering := sys.modules.get("palyra.launch._os._entering")) is not None:
+        entering.end_thread()
 
 
 def run_in_namespace(namespace: int, program: bytes) -> int:
