@@ -74,7 +74,7 @@ def test_where_nobody_may_come_back_each_start_has_a_thread_of_its_own(monkeypat
 
     monkeypatch.setattr(_entering, "_enter", enter)
     before = set(threading.enumerate())
-    assert [_entering.start_in(other, lambda number=number: number) for number in range(4)] == [0, 1, 2, 3]
+    assert [_entering.start_in(other, iter([number]).__next__) for number in range(4)] == [0, 1, 2, 3]
     os.close(other)
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
