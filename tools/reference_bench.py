@@ -49,7 +49,7 @@ WHY: Mapping[tuple[str, str], tuple[str, str]] = {
     ("http", "bare Starlette echo"): (
         "the walk is half of it, and a tenth each are statements, the pages that commits write, and what a daemon "
         "does around a call; both have the same server",
-        "records in the order in which they come instead of by digest, so that a shared commit writes fewer pages",
+        "records in the order in which they come, not of their digests, so that a shared commit writes fewer pages",
     ),
     ("cli_run", "cold bwrap true"): (
         "half of it is Python importing what a call needs, anew in each process; with a daemon most of that is done "
