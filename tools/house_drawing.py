@@ -76,7 +76,7 @@ def draw_svg(house: House) -> str:
     bad = {(house.place(e.source)[1], house.place(e.target)[1]) for e, _ in house.violations()}
     parts = [f'<path d="M{margin} 78 L{width / 2} 6 L{width - margin} 78 Z" fill="#f4f4f4" stroke="#888"/>']
     parts.append(f'<text x="{width / 2}" y="58" font-size="20" text-anchor="middle">{escape(house.name)}</text>')
-    for source, target in sorted(house.room_edges(), key=lambda pair: pair in bad):
+    for source, target in sorted(house.room_edges(), key=lambda pair: (pair in bad, pair)):
         (x1, y1, w1), (x2, y2, w2) = box[source], box[target]
         a, b = (y1 + height, y2) if y2 > y1 else (y1, y2 + height) if y2 < y1 else (y1, y2)
         x1, x2, bend = x1 + w1 / 2, x2 + w2 / 2, (a + b) / 2 - (30 if y1 == y2 else 0)
