@@ -257,6 +257,18 @@ def test_a_node_that_has_seen_newer_policies_refuses_older_dispatches(machines, 
     assert not (workspace / "there").exists()
 
 
+def test_a_call_decided_under_policies_no_longer_in_use_is_not_sent(machines, workspace):
+    """Its number is the decision's own: read anew it would have hidden a revocation between decision and dispatch."""
+    machines.add("one")
+    machines.policy = 5
+    plan = plan_of(workspace, "echo never > there")
+    with pytest.raises(Rejected) as refused:
+        asyncio.run(machines.executor().run(plan, Kept(), policy_number=4))
+    assert refused.value.reason is Reason.POLICY_DENIED
+    assert (machines.orders, (workspace / "there").exists()) == ([], False)
+    assert asyncio.run(machines.executor().run(plan, Kept(), policy_number=5)).exit_code == 0
+
+
 def test_policies_that_change_while_a_call_waits_for_a_slot_stop_it(machines, workspace):
     node = machines.add("one", slots=1)
     executor = machines.executor()

@@ -128,14 +128,20 @@ class ClusterExecutor:
         self._blobs.close()
 
     async def run(
-        self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
+        self,
+        plan: ProcessPlan,
+        sink: Sink,
+        source: Source | None = None,
+        *,
+        credentials: Sequence[Credential] = (),
+        policy_number: int | None = None,
     ) -> Execution:
         workspace = self._workspace(plan) if source is None else None
         if workspace is None:
             return await self._here.run(plan, sink, source, credentials=credentials)
         try:
             crossing = self._crossing(plan, workspace)
-            return await self._send(crossing, Told(sink, most_bytes=plan.limits.output_bytes))
+            return await self._send(crossing, Told(sink, most_bytes=plan.limits.output_bytes), policy_number)
         except OtherTelling:
             message = "The node was lost, and the program, run anew, did not say what it had said before."
             return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
@@ -145,23 +151,19 @@ class ClusterExecutor:
         except (TrustError, StateError, OSError) as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
 
-    async def _send(self, crossing: _Crossing, told: Told) -> Execution:
+    async def _send(self, crossing: _Crossing, told: Told, decided_by: int | None) -> Execution:
         plan, workspace = crossing.plan, crossing.workspace
-        number, dispatch_id, burials = self._policy_number(), self._new_id(), self._tenure.burials()
-        base_sha256 = self._unchanged(Path(workspace))  # 1
-        has_waited = not base_sha256
-        if has_waited:
-            base_sha256 = await asyncio.to_thread(self._look, Path(workspace))
+        number = self._policy_number() if decided_by is None else decided_by
+        dispatch_id, burials = self._new_id(), self._tenure.burials()
+        base_sha256 = self._unchanged(Path(workspace)) or await asyncio.to_thread(self._look, Path(workspace))  # 1
         full: set[str] = set()
         put_again = False
         for epoch in range(1, ATTEMPTS + 1):
             place = self._placement.take_now(plan.tier.value, workspace, avoid=full)  # 2
             if place is None:
-                has_waited = True
                 place = await self._placement.take(plan.tier.value, workspace, patience_s=PATIENCE_S, avoid=full)
             try:
-                # 3: asked a moment ago and nothing waited for since, the answer is the same.
-                if has_waited and self._policy_number() != number:
+                if self._policy_number() != number:  # 3
                     raise Rejected(
                         Reason.POLICY_DENIED, "The policies changed before the call was sent.", "Call again."
                     )
@@ -193,7 +195,6 @@ class ClusterExecutor:
                 await asyncio.sleep(PAUSE_S if place.node_id in full else 0)
                 full.add(place.node_id)
             finally:
-                has_waited = True
                 self._placement.give_back(place)
         raise StateError("No node took this call, or every one that did was lost.", "palyra cluster status")
 

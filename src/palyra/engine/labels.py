@@ -2,9 +2,9 @@
 
 Rules: a label is about what a call could do, not what it did: a call that may read a secret has used one, a call that
 may reach a host has received outside content. It is durable before the call's intent, so that no crash loses it. A
-call that reaches out is decided once more when its turn has come, if the run was marked meanwhile: sent together with
-one that uses a secret, it would wait behind it with a decision from before. A run that ends with its one call needs
-none. Not here: what policy makes of labels (policy/bundles).
+run that ends with its one call needs none.
+
+Not here: what policy makes of labels (policy/bundles), who is judged again because of one (since).
 """
 
 from __future__ import annotations
@@ -12,12 +12,8 @@ from __future__ import annotations
 from palyra.engine.ports import Ports
 from palyra.engine.runs import RunScope
 from palyra.engine.trip import Trip
-from palyra.errors import Reason, Rejected
-from palyra.model.grant import Ask, Deny
 from palyra.model.run_facts import RunLabel
 from palyra.model.tool import Capability
-from palyra.policy.decide import decide
-from palyra.policy.request import ask_again
 
 
 def reaches_out(trip: Trip) -> bool:
@@ -44,29 +40,3 @@ async def mark_run(trip: Trip, ports: Ports) -> None:
     new = labels_of(trip) - trip.run_facts.labels
     if new and trip.run.scope is not RunScope.CALL:
         await ports.run_facts.mark(trip.run.owner, trip.call_id, new)
-
-
-def check_marked_since(trip: Trip, ports: Ports) -> None:
-    """In its turn, before it is opened. Raises Rejected where policy no longer says what it said."""
-    if trip.run.scope is RunScope.CALL or trip.cedar is None or not reaches_out(trip):
-        return
-    facts = ports.run_facts.read(trip.run.owner)
-    if facts.labels <= trip.run_facts.labels | labels_of(trip):
-        return
-    seen = trip.cedar.context
-    again = ask_again(
-        trip.cedar,
-        calls_used=int(seen["calls_used"]),
-        calls_max=int(seen["calls_max"]),
-        hour=int(seen["hour"]),
-        run=facts,
-    )
-    decision = decide(ports.policies.current(), again, details=trip.facts.details if trip.facts is not None else ())
-    if isinstance(decision, Deny):
-        raise Rejected(decision.reason, decision.message, decision.hint)
-    if isinstance(decision, Ask) and not isinstance(trip.decision, Ask):
-        raise Rejected(
-            Reason.NOT_APPROVED,
-            "What this run did while the call waited for its turn makes policy ask for a person.",
-            "Repeat the call to ask.",
-        )

@@ -86,8 +86,10 @@ class Executor(Protocol):
         source: Source | None = None,
         *,
         credentials: Sequence[HeaderCredential] = (),
+        policy_number: int | None = None,
     ) -> Execution:
-        """`credentials` are added to the program's requests outside the sandbox; they are no part of the plan."""
+        """`credentials` are added to the program's requests outside the sandbox; they are no part of the plan.
+        `policy_number` is that of the policies that decided: who sends a plan elsewhere sends it under no others."""
 
 
 class Background(Protocol):
@@ -217,6 +219,8 @@ class Standing:
     policy_is_read: bool = False
     policy: str | None = None
     """Which version is in use, if it was read."""
+    policy_number: int | None = None
+    """Its number in the order of uses."""
 
 
 class Standings(Protocol):

@@ -130,6 +130,8 @@ class Trip:
     run_facts: RunFacts = NO_FACTS
     cedar: Request | None = None
     policy_sha256: str | None = None
+    policy_number: int | None = None
+    """Of the policies that decided, where they are kept by number."""
     decision: Decision | None = None
     shadow: Mapping[str, Json] | None = None
     """What a candidate bundle would have decided, where that differs."""

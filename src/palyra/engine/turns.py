@@ -63,12 +63,13 @@ class Turns:
     def take(self, run_id: str, claim: Claim) -> Turn:
         return Turn(self, run_id, claim)
 
-    async def enter(self, run_id: str, claim: Claim) -> None:
+    async def enter(self, run_id: str, claim: Claim) -> bool:
+        """Whether it had to wait."""
         line = self._lines.get(run_id)
         if line is None:
             line = self._lines[run_id] = _Line()
         try:
-            await self._wait(line, claim)
+            return await self._wait(line, claim)
         finally:
             self._drop_if_idle(run_id, line)
 
@@ -81,10 +82,10 @@ class Turns:
         if not line.held and not line.waiting:
             self._lines.pop(run_id, None)
 
-    async def _wait(self, line: _Line, claim: Claim) -> None:
+    async def _wait(self, line: _Line, claim: Claim) -> bool:
         if line.may_enter(claim):
             line.held.append(claim)
-            return
+            return False
         if len(line.waiting) >= MAX_WAITING:
             raise Rejected(
                 Reason.BUSY,
@@ -101,19 +102,19 @@ class Turns:
             else:
                 line.give_up(claim, future)
             raise
+        return True
 
 
 class Turn:
-    """`async with`: from when it may go on until it has ended."""
+    """`async with`: from when it may go on until it has ended; whether it had to wait for that."""
 
     __slots__ = ("_claim", "_run_id", "_turns")
 
     def __init__(self, turns: Turns, run_id: str, claim: Claim) -> None:
         self._turns, self._run_id, self._claim = turns, run_id, claim
 
-    async def __aenter__(self) -> None:
-        if self._claim is not NOTHING:
-            await self._turns.enter(self._run_id, self._claim)
+    async def __aenter__(self) -> bool:
+        return self._claim is not NOTHING and await self._turns.enter(self._run_id, self._claim)
 
     async def __aexit__(self, *_: object) -> None:
         if self._claim is not NOTHING:

@@ -22,7 +22,7 @@ from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
 from palyra.engine.intake import settle_request
-from palyra.engine.labels import check_marked_since, mark_run
+from palyra.engine.labels import mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
 from palyra.engine.ports import Ports
@@ -30,6 +30,7 @@ from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
 from palyra.engine.runs import Run, RunScope
 from palyra.engine.shapes import Shapes
+from palyra.engine.since import check_marked_since, check_policies_since
 from palyra.engine.trip import CallRequest, Ending, Trip
 from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
@@ -190,7 +191,9 @@ class Engine:
             if pending is not None:
                 return pending
         await mark_run(trip, self.ports)
-        async with self._turns.take(trip.run.run_id, claim_of(trip)):
+        async with self._turns.take(trip.run.run_id, claim_of(trip)) as has_waited:
+            if has_waited:
+                check_policies_since(trip, self.ports)
             check_marked_since(trip, self.ports)
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
@@ -213,6 +216,7 @@ class Engine:
         if trip.request.refusal is not None:
             raise trip.request.refusal
         standing = await assessment.read_standing(trip, ports)
+        trip.policy_number = standing.policy_number
         assessment.check_attempts_left(standing.budget)
         shape = self._shapes.find(trip)
         if shape is None:
@@ -233,7 +237,9 @@ class Engine:
         cancelled = False
         try:
             bound = self._credentials(trip, plan)
-            execution = await self.ports.executor.run(plan, collector, trip.request.source, credentials=bound)  # 9
+            execution = await self.ports.executor.run(  # 9
+                plan, collector, trip.request.source, credentials=bound, policy_number=trip.policy_number
+            )
         except asyncio.CancelledError:
             cancelled = True
             execution = Execution(

@@ -60,7 +60,13 @@ class Egress(Protocol):
 
 class Executor(Protocol):
     async def run(
-        self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
+        self,
+        plan: ProcessPlan,
+        sink: Sink,
+        source: Source | None = None,
+        *,
+        credentials: Sequence[Credential] = (),
+        policy_number: int | None = None,
     ) -> Execution:
         """Run the plan to its end. Cancelling kills the whole tree before this returns. `credentials` never come near
         the program: they are added to its requests outside the sandbox."""

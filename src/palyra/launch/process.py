@@ -78,8 +78,15 @@ class ProcessExecutor:
             _os.become_subreaper()
 
     async def run(
-        self, plan: ProcessPlan, sink: Sink, source: Source | None = None, *, credentials: Sequence[Credential] = ()
+        self,
+        plan: ProcessPlan,
+        sink: Sink,
+        source: Source | None = None,
+        *,
+        credentials: Sequence[Credential] = (),
+        policy_number: int | None = None,
     ) -> Execution:
+        """`policy_number`: what runs here begins at once, and nobody is asked again."""
         if plan.road == "container":
             if self._containers is None:
                 from palyra.launch.container import ContainerRoad  # seldom taken

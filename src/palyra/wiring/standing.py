@@ -14,7 +14,7 @@ from palyra.model.run_facts import WINDOW_MS
 from palyra.state.writer import Writer
 from palyra.wiring.run_facts import COUNTED_FROM, COUNTS, Counting
 
-_STANDING = f"""SELECT u.version, runs.principal, {COUNTS}, {LEDGER_COLUMNS}
+_STANDING = f"""SELECT u.number, u.version, runs.principal, {COUNTS}, {LEDGER_COLUMNS}
                 FROM policy_pointer p JOIN policy_uses u ON u.number = p.number
                      CROSS JOIN {COUNTED_FROM} LEFT JOIN runs ON runs.run_id = ?"""  # noqa: S608  # of our own words
 
@@ -30,12 +30,13 @@ class StandingStore:
         rows = self._writer.rows(_STANDING, (*counting.asked, owner.run_id))
         if not rows:  # no pointer: whoever looks for the policies finds out what is wrong
             return Standing(budget=self._budget.read_ledger(self._writer, owner.run_id))
-        version, principal, *_ = row = rows[0]
+        number, version, principal, *_ = row = rows[0]
         return Standing(
-            budget=None if principal is None else self._ledger(owner.run_id, row[6:]),
-            facts=counting.facts(self._writer, principal, row[2:6]),
+            budget=None if principal is None else self._ledger(owner.run_id, row[7:]),
+            facts=counting.facts(self._writer, principal, row[3:7]),
             policy_is_read=True,
             policy=version,
+            policy_number=number,
         )
 
     def _ledger(self, run_id: str, row: tuple[int | None, ...]) -> Ledger | None:

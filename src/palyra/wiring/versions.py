@@ -161,8 +161,7 @@ def _install(
     if now.version == version:
         return
     _keep(tx, version, "local", "", files, at_unix_ms)
-    number = tx.rows("SELECT max(number) + 1 FROM policy_uses")[0][0]
-    tx.execute("INSERT INTO policy_uses VALUES (?, ?, ?, ?, ?)", (number, version, now.number, at_unix_ms, by))
+    number = _use_next(tx, version, now.number, by, at_unix_ms)
     _point(tx, ActKind.POLICY_USED, now, version, number, policy_sha256, by, at_unix_ms)
 
 
@@ -171,7 +170,15 @@ def _roll_back(tx: Transaction, expected: Use, policy_sha256: str, by: str, at_u
     if now != expected or now.parent is None:
         raise StateError("The policies in use were changed meanwhile.", "Look again: palyra policy show")
     target = _use(tx.rows("SELECT number, version, parent FROM policy_uses WHERE number = ?", (now.parent,)))
-    _point(tx, ActKind.POLICY_ROLLED_BACK, now, target.version, target.number, policy_sha256, by, at_unix_ms)
+    # A use of its own: numbers only grow, so that a node tells what was decided before from what was decided after.
+    number = _use_next(tx, target.version, target.parent, by, at_unix_ms)
+    _point(tx, ActKind.POLICY_ROLLED_BACK, now, target.version, number, policy_sha256, by, at_unix_ms)
+
+
+def _use_next(tx: Transaction, version: str | None, parent: int | None, by: str, at_unix_ms: int) -> int:
+    number: int = tx.rows("SELECT max(number) + 1 FROM policy_uses")[0][0]
+    tx.execute("INSERT INTO policy_uses VALUES (?, ?, ?, ?, ?)", (number, version, parent, at_unix_ms, by))
+    return number
 
 
 def _point(

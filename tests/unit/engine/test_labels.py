@@ -15,15 +15,13 @@ from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.errors import ConfigError, Reason, StateError
 from palyra.model.approval import ApprovalState
-from palyra.model.call import OperatorGrant
-from palyra.model.net import EgressMode
 from palyra.model.outcome import Outcome, Status
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.model.tool import Capability
 from palyra.policy.store import load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
-from palyra.testing import FakeApprover, FakeExecutor, FakePolicies, fake_ports, fake_run
+from palyra.testing import FakeApprover, FakePolicies, fake_ports, fake_run
 from palyra.testing_runs import FakeRunFacts
 
 ECHO = next(spec for spec in BUILTIN_TOOLS if spec.name == "palyra.echo")
@@ -59,28 +57,6 @@ def test_after_outside_content_and_a_secret_reaching_out_asks():
     assert call(yes, "palyra.reach").success
     assert call(no, "palyra.echo").success, "what cannot reach out goes on"
     assert call(no, "palyra.reach", run=fake_run(run_id="01HF7YAT000000000000000NEW")).success, "another run is another"
-
-
-def test_a_call_sent_together_with_one_that_uses_a_secret_is_decided_again_in_its_turn():
-    """It was allowed before the secret was used, waited behind that call, and would have carried it out."""
-    memory = FakeRunFacts(facts=RunFacts(labels=frozenset({RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT})))
-    run = fake_run(grant=OperatorGrant(egress=EgressMode.NONE))
-
-    async def uses_a_secret() -> None:
-        await asyncio.sleep(0.05)  # meanwhile the other one is decided, and waits
-        await memory.mark(run.owner, "c", {RunLabel.HAS_USED_SECRET})
-
-    ports = fake_ports(run_facts=memory, executor=FakeExecutor(during=uses_a_secret))
-
-    async def together() -> list[Outcome]:
-        engine = Engine(ports, REGISTRY)
-        asked = (CallRequest(tool="palyra.process.run", input={"command": c}, run=run) for c in ("ls", "cat"))
-        return await asyncio.gather(*map(engine.call, asked))
-
-    first, second = asyncio.run(together())
-    assert first.success
-    assert (second.status, second.reason) == (Status.REFUSED, Reason.NOT_APPROVED)
-    assert len(ports.executor.plans) == 1
 
 
 def test_a_label_is_durable_before_the_call_runs_and_without_it_nothing_runs():

@@ -102,6 +102,6 @@ def test_a_run_that_nobody_knows_stands_at_the_beginning(tmp_path: Path):
     writer = open_writer(tmp_path / "home")
     owner = ProcessOwner(ulid(5), "agent:demo")
     assert StandingStore(writer, BudgetStore(), FakeClock()).read(owner) == Standing(
-        budget=None, facts=RunFacts(), policy_is_read=True, policy=None
+        budget=None, facts=RunFacts(), policy_is_read=True, policy=None, policy_number=0
     )
     writer.close()

@@ -120,6 +120,15 @@ def test_rolling_back_twice_goes_two_steps_back(writer: Writer, versions: Policy
     assert [act["act"] for act in acts(writer)] == ["policy.used"] * 2 + ["policy.rolled_back"] * 2
 
 
+def test_numbers_of_uses_only_grow_over_a_rollback_too(versions: PolicyVersions):
+    """A node remembers the greatest it has seen, and refuses what was decided under a lesser one."""
+    first, _ = install(versions, NO_RM), install(versions, NO_LS)
+    before = versions.use()
+    roll_back(versions)
+    assert versions.use().number > before.number
+    assert [(number, version) for number, version, *_ in versions.uses()][0] == (versions.use().number, first)
+
+
 def test_a_rollback_that_another_one_overtook_changes_nothing(versions: PolicyVersions):
     install(versions, NO_RM)
     install(versions, NO_LS)
