@@ -50,9 +50,12 @@ def open_ground() -> Iterator[Ground]:
 def open_ours(ground: Ground, name: str, *, tier: str, egress: str) -> Iterator[Contender]:
     """`palyra.process.run` of `true` in one tier, called over and over on one open installation and one loop.
 
-    Outside of the clock, after each call, the pool refills: a peer's turn must not pay for ours."""
+    Outside of the clock, after each call, the pool refills: a peer's turn must not pay for ours. A call that ran in
+    another tier than the row names is no measurement: a run by itself may only ask for a stricter one."""
     from palyra import AsyncPalyra
     from palyra.errors import PalyraError
+    from palyra.model.call import OperatorGrant, TierChoice
+    from palyra.model.net import EgressMode
 
     with asyncio.Runner() as runner:
         try:
@@ -61,11 +64,13 @@ def open_ours(ground: Ground, name: str, *, tier: str, egress: str) -> Iterator[
             yield Contender(name=name, run=None, why_missing=str(error))
             return
         try:
-            run = palyra.run(principal="user:bench", workspace=ground.workspace, tier=tier, egress=egress)
+            grant = OperatorGrant(tier=TierChoice(tier), egress=EgressMode(egress))
+            run = palyra.run(principal="user:bench", workspace=ground.workspace, grant=grant)
             pool = palyra.installation.executor.pool
 
             def check(outcome: Any) -> None:
                 check_outcome(outcome)
+                check_tier(outcome, tier)
                 if pool is not None:
                     runner.run(pool.settled())
 
@@ -120,3 +125,9 @@ def check_execution(execution: Any) -> None:
 def check_outcome(outcome: Any) -> None:
     if not outcome.success:
         raise RuntimeError(f"a measured call failed: {outcome.reason}: {outcome.message}")
+
+
+def check_tier(outcome: Any, tier: str) -> None:
+    ran_by = outcome.attestation["executor"]
+    if not ran_by.startswith(f"sandbox_tier_{tier}"):
+        raise RuntimeError(f"a measured call of tier {tier.upper()} was run by {ran_by}")
