@@ -35,11 +35,10 @@ from palyra.protocol.schema import check_arguments
 from palyra.redact.stream import Redactor
 from palyra.redact.values import redact_json_counted
 from palyra.sandbox.planner import needs_for
+from palyra.sandbox.view import OWN_FOLDER
 
 log = logging.getLogger("palyra.engine")
 
-OWN_FOLDER = "/etc/.palyra-inside/palyra/inside"
-"""Where a sandbox has our programs: below /etc, which is never a workspace."""
 PYTHON = "python3"
 SYSTEM_PATH = ("/usr/bin", "/bin", "/usr/local/bin")
 CHECKPOINT = "checkpoint"

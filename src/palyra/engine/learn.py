@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from palyra.canon import Json
-from palyra.engine.inside import OWN_FOLDER, PYTHON, SYSTEM_PATH
+from palyra.engine.inside import PYTHON, SYSTEM_PATH
 from palyra.engine.output import Collector
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Trip
@@ -30,6 +30,7 @@ from palyra.model.job import Job
 from palyra.model.net import EgressMode
 from palyra.model.outcome import Connection, Status, StreamName
 from palyra.model.sights import LookRequest
+from palyra.sandbox.view import OWN_FOLDER
 from palyra.values import dataclass
 
 MARK = b"\x1epalyra-learn "

@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
-from palyra.engine.ports import Ports
+from palyra.engine.ports import Policies, Ports
 from palyra.engine.trip import Ending, Trip
 
 if TYPE_CHECKING:
     from palyra.engine.approval import Assess
+    from palyra.model.grant import Decision
     from palyra.model.outcome import Outcome
     from palyra.model.plan import FetchPlan, ProcessPlan
     from palyra.model.wasm import WasmPlan
+    from palyra.policy.request import Request
 
 HTTP_FETCH = "palyra.http.fetch"
 
@@ -46,6 +48,12 @@ def make_guest_plan(trip: Trip, ports: Ports) -> WasmPlan:
     from palyra.engine.plugin import make_guest_plan as make
 
     return make(trip, ports)
+
+
+def compare_candidate(candidate: Policies, request: Request, live: Decision) -> dict[str, Json] | None:
+    from palyra.engine.shadow import compare_candidate as compare
+
+    return compare(candidate, request, live)
 
 
 async def approve(trip: Trip, ports: Ports, assess: Assess) -> Ending | None:

@@ -6,7 +6,7 @@ terms, the same bytes of input, equal sights. The disk is looked at anew for eve
 anything that its policies look at has changed, the bundle too; a plan is taken only for the very job it was made from.
 A call that was refused is not remembered, and the memory is bounded.
 
-Not here: the rooms themselves (engine/assessment), what of a request can change (policy/request).
+Not here: the rooms themselves (engine/assessment, decision, planning), what of a request can change (policy/request).
 """
 
 from __future__ import annotations

@@ -21,10 +21,12 @@ from palyra.engine.broken import broken
 from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
+from palyra.engine.decision import authorise
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
+from palyra.engine.planning import make_plan
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
@@ -226,9 +228,9 @@ class Engine:
             assessment.prepare(trip, ports)  # 2, 3
         else:
             assessment.recall(trip, ports, shape)  # 1-3
-        assessment.authorise(trip, ports, standing)  # 4
+        authorise(trip, ports, standing)  # 4
         await check_budget(trip, ports, standing.budget)  # 5
-        assessment.make_plan(trip, ports)  # 6
+        make_plan(trip, ports)  # 6
         self._shapes.keep(trip)
 
     async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:

@@ -25,6 +25,8 @@ PRIVATE = ("/tmp", "/var/tmp", AGENT_HOME)  # noqa: S108  # the sandbox's own, o
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 MADE = (*PRIVATE, *SYSTEM, "/dev", "/etc", "/proc", "/sys")
 """Folders of a sandbox that are not the host's, or are the host's for every program."""
+OWN_FOLDER = "/etc/.palyra-inside/palyra/inside"
+"""Where a sandbox has Palyra's own programs: below /etc, which is never a workspace."""
 _KERNEL = ("/dev", "/proc", "/sys")
 
 

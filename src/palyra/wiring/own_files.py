@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from palyra import inside
-from palyra.engine.inside import OWN_FOLDER
+from palyra.sandbox.view import OWN_FOLDER
 
 MODULES = ("beneath", "changes", "edits", "files", "learner", "listing", "page", "patch", "search")
 
