@@ -67,6 +67,13 @@ def _carry(client: socket.socket, there: socket.socket, cut: Cut) -> None:
                 if ready is client and (what := cut.judge(data)):
                     if what == "answer":
                         there.sendall(data)
-                        there.recv(1 << 16)
+                        _hear_and_say_nothing(client, there)
                     return
                 (there if ready is client else client).sendall(data)
+
+
+def _hear_and_say_nothing(client: socket.socket, there: socket.socket) -> None:
+    """Until the server has answered: what asks it to do so may come behind the `COMMIT`."""
+    while there not in select.select([client, there], [], [])[0]:
+        there.sendall(client.recv(1 << 16))
+    there.recv(1 << 16)

@@ -196,7 +196,7 @@ def test_somebody_elses_commit_in_the_meantime_is_not_taken_for_ours(cut, url, h
 def test_a_daemon_that_stands_still_in_its_turn_is_cut_off_and_goes_on_later(url, home, monkeypatch):
     monkeypatch.setattr(postgres, "TURN_S", 1)
     still, other = open_writer(url, home), open_writer(url, home)
-    assert still.database.try_begin()
+    assert still.database.try_begin("SELECT 1")
     assert append(other) == 0
     still.database.let_go()
     assert until(lambda: append(still)) == 1

@@ -23,6 +23,7 @@ import psycopg
 from psycopg.adapt import Loader
 
 from palyra.cluster import dialect
+from palyra.cluster.sending import Sending
 from palyra.errors import StateError
 from palyra.state.database import Cursor, Trouble
 
@@ -37,7 +38,8 @@ _LOST = ("08", "57P", "25006", "25P03")
 """SQLSTATE: the connection failed, the server was told to stop, it is a standby now, it cut us off."""
 _BROKEN = ("58", "XX")
 """The server's own disk or files."""
-_OWN_ROW = "ON CONFLICT (writer) DO UPDATE SET turn = excluded.turn, at = excluded.at"
+_KEEP_TURN = """INSERT INTO turns VALUES (?, ?, now())
+                ON CONFLICT (writer) DO UPDATE SET turn = excluded.turn, at = excluded.at"""
 TURNS = """CREATE TABLE IF NOT EXISTS turns (writer TEXT COLLATE "C" PRIMARY KEY, turn BIGINT NOT NULL,
                                               at TIMESTAMPTZ NOT NULL) WITH (fillfactor = 50)"""
 """The last turn of each writer that was kept."""
@@ -78,7 +80,6 @@ def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
 
 
 class PostgresDatabase:
-    taken: type[Exception] = psycopg.errors.UniqueViolation
     is_far = True
 
     def __init__(
@@ -87,20 +88,32 @@ class PostgresDatabase:
         """`check` refuses (`StateError`) a database that may not be written; every new connection passes it."""
         self.url, self._check = url, check
         self.connection = _ready(connection)
-        self._in_turn, self._is_lost = False, False
+        self._sending: Sending | None = None
+        """While it has the turn."""
+        self._is_lost = False
         self._seeking = Seeking(self._connect)
         self._me, self._turn = os.urandom(16).hex(), 0
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor:
+        if self._sending is not None:
+            return self._sending.ask(sql, parameters)
         cursor: Cursor = self.connection.execute(dialect.query(sql), tuple(map(dialect.value, parameters)))
         return cursor
+
+    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: Exception | None = None) -> None:
+        assert self._sending is not None, "in a turn"
+        self._sending.send(sql, parameters, in_vain=in_vain)
+
+    def settle(self) -> None:
+        assert self._sending is not None, "in a turn"
+        self._sending.settle()
 
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
             try:
                 return self.execute(sql, parameters).fetchall()
             except psycopg.OperationalError:
-                if self._in_turn or not self.connection.closed or not self.come_back():
+                if self._sending is not None or not self.connection.closed or not self.come_back():
                     raise
                 return self.execute(sql, parameters).fetchall()
         except psycopg.Error as error:
@@ -112,33 +125,43 @@ class PostgresDatabase:
 
     # ── turns ──
 
-    def try_begin(self) -> bool:
+    def try_begin(self, first: str) -> bool:
         """The wait is short, because a loop stands still for it, and in the server's queue, because whoever only tries
         is overtaken again and again by those who write much."""
         try:
-            self.connection.execute(_BEGIN)
+            answers = self.connection.execute(f"{_BEGIN}; {first}")
         except psycopg.errors.LockNotAvailable:
             self.connection.execute("ROLLBACK")
             return False
-        self._in_turn = True
+        while answers.nextset():
+            pass
+        self._sending = Sending(self.connection, {first: answers})
         return True
 
     def begin_again(self) -> None:
         """To a point after the lock was taken: a rollback of the whole would give the turn away."""
-        self.connection.execute("ROLLBACK TO turn")
+        self.execute("ROLLBACK TO turn")
 
     def commit(self) -> None:
         """With it goes which of this writer's turns it was: when no answer comes, that can be asked for."""
+        sending = self._sending
+        assert sending is not None, "in a turn"
         self._turn += 1
-        said = f"INSERT INTO turns VALUES ('{self._me}', {self._turn}, now()) {_OWN_ROW}"  # noqa: S608  # our own numbers
-        self.connection.execute(f"{said}; NOTIFY {CHANNEL}; COMMIT")
+        sending.send(_KEEP_TURN, (self._me, self._turn))
+        sending.send(f"NOTIFY {CHANNEL}")
+        sending.send("COMMIT")
+        sending.end()
+        self._sending = None
 
     def was_kept(self) -> bool:
-        row = self.connection.execute("SELECT turn FROM turns WHERE writer = %s", (self._me,)).fetchone()
+        row = self.execute("SELECT turn FROM turns WHERE writer = ?", (self._me,)).fetchone()
         return row is not None and row[0] == self._turn
 
     def let_go(self) -> None:
-        self._in_turn = False
+        sending, self._sending = self._sending, None
+        with contextlib.suppress(psycopg.Error):
+            if sending is not None:
+                sending.end()
         with contextlib.suppress(psycopg.Error):
             if self.connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 self.connection.execute("ROLLBACK")
@@ -195,7 +218,7 @@ class PostgresDatabase:
     def forked(self) -> None:
         """The parent's connection is neither used nor closed: both sides would speak on one socket."""
         _INHERITED.append(self.connection)
-        self._in_turn, self._is_lost, self._seeking = False, False, Seeking(self._connect)
+        self._sending, self._is_lost, self._seeking = None, False, Seeking(self._connect)
         self._me, self._turn = os.urandom(16).hex(), 0
         self.connection = self._connect()
 

@@ -37,12 +37,17 @@ class Cursor(Protocol):
 
 
 class Database(Protocol):
-    taken: type[Exception]
-    """Raised for a row whose place is taken."""
     is_far: bool
     """On a server, which may be away for a while."""
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor: ...
+
+    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: Exception | None = None) -> None:
+        """In a transaction, for what has no answer: when it is refused, that may be known only with the answer to a
+        later statement, or by `settle`. `in_vain` is raised where a row's place was taken."""
+
+    def settle(self) -> None:
+        """All that was sent was done, or what is wrong is raised."""
 
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """What is committed; `StateError` when it cannot be read."""
@@ -51,8 +56,9 @@ class Database(Protocol):
         """Inside a transaction: another number whenever somebody else has committed since it was last asked; None where
         that cannot be told."""
 
-    def try_begin(self) -> bool:
-        """The turn to write, and a transaction in it. False, and nothing begun, while somebody else has it."""
+    def try_begin(self, first: str) -> bool:
+        """The turn to write, and a transaction in it. False, and nothing begun, while somebody else has it. `first` is
+        the question that will be asked first: from afar its answer comes with the turn."""
 
     def begin_again(self) -> None:
         """Undo all of this transaction and go on in a new one, in the same turn."""

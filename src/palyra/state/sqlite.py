@@ -37,7 +37,6 @@ _OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, 
 
 
 class SqliteDatabase:
-    taken: type[Exception] = sqlite3.IntegrityError
     is_far = False
 
     def __init__(self, home: Home, connection: sqlite3.Connection) -> None:
@@ -53,6 +52,17 @@ class SqliteDatabase:
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(sql, parameters)
 
+    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: Exception | None = None) -> None:
+        try:
+            self.connection.execute(sql, parameters)
+        except sqlite3.IntegrityError as error:
+            if in_vain is None:
+                raise
+            raise in_vain from error
+
+    def settle(self) -> None:
+        """Everything was done at once."""
+
     def read(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
             return self.connection.execute(sql, parameters).fetchall()
@@ -65,7 +75,7 @@ class SqliteDatabase:
 
     # ── turns ──
 
-    def try_begin(self) -> bool:
+    def try_begin(self, first: str) -> bool:
         if not self.lock.try_acquire():
             return False
         self.connection.execute("BEGIN IMMEDIATE")

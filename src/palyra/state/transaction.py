@@ -20,6 +20,9 @@ from palyra.model.record import EntryDraft
 from palyra.signing import NoteSigner
 from palyra.state.database import Cursor, Database
 
+_NEW_KEY = "INSERT INTO run_keys VALUES (?, ?) ON CONFLICT DO NOTHING"
+_KEY = "SELECT key FROM run_keys WHERE run_id = ?"
+
 
 class HeadBroken(Exception):
     """The stored head cannot be extended: the journal was changed behind our back."""
@@ -62,7 +65,7 @@ class Transaction:
     def keep_blob(self, data: bytes, *, at_unix_ms: int) -> bytes:
         """Store `data` by its digest, once."""
         digest = hashlib.sha256(data).digest()
-        self.execute("INSERT INTO blobs VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (digest, data, at_unix_ms))
+        self._database.send("INSERT INTO blobs VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (digest, data, at_unix_ms))
         self.bytes_written += len(data)
         return digest
 
@@ -78,10 +81,8 @@ class Transaction:
             sequence = self._next_sequence(draft.run_id)
         body = entry_bytes(draft, index=index, sequence=sequence, at_unix_ms=at_unix_ms)
         leaf = leaf_hash(body)
-        try:
-            self.execute("INSERT INTO entries VALUES (?, ?, ?)", (index, leaf, body))
-        except self._database.taken as error:
-            raise HeadBroken(f"entry {index} is there already") from error
+        taken = HeadBroken(f"entry {index} is there already")
+        self._database.send("INSERT INTO entries VALUES (?, ?, ?)", (index, leaf, body), in_vain=taken)
         if draft.commitments:
             self._keep_openings(index, draft)
         self.frontier.append(leaf)
@@ -98,15 +99,19 @@ class Transaction:
         for commitment, salt in zip(draft.commitments, kept, strict=True):
             values += [index, commitment.field, run_id, salt]
         rows = ", ".join(["(?, ?, ?, ?)"] * len(draft.commitments))
-        self.execute(f"INSERT INTO openings VALUES {rows}", tuple(values))  # noqa: S608
+        taken = HeadBroken(f"openings of entry {index} are there already")
+        self._database.send(f"INSERT INTO openings VALUES {rows}", tuple(values), in_vain=taken)  # noqa: S608
 
     def _run_key(self, run_id: str) -> bytes:
         known = self._known_keys.get(run_id) or self.run_keys.get(run_id)
         if known is not None:
             return known
-        key = os.urandom(32)  # most that are not known are new
-        if not self.execute("INSERT INTO run_keys VALUES (?, ?) ON CONFLICT DO NOTHING", (run_id, key)).rowcount:
-            ((key,),) = self.rows("SELECT key FROM run_keys WHERE run_id = ?", (run_id,))
+        key = os.urandom(32)
+        if self._database.is_far:  # both in one journey
+            self._database.send(_NEW_KEY, (run_id, key))
+            ((key,),) = self.rows(_KEY, (run_id,))
+        elif not self.execute(_NEW_KEY, (run_id, key)).rowcount:  # most that are not known are new
+            ((key,),) = self.rows(_KEY, (run_id,))
         self.run_keys[run_id] = key
         return key
 

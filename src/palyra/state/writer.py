@@ -149,7 +149,7 @@ class Writer:
                 return self._absence.wait_out(batch)
             again: list[Waiting[Any]] = []
             try:
-                if not self.database.try_begin():  # 1, 2
+                if not self.database.try_begin(_HEAD):  # 1, 2
                     return False
                 self._absence.settle(self.database, self._take)
                 if batch := [waiting for waiting in batch if not waiting.is_over]:
@@ -210,16 +210,20 @@ class Writer:
         head = self._read_head(database)  # 3
         transaction = Transaction(database, head, savepoints=savepoints, run_keys=self._run_keys)
         for waiting in batch:  # 4
-            self._run(transaction, waiting)
+            self._run(transaction, waiting, settles=savepoints or waiting is batch[-1])
             if waiting.error is not None and not savepoints and len(batch) > 1:
                 return None
         return transaction
 
-    def _run(self, transaction: Transaction, waiting: Waiting[Any]) -> None:
+    def _run(self, transaction: Transaction, waiting: Waiting[Any], *, settles: bool) -> None:
+        """`settles`: what it sent is known to be done. Without, a refusal may turn up in another's work; then each
+        is run again by itself, and settles."""
         waiting.error, waiting.index = None, None
         transaction.begin_work()
         try:
             waiting.value = waiting.work(transaction)
+            if settles:
+                self.database.settle()
         except HeadBroken:
             raise
         except Exception as error:  # whatever it is, it is its caller's, and undone
@@ -282,7 +286,7 @@ class Writer:
 
     def _seal(self, database: Database, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
         checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root(), successor=successor)
-        database.execute("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
+        database.send("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
         return checkpoint
 
     def _store_head(self, database: Database, frontier: Frontier) -> tuple[int, bytes]:
@@ -291,7 +295,7 @@ class Writer:
         if frontier.size - self._trusted[0] < HEAD_EVERY:
             return self._trusted[:2]
         stored = (frontier.size, frontier.pack())
-        database.execute("UPDATE head SET size = ?, frontier = ?", stored)
+        database.send("UPDATE head SET size = ?, frontier = ?", stored)
         return stored
 
     # ── when something is wrong ──
