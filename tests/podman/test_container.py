@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -158,13 +159,17 @@ def test_memory_of_the_whole_container_is_bounded_and_named(place: Place) -> Non
     assert result.output.stderr or result.execution.reason is Reason.MEMORY_LIMIT
 
 
-def test_the_first_process_killed_for_memory_is_named(place: Place) -> None:
+def test_the_first_process_killed_for_memory_is_named_and_leaves_no_file(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     script = "exec dd if=/dev/zero of=/tmp/fill bs=1M count=200"
     result = place.sh(script, limits=Limits(memory_bytes=64 << 20, scratch_bytes=256 << 20, wall_ms=60_000))
     if Guarantee.MEMORY_LIMIT_TREE not in result.plan.guarantees:
         pytest.skip(f"not claimed: {result.plan.degraded}")
     assert result.execution.exit_code == 137
     assert result.execution.reason in (Reason.MEMORY_LIMIT, None)  # not every engine says why
+    assert list(tmp_path.iterdir()) == []  # conmon would tell it where its client was started, through any link
 
 
 def test_a_fork_bomb_stops_at_the_limit(place: Place) -> None:

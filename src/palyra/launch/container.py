@@ -37,6 +37,9 @@ _STATE = "{{.State.StartedAt}}|{{.State.OOMKilled}}"
 _WHOSE = '{{.Name}}|{{index .Config.Labels "' + LABEL + '"}}'
 _STATUS = "{{.State.Status}}"
 _BEGUN = ("running", "exited", "stopped", "stopping", "dead", "paused", "removing")
+_ELSEWHERE = ("/bin/sh", "-c", 'cd /proc && exec "$@"', "sh")
+"""podman's conmon writes a file `oom` where its client was started, through any link of that name: what runs out of
+memory would leave it in the workspace, or where that points. In /proc nobody can make a file."""
 _NEVER = "0001-"
 """How engines write a time that was never."""
 
@@ -212,7 +215,7 @@ def _start(plan: ProcessPlan, engine: Engine) -> _Container:
         for data in plan.data:
             files.append(_os.memory_file(data))
             theirs.append(files[-1])
-        argv = [*_filled(plan, files, name), *plan.argv]
+        argv = [*_ELSEWHERE, *_filled(plan, files, name), *plan.argv]
         pid = _os.spawn(argv, places=places, keep=files, env=engine.env)
         return _Container(engine, name, pid=pid, streams=ours)
     except BaseException:

@@ -35,6 +35,7 @@ run)
         shift
     done
     shift
+    pwd > "$home/../where"
     [ -e "$home/../slow" ] && sleep 0.3
     [ -e "$home/../early" ] && { echo "Error: no such image" >&2; exit 125; }
     echo "created - $owner 0001-01-01 false" > "$home/$name"
@@ -141,6 +142,11 @@ def test_a_missing_client_is_a_failed_start(engine: Engine) -> None:
     os.unlink(engine.client)
     ended, _ = run(engine, "true")
     assert (ended.status, ended.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+
+
+def test_the_client_is_started_where_no_file_can_be_made(engine: Engine) -> None:
+    run(engine, "true")
+    assert (Path(engine.client).parent / "where").read_text() == "/proc\n"
 
 
 def test_an_end_for_want_of_memory_is_named(engine: Engine) -> None:
