@@ -25,19 +25,21 @@ DAY_MS = 24 * 3600 * 1000
 
 _USED = tuple(f"{name}_used" for name in RESOURCES)
 _MOST = tuple(f"{name}_max" for name in RESOURCES)
+_NO_LIMITS = [None] * len(RESOURCES)
 _NAMES = ("calls_used", "calls_max", "attempts_used", "attempts_max", *_USED, *_MOST)
-_LEDGER = ", ".join(_NAMES)
-_SELECT = f"SELECT {_LEDGER} FROM runs WHERE run_id = ?"  # noqa: S608  # column names of our own, here and below
+LEDGER_COLUMNS = ", ".join(_NAMES)
+"""Of a row of `runs`, for `ledger_of`."""
+_SELECT = f"SELECT {LEDGER_COLUMNS} FROM runs WHERE run_id = ?"  # noqa: S608  # column names of our own, here and below
 _INSERT = f"""INSERT INTO runs (run_id, principal, workspace, calls_max, attempts_max, created_unix_ms,
                   {", ".join(_MOST)}, calls_used, next_sequence, attempts_used)
               VALUES ({", ".join("?" * 13)}, 0) ON CONFLICT DO NOTHING"""  # noqa: S608
 _USE = ", ".join(f"{name} = {name} + ?" for name in _USED)
 _SETTLE = f"""UPDATE runs SET {_USE}, next_sequence = next_sequence + 1
-              WHERE run_id = ? RETURNING next_sequence - 1, {_LEDGER}"""  # noqa: S608
+              WHERE run_id = ? RETURNING next_sequence - 1, {LEDGER_COLUMNS}"""  # noqa: S608
 _SETTLE_LATE = f"UPDATE runs SET {_USE} WHERE run_id = ?"  # noqa: S608
 _SPEND = f"""UPDATE runs SET calls_used = calls_used + 1, next_sequence = next_sequence + 1
-             WHERE run_id = ? AND principal = ? RETURNING next_sequence - 1, {_LEDGER}"""  # noqa: S608
-_ATTEMPT = f"UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING {_LEDGER}"  # noqa: S608
+             WHERE run_id = ? AND principal = ? RETURNING next_sequence - 1, {LEDGER_COLUMNS}"""  # noqa: S608
+_ATTEMPT = f"UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING {LEDGER_COLUMNS}"  # noqa: S608
 _SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in RESOURCES)
 _HELD = f"SELECT {_SUMS} FROM reservations WHERE run_id = ?"  # noqa: S608
 _RELEASE = f"DELETE FROM reservations WHERE call_id = ? RETURNING {', '.join(RESOURCES)}"  # noqa: S608
@@ -81,7 +83,7 @@ class BudgetStore:
             found = _spend(tx, run)
             assert found is not None, "the run was stored in this transaction"
         sequence, *row = found
-        ledger.check_call(_ledger((row[0] - 1, *row[1:])))
+        ledger.check_call(ledger_of((row[0] - 1, *row[1:])))
         if _is_limited(row) or not run.quota.is_unlimited:
             self._reserve(tx, run, call_id, reserve)
         return sequence, _view(row)
@@ -138,10 +140,10 @@ class BudgetStore:
         rows = source.rows(_SELECT, (run_id,))
         if not rows:
             return None
-        found = _ledger(rows[0])
+        found = ledger_of(rows[0])
         if found.most.is_unlimited:
             return found
-        return _ledger(rows[0], held=_spending(source.rows(_HELD, (run_id,))[0]))
+        return ledger_of(rows[0], held=_spending(source.rows(_HELD, (run_id,))[0]))
 
     def read_share(self, source: Rows, run: RunSpec) -> ledger.Share | None:
         """What the runs of this principal's day have used together; None where they share nothing."""
@@ -185,10 +187,8 @@ def _is_limited(row: Sequence[Any]) -> bool:
     return [*row[-len(RESOURCES) :]] != _NO_LIMITS
 
 
-_NO_LIMITS = [None] * len(RESOURCES)
-
-
-def _ledger(row: Sequence[Any], *, held: Spending = NOTHING) -> ledger.Ledger:
+def ledger_of(row: Sequence[Any], *, held: Spending = NOTHING) -> ledger.Ledger:
+    """`held` is what calls under way may still use."""
     calls_used, calls_max, attempts_used, attempts_max, *amounts = row
     used, most = amounts[: len(RESOURCES)], amounts[len(RESOURCES) :]
     limited = most != _NO_LIMITS
@@ -205,12 +205,3 @@ def _ledger(row: Sequence[Any], *, held: Spending = NOTHING) -> ledger.Ledger:
 
 def _spending(amounts: Sequence[int]) -> Spending:
     return Spending(**dict(zip(RESOURCES, amounts, strict=True)))
-
-
-LEDGER_COLUMNS = _LEDGER
-"""Of a row of `runs`, for `ledger_of`."""
-
-
-def ledger_of(row: Sequence[Any]) -> ledger.Ledger:
-    """Without what calls under way hold."""
-    return _ledger(row)

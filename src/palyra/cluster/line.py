@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol, cast
@@ -35,7 +36,7 @@ class LineLost(ConnectionError):
     """The other side is gone."""
 
 
-class _Line(asyncio.Protocol):
+class _Line(asyncio.Protocol, ABC):
     """Messages over a connection."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -60,8 +61,8 @@ class _Line(asyncio.Protocol):
             del self._buffer[: _HEAD + size]
             self.received(channel, kind, body)
 
-    def received(self, channel: int, kind: int, body: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def received(self, channel: int, kind: int, body: bytes) -> None: ...
 
     def tell(self, channel: int, kind: int, body: bytes = b"") -> None:
         if self.transport is not None and not self.transport.is_closing():
