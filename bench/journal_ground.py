@@ -7,12 +7,11 @@ what a busy installation leaves behind. How many entries is said with PALYRA_BEN
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from palyra.budget.store import BudgetStore
 from palyra.journal.acts import Act, ActKind
-from palyra.journal.chain import Asked, Decided, intent_draft, result_draft
+from palyra.journal.chain import Asked, Decided
 from palyra.journal.commitments import commit_value
 from palyra.journal.store import JournalStore
 from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec
@@ -20,6 +19,7 @@ from palyra.state import sqlite as writing
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock, SystemIds
+from tests.journaling import intent_draft, result_draft
 
 ENTRIES = int(os.environ.get("PALYRA_BENCH_ENTRIES", "100000"))
 ACT = Act(kind=ActKind.POLICY_USED, actor="user:bench", subject="policy", details={"policy_sha256": "0" * 64})
@@ -119,7 +119,7 @@ def _asked(call_id: str, run: RunSpec) -> Asked:
 
 
 def _result(call_id: str, run: RunSpec, *, opened: bool) -> EntryDraft:
-    draft = result_draft(
+    return result_draft(
         asked=_asked(call_id, run),
         decided=_DECIDED,
         opened=opened,
@@ -140,4 +140,3 @@ def _result(call_id: str, run: RunSpec, *, opened: bool) -> EntryDraft:
         attestation_id=call_id,
         commitments=(commit_value("output", b"{}", os.urandom(32)),),
     )
-    return replace(draft)

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from palyra.attest import DecisionFacts, Enforcement, Statement, attest
 from palyra.budget.store import BudgetStore
 from palyra.canon import Json, digest
 from palyra.errors import Reason
 from palyra.journal.audit import Report
-from palyra.journal.chain import Asked, Decided, act_draft, intent_draft, result_draft
+from palyra.journal.chain import (
+    Asked,
+    Decided,
+    Said,
+    act_draft,
+    draft_intent,
+    draft_result,
+    said_in_intent,
+    said_in_result,
+)
 from palyra.journal.commitments import commit_value
 from palyra.journal.store import JournalStore
 from palyra.model.outcome import Outcome, Status, Usage
-from palyra.model.record import Closing, EntryDraft, Opening, Owner, RunSpec
+from palyra.model.record import Closing, Commitment, EntryDraft, Opening, Owner, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.state.db import Home
 from palyra.state.writer import Writer
@@ -49,6 +60,16 @@ def run_spec(run_id: str, *, principal: str = "agent:demo", calls_max: int = 100
 
 def asked(call_id: str, run_id: str, principal: str = "agent:demo") -> Asked:
     return Asked(call_id=call_id, run_id=run_id, tool="palyra.echo", principal=principal, door="python")
+
+
+def intent_draft(*, asked: Asked, decided: Decided, commitments: tuple[Commitment, ...], **said: Any) -> EntryDraft:
+    members = said_in_intent(asked, decided, **said)
+    return draft_intent(Said(members), call_id=asked.call_id, run_id=asked.run_id, commitments=commitments)
+
+
+def result_draft(*, asked: Asked, decided: Decided, enforcement: Mapping[str, Json], **observed: Any) -> EntryDraft:
+    said = Said(said_in_result(asked, decided, enforcement))
+    return draft_result(said, call_id=asked.call_id, run_id=asked.run_id, **observed)
 
 
 def intent(call_id: str, run_id: str, *, principal: str = "agent:demo") -> EntryDraft:

@@ -32,6 +32,7 @@ from palyra.journal.tree import Tree
 from palyra.model.limits import Limits
 from palyra.model.record import Commitment, Entry, EntryDraft, Owner
 from palyra.signing import NoteSigner, SigningKey, parse_vkey
+from tests.journaling import intent_draft, result_draft
 
 FOLDER = Path(__file__).parent
 SEED = bytes(range(32))
@@ -98,7 +99,7 @@ def make_drafts(attestation: dict[str, Any]) -> list[tuple[EntryDraft, dict[str,
     opened = {"input": canon.canonical({"command": "cat", "args": ["greeting.txt"]}), "plan": b"{}", "details": b"{}"}
     closed = {"output": canon.canonical(OUTPUT), "outcome": b"{}"}
     refused = {"input": b"{", "output": b"{}", "details": b"null"}
-    intent = chain.intent_draft(
+    intent = intent_draft(
         asked=asked,
         decided=decided,
         owner=Owner("00000000-0000-4000-8000-000000000000", 4321, 98765),
@@ -122,7 +123,7 @@ def make_drafts(attestation: dict[str, Any]) -> list[tuple[EntryDraft, dict[str,
 def make_result(
     asked: chain.Asked, decided: chain.Decided, attestation: dict[str, Any], *, opened: bool, commitments: Any
 ) -> EntryDraft:
-    draft = chain.result_draft(
+    draft = result_draft(
         asked=asked,
         decided=decided,
         opened=opened,

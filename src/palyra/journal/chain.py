@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
 
 from palyra.canon import Json, canonical_strict, made_ahead, sha256_hex
 from palyra.journal.around import STATEMENT_TYPE, write_around
@@ -140,20 +139,6 @@ def write_said(members: Mapping[str, Json]) -> Said:
         return Said(members)
 
 
-def intent_draft(
-    *,
-    asked: Asked,
-    decided: Decided,
-    owner: Owner,
-    executor: str,
-    enforcement: Mapping[str, Json],
-    limits: Mapping[str, int],
-    commitments: Sequence[Commitment],
-) -> EntryDraft:
-    members = said_in_intent(asked, decided, owner=owner, executor=executor, enforcement=enforcement, limits=limits)
-    return draft_intent(Said(members), call_id=asked.call_id, run_id=asked.run_id, commitments=tuple(commitments))
-
-
 def draft_intent(said: Said, *, call_id: str, run_id: str, commitments: tuple[Commitment, ...]) -> EntryDraft:
     """`commitments` are those to the input and the plan."""
     return EntryDraft(
@@ -164,18 +149,6 @@ def draft_intent(said: Said, *, call_id: str, run_id: str, commitments: tuple[Co
         commitments=commitments,
         fixed=said.written,
     )
-
-
-def result_draft(
-    *,
-    asked: Asked,
-    decided: Decided,
-    enforcement: Mapping[str, Json],
-    commitments: Sequence[Commitment],
-    **observed: Any,
-) -> EntryDraft:
-    said = Said(said_in_result(asked, decided, enforcement))
-    return draft_result(said, call_id=asked.call_id, run_id=asked.run_id, commitments=tuple(commitments), **observed)
 
 
 def draft_result(
