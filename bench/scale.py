@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
-import shutil
 import statistics
 import sys
 import time
@@ -20,13 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ |= {
-    "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_worker_niceness": "0",  # as palyra cluster up starts it
-}
+from tests.cluster.ray_settings import RAY_SETTINGS
+
+os.environ |= RAY_SETTINGS  # Ray reads them when it is imported, below
 
 from bench.machine import read_machine
 from bench.scale_model import Costs, Shape, Simulation
@@ -45,8 +39,10 @@ from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.signing import NoteVerifier
 from tests import postgres
-from tests.cluster.machines import CLUSTER_KEY, Alive, make_workspace, plan_of
+from tests.cluster.machines import CLUSTER_KEY, Alive, plan_of
+from tests.cluster.ray_machines import ray_cluster
 from tests.conformance.arena import Kept, host
+from tests.folders import open_folder
 from tests.journaling import closing, opening, run_spec, ulid
 
 PROJECT = Path(__file__).parents[1]
@@ -65,14 +61,11 @@ def main() -> int:
     if sys.argv[1:] == ["--redraw"]:  # the model, the picture and the page anew, from what was measured last
         return publish(json.loads(RECORD.read_text()))
     postgres.SETTINGS |= {"fsync": "on", "full_page_writes": "on"}
-    base = make_workspace()
-    try:
+    with open_folder() as base:
         record: dict[str, Any] = {"machine": read_machine(base)}
         record |= measure_commits(base)
         record |= measure_trees(base)
         record |= measure_calls(base)
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
     return publish(record)
 
 
@@ -138,22 +131,11 @@ def measure_trees(base: Path) -> dict[str, float]:
 
 
 def measure_calls(base: Path) -> dict[str, Any]:
-    import ray
-    from ray.cluster_utils import Cluster
-
-    small = {"object_store_memory": 80 << 20}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **small})
-    ray.init(address=cluster.address, namespace="palyra", log_to_driver=False, configure_logging=False)
-    workspace = make_workspace()
     found: dict[str, Any] = {"throughput": []}
-    try:
+    with ray_cluster() as machines, open_folder() as workspace:
         for nodes in (1, 2, 3):
-            cluster.add_node(num_cpus=1, resources={"tier_c": SLOTS}, **small)
+            machines.add(SLOTS)
             found |= asyncio.run(_with_nodes(base, workspace, nodes, found))
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
-        shutil.rmtree(workspace, ignore_errors=True)
     return found
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.folders import open_folder
 
 # What was green stays green: a run on a machine that lands changes tries the same cases each time. New cases are looked
 # for where a find is wanted: `make fuzz`, or `--hypothesis-profile=search`.
@@ -36,12 +36,6 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspace() -> Iterator[Path]:
-    """An empty folder that is a legal workspace.
-
-    Not below `tmp_path`: pytest closes that to everyone but its owner, and a root engine runs children under another
-    uid, which must be able to walk in.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="palyra-workspace-")).resolve()
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """An empty folder that is a legal workspace. Not below `tmp_path`: a root engine's children run as others."""
+    with open_folder() as folder:
+        yield folder

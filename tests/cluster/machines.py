@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -22,20 +21,15 @@ from palyra.model.call import Tier
 from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
+from palyra.model.outcome import Execution
 from palyra.model.plan import ProcessPlan
 from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
 from palyra.signing import SigningKey
-from tests.conformance.arena import host
+from tests.conformance.arena import Kept, host
 from tests.journaling import ulid
 
 CLUSTER_KEY = SigningKey(bytes(range(32)))
-
-
-def make_workspace() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="palyra-cluster-")).resolve()
-    folder.chmod(0o755)
-    return folder
 
 
 def plan_of(workspace: Path, script: str, **limits: int) -> ProcessPlan:
@@ -142,3 +136,9 @@ class Machines:
             policy_number=lambda: self.policy,
             tenure=self.tenure,
         )
+
+
+def run(machines: Machines, workspace: Path, script: str, **limits: int) -> tuple[Execution, Kept]:
+    output = Kept()
+    execution = asyncio.run(machines.executor().run(plan_of(workspace, script, **limits), output))
+    return execution, output

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from palyra.cluster.blob_places import open_blobs
 from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.placing import Placement
@@ -24,6 +26,12 @@ from tests.journaling import ulid
 
 VKEY = NoteVerifier("palyra.cluster/test", CLUSTER_KEY.public).vkey
 SMALL = {"object_store_memory": 80 << 20}
+RAYS_WARNINGS = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # at its end
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+"""For `pytestmark`."""
 
 
 @dataclass
@@ -55,9 +63,11 @@ def ray_cluster() -> Iterator[Machines]:
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **SMALL})
     ray.init(address=cluster.address, namespace="palyra", log_to_driver=False, configure_logging=False)
-    yield Machines(cluster)
-    ray.shutdown()
-    cluster.shutdown()
+    try:
+        yield Machines(cluster)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
 
 
 @asynccontextmanager

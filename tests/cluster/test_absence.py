@@ -24,7 +24,6 @@ from palyra.errors import StateError
 from palyra.journal.store import JournalStore
 from palyra.state.writer import Writer
 from tests.cluster.cutting import Cut, cutting
-from tests.cluster.machines import make_workspace
 from tests.journaling import NOW, act, closing, opening, run_spec, ulid
 from tests.postgres import Server, url_of
 
@@ -60,11 +59,9 @@ def writer(url: str, home: Path) -> Iterator[Writer]:
 
 
 @pytest.fixture
-def cut(server: Server, url: str) -> Iterator[Cut]:
-    folder = make_workspace()
+def cut(server: Server, url: str, folder: Path) -> Iterator[Cut]:
     with cutting(folder, server.folder, url.partition(" ")[2]) as way:
         yield way
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def append(writer: Writer) -> int:
@@ -253,19 +250,20 @@ def test_a_server_that_was_set_back_while_it_was_away_is_not_written(server, wri
         append(writer)
 
 
-def test_an_installation_goes_on_after_its_server_was_restarted(server, home, url):
-    place = make_workspace()
-    (home).mkdir(mode=0o700, parents=True, exist_ok=True)
+def test_an_installation_goes_on_after_its_server_was_restarted(server, home, url, workspace):
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     (home / "palyra.toml").write_text(f'[cluster]\ndatabase = "{url}"\n')
 
     async def scenario() -> list[Any]:
         async with AsyncPalyra.open(str(home)) as palyra:
-            run = palyra.run(principal="agent:demo", workspace=str(place))
+            run = palyra.run(principal="agent:demo", workspace=str(workspace))
             first = await run.call("palyra.echo", {"text": "before"})
             running = asyncio.ensure_future(run.call("palyra.process.run", {"command": "sleep", "args": ["1"]}))
             await asyncio.sleep(0.5)
             await asyncio.to_thread(server.stop)
-            refused = await palyra.run(principal="agent:demo", workspace=str(place)).call("palyra.echo", {"text": "x"})
+            refused = await palyra.run(principal="agent:demo", workspace=str(workspace)).call(
+                "palyra.echo", {"text": "x"}
+            )
             await asyncio.sleep(1)
             await asyncio.to_thread(server.start)
             ran = await running
@@ -276,7 +274,6 @@ def test_an_installation_goes_on_after_its_server_was_restarted(server, home, ur
             return [first, refused, ran, again]
 
     first, refused, ran, again = asyncio.run(scenario())
-    shutil.rmtree(place, ignore_errors=True)
     assert [one.success for one in (first, refused, ran, again)] == [True, False, True, True]
     assert (refused.status, refused.reason) == ("refused", "JOURNAL_DOWN")
     assert "[cluster] database" in refused.hint

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, ClassVar
 
 import orjson
@@ -23,33 +21,21 @@ from botocore.credentials import Credentials as BotoCredentials
 from palyra.canon import canonical
 from palyra.cluster import s3
 from palyra.cluster.blob_places import from_box, open_blobs, to_box
-from palyra.cluster.blobs import BlobFolder, BlobMissing, Blobs
+from palyra.cluster.blobs import BlobFolder, BlobMissing
 from palyra.cluster.s3 import S3Blobs, Store
 from palyra.cluster.sealing import Lock, seal
 from palyra.cluster.sigv4 import Credentials, Request, signed
 from palyra.config.cluster import BlobsConfig
 from palyra.errors import StateError, TrustError
-from palyra.model.call import Tier
 from palyra.model.outcome import Status
 from palyra.signing import SigningKey
 from palyra.wiring.cluster import store_credentials
-from tests.cluster.machines import CLUSTER_KEY, Machines, make_workspace, plan_of
+from tests.cluster.machines import CLUSTER_KEY, Machines, plan_of
 from tests.cluster.stores_of_blobs import ADMIN, Server, blobs_in, now_unix_ms, s3_server
-from tests.conformance.arena import Kept, require
+from tests.conformance.arena import Kept
 
 NODE_KEY = SigningKey(bytes(range(1, 33)))
 TEMPORARY = Credentials(access_key="ASIAEXAMPLE", secret_key="a/b+c=", session_token="tok/en+==")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with s3_server() as running:
-        yield running
-
-
-@pytest.fixture(params=["folder", "s3"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path, server: Server) -> Blobs:
-    return BlobFolder(tmp_path / "b") if request.param == "folder" else server.blobs(f"b{os.urandom(6).hex()}")
 
 
 # ── any store ────────────────────────────────────────────────────────────────
@@ -90,17 +76,17 @@ def test_a_name_that_is_no_digest_reaches_nothing(blobs):
 # ── S3 ───────────────────────────────────────────────────────────────────────
 
 
-def test_an_object_that_somebody_changed_in_the_bucket_is_refused(server):
-    blobs = server.blobs("changed")
+def test_an_object_that_somebody_changed_in_the_bucket_is_refused(store_server):
+    blobs = store_server.blobs("changed")
     name = blobs.put(b"right")
-    server.client().put_object(Bucket="changed", Key=f"palyra/blobs/{name}", Body=b"wrong")
+    store_server.client().put_object(Bucket="changed", Key=f"palyra/blobs/{name}", Body=b"wrong")
     with pytest.raises(StateError, match="not what its name says"):
         blobs.get(name, most_bytes=100)
 
 
-def test_a_listing_goes_on_over_pages_and_tells_digests_alone(server):
-    store = server.bucket("pages")
-    client = server.client()
+def test_a_listing_goes_on_over_pages_and_tells_digests_alone(store_server):
+    store = store_server.bucket("pages")
+    client = store_server.client()
     names = {hashlib.sha256(str(number).encode()).hexdigest() for number in range(1005)}
     for name in names:
         client.put_object(Bucket="pages", Key=f"palyra/blobs/{name}", Body=b"")
@@ -127,8 +113,8 @@ def test_a_server_that_checks_signatures_takes_ours_and_no_other(monkeypatch):
             assert other.secret_key not in f"{refused.value} {refused.value.hint}"
 
 
-def test_a_bucket_that_is_not_there_is_said_to_be_so(server):
-    store = Store(endpoint=server.endpoint, bucket="nobody", region="us-east-1")
+def test_a_bucket_that_is_not_there_is_said_to_be_so(store_server):
+    store = Store(endpoint=store_server.endpoint, bucket="nobody", region="us-east-1")
     blobs = blobs_in(store)
     for way in (lambda: blobs.put(b"x"), lambda: blobs.get("0" * 64, most_bytes=1), lambda: list(blobs.kept())):
         with pytest.raises(StateError, match="NoSuchBucket"):
@@ -305,20 +291,9 @@ def test_a_box_that_was_changed_does_not_open():
 
 
 @pytest.fixture
-def machines(server: Server) -> Iterator[Machines]:
-    require(Tier.C)
-    folder = make_workspace()
-    made = Machines(folder)
-    made.blobs = server.blobs(f"calls{os.urandom(4).hex()}")
-    yield made
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+def machines(machines: Machines, store_server: Server) -> Machines:
+    machines.blobs = store_server.blobs(f"calls{os.urandom(4).hex()}")
+    return machines
 
 
 def test_a_call_finds_its_workspace_in_the_store_and_brings_changes_home_by_it(machines, workspace):
@@ -359,12 +334,12 @@ def test_blobs_that_were_removed_behind_the_daemons_back_are_put_again_once(mach
     assert "does not keep what it is given" in execution.message
 
 
-def test_open_blobs_takes_the_place_that_is_configured(tmp_path, server):
+def test_open_blobs_takes_the_place_that_is_configured(tmp_path, store_server):
     def never() -> Credentials:
         raise AssertionError("a folder needs none")
 
     assert isinstance(open_blobs(BlobsConfig(folder=str(tmp_path)), never, now_unix_ms), BlobFolder)
-    store = server.bucket("opened")
+    store = store_server.bucket("opened")
     config = BlobsConfig(endpoint=store.endpoint, bucket="opened", prefix="a/")
     blobs = open_blobs(config, lambda: ADMIN, now_unix_ms)
     assert blobs.get(blobs.put(b"x"), most_bytes=1) == b"x"

@@ -3,31 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from palyra.model.call import Tier
-from tests.cluster.machines import make_workspace
-from tests.conformance.arena import require
+from tests.cluster.operating import palyra, told
 from tests.postgres import url_of
-
-SRC = Path(__file__).parents[2] / "src"
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    require(Tier.C)
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_port() -> int:
@@ -39,24 +19,13 @@ def free_port() -> int:
     raise RuntimeError("no port is free")
 
 
-def palyra(home: Path, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    argv = [sys.executable, "-m", "palyra", "--home", str(home), *words]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
-    return subprocess.run(argv, cwd=SRC, env=kept, input=stdin, capture_output=True, timeout=120)
-
-
-def told(done: subprocess.CompletedProcess[bytes]) -> Any:
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def test_a_machine_comes_up_runs_a_call_drains_and_goes_down(home, place):
+def test_a_machine_comes_up_runs_a_call_drains_and_goes_down(home, folder):
     home.mkdir(mode=0o700)
     port = free_port()
-    (place / "work").mkdir()
+    (folder / "work").mkdir()
     (home / "palyra.toml").write_text(
-        f"[cluster]\ndatabase = '{url_of(home)}'\nnodes = '127.0.0.1:{port}'\nnode_folder = '{place}/node'\n"
-        f"slots = 2\n[cluster.blobs]\nfolder = '{place}/blobs'\n"
+        f"[cluster]\ndatabase = '{url_of(home)}'\nnodes = '127.0.0.1:{port}'\nnode_folder = '{folder}/node'\n"
+        f"slots = 2\n[cluster.blobs]\nfolder = '{folder}/blobs'\n"
     )
     up = told(palyra(home, "cluster", "up", "--address", f"127.0.0.1:{port}", "--json"))
     try:
@@ -65,11 +34,11 @@ def test_a_machine_comes_up_runs_a_call_drains_and_goes_down(home, place):
         (node,) = told(palyra(home, "cluster", "status", "--json"))["items"]
         assert (node["busy"], node["slots"], node["draining"]) == (0, 2, False)
         given = json.dumps({"command": "mkdir", "args": ["made"]})
-        words = ("call", "palyra.process.run", given, "--workspace", str(place / "work"), "--json")
+        words = ("call", "palyra.process.run", given, "--workspace", str(folder / "work"), "--json")
         outcome = told(palyra(home, *words))
         assert (outcome["success"], outcome["output"]["node"]["node_id"]) == (True, node["node_id"])
-        assert (place / "work" / "made").is_dir()
-        explained = told(palyra(home, "sandbox", "explain", "--workspace", str(place / "work"), "--json", "--", "ls"))
+        assert (folder / "work" / "made").is_dir()
+        explained = told(palyra(home, "sandbox", "explain", "--workspace", str(folder / "work"), "--json", "--", "ls"))
         assert explained["where"] == "a node of the cluster"
         assert len(node["key"]) == 64
         assert told(palyra(home, "cluster", "drain", node["node_id"], "--json"))["running"] == 0

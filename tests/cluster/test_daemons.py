@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -18,16 +16,9 @@ from palyra.api import AsyncPalyra
 from palyra.cluster.verifying import verify_cluster
 from palyra.errors import ConfigError
 from palyra.wiring.owners import ProcessOwners
-from tests.cluster.machines import make_workspace
+from tests.cluster.operating import daemon
 from tests.journaling import ulid
 from tests.postgres import url_of
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -35,18 +26,7 @@ def url(home: Path) -> str:
     return url_of(home)
 
 
-def daemon(home: Path, number: int, url: str, settings: str = "") -> AsyncPalyra:
-    """The first makes the cluster's key, the others got a copy of it."""
-    root = home if number == 0 else home.with_name(f"daemon{number}")
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if number:
-        (root / "state").mkdir(mode=0o700, exist_ok=True)
-        shutil.copy(home / "state" / "installation.key", root / "state" / "installation.key")
-    (root / "palyra.toml").write_text(f'{settings}\n[cluster]\ndatabase = "{url}"\n')
-    return AsyncPalyra.open(str(root))
-
-
-def test_two_daemons_are_one_installation(home, url, place):
+def test_two_daemons_are_one_installation(home, url, workspace):
     call_id = ulid()
 
     async def scenario() -> list[Any]:
@@ -54,7 +34,7 @@ def test_two_daemons_are_one_installation(home, url, place):
             run_id, runs = ulid(), []
             for number in range(2):  # the second gets a copy of the key that the first made
                 one = await stack.enter_async_context(daemon(home, number, url, "[tool_call]\nmax_calls_per_run = 3"))
-                runs.append(one.run(principal="agent:demo", workspace=str(place), run_id=run_id))
+                runs.append(one.run(principal="agent:demo", workspace=str(workspace), run_id=run_id))
             same = [await run.call("palyra.echo", {"text": "hi"}, call_id=call_id) for run in runs]
             more = [await runs[n % 2].call("palyra.echo", {"text": str(n)}) for n in range(4)]
         return [*same, *more]
@@ -90,10 +70,10 @@ def test_settings_that_cannot_be_are_refused_with_their_key(home, settings):
         asyncio.run(scenario())
 
 
-def test_the_command_line_verifies_the_clusters_journal(home, url, place):
+def test_the_command_line_verifies_the_clusters_journal(home, url, workspace):
     async def scenario() -> None:
         async with daemon(home, 0, url) as first:
-            await first.run(principal="agent:demo", workspace=str(place)).call("palyra.echo", {"text": "hi"})
+            await first.run(principal="agent:demo", workspace=str(workspace)).call("palyra.echo", {"text": "hi"})
 
     asyncio.run(scenario())
     argv = [sys.executable, "-m", "palyra", "--home", str(home), "journal", "verify", "--json"]
@@ -113,17 +93,17 @@ def test_the_command_line_verifies_the_clusters_journal(home, url, place):
     assert (done.returncode, json.loads(done.stdout)["findings"][0]["code"]) == (1, "KEPT")
 
 
-def test_a_clusters_console_verifies_searches_counts_and_the_command_line_retains(home, url, place):
+def test_a_clusters_console_verifies_searches_counts_and_the_command_line_retains(home, url, workspace):
     from palyra.journal.search import Question
     from palyra.wiring.figures import read_figures
     from palyra.wiring.journal_desk import JournalDesk
 
-    segments = place / "segments"
+    segments = workspace / "segments"
     segments.mkdir(mode=0o700)
 
     async def scenario() -> tuple[Any, Any, Any, Any]:
         async with daemon(home, 0, url) as palyra:
-            run = palyra.run(principal="agent:demo", workspace=str(place))
+            run = palyra.run(principal="agent:demo", workspace=str(workspace))
             for number in range(3):
                 await run.call("palyra.echo", {"text": str(number)})
             installation = palyra.installation

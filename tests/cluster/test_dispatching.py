@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,11 +21,10 @@ from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.token import Dispatch, Statement, open_statement, open_token, sign_statement, sign_token
 from palyra.errors import Reason, Rejected, TrustError
 from palyra.launch.values import to_json
-from palyra.model.call import Tier
 from palyra.model.outcome import Status
 from palyra.signing import SigningKey
-from tests.cluster.machines import CLUSTER_KEY, Machines, frames_of, make_workspace, plan_of
-from tests.conformance.arena import Kept, require
+from tests.cluster.machines import CLUSTER_KEY, Machines, frames_of, plan_of, run
+from tests.conformance.arena import Kept
 
 DISPATCH = Dispatch(
     dispatch_id="d1",
@@ -51,27 +48,6 @@ STATEMENT = Statement(
     stderr_sha256="5" * 64,
 )
 NODE_KEY = SigningKey(bytes(32))
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    require(Tier.C)
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[Machines]:
-    folder = make_workspace()  # below tmp_path another user's program could not walk in
-    yield Machines(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def run(machines: Machines, workspace: Path, script: str, **limits: int) -> tuple[Any, Kept]:
-    output = Kept()
-    execution = asyncio.run(machines.executor().run(plan_of(workspace, script, **limits), output))
-    return execution, output
 
 
 # ── tokens ───────────────────────────────────────────────────────────────────

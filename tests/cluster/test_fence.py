@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,33 +18,11 @@ from palyra.cluster.fence import Fence
 from palyra.cluster.node import BUSY, END, REFUSED, STDOUT
 from palyra.cluster.placing import Place
 from palyra.errors import Reason, TrustError
-from palyra.model.call import Tier
 from palyra.model.outcome import Status
-from tests.cluster.machines import Machines, frames_of, make_workspace, plan_of
-from tests.conformance.arena import Kept, require
+from tests.cluster.machines import Machines, frames_of, plan_of, run
+from tests.conformance.arena import Kept
 
 TAKEN = REFUSED + b"This dispatch was taken before."
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    require(Tier.C)
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def machines() -> Iterator[Machines]:
-    folder = make_workspace()
-    yield Machines(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def run(machines: Machines, workspace: Path, script: str, **limits: int) -> tuple[Any, Kept]:
-    output = Kept()
-    execution = asyncio.run(machines.executor().run(plan_of(workspace, script, **limits), output))
-    return execution, output
 
 
 def bring_again(machines: Machines, name: str, order: bytes) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from palyra.budget.store import BudgetStore
 from palyra.cluster import s3
-from palyra.cluster.blobs import BlobFolder, Blobs
+from palyra.cluster.blobs import BlobFolder
 from palyra.cluster.s3 import S3Blobs
 from palyra.config.load import Home
 from palyra.errors import StateError
@@ -23,23 +23,12 @@ from palyra.journal.store import JournalStore
 from palyra.wiring import gc_blobs
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.gc import Collector, Kind
-from tests.cluster.stores_of_blobs import ADMIN, Server, now_unix_ms, s3_server
-from tests.cluster.test_cli import palyra, told
+from tests.cluster.operating import palyra, told
+from tests.cluster.stores_of_blobs import ADMIN, now_unix_ms
 from tests.journaling import opening, run_spec, ulid
 from tests.postgres import url_of
 
 DAYS_MS = 24 * 3600 * 1000
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with s3_server() as running:
-        yield running
-
-
-@pytest.fixture(params=["folder", "s3"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path, server: Server) -> Blobs:
-    return BlobFolder(tmp_path / "b") if request.param == "folder" else server.blobs(f"g{os.urandom(6).hex()}")
 
 
 def make_old(folder: Path, name: str, *, days: int = 30) -> None:
@@ -127,9 +116,9 @@ def test_what_was_half_written_goes_when_it_is_old_and_no_other_file_is_touched(
             blobs.delete_older(bad, now_unix_ms() + 60_000)
 
 
-def test_an_old_blob_in_an_s3_store_is_put_again_and_a_young_one_is_not(server, monkeypatch):
+def test_an_old_blob_in_an_s3_store_is_put_again_and_a_young_one_is_not(store_server, monkeypatch):
     """Large ones are asked for first; one that a collection could take is as good as missing."""
-    blobs, data = server.blobs("again"), b"\0" * (s3.SMALL_BYTES + 1)
+    blobs, data = store_server.blobs("again"), b"\0" * (s3.SMALL_BYTES + 1)
     name, sent, says = blobs.put(data), [], ["", ""]
     ask = S3Blobs._ask
 
@@ -228,8 +217,8 @@ def test_nothing_goes_that_a_call_still_open_could_have_put(home, tmp_path):
     assert use(home, work) == [before]
 
 
-def test_gc_of_an_s3_store_by_its_own_clock(home, server, monkeypatch):
-    store = server.bucket("collected")
+def test_gc_of_an_s3_store_by_its_own_clock(home, store_server, monkeypatch):
+    store = store_server.bucket("collected")
     configure(
         home,
         f"endpoint = '{store.endpoint}'\nbucket = 'collected'\nprefix = '{store.prefix}'\n",
@@ -238,7 +227,7 @@ def test_gc_of_an_s3_store_by_its_own_clock(home, server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ADMIN.secret_key)
     blobs = server_blobs = S3Blobs(store, lambda: ADMIN, now_unix_ms)
     name = blobs.put(b"x" * 10)
-    server.client().put_object(Bucket="collected", Key="elsewhere/precious", Body=b"y")
+    store_server.client().put_object(Bucket="collected", Key="elsewhere/precious", Body=b"y")
 
     async def collect(installation: Installation) -> list[tuple[str, int]]:
         collector = Collector(installation)
@@ -251,19 +240,17 @@ def test_gc_of_an_s3_store_by_its_own_clock(home, server, monkeypatch):
     monkeypatch.setattr(gc_blobs, "DAY_MS", -60_000)  # as if a week and a bit had gone by
     assert use(home, collect) == [(name, 10)]
     assert server_blobs.has(name) is False
-    listed = server.client().list_objects_v2(Bucket="collected")["Contents"]
+    listed = store_server.client().list_objects_v2(Bucket="collected")["Contents"]
     assert [one["Key"] for one in listed] == ["elsewhere/precious"]
     server_blobs.close()
 
 
-def test_a_call_whose_workspace_was_collected_runs_all_the_same(home, tmp_path):
+def test_a_call_whose_workspace_was_collected_runs_all_the_same(machines, workspace):
     """Between two calls everything in the store went: the next one puts its workspace again."""
     from palyra.cluster.trees import SMALL
-    from tests.cluster.machines import Machines, make_workspace, plan_of
+    from tests.cluster.machines import plan_of
     from tests.conformance.arena import Kept
 
-    workspace, folder = make_workspace(), make_workspace()
-    machines = Machines(folder)
     machines.add("one")
     for number in range(SMALL + 5):
         (workspace / f"f{number}").write_text(str(number))

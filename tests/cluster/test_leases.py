@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,14 +19,11 @@ from palyra.cluster.leases import Leases
 from palyra.cluster.opening import open_writer
 from palyra.cluster.verifying import verify_cluster
 from palyra.errors import StateError
-from palyra.model.call import Tier
 from palyra.model.record import Owner
 from palyra.state.writer import Writer
 from palyra.wiring.owners import ProcessOwners
-from tests.cluster.machines import make_workspace
+from tests.cluster.operating import palyra, told
 from tests.cluster.stopped import LEASE_MS
-from tests.cluster.test_cli import palyra, told
-from tests.conformance.arena import require
 from tests.journaling import ulid
 from tests.postgres import url_of
 
@@ -115,27 +111,19 @@ def test_without_the_servers_word_a_silent_daemon_knows_nothing(writer, monkeypa
 # ── real processes ───────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    require(Tier.C)
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.mark.parametrize("stopped_s", [0.5, LEASE_MS / 1000 + 1])
-def test_a_daemon_stopped_for_longer_than_its_lease_and_continued_changes_nothing(home, place, stopped_s):
+def test_a_daemon_stopped_for_longer_than_its_lease_and_continued_changes_nothing(home, folder, stopped_s):
     """Its call runs on a node. Another daemon closes the call as interrupted; the one that goes on has the node's
     answer in its hand, and neither the workspace nor the journal hears of it. Stopped for a moment only, it goes on."""
     for name in ("work", "nodes"):
-        (place / name).mkdir()
+        (folder / name).mkdir()
     home.mkdir(mode=0o700)
     url, call_id = url_of(home), ulid()
     (home / "palyra.toml").write_text(
         "[tool_call.process_runner]\nallowed_executables = ['sh']\nallow_interpreters = true\n"
         f"[cluster]\ndatabase = '{url}'\n"
     )
-    given = (str(home), str(place / "work"), str(place / "nodes"), call_id)
+    given = (str(home), str(folder / "work"), str(folder / "nodes"), call_id)
     argv = [sys.executable, "-m", "tests.cluster.stopped", *given]
     one = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], env=os.environ)
     try:
@@ -153,7 +141,7 @@ def test_a_daemon_stopped_for_longer_than_its_lease_and_continued_changes_nothin
     shown = told(palyra(home, "journal", "show", call_id, "--json"))
     was_closed = stopped_s > LEASE_MS / 1000
     assert (shown["status"], len(shown["entries"])) == ("interrupted" if was_closed else "completed", 2)
-    assert (place / "work" / "effect").exists() is not was_closed
+    assert (folder / "work" / "effect").exists() is not was_closed
     assert said["status"] == shown["status"]
     assert verify_cluster(url, home, is_alive=ProcessOwners().is_alive, every_signature=True).findings == ()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from palyra.cluster.node import END, STDOUT
 from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.token import Statement, open_token, sign_statement
 from palyra.errors import TrustError
-from palyra.model.call import Tier
 from palyra.model.outcome import Status
-from tests.cluster.machines import CLUSTER_KEY, Machines, make_workspace, plan_of
-from tests.conformance.arena import Kept, require
+from tests.cluster.machines import CLUSTER_KEY, Machines, plan_of
+from tests.conformance.arena import Kept
 
 HONEST: dict[str, Any] = {
     "status": "completed",
@@ -46,20 +44,9 @@ EMPTY = sha256_hex(b"")
 
 
 @pytest.fixture
-def workspace() -> Iterator[Path]:
-    require(Tier.C)
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def machines() -> Iterator[Machines]:
-    folder = make_workspace()
-    made = Machines(folder)
-    made.add("one")
-    yield made
-    shutil.rmtree(folder, ignore_errors=True)
+def machines(machines: Machines) -> Machines:
+    machines.add("one")
+    return machines
 
 
 class Liar:

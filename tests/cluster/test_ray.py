@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,45 +20,19 @@ from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.ray_link import RayLink
 from palyra.cluster.token import open_token, sign_token
 from palyra.launch.values import to_json
-from palyra.model.call import Tier
 from palyra.model.outcome import Status
 from palyra.signing import SigningKey
-from tests.cluster.machines import CLUSTER_KEY, make_workspace, plan_of
-from tests.cluster.ray_machines import Machines, ray_cluster, use
-from tests.conformance.arena import Kept, require
+from tests.cluster.machines import CLUSTER_KEY, plan_of
+from tests.cluster.ray_machines import RAYS_WARNINGS, use
+from tests.conformance.arena import Kept
 
 CALLS = int(os.environ.get("PALYRA_CLUSTER_CALLS", "500"))
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray's own, at its end
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = RAYS_WARNINGS
 
 
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
-    require(Tier.C)
-    with ray_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    made = make_workspace()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    made = make_workspace()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-def test_killing_a_node_amid_five_hundred_calls_loses_none_and_runs_none_twice(machines, folder, workspace):
-    first, second = machines.add(), machines.add()
+def test_killing_a_node_amid_five_hundred_calls_loses_none_and_runs_none_twice(ray_machines, folder, workspace):
+    first, second = ray_machines.add(), ray_machines.add()
     (workspace / "effects").mkdir()
 
     async def work(executor: ClusterExecutor, link: RayLink) -> tuple[list[Any], set[str]]:
@@ -77,7 +49,7 @@ def test_killing_a_node_amid_five_hundred_calls_loses_none_and_runs_none_twice(m
         calls = [asyncio.ensure_future(one(number)) for number in range(CALLS)]
         while ended < CALLS // 4:
             await asyncio.sleep(0.05)
-        await asyncio.to_thread(machines.kill, second)
+        await asyncio.to_thread(ray_machines.kill, second)
         return await asyncio.gather(*calls), nodes
 
     ended, nodes = use(folder, work)
@@ -87,13 +59,13 @@ def test_killing_a_node_amid_five_hundred_calls_loses_none_and_runs_none_twice(m
     effects = {path.name: path.read_text().count("\n") for path in (workspace / "effects").iterdir()}
     assert effects == {str(number): 1 for number in range(CALLS)}
     assert {execution.ran.node_id for execution, _ in ended} == nodes
-    machines.kill(first)
+    ray_machines.kill(first)
 
 
 @pytest.mark.parametrize("lines", [True, False])
-def test_output_comes_as_it_is_written_and_a_cancelled_call_is_killed_there(machines, folder, workspace, lines):
+def test_output_comes_as_it_is_written_and_a_cancelled_call_is_killed_there(ray_machines, folder, workspace, lines):
     """On a line of its own, and by Ray."""
-    node = machines.add()
+    node = ray_machines.add()
 
     async def work(executor: ClusterExecutor, link: RayLink) -> tuple[str, list[Path]]:
         output = Kept()
@@ -109,11 +81,11 @@ def test_output_comes_as_it_is_written_and_a_cancelled_call_is_killed_there(mach
         return output.stdout, list(workspace.iterdir())
 
     assert use(folder, work, lines=lines) == ("first\n", [])
-    machines.kill(node)
+    ray_machines.kill(node)
 
 
-def test_a_drained_node_finishes_what_it_has_and_gets_nothing_more(machines, folder, workspace):
-    nodes = [machines.add(), machines.add()]
+def test_a_drained_node_finishes_what_it_has_and_gets_nothing_more(ray_machines, folder, workspace):
+    nodes = [ray_machines.add(), ray_machines.add()]
 
     async def work(executor: ClusterExecutor, link: RayLink) -> tuple[set[str], str]:
         running = asyncio.ensure_future(executor.run(plan_of(workspace, "sleep 1; echo done"), output := Kept()))
@@ -128,15 +100,15 @@ def test_a_drained_node_finishes_what_it_has_and_gets_nothing_more(machines, fol
     other, output = use(folder, work)
     assert (len(other), output) == (1, "done\n")
     for node in nodes:
-        machines.kill(node)
+        ray_machines.kill(node)
 
 
 # ── attacks ──────────────────────────────────────────────────────────────────
 
 
-def test_a_forged_or_replayed_order_straight_to_the_actor_is_refused(machines, folder, workspace):
+def test_a_forged_or_replayed_order_straight_to_the_actor_is_refused(ray_machines, folder, workspace):
     """Whoever speaks to Ray reaches the actor; it believes the cluster's signature alone."""
-    node = machines.add()
+    node = ray_machines.add()
 
     async def work(executor: ClusterExecutor, link: RayLink) -> list[bytes]:
         sent: list[tuple[str, bytes]] = []
@@ -164,12 +136,12 @@ def test_a_forged_or_replayed_order_straight_to_the_actor_is_refused(machines, f
     answers = use(folder, work)
     assert all(answer.startswith(REFUSED) for answer in answers), answers
     assert (workspace / "effect").read_text() == "once\n"
-    machines.kill(node)
+    ray_machines.kill(node)
 
 
-def test_a_program_on_a_node_reaches_neither_rays_ports_nor_its_sockets_nor_any_key(machines, folder, workspace):
-    node = machines.add()
-    port = int(machines.cluster.address.rpartition(":")[2])
+def test_a_program_on_a_node_reaches_neither_rays_ports_nor_its_sockets_nor_any_key(ray_machines, folder, workspace):
+    node = ray_machines.add()
+    port = int(ray_machines.cluster.address.rpartition(":")[2])
     script = f"""
         (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached gcs
         cat {folder}/nodes/node.key {folder}/nodes/*/key 2>/dev/null
@@ -190,7 +162,7 @@ def test_a_program_on_a_node_reaches_neither_rays_ports_nor_its_sockets_nor_any_
     assert (folder / "nodes").mkdir(exist_ok=True, parents=True) is None
     assert use(folder, work) == "done\n"
     assert (folder / "nodes" / "node.key").stat().st_mode & 0o777 == 0o600
-    machines.kill(node)
+    ray_machines.kill(node)
 
 
 _INTRUDE = """
@@ -205,10 +177,10 @@ except BaseException as error:
 
 
 @pytest.mark.parametrize("token", ["", "wrong" * 10])
-def test_a_client_without_the_token_does_not_get_in(machines, token):
+def test_a_client_without_the_token_does_not_get_in(ray_machines, token):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
     environment = {**kept, **({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token} if token else {"HOME": "/nowhere"})}
-    argv = [sys.executable, "-c", _INTRUDE, machines.cluster.address]
+    argv = [sys.executable, "-c", _INTRUDE, ray_machines.cluster.address]
     try:
         done = subprocess.run(argv, env=environment, capture_output=True, timeout=15, text=True)
     except subprocess.TimeoutExpired:
@@ -216,11 +188,11 @@ def test_a_client_without_the_token_does_not_get_in(machines, token):
     assert "in" not in done.stdout.split(), done.stdout
 
 
-def test_a_node_that_comes_back_with_another_key_is_not_used(machines, folder, workspace):
+def test_a_node_that_comes_back_with_another_key_is_not_used(ray_machines, folder, workspace):
     """Somebody who may speak to Ray kills the actor and puts his own in its place."""
     import ray
 
-    node = machines.add()
+    node = ray_machines.add()
 
     async def work(executor: ClusterExecutor, link: RayLink) -> tuple[int, int, int]:
         (node_id,) = link.nodes()
@@ -239,7 +211,7 @@ def test_a_node_that_comes_back_with_another_key_is_not_used(machines, folder, w
         return before, swapped, len(link._placement.places)
 
     assert use(folder, work) == (1, 0, 0)
-    machines.kill(node)
+    ray_machines.kill(node)
 
 
 def _actor_state(node_id: str) -> str:

@@ -5,58 +5,27 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import shutil
 import signal
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from palyra.cluster import dispatching
 from palyra.cluster.blob_places import open_blobs
 from palyra.cluster.dispatching import ClusterExecutor
 from palyra.cluster.ray_link import RayLink
 from palyra.config.cluster import BlobsConfig
-from palyra.model.call import Tier
-from tests.cluster.machines import make_workspace, plan_of
-from tests.cluster.ray_machines import Machines, daemon, ray_cluster, use
+from tests.cluster.machines import plan_of
+from tests.cluster.ray_machines import RAYS_WARNINGS, daemon, use
 from tests.cluster.stores_of_blobs import now_unix_ms, s3_server
-from tests.conformance.arena import Kept, require
+from tests.conformance.arena import Kept
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray's own, at its end
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-]
+pytestmark = RAYS_WARNINGS
 
 
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
-    require(Tier.C)
-    with ray_cluster() as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    made = make_workspace()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-@pytest.fixture
-def workspace() -> Iterator[Path]:
-    made = make_workspace()
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-def test_workspaces_cross_to_real_nodes_and_back_through_an_s3_store(machines, folder, workspace):
+def test_workspaces_cross_to_real_nodes_and_back_through_an_s3_store(ray_machines, folder, workspace):
     """Nodes see no folder of the daemon's: a signed request by a sealed key brings every file, and takes every change.
     What somebody removed from the store is put again, and a node that is killed loses nothing."""
-    nodes = [machines.add(2), machines.add(2)]
+    nodes = [ray_machines.add(2), ray_machines.add(2)]
     (workspace / "deep" / "er").mkdir(parents=True)
     (workspace / "deep" / "er" / "large").write_bytes(os.urandom(1 << 20))
     (workspace / "link").symlink_to("deep/er/large")
@@ -88,7 +57,7 @@ def test_workspaces_cross_to_real_nodes_and_back_through_an_s3_store(machines, f
                 ended += await calls(executor, range(8, 16))
                 last = asyncio.ensure_future(calls(executor, range(16, 32)))
                 await asyncio.sleep(0.2)
-                await asyncio.to_thread(machines.kill, nodes[1])
+                await asyncio.to_thread(ray_machines.kill, nodes[1])
                 ended += await last
                 executor.close()
                 return ended, len(names)
@@ -102,18 +71,20 @@ def test_workspaces_cross_to_real_nodes_and_back_through_an_s3_store(machines, f
     assert not (folder / "blobs").exists()
     told = b"".join(path.read_bytes() for path in (folder / "nodes").rglob("*") if path.is_file())
     assert user.secret_key.encode() not in told
-    machines.kill(nodes[0])
+    ray_machines.kill(nodes[0])
 
 
-def test_a_node_that_stands_still_loses_its_calls_to_another_and_comes_back(machines, folder, workspace, monkeypatch):
+def test_a_node_that_stands_still_loses_its_calls_to_another_and_comes_back(
+    ray_machines, folder, workspace, monkeypatch
+):
     """Stopped, not dead: Ray sees nothing wrong with it. Its own late run counts for nothing."""
     monkeypatch.setattr(dispatching, "SLACK_MS", 1000)
     monkeypatch.setattr(dispatching, "LATE_S", 0.5)
-    nodes = [machines.add(2), machines.add(2)]
+    nodes = [ray_machines.add(2), ray_machines.add(2)]
 
     async def work(executor: ClusterExecutor, link: RayLink) -> tuple[Any, list[str]]:
         first = (await executor.run(plan_of(workspace, "true"), Kept())).ran.node_id
-        (stopped,) = (machines.process_of(node) for node in nodes if node.node_id == first)
+        (stopped,) = (ray_machines.process_of(node) for node in nodes if node.node_id == first)
         os.kill(stopped, signal.SIGSTOP)
         try:
             again = await executor.run(plan_of(workspace, "echo once >> effect", wall_ms=1000), Kept())
@@ -133,4 +104,4 @@ def test_a_node_that_stands_still_loses_its_calls_to_another_and_comes_back(mach
     assert used == sorted(node.node_id for node in nodes)
     assert (workspace / "effect").read_text() == "once\n"
     for node in nodes:
-        machines.kill(node)
+        ray_machines.kill(node)

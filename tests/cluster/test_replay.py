@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from palyra.api import AsyncPalyra
-from tests.cluster.machines import make_workspace
-from tests.cluster.test_cli import palyra, told
-from tests.cluster.test_daemons import daemon
+from tests.cluster.operating import daemon, palyra, told
 from tests.postgres import url_of
 
 NO_ECHO = """
@@ -25,19 +20,12 @@ forbid (principal, action == Action::"tool::execute", resource == Tool::"palyra.
 """
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    folder = make_workspace()
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def ask(home: Path, place: Path, numbers: range) -> list[Any]:
+def ask(home: Path, workspace: Path, numbers: range) -> list[Any]:
     """Each call through another daemon of the two."""
 
     async def one(number: int, palyra: AsyncPalyra) -> Any:
         async with palyra:
-            run = palyra.run(principal="agent:demo", workspace=str(place))
+            run = palyra.run(principal="agent:demo", workspace=str(workspace))
             return await run.call("palyra.echo", {"number": number})
 
     return [asyncio.run(one(number, daemon(home, number % 2, url_of(home)))) for number in numbers]
@@ -50,10 +38,10 @@ def forbid_echo(home: Path, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_decisions_of_several_daemons_and_policies_are_made_again_from_the_server(home, place):
-    allowed = ask(home, place, range(4))
-    forbid_echo(home, place / "policies")
-    refused = ask(home, place, range(4))
+def test_decisions_of_several_daemons_and_policies_are_made_again_from_the_server(home, workspace):
+    allowed = ask(home, workspace, range(4))
+    forbid_echo(home, workspace / "policies")
+    refused = ask(home, workspace, range(4))
     assert [one.success for one in (*allowed, *refused)] == [True] * 4 + [False] * 4
     for number in range(2):  # each daemon's home sees the one journal
         root = home if number == 0 else home.with_name("daemon1")
@@ -61,8 +49,8 @@ def test_decisions_of_several_daemons_and_policies_are_made_again_from_the_serve
         assert (found["ok"], found["decisions"], found["items"]) == (True, 8, [])
 
 
-def test_a_decision_whose_policies_are_gone_from_the_server_is_named(home, place):
-    first, *_ = ask(home, place, range(2))
+def test_a_decision_whose_policies_are_gone_from_the_server_is_named(home, workspace):
+    first, *_ = ask(home, workspace, range(2))
     with psycopg.connect(url_of(home), autocommit=True) as connection:
         connection.execute("DELETE FROM policy_texts WHERE kind = 'bundle'")
     done = palyra(home, "journal", "verify", "--replay", "--json")
@@ -72,9 +60,9 @@ def test_a_decision_whose_policies_are_gone_from_the_server_is_named(home, place
     assert all("not kept" in one["detail"] for one in found["items"])
 
 
-def test_policies_swapped_on_the_server_do_not_make_a_decision_good(home, place):
+def test_policies_swapped_on_the_server_do_not_make_a_decision_good(home, workspace):
     """Who can write the database puts another bundle under the digest of the one that decided."""
-    ask(home, place, range(1))
+    ask(home, workspace, range(1))
     with psycopg.connect(url_of(home), autocommit=True) as connection:
         connection.execute(
             "UPDATE policy_texts SET files = %s WHERE kind = 'bundle'", (json.dumps({"x.cedar": NO_ECHO}).encode(),)
