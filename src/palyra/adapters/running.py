@@ -73,9 +73,6 @@ class Commands:
     def shell(self, line: str, **options: object) -> Ran:
         return self.run(shell_words(line), **options)
 
-    async def ashell(self, line: str, **options: object) -> Ran:
-        return await self.arun(shell_words(line), **options)
-
     # ── files ──
 
     def script(self, script: str, *words: str, stdin: str | None = None) -> Ran:

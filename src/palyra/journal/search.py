@@ -23,7 +23,6 @@ from palyra.model.record import Entry
 from palyra.values import dataclass
 
 MINUTE_MS = 60 * 1000
-MAX_PAGE = 1000
 MAX_WORDS = 16
 NAMES = {"intent": INTENT, "result": RESULT, "act": ACT}
 _NO_END = 1 << 62

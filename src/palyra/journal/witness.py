@@ -60,25 +60,6 @@ def cosign(name: str, key: SigningKey, note: str, *, at_unix_s: int) -> str:
     return f"\u2014 {name} {encoded}\n"
 
 
-def write_witness_key(name: str, key: PublicKey) -> str:
-    return f"{name}+{_hint(name, key).hex()}+{base64.b64encode(COSIGNATURE + key.raw).decode('ascii')}"
-
-
-def parse_witness_key(text: str) -> tuple[str, PublicKey]:
-    name, _, rest = text.partition("+")
-    hint, _, encoded = rest.partition("+")
-    try:
-        raw = base64.b64decode(encoded, validate=True)
-    except ValueError as error:
-        raise TrustError("The witness key is not base64.") from error
-    if raw[:1] != COSIGNATURE or not name or not name.isprintable() or set(name) & set(" +"):
-        raise TrustError("This is not the key of a witness (type cosignature/v1).")
-    key = PublicKey(raw[1:])
-    if _hint(name, key).hex() != hint:
-        raise TrustError("The witness key's checksum does not fit its name and key.")
-    return name, key
-
-
 def open_cosignature(note: str, name: str, key: PublicKey) -> int:
     """When this witness signed the head, in seconds; `TrustError` when it did not."""
     text, gap, lines = note.rpartition("\n\n")

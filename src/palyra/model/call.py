@@ -22,7 +22,6 @@ from palyra.values import dataclass
 
 CallId = NewType("CallId", str)
 RunId = NewType("RunId", str)
-ApprovalId = NewType("ApprovalId", str)
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")

@@ -154,11 +154,6 @@ class PolicyStore:
                 self._follow(self._held or held)
         return (self._held or held).bundle
 
-    def reload(self) -> PolicyBundle:
-        """Read the folder again. Raises PolicyError and keeps the bundle in use when the new one is not good."""
-        with self._lock:
-            return self._swap(self._load(checked=False)).bundle
-
     def local(self) -> Mapping[str, str]:
         """The operator's policies as they would be loaded now."""
         pointer = None if self._versions is None else self._versions.pointer()

@@ -56,7 +56,6 @@ class Finding(StrEnum):
     TRUST_ROTATION = "trust.rotation"
     DOWNGRADE = "version.downgrade"
     VERSION_REUSED = "version.reused"
-    PUBLISHER_CHANGED = "publisher.changed"
     TOOL_TAKEN = "tool.taken"
     LIFE_MOVE = "life.move"
     LIFE_AUDIT = "life.audit"

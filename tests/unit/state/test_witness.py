@@ -15,8 +15,6 @@ from palyra.journal.witness import (
     add_checkpoint,
     cosign,
     open_cosignature,
-    parse_witness_key,
-    write_witness_key,
 )
 from palyra.signing import NoteSigner, SigningKey
 from palyra.state.rotation import rotate_key
@@ -150,15 +148,14 @@ def test_the_other_homes_journal_holds_the_head_and_its_key_cosigns(home: Path, 
     writer.close()
 
 
-def test_a_witness_key_survives_being_written_down() -> None:
-    key = SigningKey.from_seed(bytes(range(32)))
-    text = write_witness_key("witness.example/one", key.public)
-    assert parse_witness_key(text) == ("witness.example/one", key.public)
-    for broken in (text.replace("one+", "two+"), text[:-2], "x", "a+b+c"):
+def test_a_cosignature_tells_when_and_by_whom() -> None:
+    key, other = SigningKey.from_seed(bytes(range(32))), SigningKey.from_seed(bytes(32))
+    note = "log\n1\nroot\n\n— log AAAA\n"
+    note += cosign("witness.example/one", key, note, at_unix_s=7)
+    assert open_cosignature(note, "witness.example/one", key.public) == 7
+    for name, public in (("witness.example/two", key.public), ("witness.example/one", other.public)):
         with pytest.raises(TrustError):
-            parse_witness_key(broken)
-    line = cosign("witness.example/one", key, "log\n1\nroot\n\n— log AAAA\n", at_unix_s=7)
-    assert open_cosignature(f"log\n1\nroot\n\n— log AAAA\n{line}", "witness.example/one", key.public) == 7
+            open_cosignature(note, name, public)
 
 
 def test_no_witnesses_cost_a_look_up_and_nothing_else(home: Path) -> None:

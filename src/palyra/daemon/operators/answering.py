@@ -46,10 +46,6 @@ class Listed(AnswerModel, Generic[T]):
     next: str | int | None
 
 
-class Nothing(Model):
-    """A body without fields: `{}`."""
-
-
 class NextPage(Model):
     before: Cursor = None
     count: Count = 50

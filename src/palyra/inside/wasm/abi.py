@@ -15,7 +15,6 @@ HOST_CAPABILITIES: Final = "palyra:plugins/host-capabilities@0.1.0"
 """The eight functions that only count and number what was granted; a module written to them alone runs too."""
 
 FAMILIES: Final = {"http": 10_000, "secret": 20_000, "storage": 30_000, "channel": 40_000}
-FAMILY_SIZE: Final = 10_000
 
 NOT_GRANTED, BAD_ARGUMENT, ABSENT, FAILED, TOO_LARGE = -1, -2, -3, -4, -5
 
