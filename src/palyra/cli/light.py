@@ -20,7 +20,8 @@ from palyra.cli.say import flush_streams
 LATE = ("cedarpy.pst", "ssl", "asyncio.sslproto")
 SHORT_LIFE_OBJECTS = 100_000
 """`palyra run` has 70 000 of them when it ends."""
-USUAL = gc.get_threshold()
+YOUNG_OBJECTS = 5000
+"""More than these before a long life's newest are looked through: a call and its answer are gone by themselves."""
 
 
 def keep_light() -> None:
@@ -32,9 +33,10 @@ def keep_light() -> None:
 
 
 def stay() -> None:
-    """This command will live long: its garbage is collected as usual, and what was imported is not looked at again."""
+    """This command will live long. What it was started with stays: looking through it for garbage, again and again,
+    would stop every call for a tenth of a second."""
     gc.freeze()
-    gc.set_threshold(*USUAL)
+    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
 
 
 def leave(code: int) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from palyra.config.daemon import DaemonConfig
     from palyra.daemon.server import Server
 
-YOUNG_OBJECTS = 5000
-"""More than these before the newest are looked through: a call and its answer are gone by themselves."""
 EPILOG = """\b
 Examples:
   palyra serve
@@ -77,7 +75,6 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
     state = make_state(installation, daemon)
     async with mounted(state) as mounts:
         server = Server(state, ROUTES, mounts, config_file=settings.config)
-        stay()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, lambda: _begin_to_end(server))
@@ -85,10 +82,8 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
 
 
 def _begin_to_serve(settings: Settings, server: Server) -> None:
-    # What was made to start with stays: looking through it for garbage stopped every call for a tenth of a second.
     gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+    stay()
     _say_where(settings, server)
 
 

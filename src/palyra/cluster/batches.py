@@ -35,12 +35,12 @@ class Frames:
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
         self.is_over = False
-        self.something, self.ended = asyncio.Event(), asyncio.Event()
+        self._something, self._ended = asyncio.Event(), asyncio.Event()
         self._room: asyncio.Future[None] | None = None
 
     def put(self, frame: bytes) -> None:
         self.waiting.append(frame)
-        self.something.set()
+        self._something.set()
 
     def put_last(self, frame: bytes) -> None:
         self.put(frame)
@@ -48,8 +48,8 @@ class Frames:
 
     def end(self, *_: object) -> None:
         self.is_over = True
-        self.something.set()
-        self.ended.set()
+        self._something.set()
+        self._ended.set()
 
     def room(self) -> asyncio.Future[None] | None:
         """None while more may come; else done when it may."""
@@ -61,14 +61,14 @@ class Frames:
 
     async def take(self) -> tuple[list[bytes], bool]:
         """Everything that came since it was last asked for, and whether that was all."""
-        await self.something.wait()
+        await self._something.wait()
         if not self.is_over:
             with suppress(TimeoutError):
                 async with asyncio.timeout(TOGETHER_S):
-                    await self.ended.wait()
+                    await self._ended.wait()
         taken, self.waiting = self.waiting, []
         if not self.is_over:
-            self.something.clear()
+            self._something.clear()
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         return taken, self.is_over

@@ -20,13 +20,13 @@ LEASE_MS = 30_000
 RENEW_S = 5.0
 SURE_MS = LEASE_MS - 5_000
 """Within so long of its last word a daemon knows that nobody has buried it."""
-_ME = "boot_id = ? AND pid = ? AND start_ticks = ?"
+_ONE = "boot_id = ? AND pid = ? AND start_ticks = ?"
 _NOW = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
-_AGAIN = f"UPDATE daemons SET seen_unix_ms = {_NOW} WHERE {_ME}"  # noqa: S608  # texts of our own, here and below
+_AGAIN = f"UPDATE daemons SET seen_unix_ms = {_NOW} WHERE {_ONE}"  # noqa: S608  # texts of our own, here and below
 _SAY = f"INSERT INTO daemons VALUES (?, ?, ?, {_NOW})"  # noqa: S608
 _FORGET = f"DELETE FROM daemons WHERE seen_unix_ms < {_NOW} - ?"  # noqa: S608
-_AGE = f"SELECT {_NOW} - seen_unix_ms FROM daemons WHERE {_ME}"  # noqa: S608
-_BURY = f"DELETE FROM daemons WHERE {_ME} AND seen_unix_ms <= {_NOW} - ?"  # noqa: S608
+_AGE = f"SELECT {_NOW} - seen_unix_ms FROM daemons WHERE {_ONE}"  # noqa: S608
+_BURY = f"DELETE FROM daemons WHERE {_ONE} AND seen_unix_ms <= {_NOW} - ?"  # noqa: S608
 _LIVING = f"SELECT boot_id, pid, start_ticks FROM daemons WHERE seen_unix_ms > {_NOW} - ? ORDER BY boot_id, pid"  # noqa: S608
 
 
@@ -83,12 +83,14 @@ class Leases:
     def burials(self) -> int:
         """How often this daemon was taken for dead. Asks the server, as `renew` does, when it was silent for so long
         that it cannot know by itself; `StateError` while that is away."""
-        if (
-            self._said is None
-            or max(now - then for now, then in zip(self._moment(), self._said, strict=True)) > SURE_MS
-        ):
+        if not self._is_sure():
             self.renew()
         return self._burials
+
+    def _is_sure(self) -> bool:
+        if self._said is None:
+            return False
+        return max(now - then for now, then in zip(self._moment(), self._said, strict=True)) <= SURE_MS
 
     def _bury(self, owner: Owner) -> bool:
         def work(tx: Transaction) -> bool:

@@ -91,21 +91,16 @@ def _opened(envelope: object, key: PublicKey, kind: str, shape: type[Any]) -> Ma
         value = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
         raise TrustError("The envelope holds no JSON.") from error
-    if not isinstance(value, dict) or {name: type(item) for name, item in value.items()} != _kinds(shape):
+    if not isinstance(value, dict) or {name: type(item) for name, item in value.items()} != _KINDS[shape]:
         raise TrustError("The envelope does not have exactly its fields.")
     return value
 
 
 def _told(value: Dispatch | Statement) -> dict[str, Json]:
-    return {name: getattr(value, name) for name in _kinds(type(value))}
+    return {name: getattr(value, name) for name in _KINDS[type(value)]}
 
 
-def _kinds(shape: type[Any]) -> Mapping[str, type]:
-    return _DISPATCH if shape is Dispatch else _STATEMENT
-
-
-def _declared(shape: type[Any]) -> Mapping[str, type]:
-    return {field.name: {"int": int, "str": str}[str(field.type)] for field in fields(shape)}
-
-
-_DISPATCH, _STATEMENT = _declared(Dispatch), _declared(Statement)
+_TYPES = {"int": int, "str": str}
+_KINDS: Mapping[type[Any], Mapping[str, type]] = {
+    shape: {field.name: _TYPES[str(field.type)] for field in fields(shape)} for shape in (Dispatch, Statement)
+}

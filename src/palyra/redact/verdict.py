@@ -4,7 +4,7 @@ Rules: a detector finds candidates by a literal anchor (a cheap search), then ju
 of at most `CAP` bytes. The verdict is a hit, nothing, or `OPEN`: more bytes could still change it. So nothing is
 decided by where a chunk happened to end, and what is held back is bounded.
 
-Not here: any shape of a secret (patterns, pem, telling), the stream that joins windows (stream).
+Not here: any shape of a secret (patterns, pem, headers, fields, urls), the stream that joins windows (stream).
 """
 
 from __future__ import annotations

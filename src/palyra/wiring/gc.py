@@ -106,10 +106,8 @@ class Collector:
         """What would not go. Nothing is changed, and nothing journaled, where nothing was found."""
         names = await self._shared.remove(self._old, actor=actor)
         stay = [Leftover(kind=Kind.WORKSPACE_BLOB, name=name) for name in names]
-        return (
-            *stay,
-            *await self._remove_here([one for one in found if one.kind is not Kind.WORKSPACE_BLOB], terms, actor),
-        )
+        here = [one for one in found if one.kind is not Kind.WORKSPACE_BLOB]
+        return (*stay, *await self._remove_here(here, terms, actor))
 
     async def _remove_here(self, found: Sequence[Leftover], terms: Terms, actor: str) -> tuple[Leftover, ...]:
         if not found:
