@@ -1,58 +1,41 @@
 """Look once at this machine → HostFacts. Available means: a real sandbox was started and seen to isolate.
 
-The sandbox is the planner's own, made for a temporary workspace beside a secret; a shell inside reports what it
-sees (evidence). What was found is remembered in `probe.json` of the state home under keys that change with the
-kernel, the boot, the bwrap file, the user, the cgroup and the plan itself; a failure is never remembered.
+What was found is remembered in `probe.json` of the state home under keys that change with the kernel, the boot, the
+bwrap file, the user, the cgroup and the plan itself; a failure is never remembered.
 
-Not here: what the facts allow (bwrap, rlimit, planner), what a failure means (diagnose), the kernel's own walls
-(probe_kernel).
+Not here: the trials (probe_bwrap, probe_start, probe_kernel, probe_container, probe_foreign), what the facts allow
+(bwrap, rlimit, planner), what a failure means (diagnose).
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import json
 import os
-import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palyra import inside
 from palyra.canon import digest
 from palyra.model.host import Blocker, BubblewrapFacts, CgroupFacts, HostFacts, Platform
-from palyra.model.plan import Hole, ProcessPlan, plan_digest
-from palyra.sandbox.backend import INFO, LOWEST_PID_MAX
-from palyra.sandbox.bwrap import BubblewrapBackend
-from palyra.sandbox.diagnose import BACKEND, Symptoms, diagnose, missing_program
-from palyra.sandbox.evidence import HELD, REPORT, parse_report, pid_max_in, problem_in
-from palyra.sandbox.probe_kernel import try_cgroup_kill as _try_cgroup
-from palyra.sandbox.probe_kernel import try_cgroup_limits, try_landlock, try_namespaces
+from palyra.model.plan import plan_digest
+from palyra.sandbox.diagnose import BACKEND, missing_program
+from palyra.sandbox.evidence import REPORT
 from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
-from palyra.sandbox.probe_network import try_listeners
-from palyra.sandbox.probe_start import memory_file, raised, told_to_become, try_starter
-from palyra.sandbox.probe_trial import trial_job, trial_place
+from palyra.sandbox.probe_trial import read_file, trial_plan
 from palyra.sandbox.starter import start_digest
-from palyra.sandbox.view import MADE, is_within
 from palyra.values import dataclass
 
+if TYPE_CHECKING:
+    from palyra.sandbox.probe_bwrap import Isolates
+
 __all__ = ["CACHE_NAME", "probe"]
-_TRIAL_TIMEOUT_S = 15.0
 _TOOLS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
 _KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
 """Those whose behaviour the launch message is written for."""
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 _LISTENERS = os.path.join(os.path.dirname(str(inside.__file__)), "listeners.py")
-_PID_MAX = "/proc/sys/kernel/pid_max"
-_SYSCTLS = (
-    "user/max_user_namespaces",
-    "kernel/unprivileged_userns_clone",
-    "kernel/apparmor_restrict_unprivileged_userns",
-)
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +51,6 @@ class _Finding:
     cgroup_version: int = 0
     cgroup_memory: str = ""
     cgroup_pids: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Trial:
-    words: str = ""
-    """What is wrong; empty when the sandbox isolates."""
-    started: bool = False
-    pid_max_per_namespace: bool = False
-    listeners: bool = False
 
 
 def probe(
@@ -126,11 +100,16 @@ def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> 
     key = _key(host, bwrap, cgroup_limits=cgroup_limits)
     found = None if fresh else recall(host.state_home, key, _Finding)
     if found is None:
-        host = replace(host, starter=try_starter(host.machine, host.shell))
-        looked = _look(host, bwrap)
+        host, looked = _look(host, bwrap)
+        kernel = _kernel(cgroup_limits=cgroup_limits)
         if isinstance(looked, Blocker):
-            return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), looked)
-        found = replace(looked, **_kernel(cgroup_limits=cgroup_limits))
+            return _with_kernel(host, kernel, looked)
+        found = _Finding(
+            **asdict(looked.bubblewrap),
+            pid_max_per_namespace=looked.pid_max_per_namespace,
+            starter=looked.starter,
+            **kernel,
+        )
         remember(host.state_home, key, found)
     facts = BubblewrapFacts(
         path=found.path, version=found.version, disable_userns=found.disable_userns, listeners=found.listeners
@@ -139,13 +118,24 @@ def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> 
     return _with_kernel(host, {name: getattr(found, name) for name in _KERNEL_FIELDS})
 
 
+def _look(host: HostFacts, bwrap: str) -> tuple[HostFacts, Isolates | Blocker]:
+    """The host as far as its start program is concerned, and what a sandbox showed."""
+    from palyra.sandbox.probe_bwrap import try_bwrap  # heavy, and seldom: what was found is remembered
+    from palyra.sandbox.probe_start import try_starter
+
+    host = replace(host, starter=try_starter(host.machine, host.shell))
+    return host, try_bwrap(host, bwrap, listeners=_LISTENERS)
+
+
 _KERNEL_FIELDS = ("cgroup_kill", "landlock_abi", "cgroup_version", "cgroup_memory", "cgroup_pids")
 
 
 def _kernel(*, cgroup_limits: bool) -> dict[str, Any]:
     """What a plain child gets of this kernel, under the names of a finding."""
+    from palyra.sandbox.probe_kernel import try_cgroup_kill, try_cgroup_limits, try_landlock
+
     limits = (try_cgroup_limits() if cgroup_limits else None) or CgroupFacts(version=0)
-    found = (_try_cgroup(), try_landlock(), limits.version, limits.memory, limits.pids)
+    found = (try_cgroup_kill(), try_landlock(), limits.version, limits.memory, limits.pids)
     return dict(zip(_KERNEL_FIELDS, found, strict=True))
 
 
@@ -184,116 +174,6 @@ def _localtime(link: str = "/etc/localtime") -> str:
     return found if found.startswith("/usr/") and os.path.isfile(found) else ""
 
 
-# ── the trial ────────────────────────────────────────────────────────────────
-
-
-def _look(host: HostFacts, bwrap: str) -> _Finding | Blocker:
-    """A sandbox with every option; one without --disable-userns where this bwrap or kernel does not have it, or with a
-    shell in the start program's place."""
-    said = subprocess.run([bwrap, "--version"], env={}, capture_output=True, text=True, check=False).stdout.split()
-    trial = _Trial()
-    for starter, disable_userns in itertools.product((True, False) if host.starter else (False,), (True, False)):
-        facts = BubblewrapFacts(path=bwrap, version=said[-1] if said else "", disable_userns=disable_userns)
-        trial = _try(replace(host, bubblewrap=facts, starter=starter))
-        if not trial.words:
-            facts = replace(facts, listeners=trial.listeners)
-            bounded = trial.pid_max_per_namespace
-            return _Finding(**asdict(facts), pid_max_per_namespace=bounded, starter=starter)
-        if trial.started:
-            break
-    return diagnose(
-        Symptoms(
-            words=trial.words,
-            uid=host.uid,
-            namespaces=try_namespaces(),
-            sysctls={name: int(value) for name in _SYSCTLS if (value := _read(f"/proc/sys/{name}")).isdigit()},
-            seccomp=int(_status("Seccomp") or 0),
-            started=trial.started,
-        )
-    )
-
-
-def _try(host: HostFacts) -> _Trial:
-    try:
-        with trial_place() as (workspace, secret), contextlib.ExitStack() as stack:
-            plan = _plan(workspace, host)
-            return _run_trial(plan, host, [workspace, secret, *_hidden(host, workspace)], stack)
-    except (OSError, ValueError) as error:
-        return _Trial(words=f"{type(error).__name__}: {error}")
-
-
-def _plan(workspace: str, host: HostFacts) -> ProcessPlan:
-    job = trial_job(workspace, host, program="/usr/bin/true")
-    return BubblewrapBackend().plan(job, replace(host, home="", state_home=""))
-
-
-def _run_trial(plan: ProcessPlan, host: HostFacts, arguments: list[str], stack: contextlib.ExitStack) -> _Trial:
-    files = [memory_file(data, stack) for data in plan.data]
-    closing = stack.enter_context(contextlib.ExitStack())
-    info_read, info_write = (raised(fd, kept) for fd, kept in zip(os.pipe(), (stack, closing), strict=True))
-    os.set_blocking(info_read, False)
-    given = {w: memory_file(b"", stack) for w in plan.launcher if isinstance(w, Hole) and w.index < 0}
-    given |= {Hole(index): fd for index, fd in enumerate(files)} | {INFO: info_write}
-    argv = [str(given[w]) if isinstance(w, Hole) else w for w in plan.launcher]
-    told = ["-c", REPORT, "probe", *arguments]
-    argv, places = (
-        told_to_become(argv, host.shell, told, plan.cwd, stack) if host.starter else ([*argv, host.shell, *told], [])
-    )
-    process = subprocess.Popen(
-        argv,
-        env={},
-        pass_fds=[*given.values(), *places],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
-    closing.close()
-    stack.enter_context(process)
-    timer = threading.Timer(_TRIAL_TIMEOUT_S, process.kill)
-    stack.callback(timer.cancel)
-    timer.start()
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if line.strip() == HELD:
-            break
-    before = _read(_PID_MAX)
-    isolated = not problem_in(parse_report("".join(lines)))
-    init = _first_inside(info_read) if isolated else 0
-    if init and host.uid == 0 and _kernel_at_least(host.kernel, 6, 14):
-        _bound_pids(host, init)
-    listeners = bool(init) and try_listeners(init, _LISTENERS)
-    rest, errors = process.communicate("\n")
-    report = parse_report("".join(lines) + rest)
-    if not lines:
-        return _Trial(words=errors.strip().split("\n")[0] or f"bwrap ended with {process.returncode}")
-    bounded = pid_max_in(report) == str(LOWEST_PID_MAX) and _read(_PID_MAX) == before
-    return _Trial(words=problem_in(report), started=True, pid_max_per_namespace=bounded, listeners=listeners)
-
-
-def _first_inside(info: int) -> int:
-    try:
-        return int(json.loads(os.read(info, 4096))["child-pid"])
-    except (OSError, ValueError, KeyError):
-        return 0
-
-
-def _bound_pids(host: HostFacts, init: int) -> None:
-    """Only asked of kernels that keep pid_max per namespace: an older one would change the whole machine's."""
-    if host.nsenter:
-        argv = [host.nsenter, f"--pid=/proc/{init}/ns/pid", host.shell, "-c", f"echo {LOWEST_PID_MAX} > {_PID_MAX}"]
-        subprocess.run(argv, env={}, capture_output=True, check=False, timeout=_TRIAL_TIMEOUT_S)
-
-
-def _hidden(host: HostFacts, workspace: str) -> list[str]:
-    """What must not be seen inside, unless the sandbox makes a folder of that name itself."""
-    own = [path for path in (host.state_home, host.home) if path and not is_within(workspace, path)]
-    return [path for path in own if not any(is_within(made, path) or is_within(path, made) for made in MADE)]
-
-
 # ── what is remembered ───────────────────────────────────────────────────────
 
 
@@ -301,13 +181,13 @@ def _key(host: HostFacts, bwrap: str, *, cgroup_limits: bool) -> str:
     """Whatever could change the answer. The plan's digest stands for this version of Palyra."""
     file = os.stat(bwrap)
     facts = BubblewrapFacts(path=bwrap, version="", disable_userns=True)
-    plan = _plan("/probe", replace(host, bubblewrap=facts))
+    plan = trial_plan("/probe", replace(host, bubblewrap=facts))
     return digest(
         {
-            "kernel": [host.kernel, os.uname().version, _read("/proc/sys/kernel/random/boot_id")],
+            "kernel": [host.kernel, os.uname().version, read_file("/proc/sys/kernel/random/boot_id")],
             "bwrap": [bwrap, str(file.st_dev), str(file.st_ino), file.st_size, str(file.st_mtime_ns)],
             "user": [host.uid, host.gid, host.shell, host.nsenter],
-            "cgroup": [_read("/proc/self/cgroup"), cgroup_limits],
+            "cgroup": [read_file("/proc/self/cgroup"), cgroup_limits],
             "fields": [field.name for field in fields(_Finding)],
             "plan": [plan_digest(plan), digest(REPORT), start_digest(host.machine)],
         }
@@ -329,26 +209,8 @@ def _find(name: str, folders: Sequence[str]) -> str:
     return ""
 
 
-def _kernel_at_least(release: str, major: int, minor: int) -> bool:
-    numbers = release.split("-")[0].split(".")
-    return all(n.isdigit() for n in numbers[:2]) and tuple(map(int, numbers[:2])) >= (major, minor)
-
-
 def _distributions() -> tuple[str, ...]:
     """ID, then ID_LIKE, of /etc/os-release."""
-    fields = dict(line.split("=", 1) for line in _read("/etc/os-release").splitlines() if "=" in line)
+    fields = dict(line.split("=", 1) for line in read_file("/etc/os-release").splitlines() if "=" in line)
     words = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', "")
     return tuple(words.split())
-
-
-def _status(name: str) -> str:
-    lines = [line for line in _read("/proc/self/status").splitlines() if line.startswith(f"{name}:")]
-    return lines[0].split()[1] if lines else ""
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -23,6 +23,7 @@ from typing import Any
 from palyra.model.host import CgroupFacts
 from palyra.model.plan import LandlockRules
 from palyra.sandbox.landlock import SCOPE_ABI, TCP_ABI, ruleset_attr
+from palyra.sandbox.probe_trial import read_file
 
 _CREATE_RULESET, _RESTRICT_SELF, _VERSION = 444, 446, 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -159,17 +160,17 @@ def _try_limit(parent: str, file: str, value: int) -> bool:
         return bool(
             group
             and _wrote(path, str(value))
-            and _read(path) == str(value)
+            and read_file(path) == str(value)
             and _wrote(f"{group}/cgroup.procs", str(child))
-            and str(child) in _read(f"{group}/cgroup.procs").split()
+            and str(child) in read_file(f"{group}/cgroup.procs").split()
         )
 
 
 def _folder(controller: str) -> str:
     """Where this process stands in a hierarchy, as a path; an empty controller means version 2."""
     start = f":{controller}:" if controller else "0::"
-    lines = [line.partition(start)[2] for line in _read("/proc/self/cgroup").splitlines() if start in f":{line}"]
-    for line in _read("/proc/self/mountinfo").splitlines():
+    lines = [line.partition(start)[2] for line in read_file("/proc/self/cgroup").splitlines() if start in f":{line}"]
+    for line in read_file("/proc/self/mountinfo").splitlines():
         fields, _, kind = line.partition(" - ")
         root, point = fields.split()[3:5]
         options = kind.split()[2].split(",")
@@ -229,11 +230,3 @@ def _wrote(path: str, text: str) -> bool:
         return False
     finally:
         os.close(fd)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

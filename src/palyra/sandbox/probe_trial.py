@@ -1,6 +1,7 @@
-"""What every trial of a sandbox shares: a place to try it in, with a secret beside it, and a job for it.
+"""What every trial of a sandbox shares: a place to try it in, with a secret beside it, a job for it, a look at a file.
 
-Touches: a throwaway folder. Not here: what is started and what it must report (probe, probe_foreign, probe_container).
+Touches: a throwaway folder. Not here: what is started and what it must report (probe_bwrap, probe_foreign,
+probe_container).
 """
 
 from __future__ import annotations
@@ -8,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
 from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
+from palyra.model.plan import ProcessPlan
 from palyra.model.sights import WorkspaceSight
+from palyra.sandbox.bwrap import BubblewrapBackend
 
 
 @contextlib.contextmanager
@@ -32,6 +36,21 @@ def trial_place() -> Iterator[tuple[str, str]]:
         yield workspace, secret
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def trial_plan(workspace: str, host: HostFacts) -> ProcessPlan:
+    """Of bubblewrap."""
+    job = trial_job(workspace, host, program="/usr/bin/true")
+    return BubblewrapBackend().plan(job, replace(host, home="", state_home=""))
+
+
+def read_file(path: str) -> str:
+    """Empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def trial_job(

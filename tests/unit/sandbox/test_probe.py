@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from palyra.model.host import Blocker, HostFacts, Platform
+from palyra.model.host import Blocker, BubblewrapFacts, HostFacts, Platform
 from palyra.sandbox import probe as under_test
+from palyra.sandbox import probe_bwrap, probe_kernel
 from palyra.sandbox.planner import BACKENDS
 from palyra.sandbox.probe import CACHE_NAME, probe
+from palyra.sandbox.probe_bwrap import Isolates
 
-FOUND = under_test._Finding(path="/usr/bin/bwrap", version="9.9", disable_userns=True, pid_max_per_namespace=True)
+FOUND = Isolates(
+    bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="9.9", disable_userns=True),
+    pid_max_per_namespace=True,
+    starter=False,
+)
 
 
 @pytest.fixture
@@ -22,13 +28,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The trial is counted instead of run; its answer is the last element."""
     seen: list[object] = [FOUND]
 
-    def look(host: HostFacts, bwrap: str) -> object:
+    def look(host: HostFacts, bwrap: str, *, listeners: str) -> object:
         seen.insert(0, bwrap)
         return seen[-1]
 
-    monkeypatch.setattr(under_test, "_look", look)
+    monkeypatch.setattr(probe_bwrap, "try_bwrap", look)
     monkeypatch.setattr(under_test, "_find", lambda name, folders: "/bin/sh")
-    monkeypatch.setattr(under_test, "_try_cgroup", lambda: "/g")
+    monkeypatch.setattr(probe_kernel, "try_cgroup_kill", lambda: "/g")
     return seen
 
 
@@ -152,11 +158,3 @@ def test_another_system_is_a_blocker(
     assert (host.platform, host.seatbelt, host.job_objects) == (kind, None, False)
     assert [b.code for b in host.blockers] == ["platform", "not_isolating"]
     assert all(backend.guarantees(host) == frozenset() for backend in BACKENDS)
-
-
-@pytest.mark.parametrize(
-    ("release", "modern"),
-    [("6.14.0", True), ("6.18.44-fc-v490", True), ("7.0", True), ("6.13.9", False), ("5.15", False), ("x", False)],
-)
-def test_kernels_are_compared_by_number(release: str, modern: bool) -> None:
-    assert under_test._kernel_at_least(release, 6, 14) is modern
