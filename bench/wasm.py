@@ -19,7 +19,7 @@ from bench.harness import Aim, Contender, Row, timed
 from bench.installation import Ground
 from bench.peers import worker
 from palyra.canon import sha256_hex
-from palyra.config.schema import WasmRuntimeConfig
+from palyra.config.tool_call import WasmRuntimeConfig
 from palyra.inside.wasm import abi
 from palyra.inside.wasm.direct import DirectRuntime
 from palyra.inside.wasm.engine import EpochTimer, make_engine

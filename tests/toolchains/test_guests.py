@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from palyra.canon import sha256_hex
-from palyra.config.schema import WasmRuntimeConfig
+from palyra.config.tool_call import WasmRuntimeConfig
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
 from palyra.model.outcome import Execution, Status

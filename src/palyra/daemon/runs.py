@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from palyra.canon import Json
-from palyra.config.schema import EGRESS_ALIASES
+from palyra.config.tool_call import EGRESS_ALIASES
 from palyra.daemon.call_models import RunBody, RunShown
 from palyra.daemon.calls import may_see
 from palyra.daemon.orders import principal_of, workspace_of

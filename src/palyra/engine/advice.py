@@ -15,7 +15,8 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import PurePosixPath
 
-from palyra.config.schema import Config, ProcessRunnerConfig, ToolCallConfig
+from palyra.config.schema import Config
+from palyra.config.tool_call import ProcessRunnerConfig, ToolCallConfig
 from palyra.egress.hosts import parse_pattern
 from palyra.egress.preflight import denied
 from palyra.engine.runs import Run

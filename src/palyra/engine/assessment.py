@@ -18,7 +18,7 @@ import orjson
 
 from palyra.budget.ledger import Ledger, check_attempts
 from palyra.canon import Json, canonical, sha256_hex
-from palyra.config.schema import ProcessRunnerConfig
+from palyra.config.tool_call import ProcessRunnerConfig
 from palyra.egress.asked import narrow
 from palyra.egress.preflight import denied, hosts_named
 from palyra.engine.background import background_limits, check_background

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from palyra.canon import Json, sha256_hex
-from palyra.config.schema import ProcessRunnerConfig
+from palyra.config.tool_call import ProcessRunnerConfig
 from palyra.engine.ports import Ports
 from palyra.engine.runs import RunScope
 from palyra.engine.trip import Ending, Trip

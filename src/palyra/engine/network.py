@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from palyra.config.schema import ProcessRunnerConfig
+from palyra.config.tool_call import ProcessRunnerConfig
 from palyra.egress.asked import in_order
 from palyra.egress.hosts import parse_pattern
 from palyra.egress.overlap import overlap

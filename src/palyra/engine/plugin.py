@@ -17,7 +17,7 @@ from functools import lru_cache
 import orjson
 
 from palyra.canon import Json, canonical, sha256_hex
-from palyra.config.schema import WasmRuntimeConfig
+from palyra.config.tool_call import WasmRuntimeConfig
 from palyra.egress.rules import judge_host
 from palyra.engine.guest_http import host_of
 from palyra.engine.hostcalls import HostCalls

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from palyra.config.schema import EGRESS_ALIASES
+from palyra.config.tool_call import EGRESS_ALIASES
 from palyra.egress.hosts import parse_pattern
 from palyra.engine.runs import check_text
 from palyra.errors import Reason, Rejected

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from palyra.config.schema import WasmRuntimeConfig
+from palyra.config.tool_call import WasmRuntimeConfig
 from palyra.engine.ports import HostCall
 from palyra.launch.process import ProcessExecutor
 from palyra.model.host import HostFacts

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from palyra import inside
 from palyra.canon import sha256_hex
-from palyra.config.schema import WasmRuntimeConfig
+from palyra.config.tool_call import WasmRuntimeConfig
 from palyra.errors import Unenforceable
 from palyra.inside.wasm import engine as wasm_engine
 from palyra.launch.artefacts import ArtefactCache

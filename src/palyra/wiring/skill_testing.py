@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from typing import Protocol
 
 from palyra.canon import Json, canonical, sha256_hex
-from palyra.config.schema import WasmRuntimeConfig
+from palyra.config.tool_call import WasmRuntimeConfig
 from palyra.engine.guest_http import read_request
 from palyra.engine.ports import HostCall
 from palyra.errors import Rejected

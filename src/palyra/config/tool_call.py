@@ -1,0 +1,144 @@
+"""`[tool_call]`: which tools there are, how often they may be called, and what programs and modules get.
+
+Every limit has a cap that no file can lift (`RANGES`, model/limits). Not here: what a program may reach on the network
+beyond its hosts (egress), the budget of a run or a day (budget), parsing (schema).
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from palyra.late import late
+from palyra.model.call import TierChoice
+from palyra.model.limits import Limits
+from palyra.model.net import EgressMode
+from palyra.model.tool import Capability
+from palyra.values import dataclass
+
+EGRESS_ALIASES = {"allow_all": "none", "block_all": "strict"}
+
+PINNED_IMAGE = late(r"(?:[a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}")
+"""A name is only for reading; the digest says which image. Nothing that a container client would take for an option."""
+
+COMMON_PROGRAMS = (
+    *("base64", "basename", "bzip2", "cat", "chmod", "cksum", "cmp", "column", "comm", "cp", "cut", "date", "dd"),
+    *("diff", "dirname", "du", "echo", "expand", "expr", "factor", "false", "file", "find", "fmt", "fold", "git"),
+    *("grep", "egrep", "fgrep", "gunzip", "gzip", "head", "iconv", "id", "join", "jq", "ln", "ls", "md5sum", "mkdir"),
+    *("mktemp", "mv", "nl", "nproc", "od", "paste", "patch", "printf", "pwd", "readlink", "realpath", "rev", "rg"),
+    *("rm", "rmdir", "sed", "seq", "sha1sum", "sha256sum", "sha512sum", "shuf", "sleep", "sort", "split", "stat"),
+    *("sum", "tac", "tail", "tar", "tee", "test", "touch", "tr", "tree", "true", "truncate", "tsort", "uname"),
+    *("unexpand", "uniq", "unxz", "unzip", "wc", "which", "whoami", "xxd", "xz", "yes", "zcat", "zip", "zstd"),
+)
+WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("tool_call", "process_runner", "tier"): tuple(t.value for t in TierChoice),
+    ("tool_call", "process_runner", "fallback_tier"): ("", "b"),
+    ("tool_call", "process_runner", "egress_enforcement_mode"): (*(m.value for m in EgressMode), *EGRESS_ALIASES),
+    ("tool_call", "process_runner", "container_runtime"): ("", "podman", "docker"),
+}
+RANGES: dict[str, tuple[int, int]] = {
+    "max_calls_per_run": (1, 10**9),
+    "max_attempts_per_run": (1, 10**9),
+    "execution_timeout_ms": (1, 24 * 3600 * 1000),
+    "cpu_time_limit_ms": (1, 24 * 3600 * 1000),
+    "memory_limit_bytes": (8 << 20, 1 << 44),
+    "max_processes": (1, 1 << 20),
+    "max_output_bytes": (0, 1 << 32),
+    "background_lifetime_ms": (1, 1_800_000),
+    "max_background_per_run": (0, 64),
+    "warm_sandboxes": (0, 64),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRunnerConfig:
+    """`[tool_call.process_runner]`, `SandboxProcessRunnerPolicy` in the glossary."""
+
+    enabled: bool = True
+    tier: str = "auto"
+    fallback_tier: str = ""
+    workspace_root: str = ""
+    allowed_executables: tuple[str, ...] = COMMON_PROGRAMS
+    allow_interpreters: bool = False
+    path: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
+    read_roots: tuple[str, ...] = ()
+    settable_env: tuple[str, ...] = ("CI", "TZ", "COLUMNS")
+    egress_enforcement_mode: str = "strict"
+    allowed_egress_hosts: tuple[str, ...] = ()
+    cpu_time_limit_ms: int = 60_000
+    memory_limit_bytes: int = 1 << 30
+    max_processes: int = 512
+    max_output_bytes: int = 1 << 20
+    background_lifetime_ms: int = 600_000
+    """How long a background process may live, whatever the time limit of calls; then it is ended."""
+    max_background_per_run: int = 16
+    """How many background processes of one run may run at once. 0 refuses them all."""
+    warm_sandboxes: int = 2
+    """Sandboxes kept ready for each kind of call in a process that makes many; 0 starts every one when it is needed."""
+    cgroup_limits: bool = False
+    """Bound memory and processes of a whole tier B call by a cgroup, where the host lets Palyra make one. Moving a
+    process into one costs some milliseconds a call."""
+    list_changes: bool = False
+    """Tell with every process which files of the workspace it changed. Costs two looks at the whole workspace."""
+    container_image: str = ""
+    """An image for tier C where bubblewrap cannot be used, pinned: NAME@sha256:DIGEST or sha256:ID. Empty: none."""
+    container_runtime: str = ""
+    """podman or docker; empty takes the first that works."""
+
+    @property
+    def tier_choice(self) -> TierChoice:
+        return TierChoice(self.tier)
+
+    @property
+    def blocks_all(self) -> bool:
+        return self.egress_enforcement_mode == "block_all"
+
+    @property
+    def egress_mode(self) -> EgressMode:
+        return EgressMode(EGRESS_ALIASES.get(self.egress_enforcement_mode, self.egress_enforcement_mode))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WasmRuntimeConfig:
+    """`[tool_call.wasm_runtime]`: `WasmPluginRunnerPolicy`."""
+
+    enabled: bool = True
+    allow_inline_modules: bool = False
+    """Whether palyra.plugin.run takes a module in its input; policy has to permit it as well."""
+    fuel_budget: int = 10_000_000
+    """Of one call of a core module: about that many instructions."""
+    component_fuel_budget: int = 1_000_000_000
+    max_memory_bytes: int = 64 << 20
+    """Of one guest in all."""
+    max_table_elements: int = 100_000
+    max_instances: int = 16
+    """Guests that run at once; more wait."""
+    max_instances_per_skill: int = 8
+    """Of one skill; inline modules share one such bound. More wait, and leave the rest of the room to other skills."""
+    in_process_publishers: tuple[str, ...] = ()
+    """Publishers whose skills run in Palyra's own process, with wasmtime as the only wall. Faster, and only for your
+    own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallConfig:
+    """`[tool_call]`."""
+
+    allowed_tools: tuple[str, ...] = ("palyra.*",)
+    allowed_capabilities: tuple[str, ...] = tuple(c.value for c in Capability)
+    max_calls_per_run: int = 200
+    max_attempts_per_run: int = 1000
+    """Refused and malformed calls, counted apart, so that a model cannot loop for ever."""
+    execution_timeout_ms: int = 120_000
+    process_runner: ProcessRunnerConfig = field(default_factory=ProcessRunnerConfig)
+    wasm_runtime: WasmRuntimeConfig = field(default_factory=WasmRuntimeConfig)
+
+    @property
+    def limits(self) -> Limits:
+        runner = self.process_runner
+        return Limits(
+            wall_ms=self.execution_timeout_ms,
+            cpu_ms=runner.cpu_time_limit_ms,
+            memory_bytes=runner.memory_limit_bytes,
+            processes=runner.max_processes,
+            output_bytes=runner.max_output_bytes,
+        )
