@@ -184,7 +184,7 @@ def build(
     """A filter: what the number decides, the rules every filter has, those of its own, and the verdicts."""
     named = {numbers: rule_of[name] for name, numbers in judged.items()}
     shared = [_namespaces_rule(), _terminal_rule(), _mapping_rule(), *_mode_rules()]
-    return link([("", flat(machine, refused, named, absent)), *shared, *own, *_verdicts()])
+    return link([*by_number(machine, refused, named, absent), *shared, *own, *_verdicts()])
 
 
 def link(blocks: Sequence[Block]) -> bytes:
@@ -196,25 +196,52 @@ def link(blocks: Sequence[Block]) -> bytes:
     return b"".join(_encode(at, step, labels) for at, step in enumerate(steps))
 
 
-def flat(
+def by_number(
     machine: str,
     refused: Numbers,
     judged: Mapping[tuple[int | None, int | None], str],
     absent: Mapping[str, tuple[int, int]] = ABSENT,
-) -> list[Step]:
-    """What the number alone decides; `judged` names the block that reads a call's arguments."""
+) -> list[Block]:
+    """What the number alone decides; `judged` names the block that reads a call's arguments. Found by halving, not one
+    number after the other: the kernel tries a filter with every number when it is installed, which is part of a start,
+    and runs it for every call that it cannot allow by its number alone."""
     arch, column = MACHINES[machine], list(MACHINES).index(machine)
     steps = [Step(LOAD, _ARCH_AT), Step(IF_EQUAL, arch, no="kill"), Step(LOAD, _NUMBER_AT)]
     if machine == "x86_64":
         steps.append(Step(IF_AT_LEAST, X32_BIT, yes="enosys"))
-    steps += [Step(IF_EQUAL, numbers[column], yes="enosys") for numbers in absent.values()]
-    known = (numbers[column] for numbers in refused.values())
-    steps += [Step(IF_EQUAL, number, yes="eperm") for number in known if number is not None]
-    steps += [
-        Step(IF_EQUAL, number, yes=rule) for numbers, rule in judged.items() if (number := numbers[column]) is not None
+    named = [
+        *((numbers[column], "enosys") for numbers in absent.values()),
+        *((numbers[column], "eperm") for numbers in refused.values()),
+        *((numbers[column], rule) for numbers, rule in judged.items()),
     ]
-    steps.append(Step(RETURN, ALLOW))
-    return steps
+    verdicts: dict[int, str] = {}
+    for number, verdict in named:
+        if number is not None:
+            verdicts.setdefault(number, verdict)
+    return [("", steps), *_halved(_stretches(verdicts))[1]]
+
+
+def _stretches(verdicts: Mapping[int, str]) -> list[tuple[int, str]]:
+    """(first number, verdict) of every stretch of numbers with the same verdict, from 0 on."""
+    found = [(0, "allow")]
+    for number in sorted({*verdicts, *(number + 1 for number in verdicts)}):
+        verdict = verdicts.get(number, "allow")
+        if number == 0:
+            found = [(0, verdict)]
+        elif verdict != found[-1][1]:
+            found.append((number, verdict))
+    return found
+
+
+def _halved(stretches: Sequence[tuple[int, str]]) -> tuple[str, list[Block]]:
+    """Where to jump to, and the steps there: the lower half, then the upper one, so that every jump goes forward."""
+    first, verdict = stretches[0]
+    if len(stretches) == 1:
+        return verdict, []
+    half = len(stretches) // 2
+    (lower, below), (upper, above) = _halved(stretches[:half]), _halved(stretches[half:])
+    here = f"from {first} to {stretches[-1][0]}"
+    return here, [(here, [Step(IF_AT_LEAST, stretches[half][0], yes=upper, no=lower)]), *below, *above]
 
 
 def _namespaces_rule() -> Block:

@@ -68,6 +68,25 @@ def test_ordinary_calls_are_allowed(machine: str) -> None:
     assert {ask(machine, nr) for nr in range(600) if nr not in listed} == {s.ALLOW}
 
 
+def test_numbers_beyond_every_table_are_judged_as_before(machine: str) -> None:
+    assert ask(machine, 0x3FFF_FFFF) == s.ALLOW  # the kernel says itself that there is no such call
+    foreign = {ask(machine, nr) for nr in (0x4000_0000, 0x4000_0065, 0xFFFF_FFFF)}
+    assert foreign == ({ABSENT} if machine == "x86_64" else {s.ALLOW})
+
+
+def test_a_number_is_found_by_halving(machine: str) -> None:
+    """The kernel runs a filter with every number there is before a program starts."""
+    steps = list(struct.iter_unpack("=HBBI", s.assemble(machine)))
+
+    def longest(at: int) -> int:
+        code, yes, no, _ = steps[at]
+        if code == s.RETURN:
+            return 1
+        return 1 + max({longest(at + 1 + by) for by in ((yes, no) if code & 7 == 5 else (0,))})
+
+    assert longest(0) <= 20
+
+
 def test_clone3_does_not_exist_so_that_flags_can_be_read(machine: str) -> None:
     assert ask(machine, 435) == ABSENT
 
