@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 
 from palyra.launch.executor import CHUNK, Room, Sink
 from palyra.model.outcome import StreamName
@@ -50,8 +51,15 @@ class Capture:
             self._loop.add_reader(fd, self._readable, stream, fd)
 
     def read_out(self) -> None:
-        """What has come so far, of streams that nobody listens to yet: a program that has ended already."""
+        """What has come so far, of streams that nobody listens to yet: a program that has ended already. Most streams
+        are empty then: one look at all of them tells."""
+        look = select.poll()
+        for fd in self._open.values():
+            look.register(fd, select.POLLIN)
+        told = {fd for fd, events in look.poll(0) if events & select.POLLIN}
         for stream, fd in tuple(self._open.items()):
+            if fd not in told:
+                continue
             os.set_blocking(fd, False)
             self._unread = True
             while stream in self._open and self._unread and not self.tripped.done():

@@ -21,7 +21,7 @@ from palyra.launch import _os
 from palyra.launch.course import follow
 from palyra.launch.ending import Ended
 from palyra.launch.executor import LaunchFailed, Sink, Source, not_started
-from palyra.launch.waiting import has_ended, readable, unbroken
+from palyra.launch.waiting import ends_within, has_ended, readable, unbroken
 from palyra.model.outcome import Execution
 from palyra.model.plan import Hole, ProcessPlan
 from palyra.sandbox.docker import LABEL, NAME, OWNER
@@ -130,12 +130,11 @@ class _Container:
     def program_fd(self) -> int:
         return self._pid_fd
 
-    @property
-    def whole_fd(self) -> int:
-        return self._pid_fd
-
     is_alone = False
     """A container takes its time."""
+
+    def ends_within(self, timeout_s: float) -> bool:
+        return ends_within(self._pid_fd, timeout_s)
 
     def is_gone(self, timeout_s: float) -> bool:
         return False

@@ -22,7 +22,7 @@ from palyra.launch.ending import Ended
 from palyra.launch.executor import Sink, Source, WhileEnding
 from palyra.launch.feed import Feed
 from palyra.launch.message import nonce_from
-from palyra.launch.waiting import ends_within, has_ended, readable_within, unbroken
+from palyra.launch.waiting import has_ended, readable_within, unbroken
 from palyra.model.outcome import Execution, Status, StreamName, Usage
 from palyra.model.plan import ProcessPlan
 from palyra.values import dataclass
@@ -44,12 +44,11 @@ class Running(Protocol):
         """Readable when the program has ended."""
 
     @property
-    def whole_fd(self) -> int:
-        """Readable when the program and all it started have ended, where they end together; else the same."""
-
-    @property
     def is_alone(self) -> bool:
         """No other program runs for this process: the loop may be held up for a moment."""
+
+    def ends_within(self, timeout_s: float) -> bool:
+        """Whether the program ends within a moment, waited for in place."""
 
     def is_gone(self, timeout_s: float) -> bool:
         """Whether all that is left after `cut_off` ends within a moment: then `end` waits for nothing."""
@@ -135,7 +134,7 @@ async def _end(running: Running, capture: Capture, *, program_ended: bool) -> En
 
 def _watch_briefly(running: Running, plan: ProcessPlan, began_ns: int) -> _Watched | None:
     """None when it has not ended yet. What it wrote is in its pipes, and it waits there if they are full."""
-    if not ends_within(running.whole_fd, min(BRIEF_S, plan.limits.wall_ms / 1000)):
+    if not running.ends_within(min(BRIEF_S, plan.limits.wall_ms / 1000)):
         return None
     return _Watched(status=Status.COMPLETED, program_ended=True, wall_us=_us_since(began_ns))
 

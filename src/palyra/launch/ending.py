@@ -137,11 +137,25 @@ def is_gone(held: Held, timeout_s: float) -> bool:
     """Whether all that `cut_off` killed ends within a moment, waited for in place. Then `end` waits for nothing."""
     if not held.cut_off or held.group is not None:
         return False
-    gone = held.init_fd < 0 or ends_within(held.init_fd, timeout_s)
+    gone = held.init_fd < 0 or _is_left_alone(held) or ends_within(held.init_fd, timeout_s)
     if held.domain is not None:
         held.emptied = held.emptied or is_empty(held.domain)
         gone = gone and held.emptied
     return gone and (held.launcher_stays or ends_within(held.pid_fd, timeout_s))
+
+
+def _is_left_alone(held: Held) -> bool:
+    """Whether of all processes inside only the first one is left: ours or the launcher's, which has nothing more to do
+    and was sent its end. Whoever loses its parent in there becomes its child before that parent can be seen to have
+    ended; so when it has no child there is nobody, and nobody can come. The kernel takes it apart while we go on."""
+    if not held.launcher_stays or held.program_fd < 0 or held.program == held.init:
+        return False
+    return held.status is not None and _os.is_childless(held.init)
+
+
+def ended_with(status: int) -> Ended:
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(exit_code=code if code >= 0 else None, signal=-code if code < 0 else None)
 
 
 def end_gone(held: Held, *, subreaper: bool) -> Ended:

@@ -157,6 +157,14 @@ class Held:
         taken, self.listeners = self.listeners, ()
         return taken
 
+    def take_rest(self) -> list[int]:
+        """Hand all that is still open over to someone who will close it, but for our child's own descriptor."""
+        rest = [self.init_fd, self.program_fd, self.mounts_fd, self.control, self.stdin, self.stdout, self.stderr,
+                self.ready, self.info, self.block]  # fmt: skip
+        self.init_fd = self.program_fd = self.mounts_fd = self.control = -1
+        self.stdin = self.stdout = self.stderr = self.ready = self.info = self.block = -1
+        return [fd for fd in rest if fd >= 0]
+
     def let_go_of_mounts(self) -> None:
         """From now on they end with the sandbox's first process."""
         if self.mounts_fd >= 0:

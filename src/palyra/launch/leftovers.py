@@ -4,9 +4,10 @@ launchers, which end by themselves when everything inside has; the threads of pl
 The last to let go of a mount namespace makes the kernel take its mounts apart, and waits for it. Left to the sandbox's
 first process that is most of what ending a call takes; so the engine holds on until the call is answered, and lets go a
 moment later, on a thread that has nothing else to do. Nothing can enter such a namespace but by this descriptor. A
-launcher has run nothing but itself; it is reaped at the same moment.
+launcher has run nothing but itself; it is reaped at the same moment, and with it our own first process inside, where
+everybody else was seen to be gone.
 
-Not here: the end of the processes inside, which is waited for (ending).
+Not here: the end of the programs inside, which is waited for (ending).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 import os
 import signal
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.launch import _os
@@ -43,11 +45,10 @@ class Leftovers:
         weakref.finalize(self, _reap_all, self._launchers, owner=self._pid)
         weakref.finalize(self, _end_all, self._domains)
 
-    def keep(self, *, mounts_fd: int = -1, launcher: Launcher = (0, -1), domain: Domain | None = None) -> None:
+    def keep(self, *, fds: Sequence[int] = (), launcher: Launcher = (0, -1), domain: Domain | None = None) -> None:
         """Of a sandbox that is gone."""
         self._leave_to_parent()
-        if mounts_fd >= 0:
-            self._fds.append(mounts_fd)
+        self._fds += fds
         if launcher[0]:
             self._launchers.append(launcher)
         if domain is not None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from palyra.launch import _os
 from palyra.launch.course import Running, follow
 from palyra.launch.data_files import DataFiles
-from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, is_gone, is_told
+from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, ended_with, is_gone, is_told
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
@@ -33,7 +33,7 @@ from palyra.launch.limits import Step, limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
-from palyra.launch.waiting import has_ended, unbroken
+from palyra.launch.waiting import ends_within, has_ended, is_collected_within, unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution
 from palyra.model.plan import ProcessPlan
@@ -245,15 +245,14 @@ class _HeldProgram:
         return self._held.program_fd if self._held.program_fd >= 0 else self._held.init_fd
 
     @property
-    def whole_fd(self) -> int:
-        """Our own first process ends with the program, but not before everybody else inside. Not where it must come to
-        us with its usage, before its launcher reaps it."""
-        ends_together = self._held.init_fd >= 0 and not self._host.subreaper and _is_ours(self._plan)
-        return self._held.init_fd if ends_together else self.program_fd
-
-    @property
     def is_alone(self) -> bool:
         return self._at_work.running == 1
+
+    def ends_within(self, timeout_s: float) -> bool:
+        held = self._held
+        if held.program_fd < 0 or held.init_fd < 0 or self._host.subreaper:
+            return ends_within(self.program_fd, timeout_s)
+        return is_collected_within(held.program_fd, held.init_fd, timeout_s)
 
     def is_gone(self, timeout_s: float) -> bool:
         """Where nothing is to be learnt from it the launcher's own end is not waited for: it has started one process,
@@ -283,6 +282,8 @@ class _HeldProgram:
         held, leftovers = self._held, self._leftovers
         if not held.cut_off:
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
+        if self._is_gone and program_ended and held.launcher_stays and held.status is not None:
+            return self._leave(held.status)
         kept, domain, launcher = held.take("mounts_fd"), held.domain if held.emptied else None, (0, -1)
         if held.launcher_stays and (self._is_gone or has_ended(held.init_fd)):
             launcher, held.pid = (held.pid, held.take("pid_fd")), 0
@@ -294,7 +295,15 @@ class _HeldProgram:
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
         finally:
             if kept >= 0 or launcher[0] or domain is not None:
-                leftovers.keep(mounts_fd=kept, launcher=launcher, domain=domain)
+                leftovers.keep(fds=[kept] if kept >= 0 else [], launcher=launcher, domain=domain)
+
+    def _leave(self, status: int) -> Ended:
+        """Everybody is gone, and how the program ended is known: what is left is closed and reaped after the answer."""
+        held, launcher = self._held, (self._held.pid, self._held.take("pid_fd"))
+        held.pid = 0
+        _os.forget(held.init)
+        self._leftovers.keep(fds=held.take_rest(), launcher=launcher)
+        return ended_with(status)
 
     async def begin(self, nonce: bytes) -> None:
         held, plan = self._held, self._plan

@@ -66,6 +66,15 @@ def readable_in(fd: int, timeout_s: float) -> bool:
     return bool(poll.poll(timeout_s * 1000))
 
 
+def is_collected_within(pidfd: int, collector_fd: int, timeout_s: float) -> bool:
+    """Whether a process ends within a moment and its parent, behind the other pidfd, has collected it, so that its end
+    can be told; or that parent ends. Where the kernel tells only of the latter it comes a little later."""
+    poll = select.poll()
+    poll.register(pidfd, 0)  # POLLHUP comes unasked, and only then
+    poll.register(collector_fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
+
+
 def pause(seconds: float) -> None:
     """In this thread: for a moment that the loop's clock, which counts milliseconds, cannot tell."""
     time.sleep(seconds)

@@ -31,7 +31,7 @@ def test_they_are_let_go_a_moment_later_on_another_thread(monkeypatch: pytest.Mo
     async def story() -> list[bool]:
         kept, fds = Leftovers(), [open_null(), open_null()]
         for fd in fds:
-            kept.keep(mounts_fd=fd)
+            kept.keep(fds=[fd])
         before = [is_open(fd) for fd in fds]
         await asyncio.sleep(module.LET_GO_AFTER_S * 4)
         await asyncio.get_running_loop().shutdown_default_executor()
@@ -44,7 +44,7 @@ def test_they_are_let_go_a_moment_later_on_another_thread(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("how", ["closed", "dropped"])
 def test_a_loop_that_ends_first_loses_none(how: str) -> None:
     async def story(kept: Leftovers, fd: int) -> None:
-        kept.keep(mounts_fd=fd)
+        kept.keep(fds=[fd])
 
     kept, fd = Leftovers(), open_null()
     asyncio.run(story(kept, fd))
@@ -61,7 +61,7 @@ def test_the_next_loop_lets_go_what_the_last_one_left() -> None:
     kept, fds = Leftovers(), [open_null(), open_null()]
 
     async def story(fd: int, *, patience_s: float) -> None:
-        kept.keep(mounts_fd=fd)
+        kept.keep(fds=[fd])
         await asyncio.sleep(patience_s)
 
     asyncio.run(story(fds[0], patience_s=0))
@@ -114,7 +114,7 @@ def test_what_waits_for_nobody_is_let_go_in_place() -> None:
     async def story(kept: Leftovers) -> list[bool]:
         fd, (pid, pidfd), (slow, slow_pidfd) = open_null(), ended_child(), unended_child()
         assert ends_within(pidfd, 5)
-        kept.keep(mounts_fd=fd)
+        kept.keep(fds=[fd])
         kept.keep(launcher=(slow, slow_pidfd))
         kept.keep(launcher=(pid, pidfd))
         kept.let_go_here()  # one of them has not ended: nobody waits for it here

@@ -219,6 +219,11 @@ def expect(pid: int) -> None:
     _started.add(pid)
 
 
+def forget(pid: int) -> None:
+    """One of those that its own parent will reap."""
+    _started.discard(pid)
+
+
 def reap(pid: int) -> tuple[int, resource.struct_rusage] | None:
     """(wait status, usage) of a child that has ended; None when it has not, is not ours, or is reaped already."""
     try:
