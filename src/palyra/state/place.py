@@ -1,8 +1,12 @@
 """The files of the state, as they were when they were opened: whether they still lie where the next process looks.
 
 A folder that was moved away, an old copy put in its place, a log that somebody deleted: SQLite goes on with the files
-it holds open, and what it commits there is lost with the process. So the names are looked up again: those of the log
-and its index before something is written, that of the database before anybody is told that it is durable.
+it holds open, and what it commits there is lost with the process. So their names are looked up again, before something
+is written and before anybody is told that it is durable. Mostly the folder's own answers for them: names in it do not
+change without its time of change, once that is old enough to tell two changes apart.
+
+The log itself is asked for its length alone: since Linux 6.13 a file whose times were read gets a finer one with the
+next write to it, and every commit would pay for storing that.
 
 Not here: what a file holds. One that is overwritten in its place is for the audit to find (journal/audit).
 """
@@ -10,9 +14,16 @@ Not here: what a file holds. One that is overwritten in its place is for the aud
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 Identity = tuple[int, int]
+SETTLED_AFTER_S = 0.1
+"""Longer than a tick of the kernel's clock: two changes further apart differ by their times."""
+SETTLED_AFTER_WHOLE_S = 2.5
+"""The same where a file system keeps whole seconds."""
+LOOK_AGAIN_AFTER_S = 5.0
+"""However still the folder seems: something may be mounted over a file, and a clock may have been set."""
 
 
 class Replaced(Exception):
@@ -21,29 +32,73 @@ class Replaced(Exception):
 
 class Place:
     def __init__(self, database: Path) -> None:
-        self._database, self._log, self._index = (f"{database}{end}" for end in ("", "-wal", "-shm"))
-        self._identities: dict[str, Identity] = {}
+        self._folder = os.path.dirname(database)
+        self._names = [str(database)]
+        self._more_names = [f"{database}-wal", f"{database}-shm"]
+        self._log_fd = -1
         self._log_bytes = 0
-        self.check_database()
+        self._identities: dict[str, Identity] = {}
+        self._seen: tuple[int, int, int] | None = None
+        """The folder, when all names were last looked up."""
+        self._seen_since_s = 0.0
+        self._trusted_until_s = 0.0
+        """While the folder is as it was seen, its files are where they were."""
+        self.check()
 
     def check_log(self) -> bool:
         """In a transaction: the log and its index were made by the first one at the latest, and stay as long as anybody
         is connected. False when the log is shorter than it was: we never make it so, but others may, having copied it
         back."""
-        size, before = self._look(self._log).st_size, self._log_bytes
-        self._log_bytes = size
-        self._look(self._index)
-        return size >= before
+        if self._log_fd < 0:
+            self._hold_log()
+        self.check()
+        before, self._log_bytes = self._log_bytes, os.lseek(self._log_fd, 0, os.SEEK_END)
+        return self._log_bytes >= before
 
-    def check_database(self) -> None:
-        self._look(self._database)
+    def check(self) -> None:
+        folder = self._stat(self._folder)
+        now_s, seen = time.monotonic(), (folder.st_dev, folder.st_ino, folder.st_ctime_ns)
+        if seen != self._seen:
+            self._seen, self._seen_since_s, self._trusted_until_s = seen, now_s, 0.0
+        elif now_s < self._trusted_until_s:
+            return
+        for name in self._names:
+            self._look(name)
+        settled_after_s = SETTLED_AFTER_S if folder.st_ctime_ns % 10**9 else SETTLED_AFTER_WHOLE_S
+        if now_s - self._seen_since_s > settled_after_s:
+            self._trusted_until_s = now_s + LOOK_AGAIN_AFTER_S
 
-    def _look(self, name: str) -> os.stat_result:
+    def close(self) -> None:
+        if self._log_fd >= 0:
+            os.close(self._log_fd)
+            self._log_fd = -1
+
+    def _hold_log(self) -> None:
+        log = self._more_names[0]
         try:
-            found = os.stat(name)
+            self._log_fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
-            raise Replaced(f"{name} was removed while it was in use") from None
-        identity = found.st_dev, found.st_ino
+            raise _removed(log) from None
+        self._identities[log] = _identity(os.fstat(self._log_fd))
+        self._names += self._more_names
+        self._seen = None
+
+    def _look(self, name: str) -> None:
+        identity = _identity(self._stat(name))
         if self._identities.setdefault(name, identity) != identity:
             raise Replaced(f"{name} was replaced while it was in use")
-        return found
+
+    @staticmethod
+    def _stat(name: str) -> os.stat_result:
+        try:
+            return os.stat(name)
+        except FileNotFoundError:
+            raise _removed(name) from None
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return found.st_dev, found.st_ino
+
+
+def _removed(name: str) -> Replaced:
+    return Replaced(f"{name} was removed while it was in use")

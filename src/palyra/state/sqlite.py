@@ -95,7 +95,7 @@ class SqliteDatabase:
 
     def commit(self) -> None:
         self.connection.execute("COMMIT")
-        self._place.check_database()
+        self._place.check()
 
     def let_go(self) -> None:
         if self.connection.in_transaction:
@@ -156,6 +156,7 @@ class SqliteDatabase:
     def forked(self) -> None:
         """Using the parent's connection corrupts, closing it could drop its log."""
         _INHERITED.append(self.connection)
+        self._place.close()
         self.connection, self.lock = connect(self._home.database), FileLock(self._home.lock)
         self._place, self._mark = Place(self._home.database), Mark(self._home.state)
 
@@ -163,6 +164,7 @@ class SqliteDatabase:
         if self._copy_back_due and is_sound:
             self._copy_back(lambda _: None)
         self.connection.close()
+        self._place.close()
         self._mark.close()
         self.lock.close()
 
@@ -195,7 +197,7 @@ class SqliteDatabase:
         lock = FileLock(self._home.lock)
         try:
             if lock.acquire(COPY_BACK_PATIENCE_S):
-                self._place.check_database()
+                self._place.check()
                 with contextlib.closing(connect(self._home.database)) as connection:
                     connection.execute("BEGIN IMMEDIATE")
                     self._place.check_log()
@@ -214,7 +216,7 @@ class SqliteDatabase:
             if not lock.acquire(COPY_BACK_PATIENCE_S):
                 self._copy_back_due = True
                 return
-            self._place.check_database()  # what is in the log belongs to another file
+            self._place.check()  # what is in the log belongs to another file
             with contextlib.closing(connect(self._home.database)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except (sqlite3.Error, StateError, OSError, Replaced) as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from palyra.errors import StateError
+from palyra.state import place
 from palyra.state.db import read_home
 from palyra.state.place import Place, Replaced
 from palyra.state.transaction import Transaction
@@ -47,8 +48,12 @@ ACTS: dict[str, Callable[[Path, Path], None]] = {
 }
 
 
+@pytest.mark.parametrize("settled_after_s", [place.SETTLED_AFTER_S, -1.0])
 @pytest.mark.parametrize("name", ACTS)
-def test_nothing_is_acknowledged_into_files_that_nobody_will_find(home: Path, tmp_path: Path, name: str) -> None:
+def test_nothing_is_acknowledged_into_files_that_nobody_will_find(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, settled_after_s: float
+) -> None:
+    monkeypatch.setattr(place, "SETTLED_AFTER_S", settled_after_s)
     writer = Writer.open(home)
     for _ in range(3):
         writer.commit_now(append)
@@ -74,6 +79,49 @@ def test_a_writer_that_is_let_alone_finds_its_files_where_they_were(home: Path) 
             assert somebody.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall() == [(0, 0, 0)]
         assert writer.home.database.with_name("palyra.db-wal").stat().st_size == 0
     assert audit_home(writer.home).findings == ()
+    writer.close()
+
+
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what is looked up from now on."""
+    names: list[str] = []
+
+    def note(path: str) -> os.stat_result:
+        names.append(os.path.basename(path))
+        return os.stat(path)
+
+    monkeypatch.setattr(Place, "_stat", staticmethod(note))
+    return names
+
+
+def test_the_folder_answers_for_its_files_once_its_last_change_is_old(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "SETTLED_AFTER_S", -1.0)
+    writer = Writer.open(home)
+    for _ in range(3):
+        writer.commit_now(append)
+    names = looked_up(monkeypatch)
+    writer.commit_now(append)
+    (home / "state" / "new").touch()
+    writer.commit_now(append)
+    monkeypatch.setattr(place.time, "monotonic", lambda: 1e12)
+    writer.commit_now(append)
+    everything = ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm"]
+    assert names == ["state", "state", *everything, "state", *everything, "state"]
+    writer.close()
+
+
+def test_a_folder_that_changed_just_now_does_not_answer_for_its_files(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time would not tell the next change from that one."""
+    monkeypatch.setattr(place, "SETTLED_AFTER_S", 1e9)
+    writer = Writer.open(home)
+    writer.commit_now(append)
+    names = looked_up(monkeypatch)
+    writer.commit_now(append)
+    assert names == ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm"] * 2
     writer.close()
 
 
