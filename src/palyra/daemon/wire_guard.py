@@ -15,6 +15,7 @@ import struct
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from palyra.daemon.joining import JoiningTransport
 from palyra.daemon.routes import Refused
 
 _UCRED = struct.Struct("3i")
@@ -49,7 +50,7 @@ class GuardedProtocol(H11Protocol):
     _rest: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(JoiningTransport(transport))
         if len(self.connections) > self.max_connections:
             transport.abort()
             return
