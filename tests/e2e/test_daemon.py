@@ -78,6 +78,19 @@ def test_a_token_that_is_revoked_elsewhere_is_refused_at_once(cli):
         assert served.ask("POST", "/v1/calls", ECHO, token=token)[0] == 401
 
 
+def test_a_client_that_goes_away_does_not_end_its_call(cli):
+    token = make_token(cli)
+    with serving(cli) as served:
+        call = process(cli, "sleep", "1", call_id=ulid(7))
+        body = json.dumps(call).encode()
+        with served.connect() as line:
+            head = f"POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+            line.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            wait_until(lambda: _open_calls(cli) == 1)
+        status, outcome = served.ask("POST", "/v1/calls", call, token=token)
+        assert (status, outcome["status"], outcome["success"]) == (200, "completed", True)
+
+
 def test_a_stream_ends_with_a_reason_when_its_token_is_revoked_elsewhere(cli):
     token = make_token(cli)
     with serving(cli) as served:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import fields, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 from pydantic import Field
@@ -151,7 +151,8 @@ async def stdin(asked: Asked) -> Response:
 
 async def _write_or_end(attendance: Attendance, call: LiveCall, chunk: bytes) -> bool:
     writing = asyncio.ensure_future(attendance.write(chunk))
-    await asyncio.wait([writing, call.task], return_when=asyncio.FIRST_COMPLETED)
+    either: list[asyncio.Future[Any]] = [writing, call.task]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if writing.done():
         return True
     writing.cancel()

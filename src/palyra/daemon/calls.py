@@ -68,12 +68,11 @@ async def record_unreadable(state: State, caller: Caller, data: bytes) -> None:
 
 async def _begin(state: State, order: Order) -> tuple[Outcome, bytes]:
     """To its end, or, where nobody waits, until it is taken on. The client's own end does not end the call."""
-    if not order.body.wait:
-        await take(state, order)
-    call = state.calls.begin(order.request)
     if order.body.wait:
-        outcome = await asyncio.shield(call.task)
+        call, outcome = await state.calls.make(order.request)
     else:
+        await take(state, order)
+        call = state.calls.begin(order.request)
         await asyncio.sleep(0)
         outcome = call.task.result() if call.task.done() else call.running
     return outcome, call.said if call.said and outcome.attestation else _shown(outcome)

@@ -52,7 +52,7 @@ QUESTION = "approval"
 """The key of the one question a call may put."""
 
 Answer = types.CallToolResult | types.InputRequiredResult
-Begin = Callable[[CallRequest], asyncio.Task[Outcome]]
+Begin = Callable[[CallRequest], asyncio.Future[Outcome]]
 """How a call is begun where others are under way too: a daemon has only so much room for all of them."""
 
 

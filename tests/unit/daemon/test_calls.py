@@ -220,24 +220,6 @@ def test_cancelling_one_never_ends_its_sibling(served, one, workspace):
     assert (first.json()["status"], second.json()["status"]) == ("cancelled", "completed")
 
 
-def test_a_client_that_goes_away_does_not_end_its_call(served, one, workspace):
-    call = {
-        "tool": "palyra.process.run",
-        "input": {"command": "sleep", "args": ["0.5"]},
-        "workspace": str(workspace),
-        "call_id": ID[:-1] + "D",
-    }
-
-    async def story():
-        asking = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=one, json=call))
-        await asyncio.sleep(0.2)
-        asking.cancel()
-        await asyncio.sleep(0)
-        return await served.asking("POST", "/v1/calls", token=one, json=call)
-
-    assert served.run(story()).json()["status"] == "completed"
-
-
 def test_who_borrows_the_id_of_an_attended_call_neither_ends_it_nor_takes_its_stdin(served, operator, two, workspace):
     call = {"tool": "palyra.process.run", "workspace": str(workspace), "call_id": ID[:-1] + "E"}
     attended = {"Accept": "text/event-stream"}
