@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from palyra.errors import PalyraError
+from palyra.wiring.peers import is_believed
 
 MAX_HEAD_BYTES = 65_536
 MAX_ANSWER_BYTES = 256 << 20
@@ -93,6 +94,15 @@ class Reply:
             yield rest
 
 
+def _check_peer(sock: socket.socket, path: str) -> None:
+    """Before the token or anything else is said."""
+    if not is_believed(sock, path):
+        sock.close()
+        raise Unreachable(
+            f"Another user listens at {path}, in a folder where anybody may: give the daemon's socket one of its own."
+        )
+
+
 class Line:
     """One connection. Opened when it is first used."""
 
@@ -113,6 +123,7 @@ class Line:
                 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 sock.settimeout(CONNECT_S)
                 sock.connect(place.path)
+                _check_peer(sock, place.path)
             else:
                 sock = socket.create_connection((place.host, place.port), timeout=CONNECT_S)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,7 +1,8 @@
 """Touches: a home's run folder. Is there a daemon for this home, and would it decide by the same configuration?
 
 The daemon leaves a note of where it listens and which configuration it read. Rules: nothing is asked of a daemon whose
-note is missing, whose configuration is another one by now, or which does not answer: then the home is opened here.
+note is missing, whose configuration is another one by now, which does not answer, or is another user's (the note may be
+older than the last start of the machine, and the socket's name anybody's since): then the home is opened here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 from pathlib import Path
 
 from palyra.config.load import SYSTEM_FILE
+from palyra.wiring.peers import is_believed
 
 NOTE = "palyrad.json"
 _MAX_BYTES = 65_536
@@ -57,6 +59,6 @@ def find_socket(home: Path) -> str | None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(_CONNECT_S)
             probe.connect(path)
+            return path if is_believed(probe, path, owner_uid=home.stat().st_uid) else None
     except OSError:
         return None
-    return path
