@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 from palyra.daemon.app import identify
 from palyra.daemon.auth import Proof, unauthenticated
 from palyra.daemon.holding import CALLER, Held
+from palyra.daemon.lapsing import lapse_of_calls
 from palyra.daemon.routes import Refused
 from palyra.daemon.state import State
 
@@ -63,4 +64,5 @@ def who_asks(request: Request, state: State) -> Identity | Response:
         principal=caller.principal,
         credential_id=caller.credential_id or f"peer:{caller.principal}",
         workspace=caller.workspace,
+        lapse=lapse_of_calls(state, caller),
     )

@@ -2,7 +2,8 @@
 
 `POST /v1/calls` with `Accept: text/event-stream` is such a call: events `begun`, `output`, `stdin`, `approval`,
 `confirm`, `outcome`. Rules: nothing of the output is dropped, a program that writes faster than its reader reads waits;
-the call ends with the connection it is read on. Stdin and questions are an operator's alone: `palyra run` and `call`.
+the call ends with the connection it is read on. Stdin and questions are an operator's alone: `palyra run` and `call`,
+and of them that of who made the call: another operator decides in their own name, not as the person at its terminal.
 
 Not here: calls that are only followed (daemon/calls), what is asked and who may confirm (engine/approval).
 """
@@ -62,7 +63,9 @@ class Paced:
 class Attendance:
     """What the other end may add while the call goes on."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, by: str) -> None:
+        self.by = by
+        """Who is at the other end; the call itself may be made for somebody else."""
         self._feed = feed
         self._stdin: asyncio.Queue[bytes] = asyncio.Queue(_STDIN_CHUNKS)
         self._question: asyncio.Future[bool | None] | None = None
@@ -92,7 +95,7 @@ class Attendance:
 
 def attend(state: State, order: Order) -> Response:
     feed = Feed(max_events=1 << 30, max_bytes=_KEPT_BYTES)
-    paced, attendance, body = Paced(feed), Attendance(feed), order.body
+    paced, attendance, body = Paced(feed), Attendance(feed, order.caller.principal), order.body
     request = replace(
         order.request,
         on_output=paced,
@@ -134,11 +137,18 @@ class Heard(AnswerModel):
     heard: bool
 
 
+def _own(asked: Asked) -> Attendance:
+    attendance = asked.state.attended.get(asked.path["call_id"])
+    if attendance is None or attendance.by != asked.caller.principal:
+        raise not_found("attended call")
+    return attendance
+
+
 async def stdin(asked: Asked) -> Response:
     """Chunk by chunk, as fast as the program takes it; at the end of the body its stdin ends."""
     state, call_id = asked.state, asked.path["call_id"]
-    attendance, call = state.attended.get(call_id), state.calls.find(call_id)
-    if attendance is None or call is None:
+    attendance, call = _own(asked), state.calls.find(call_id)
+    if call is None:
         raise not_found("attended call")
     count = 0
     async for chunk in asked.request.stream():
@@ -160,9 +170,7 @@ async def _write_or_end(attendance: Attendance, call: LiveCall, chunk: bytes) ->
 
 
 async def answer(asked: Asked) -> Response:
-    attendance = asked.state.attended.get(asked.path["call_id"])
-    if attendance is None:
-        raise not_found("attended call")
+    attendance = _own(asked)
     return json_response({"heard": attendance.answer(asked.body.answer)})
 
 

@@ -19,6 +19,7 @@ from palyra.canon import Json
 from palyra.config.schema import Config
 from palyra.daemon.auth import Caller
 from palyra.daemon.call_models import CallBody
+from palyra.daemon.lapsing import lapse_of_calls
 from palyra.daemon.state import State
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.engine.trip import CallRequest
@@ -53,6 +54,7 @@ def make_order(state: State, caller: Caller, body: CallBody, *, shared_run: str 
         lagging=not caller.operator,
         wait_s=_patience_s(state, body),
         changes=bool(body.changes) and refusal is None,
+        lapse=lapse_of_calls(state, caller),
         refusal=refusal,
     )
     return Order(body=body, caller=caller, request=request)

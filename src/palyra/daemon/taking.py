@@ -14,9 +14,10 @@ import orjson
 
 from palyra.daemon.auth import Caller, Proof
 from palyra.daemon.call_models import CallBody
+from palyra.daemon.lapsing import refusal_of, token_behind
 from palyra.daemon.orders import Order, make_order
 from palyra.daemon.state import State
-from palyra.errors import PalyraError, Reason, Rejected
+from palyra.errors import PalyraError
 from palyra.wiring.taken import TakenCall
 
 log = logging.getLogger("palyra.daemon")
@@ -32,7 +33,7 @@ async def take(state: State, order: Order) -> None:
             "operator": caller.operator,
             "proof": caller.proof.value,
             "workspace": caller.workspace,
-            "credential_id": caller.credential_id,
+            "credential_id": token_behind(caller),
         },
         "run_id": request.run.run_id,
     }
@@ -67,14 +68,5 @@ async def begin_taken(state: State) -> int:
 def _order(state: State, kept: Mapping[str, Any]) -> Order:
     caller = Caller(**(dict(kept["caller"]) | {"proof": Proof(kept["caller"]["proof"])}))
     order = make_order(state, caller, CallBody(**kept["body"]), shared_run=kept["run_id"])
-    if caller.proof is Proof.TOKEN and not _still_holds(state, caller):
-        refusal = Rejected(
-            Reason.CAPABILITY_DENIED, "The token that asked for this call no longer holds.", "Use another token."
-        )
-        return replace(order, request=replace(order.request, refusal=refusal))
-    return order
-
-
-def _still_holds(state: State, caller: Caller) -> bool:
-    token = state.tokens.by_id(caller.credential_id)
-    return token is not None and token.holds(state.clock.now_unix_ms())
+    refusal = refusal_of(state, caller.credential_id) if caller.credential_id else None
+    return order if refusal is None else replace(order, request=replace(order.request, refusal=refusal))

@@ -49,7 +49,8 @@ def _request(trip: Trip, config: Config, budget: Ledger | None, before: Asked | 
     assert trip.call is not None
     assert trip.facts is not None
     used, maximum = (budget.calls_used, budget.calls_max) if budget else (0, trip.run.calls_max)
-    hour = trip.received_unix_ms // 3_600_000 % 24
+    # Of now, not of when it came: a call may have waited for a person until long after the shift that permits it.
+    hour = ports.clock.now_unix_ms() // 3_600_000 % 24
     if before is not None:
         return ask_again(before.cedar, calls_used=used, calls_max=maximum, hour=hour, run=trip.run_facts)
     _check_lists(config, trip)

@@ -69,6 +69,8 @@ class CallRequest:
     """Tell which files of the workspace the program changed."""
     learn: bool = False
     """Watch which paths and hosts the program misses. Only the command line's own door asks for it."""
+    lapse: Callable[[], Rejected | None] | None = None
+    """Why whoever asked may no longer ask; looked at again when the call waited (engine/asking)."""
     refusal: Rejected | None = None
     """What the door found wrong with the request itself (a principal, a run id): refused by the walk, so recorded."""
 

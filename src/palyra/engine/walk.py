@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from palyra.canon import canonical, digest
 from palyra.engine import assessment, roads
+from palyra.engine.asking import check_still_asked
 from palyra.engine.broken import broken
 from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
@@ -197,6 +198,7 @@ class Engine:
             if has_waited:
                 check_policies_since(trip, self.ports)
             check_marked_since(trip, self.ports)
+            check_still_asked(trip, self.ports)
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
                 case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:

@@ -7,16 +7,19 @@ must not decide on the agent's own call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from mcp.server.context import ServerRequestContext
 
 from palyra.engine.runs import Run, start_run
+from palyra.errors import Rejected
 from palyra.model.call import Door, RequestContext, parse_principal
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 
 Context = ServerRequestContext[Any, Any]
+Lapse = Callable[[], Rejected | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,8 @@ class Caller:
     run: Run
     person: str | None = None
     """user:NAME who sits in front of the client; None: questions are answered elsewhere."""
+    lapse: Lapse | None = None
+    """Why its credential no longer holds."""
 
     @property
     def principal(self) -> str:

@@ -143,6 +143,7 @@ class Calls:
             run=caller.run,
             call_id=before.call_id if before is not None else self._installation.ports.ids.ulid(),
             project=True,
+            lapse=caller.lapse,
         )
 
     async def _made(self, ctx: Context, request: CallRequest) -> Outcome:

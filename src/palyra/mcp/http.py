@@ -32,7 +32,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from palyra.engine.runs import Run
 from palyra.errors import Rejected
-from palyra.mcp.callers import Caller, Context, begin_run
+from palyra.mcp.callers import Caller, Context, Lapse, begin_run
 from palyra.mcp.calls import Begin
 from palyra.mcp.server import make_server
 from palyra.mcp.shares import MAX_SESSIONS_EACH, SESSION_HEADER, Open, Shares, may_open
@@ -59,6 +59,8 @@ class Identity:
     credential_id: str
     workspace: str = ""
     """The folder it is bound to; empty: the client names one."""
+    lapse: Lapse | None = None
+    """Why it no longer holds; looked at again when a call of it waited."""
 
 
 Identify = Callable[[Request], Identity | Response]
@@ -88,7 +90,7 @@ class HttpCallers:
         if not isinstance(label, str) or len(label) > _MAX_LABEL:
             raise MCPError(code=types.INVALID_PARAMS, message=f"{META_SESSION} is a short string.")
         folder = _workspace(identity, request.headers.get(WORKSPACE_HEADER, ""), self._configured)
-        return Caller(run=self._run(identity, folder, label))
+        return Caller(run=self._run(identity, folder, label), lapse=identity.lapse)
 
     @property
     def _configured(self) -> str:

@@ -124,7 +124,7 @@ class Tasks:
     async def _call(self, caller: Caller, tool: str, given: Mapping[str, Json]) -> Outcome:
         call_id = self._installation.ports.ids.ulid()
         return await self._calls.run_to_end(
-            CallRequest(tool=tool, input=given, run=caller.run, call_id=call_id, project=True)
+            CallRequest(tool=tool, input=given, run=caller.run, call_id=call_id, project=True, lapse=caller.lapse)
         )
 
     async def _result(self, caller: Caller, process: BackgroundProcess) -> dict[str, Any]:

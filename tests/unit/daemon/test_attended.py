@@ -11,7 +11,7 @@ import pytest
 from palyra.daemon.attended import HIGH, Attendance, Paced
 from palyra.daemon.feed import Feed
 from palyra.model.outcome import StreamName
-from tests.daemons import AGENT, HOST
+from tests.daemons import AGENT, HOST, OPERATOR
 
 EVENTS = {"Accept": "text/event-stream"}
 
@@ -39,6 +39,23 @@ def test_an_agent_gives_no_stdin_and_confirms_nothing(served, one):
         body = {"tool": "palyra.echo", word: True}
         (_, _), (name, outcome) = events_of(served.ask("POST", "/v1/calls", token=one, json=body, headers=EVENTS).text)
         assert (name, outcome["reason"]) == ("outcome", "CAPABILITY_DENIED")
+
+
+def test_another_operator_neither_answers_nor_types_for_who_made_the_call(served):
+    """What is said there is recorded as the word of the person at the call's terminal."""
+    feed = Feed()
+    attendance = served.state.attended["01J00000000000000000000009"] = Attendance(feed, OPERATOR)
+    try:
+        other = served.token("user:other", operator=True)
+        path = "/v1/calls/01J00000000000000000000009"
+        said = served.ask("POST", f"{path}/answer", token=other, json={"answer": True})
+        typed = served.ask("POST", f"{path}/stdin", token=other, content=b"rm -rf .\n")
+        assert (said.status_code, typed.status_code) == (404, 404)
+        own = served.ask("POST", f"{path}/answer", token=served.token(OPERATOR, operator=True), json={"answer": True})
+        assert own.json() == {"heard": False}, "nobody asked yet"
+        assert attendance.by == OPERATOR
+    finally:
+        del served.state.attended["01J00000000000000000000009"]
 
 
 def test_a_listener_that_left_before_the_first_event_ends_its_call(served, one, workspace):
@@ -90,7 +107,7 @@ def test_a_program_waits_for_its_reader():
 def test_stdin_is_wanted_before_it_is_read():
     async def story() -> None:
         feed = Feed()
-        attendance = Attendance(feed)
+        attendance = Attendance(feed, OPERATOR)
         reading = asyncio.ensure_future(attendance.read())
         await asyncio.sleep(0)
         assert [event.name for event in feed.since(0)[1]] == ["stdin"]

@@ -11,16 +11,17 @@ import pytest
 from palyra.attest import check_outcome
 from palyra.config.schema import parse_config
 from palyra.engine import approval as step
+from palyra.engine.asking import BLINK_US
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
-from palyra.errors import Reason
+from palyra.errors import Reason, Rejected
 from palyra.model.approval import ApprovalState
 from palyra.model.outcome import Status
 from palyra.policy.store import load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.protocol.wire import outcome_json
-from palyra.testing import FakeExecutor, FakeLook, FakePolicies, FakeSecrets, fake_ports, fake_run
+from palyra.testing import FakeClock, FakeExecutor, FakeLook, FakePolicies, FakeSecrets, fake_ports, fake_run
 from palyra.testing_approvals import FakeApprover
 
 OPEN = parse_config(
@@ -132,6 +133,39 @@ def test_what_changed_while_it_waited_is_not_what_was_approved():
     outcome = call(ports, wait_s=5)
     assert (outcome.reason, ports.executor.plans) == (Reason.NOT_APPROVED, [])
     assert "changed while it waited" in outcome.message
+
+
+def test_a_yes_that_came_after_hours_is_judged_by_the_hour_it_came_in():
+    line = "forbid (principal, action, resource) when { context.hour > 17 };"
+    strict = load_posture("standard", {"local.cedar": f'@id("local.shift") @reason("By day.")\n{line}'})
+    clock = FakeClock(17 * 3_600_000 + 3_599_999)
+
+    class Late(FakeApprover):
+        async def look(self, approval_id):
+            clock.advance(1)
+            return await super().look(approval_id)
+
+    ports = ports_with(WAITS, policies=FakePolicies(strict), clock=clock)
+    ports = replace(ports, approver=Late(state=WAITS, then=YES))
+    outcome = call(ports, wait_s=5)
+    assert (outcome.status, ports.executor.plans) == (Status.REFUSED, [])
+    assert "local.shift" in outcome.attestation["decision"]["policies"]
+
+
+def test_a_credential_that_was_taken_back_while_a_call_waited_begins_nothing():
+    clock = FakeClock()
+    taken = Rejected(Reason.CAPABILITY_DENIED, "The token no longer holds.")
+
+    class Slow(FakeApprover):
+        async def look(self, approval_id):
+            clock.advance(BLINK_US // 1000)
+            return await super().look(approval_id)
+
+    ports = replace(ports_with(WAITS, clock=clock), approver=Slow(state=WAITS, then=YES))
+    outcome = call(ports, wait_s=5, lapse=lambda: taken)
+    assert (outcome.reason, ports.executor.plans) == (Reason.CAPABILITY_DENIED, [])
+    assert call(ports, wait_s=5, lapse=lambda: None).success
+    assert call(ports_with(YES), lapse=lambda: taken).success, "it was checked at the door, a blink ago"
 
 
 def answering(said):
