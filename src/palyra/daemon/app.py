@@ -1,7 +1,8 @@
 """The application, made from the table: routing, the door's keeper, bodies, errors and the headers of every answer.
 
 Order of a request: 1 Host, Origin, credential, access (daemon/auth) · 2 query, body (daemon/reading) · 3 a session's
-CSRF token, before the body where it comes in a header · 4 the handler. What goes wrong becomes the one error shape;
+CSRF token, before the body where it comes in a header · 4 the handler, once the credential of a body that took its time
+was looked at again. What goes wrong becomes the one error shape;
 nothing internal is told: it goes to the log.
 
 Not here: what routes do (one file a noun), sockets and time-outs of connections (daemon/server, daemon/wire_guard).
@@ -32,6 +33,7 @@ from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
 from palyra.daemon.sse import MEDIA_TYPE
 from palyra.daemon.state import State
 from palyra.daemon.upload import read_upload
+from palyra.engine.asking import BLINK_US
 from palyra.errors import Reason, Rejected, StateError
 
 log = logging.getLogger("palyra.daemon")
@@ -90,7 +92,12 @@ class Endpoint:
         if watched is not None and not waits_for_form:
             check_csrf(watched, in_header or "")  # 3
         query = checked_query(self._query, request) if self._query is not None else None  # 2
+        began_us = state.clock.monotonic_us()
         raw, body = await self._read(request, caller, watched if waits_for_form else None)
+        if state.clock.monotonic_us() - began_us >= BLINK_US and route.who is not Who.ANYBODY:
+            # Requests held open half-sent would each be one act more after their token was revoked.
+            caller = identify(request, state)
+            check_access(caller, route.who)
         return await route.handler(Asked(state, caller, request, request.path_params, query, body, raw))  # 4
 
     async def _read(self, request: Request, caller: Caller, watched: Session | None) -> tuple[bytes, Any]:

@@ -30,6 +30,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from palyra.engine.asking import BLINK_US
 from palyra.engine.runs import Run
 from palyra.errors import Rejected
 from palyra.mcp.callers import Caller, Context, Lapse, begin_run
@@ -170,7 +171,7 @@ class HttpApp:
         if isinstance(who, Response):
             await who(scope, receive, send)
             return
-        await self._shared(who, known(scope, who, who.credential_id), _timed(receive), send)
+        await self._shared(who, known(scope, who, who.credential_id), _timed(receive, who.lapse), send)
 
     async def _shared(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         """Within the principal's share of sessions."""
@@ -243,10 +244,11 @@ def _too_many() -> Response:
     return Response(body, status_code=429, media_type="application/json", headers={"Retry-After": "5"})
 
 
-def _timed(receive: Receive) -> Receive:
-    """A client that sends its body a byte a minute is taken for gone."""
+def _timed(receive: Receive, lapse: Lapse | None) -> Receive:
+    """A client that sends its body a byte a minute is taken for gone, and so is one whose credential lapsed meanwhile."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + BODY_TIMEOUT_S
+    began = loop.time()
+    deadline = began + BODY_TIMEOUT_S
     whole = False
 
     async def receive_in_time() -> Message:
@@ -258,7 +260,8 @@ def _timed(receive: Receive) -> Receive:
         except TimeoutError:
             return {"type": "http.disconnect"}
         whole = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
+        took_its_time = whole and (loop.time() - began) * 1e6 >= BLINK_US
+        return message if not took_its_time or lapse is None or lapse() is None else {"type": "http.disconnect"}
 
     return receive_in_time
 

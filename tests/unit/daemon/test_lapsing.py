@@ -109,3 +109,26 @@ def test_what_a_console_took_on_begins_after_a_crash_only_while_its_token_holds(
 def test_the_sockets_owner_needs_no_token(served):
     caller = Caller(principal=OPERATOR, operator=True, proof=Proof.PEER)
     assert (token_behind(caller), lapse_of_calls(served.state, caller)) == ("", None)
+
+
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_request_that_is_held_open_half_sent_is_nothing_once_its_token_is_revoked(served, operator):
+    """Many of them, opened before, would each be one act more."""
+
+    async def story():
+        kept = served.state.tokens
+        token, secret = await kept.create(principal="user:mallory", operator=operator, by=OPERATOR)
+
+        async def slowly():
+            yield b'{"principal": "user:mallory", ' if operator else b'{"tool": "palyra.echo", '
+            await kept.revoke(token.token_id, by=OPERATOR)
+            await asyncio.sleep(asking.BLINK_US / 1e6)
+            yield b'"operator": true}' if operator else b'"input": {}}'
+
+        path = "/console/v1/tokens" if operator else "/v1/calls"
+        headers = {"Content-Type": "application/json"}
+        before = len(kept.list())
+        answer = await served.asking("POST", path, token=secret, content=slowly(), headers=headers)
+        return answer.status_code, len(kept.list()) - before
+
+    assert served.run(story()) == (401, 0)
