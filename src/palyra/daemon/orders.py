@@ -54,6 +54,7 @@ def make_order(state: State, caller: Caller, body: CallBody, *, shared_run: str 
         lagging=not caller.operator,
         wait_s=_patience_s(state, body),
         changes=bool(body.changes) and refusal is None,
+        asked_us=state.clock.monotonic_us(),
         lapse=lapse_of_calls(state, caller),
         refusal=refusal,
     )

@@ -19,7 +19,7 @@ BLINK_US = 100_000
 def check_still_asked(trip: Trip, ports: Ports) -> None:
     """In its turn, before it is opened. Raises Rejected."""
     lapse = trip.request.lapse
-    if lapse is None or ports.clock.monotonic_us() - trip.started_us < BLINK_US:
+    if lapse is None or ports.clock.monotonic_us() - trip.asked_us < BLINK_US:
         return
     refusal = lapse()
     if refusal is not None:

@@ -69,6 +69,8 @@ class CallRequest:
     """Tell which files of the workspace the program changed."""
     learn: bool = False
     """Watch which paths and hosts the program misses. Only the command line's own door asks for it."""
+    asked_us: int | None = None
+    """When the door took it on, by the engine's monotonic clock; None: as it is handed in."""
     lapse: Callable[[], Rejected | None] | None = None
     """Why whoever asked may no longer ask; looked at again when the call waited (engine/asking)."""
     refusal: Rejected | None = None
@@ -154,3 +156,8 @@ class Trip:
 
     def __post_init__(self) -> None:
         self.run = self.request.run
+
+    @property
+    def asked_us(self) -> int:
+        asked = self.request.asked_us
+        return self.started_us if asked is None else asked

@@ -23,6 +23,7 @@ from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
 from palyra.engine.decision import authorise
+from palyra.engine.ended import EndedRuns
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
@@ -69,6 +70,7 @@ class Engine:
         """Live calls, by run and principal."""
         self._owning: dict[ProcessOwner, Run] = {}
         """Runs held by this process that own background processes."""
+        self._ended = EndedRuns()
 
     async def call(self, request: CallRequest) -> Outcome:
         """Run one call to its end. Cancelling the caller kills the call, and the record is still closed."""
@@ -104,6 +106,7 @@ class Engine:
 
     async def end_run(self, run: Run) -> None:
         """Cancel what is under way in a run, then end the background processes that were to end with it."""
+        self._ended.note(run.owner, self.ports.clock.monotonic_us())
         await stop_all([self._live[call_id] for call_id in self._calls.get(run.owner, ())])
         await self.ports.background.end_run(run.owner)
         self._owning.pop(run.owner, None)
@@ -199,6 +202,7 @@ class Engine:
                 check_policies_since(trip, self.ports)
             check_marked_since(trip, self.ports)
             check_still_asked(trip, self.ports)
+            self._ended.check(trip)
             trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
             match trip.plan:
                 case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:

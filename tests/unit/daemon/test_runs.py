@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.daemons import AGENT, OPERATOR, OTHER, daemon
@@ -111,3 +113,33 @@ def test_a_large_result_of_a_single_call_can_be_read_by_who_made_it(served, one,
     assert served.ask("POST", "/v1/calls", token=one, json=owning).json()["reason"] == "BAD_ARGUMENTS"
     elsewhere = read | {"run_id": outcome["run_id"], "workspace": str(workspace.parent)}
     assert served.ask("POST", "/v1/calls", token=one, json=elsewhere).json()["message"] == "A run has one workspace."
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_call_that_was_on_its_way_when_its_run_was_ended_does_not_begin(served, one, workspace, wait):
+    """At whichever step of its way in: who ended the run was told that nothing of it goes on."""
+    made = []
+
+    async def once(steps: int) -> None:
+        run = (await served.asking("POST", "/v1/runs", token=one, json={"workspace": str(workspace)})).json()["run_id"]
+        name = f"late-{wait}-{steps}"
+        given = {"command": "touch", "args": [name]}
+        body = {"tool": "palyra.process.run", "input": given, "run_id": run, "wait": wait}
+        call = body | {"call_id": served.state.ids.ulid()}
+        asking = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=one, json=call))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert (await served.asking("POST", f"/v1/runs/{run}/end", token=one)).status_code == 200
+        before = (workspace / name).exists()
+        await asking
+        while served.state.calls.count:
+            await asyncio.sleep(0.005)
+        if (workspace / name).exists() and not before:
+            made.append(name)
+
+    async def story():
+        for steps in range(14):
+            await once(steps)
+
+    served.run(story())
+    assert made == []
