@@ -66,7 +66,7 @@ def sign(settings: Settings, file: str, key: str, output: str | None) -> int:
             settings, "artifact.signer", f"{key} cannot sign: {error}", "openssl genpkey -algorithm ed25519"
         )
     target = Path(output or file)
-    _write(target, signed)
+    write_file(target, signed)
     if settings.json:
         click.echo(orjson.dumps({"file": str(target), "key_id": signer.key_id}))
     elif not settings.quiet:
@@ -74,7 +74,7 @@ def sign(settings: Settings, file: str, key: str, output: str | None) -> int:
     return 0
 
 
-def _write(target: Path, data: bytes) -> None:
+def write_file(target: Path, data: bytes) -> None:
     """Whole or not at all, and through no link that somebody put in its way."""
     temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

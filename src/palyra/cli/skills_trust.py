@@ -122,6 +122,7 @@ def rotate(settings: Settings, file: str) -> int:
 @with_settings
 def handover(settings: Settings, publisher: str, key: str, new: str, output: str) -> int:
     """For publishers: a statement by your old key that your new one signs from now on. Users take it with rotate."""
+    from palyra.cli.skills_package import write_file
     from palyra.errors import TrustError
     from palyra.signing import parse_pem
     from palyra.skills.findings import SkillRefused
@@ -136,7 +137,7 @@ def handover(settings: Settings, publisher: str, key: str, new: str, output: str
         return tell_refusal(settings, refused.finding.value, refused.detail, refused.hint)
     except (TrustError, UnicodeDecodeError) as error:
         return tell_refusal(settings, "trust.rotation", f"{key} cannot sign: {error}", None)
-    Path(output).write_bytes(statement + b"\n")
+    write_file(Path(output), statement + b"\n")
     if settings.json:
         click.echo(orjson.dumps({"file": output, "old_key_id": old.key_id, "new_key_id": to.key_id}))
     elif not settings.quiet:
