@@ -17,8 +17,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from palyra.daemon.app import identify
-from palyra.daemon.auth import Proof, unauthenticated
-from palyra.daemon.holding import CALLER, Held
+from palyra.daemon.auth import CALLER, Proof, unauthenticated
+from palyra.daemon.bodies import Counted
+from palyra.daemon.holding import Held
 from palyra.daemon.lapsing import lapse_of_calls
 from palyra.daemon.routes import Refused
 from palyra.daemon.state import State
@@ -45,7 +46,7 @@ async def mounted(state: State) -> AsyncIterator[dict[str, ASGIApp]]:
             begin=lambda request: state.calls.begin(replace(request, lagging=True)).task,
         )
         await stack.enter_async_context(app.running())
-        yield {PATH: Held(app, state)}
+        yield {PATH: Held(Counted(app, state.bodies), state)}
 
 
 def who_asks(request: Request, state: State) -> Identity | Response:

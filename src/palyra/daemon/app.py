@@ -24,9 +24,10 @@ from starlette.routing import BaseRoute, Mount
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from palyra.daemon.auth import NOBODY, Caller, Proof, check_access, check_csrf
+from palyra.daemon.auth import CALLER, NOBODY, Caller, Proof, check_access, check_csrf
+from palyra.daemon.bodies import Share
 from palyra.daemon.console.errors import error_page
-from palyra.daemon.holding import CALLER, Held
+from palyra.daemon.holding import Held
 from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
 from palyra.daemon.routes import FORM_TYPE, FORM_TYPES, JSON_TYPE, MULTIPART_TYPE, Asked, Refused, Route, Who
 from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
@@ -93,14 +94,15 @@ class Endpoint:
             check_csrf(watched, in_header or "")  # 3
         query = checked_query(self._query, request) if self._query is not None else None  # 2
         began_us = state.clock.monotonic_us()
-        raw, body = await self._read(request, caller, watched if waits_for_form else None)
-        if state.clock.monotonic_us() - began_us >= BLINK_US and route.who is not Who.ANYBODY:
-            # Requests held open half-sent would each be one act more after their token was revoked.
-            caller = identify(request, state)
-            check_access(caller, route.who)
-        return await route.handler(Asked(state, caller, request, request.path_params, query, body, raw))  # 4
+        with state.bodies.hold(caller) as share:
+            raw, body = await self._read(request, caller, share, watched if waits_for_form else None)
+            if state.clock.monotonic_us() - began_us >= BLINK_US and route.who is not Who.ANYBODY:
+                # Requests held open half-sent would each be one act more after their token was revoked.
+                caller = identify(request, state)
+                check_access(caller, route.who)
+            return await route.handler(Asked(state, caller, request, request.path_params, query, body, raw))  # 4
 
-    async def _read(self, request: Request, caller: Caller, watched: Session | None) -> tuple[bytes, Any]:
+    async def _read(self, request: Request, caller: Caller, share: Share, watched: Session | None) -> tuple[bytes, Any]:
         """`watched`: a session whose CSRF token comes in the form itself."""
         route = self.route
         if route.streamed_body or (self._body is None and route.accepts == JSON_TYPE):
@@ -113,7 +115,7 @@ class Endpoint:
                 check_csrf=lambda fields: self._checked_form(fields, watched),
             )
             return raw, checked(self._body, fields, words=True) if self._body is not None else fields
-        raw = await read_body(request, max_bytes=self._max_bytes, timeout_s=self._timeout_s)
+        raw = await read_body(request, share, max_bytes=self._max_bytes, timeout_s=self._timeout_s)
         if route.accepts == FORM_TYPE:
             fields = parse_form(raw)
             self._checked_form(fields, watched)

@@ -22,6 +22,8 @@ from palyra.daemon.sessions import COOKIE, CSRF_HEADER, Session, Sessions
 from palyra.tokens.rules import Token
 from palyra.values import dataclass
 
+CALLER = "palyra.caller"
+"""Where a request's scope says who was let in."""
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="palyra"'}
 
 

@@ -15,6 +15,7 @@ from palyra.daemon.routes import AnswerModel, Model
 ULID = r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 Text = Annotated[str, Field(max_length=4096)]
 Words = Annotated[list[Text], Field(max_length=256)]
+Names = Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=256)]
 EGRESS = r"^(none|preflight|strict|allow_all|block_all)$"
 
 OPERATOR_ONLY = "For an operator's credential alone; an agent's is refused with CAPABILITY_DENIED."
@@ -123,10 +124,10 @@ class RunBody(Model):
     egress: Annotated[str | None, Field(pattern=EGRESS, description="Only stricter than what is configured.")] = None
     tier: Annotated[str | None, Field(pattern=r"^(auto|b|c)$", description="Only stricter.")] = None
     calls_max: Annotated[int | None, Field(ge=1, le=10**9)] = None
-    allowed_tools: Annotated[Words | None, Field(description=FEWER)] = None
-    allowed_capabilities: Annotated[Words | None, Field(description=FEWER)] = None
-    allowed_executables: Annotated[Words | None, Field(description=FEWER)] = None
-    allowed_egress_hosts: Annotated[Words | None, Field(description=FEWER)] = None
+    allowed_tools: Annotated[Names | None, Field(description=FEWER)] = None
+    allowed_capabilities: Annotated[Names | None, Field(description=FEWER)] = None
+    allowed_executables: Annotated[Names | None, Field(description=FEWER)] = None
+    allowed_egress_hosts: Annotated[Names | None, Field(description=FEWER)] = None
     device: Text = ""
     channel: Text = ""
     principal: Annotated[str | None, Field(max_length=134, description=f"Whose run it is. Another's: {OTHERS}")] = None

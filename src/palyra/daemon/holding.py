@@ -19,7 +19,7 @@ import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from palyra.daemon.auth import Caller, Proof
+from palyra.daemon.auth import CALLER, Caller, Proof
 from palyra.daemon.sse import MEDIA_TYPE
 from palyra.daemon.state import State
 from palyra.tokens.rules import Token
@@ -28,8 +28,6 @@ log = logging.getLogger("palyra.daemon")
 
 LOOK_S = 1.0
 LAST_WORD_S = 2.0
-CALLER = "palyra.caller"
-"""Where a request's scope says who was let in."""
 WORDS = {
     "token_revoked": "The token was revoked.",
     "token_expired": "The token has expired.",

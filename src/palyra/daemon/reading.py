@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
+from palyra.daemon.bodies import Share
 from palyra.daemon.routes import Refused
 from palyra.errors import Rejected
 from palyra.protocol.parse import MAX_DEPTH, parse_value
@@ -24,9 +25,14 @@ MAX_FIELDS = 20
 MAX_QUERY_FIELDS = 64
 
 
-async def read_body(request: Request, *, max_bytes: int, timeout_s: float) -> bytes:
+async def read_body(request: Request, share: Share, *, max_bytes: int, timeout_s: float) -> bytes:
     chunks: list[bytes] = []
-    await take_body(request, chunks.append, max_bytes=max_bytes, timeout_s=timeout_s)
+
+    def take(chunk: bytes) -> None:
+        share.add(len(chunk))
+        chunks.append(chunk)
+
+    await take_body(request, take, max_bytes=max_bytes, timeout_s=timeout_s)
     return b"".join(chunks)
 
 

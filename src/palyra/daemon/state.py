@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from palyra.config.daemon import DaemonConfig
 from palyra.daemon.auth import Guard
+from palyra.daemon.bodies import Bodies
 from palyra.daemon.ends import CallEnds
 from palyra.daemon.live import LiveCalls
 from palyra.daemon.metrics import Metrics
@@ -50,6 +51,7 @@ class State:
     """Calls with somebody at their other end, by id."""
     listening: list[str] = field(default_factory=list)
     """Where, as URLs; the Unix socket as unix:PATH."""
+    bodies: Bodies = field(default_factory=Bodies)
     stopping: bool = False
     """No new calls: the daemon is about to end."""
 

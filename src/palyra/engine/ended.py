@@ -1,7 +1,8 @@
 """Runs that were ended a moment ago: what was asked before that does not begin after it.
 
 Ending a run cancels its calls that are under way. One that is still on its way in (looked up by its id, taken on, read
-from a socket) is not among them, and would run, or leave a background process, in a run that its caller was told is over.
+from a socket) is not among them, and would run, or leave a background process, in a run that its caller was told is
+over.
 
 Not here: calls that come afterwards; a door that keeps runs refuses those.
 """

@@ -245,7 +245,7 @@ def _too_many() -> Response:
 
 
 def _timed(receive: Receive, lapse: Lapse | None) -> Receive:
-    """A client that sends its body a byte a minute is taken for gone, and so is one whose credential lapsed meanwhile."""
+    """A client that sends its body a byte a minute is taken for gone; so is one whose credential lapsed meanwhile."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     deadline = began + BODY_TIMEOUT_S

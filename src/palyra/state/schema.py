@@ -234,4 +234,8 @@ MIGRATIONS: tuple[Migration, ...] = (
                created_unix_ms INTEGER NOT NULL, expires_unix_ms INTEGER NOT NULL, used_unix_ms INTEGER NOT NULL
            ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        # A principal's runs, the newest first: those that nobody used are forgotten (wiring/run_terms).
+        "CREATE INDEX run_terms_of ON run_terms (principal, created_unix_ms)",
+    ),
 )

@@ -1,7 +1,8 @@
 """Runs that a caller made by name: what they narrow, kept for as long as calls may come, also over a restart.
 
-A run that forgot its terms would be wider after a crash than before. Not here: budgets (wiring/runs), what a run
-means to the engine (engine/runs).
+A run that forgot its terms would be wider after a crash than before. One that no call ever came for is forgotten when
+its principal has made many more: making runs costs no budget, and must not fill the disk. Not here: budgets
+(wiring/runs), what a run means to the engine (engine/runs).
 """
 
 from __future__ import annotations
@@ -24,6 +25,16 @@ from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 
+MAX_BYTES = 32 * 1024
+"""Of what a run narrows, as it is kept."""
+MAX_UNUSED = 256
+"""Of a principal's newest runs."""
+_LOOKED_AT = 2 * MAX_UNUSED
+_UNUSED = """SELECT newest.run_id FROM (
+                 SELECT run_id, created_unix_ms FROM run_terms WHERE principal = ?
+                 ORDER BY created_unix_ms DESC LIMIT ?) newest
+             WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = newest.run_id)
+             ORDER BY newest.created_unix_ms DESC"""
 _STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
 
 
@@ -98,11 +109,17 @@ class RunTerms:
     async def keep(self, terms: Terms) -> bool:
         """False where the id is taken, by anybody's run: then nothing is kept."""
         data = {name: getattr(terms, name) for name in _KEPT}
-        values = (terms.run_id, terms.principal, terms.workspace, orjson.dumps(data), terms.created_unix_ms)
+        written = orjson.dumps(data)
+        if len(written) > MAX_BYTES:
+            raise Rejected(Reason.BAD_ARGUMENTS, f"A run's terms have at most {MAX_BYTES} bytes.", "Name fewer things.")
+        values = (terms.run_id, terms.principal, terms.workspace, written, terms.created_unix_ms)
 
         def work(tx: Transaction) -> bool:
             if tx.rows("SELECT 1 FROM runs WHERE run_id = ?", (terms.run_id,)):
                 return False
+            unused = tx.rows(_UNUSED, (terms.principal, _LOOKED_AT))
+            for (forgotten,) in unused[MAX_UNUSED - 1 :]:
+                tx.execute("DELETE FROM run_terms WHERE run_id = ?", (forgotten,))
             sql = "INSERT INTO run_terms VALUES (?, ?, ?, ?, ?, NULL) ON CONFLICT DO NOTHING"
             return tx.execute(sql, values).rowcount == 1
 

@@ -23,6 +23,8 @@ from palyra.daemon.routes import FORM_TYPE, Answer, Asked, Handler, Model, Route
 from palyra.daemon.sessions import COOKIE
 
 HOME = "/console"
+MAX_LOGIN_BYTES = 8192
+"""Of a form that anybody may send."""
 _ASSETS = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _OURS = re.compile(r"/console(/[A-Za-z0-9._~%/-]*)?(\?[A-Za-z0-9._~%&=+-]*)?")
 WRONG = "That is no token of an operator, or no link that still works."
@@ -127,7 +129,8 @@ ROUTES = (
           summary="Leads to the console.", answers={SEE_OTHER: Answer(meaning="Look there.")}),
     _route("GET", "/login", login_page, "page_login", "Log in, by an operator's token or a link that works once.",
            query=Arriving),
-    _route("POST", "/login", log_in, "log_in", "Open a session.", body=LoggingIn, accepts=FORM_TYPE),
+    _route("POST", "/login", log_in, "log_in", "Open a session.", body=LoggingIn, accepts=FORM_TYPE,
+           max_body_bytes=MAX_LOGIN_BYTES),
     form("/logout", log_out, name="logout", says="End the session."),
     _route("GET", "/static/{name}", static_file, "console_file", "The console's own files."),
 )  # fmt: skip
