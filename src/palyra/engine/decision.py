@@ -35,7 +35,7 @@ def authorise(trip: Trip, ports: Ports, standing: Standing) -> None:
     fresh = standing.budget is None and trip.run.scope is RunScope.CALL
     trip.run_facts = NO_FACTS if fresh else standing.facts or ports.run_facts.read(trip.run.owner)
     before = trip.shape.asked if trip.shape is not None else None
-    trip.cedar = _request(trip, ports.config, standing.budget, before)
+    trip.cedar = _request(trip, ports, standing.budget, before)
     trip.decision = decision = _decide(trip, bundle, before)
     if ports.candidate is not None:
         trip.shadow = compare_candidate(ports.candidate, trip.cedar, decision)
@@ -43,7 +43,7 @@ def authorise(trip: Trip, ports: Ports, standing: Standing) -> None:
         raise Rejected(decision.reason, decision.message, decision.hint)
 
 
-def _request(trip: Trip, config: Config, budget: Ledger | None, before: Asked | None) -> Request:
+def _request(trip: Trip, ports: Ports, budget: Ledger | None, before: Asked | None) -> Request:
     """The lists follow from the call's words and the configuration: one that was asked before is on them."""
     assert trip.tool is not None
     assert trip.call is not None
@@ -53,7 +53,7 @@ def _request(trip: Trip, config: Config, budget: Ledger | None, before: Asked | 
     hour = ports.clock.now_unix_ms() // 3_600_000 % 24
     if before is not None:
         return ask_again(before.cedar, calls_used=used, calls_max=maximum, hour=hour, run=trip.run_facts)
-    _check_lists(config, trip)
+    _check_lists(ports.config, trip)
     check_narrowing(trip)
     return build_request(
         trip.call,
@@ -63,7 +63,7 @@ def _request(trip: Trip, config: Config, budget: Ledger | None, before: Asked | 
         approved=False,
         hour=hour,
         run=trip.run_facts,
-        roles=config.principals.roles_of(str(trip.call.context.principal)),
+        roles=ports.config.principals.roles_of(str(trip.call.context.principal)),
     )
 
 
