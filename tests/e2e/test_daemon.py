@@ -256,6 +256,27 @@ def test_a_request_smuggled_behind_two_lengths_is_refused(hardened):
         assert answer.count(b"HTTP/1.1 ") == 1 or b" 401 " in answer
 
 
+def test_whoever_takes_every_connection_does_not_lock_the_owner_out(cli):
+    cli.home.mkdir(mode=0o700)
+    (cli.home / "palyra.toml").write_text("[daemon]\nmax_connections = 16\n")
+    token = make_token(cli)
+    with serving(cli) as served:
+        taken = [served.connect() for _ in range(17)]
+        with contextlib.closing(served.connect()) as late, contextlib.suppress(ConnectionResetError):
+            assert late.recv(1) == b"", "one too many"
+        assert served.ask("GET", "/console/v1/tokens", unix=True)[0] == 200
+        for sock in taken:
+            sock.close()
+        wait_until(lambda: _answers(served, token))
+        assert served.end()[0] == 0
+
+
+def _answers(served, token: str) -> bool:
+    with contextlib.suppress(OSError):
+        return served.ask("POST", "/v1/calls", ECHO, token=token)[0] == 200
+    return False
+
+
 def test_2000_idle_connections_hold_nobody_up(hardened):
     served, token = hardened
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,7 +1,7 @@
 """Calls under way in this daemon: begun as tasks of their own, so that no client's end is a call's end.
 
-Rules: at most so many at once, of everybody, of one principal (three quarters, so that nobody takes it all) and of one
-run; past that a call is refused with BUSY by the walk, so it is recorded. Cancelling one never touches another. What a
+Rules: at most so many at once, of everybody, of agents (seven eighths, so that operators get through), of one principal
+(three quarters, so that nobody takes it all) and of one run; past that a call is refused with BUSY by the walk, so it is recorded. Cancelling one never touches another. What a
 call says is kept for listeners while it goes on and a little after. At the end of the daemon calls may finish for a
 while; then they are ended, and recorded as cancelled.
 
@@ -79,6 +79,7 @@ class LiveCalls:
         self._tasks: set[asyncio.Future[Outcome]] = set()
         self._of_run: Counter[str] = Counter()
         self._of_principal: Counter[str] = Counter()
+        self._of_agents = 0
         self.stopping = False
 
     @property
@@ -111,7 +112,7 @@ class LiveCalls:
         feed = listener or Feed()
         call = LiveCall(request, request.call_id, str(request.run.context.principal), feed, listener is None)
         run_id = request.run.run_id
-        refusal = request.refusal or self._no_room(run_id, call.principal)
+        refusal = request.refusal or self._no_room(run_id, call.principal, agents=request.lagging)
         call.request = replace(
             request, refusal=refusal, on_output=request.on_output or _Teller(feed), on_pending=call.pending
         )
@@ -122,12 +123,13 @@ class LiveCalls:
         self._tasks.add(task)
         self._of_run[call.request.run.run_id] += 1
         self._of_principal[call.principal] += 1
+        self._of_agents += request.lagging
         self._live.setdefault(call.call_id, call)
 
-    def _no_room(self, run_id: str, principal: str) -> Rejected | None:
+    def _no_room(self, run_id: str, principal: str, *, agents: bool) -> Rejected | None:
         if self.stopping:
             return Rejected(Reason.BUSY, "The daemon is about to end.", "Try again when it is back.")
-        if len(self._tasks) >= self._most:
+        if len(self._tasks) >= self._most or (agents and self._of_agents >= max(1, self._most * 7 // 8)):
             return Rejected(
                 Reason.BUSY, f"{self._most} calls are under way already.", "Wait a moment; see daemon.max_calls."
             )
@@ -156,6 +158,7 @@ class LiveCalls:
 
     def _forget(self, call: LiveCall) -> None:
         self._tasks.discard(call.task)
+        self._of_agents -= call.request.lagging
         for counter, key in ((self._of_run, call.request.run.run_id), (self._of_principal, call.principal)):
             counter[key] -= 1
             if counter[key] <= 0:

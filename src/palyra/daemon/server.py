@@ -122,6 +122,7 @@ class Server:
             header_timeout_s=settings.header_timeout_ms / 1000,
             max_connections=settings.max_connections,
             max_header_bytes=settings.max_header_bytes,
+            owner_uid=self.state.guard.owner_uid,
         )
         return lambda: made(config=config, server_state=self._wire, app_state={})
 

@@ -2,7 +2,7 @@
 headers may take, how many connections there are, and our own shape for what is not HTTP.
 
 Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
-connection past the limit is closed before anything is read; who is answered before the end of its body gets the answer.
+connection past the limit is closed before anything is read, but for some of the owner's; who is answered before the end of its body gets the answer.
 Not here: bodies (daemon/reading), TLS (daemon/server).
 """
 
@@ -18,6 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from palyra.daemon.joining import JoiningTransport
 from palyra.daemon.routes import Refused
 
+OWNERS_OWN = 32
+"""Connections past the limit for the home's owner: whoever floods the door must not lock out who would stop it."""
 _UCRED = struct.Struct("3i")
 
 
@@ -45,16 +47,17 @@ def _namespaces(pid: str) -> int:
 class GuardedProtocol(H11Protocol):
     header_timeout_s = 10.0
     max_connections = 4096
+    owner_uid = -1
     max_header_bytes = 32_768
     _deadline: asyncio.TimerHandle | None = None
     _rest: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoiningTransport(transport))
-        if len(self.connections) > self.max_connections:
+        uid = peer_uid(transport)
+        if len(self.connections) > self.max_connections + (OWNERS_OWN if uid == self.owner_uid else 0):
             transport.abort()
             return
-        uid = peer_uid(transport)
         if uid is not None:
             self.app_state = {**self.app_state, "peer_uid": uid}
         self._watch()
@@ -124,11 +127,14 @@ class GuardedProtocol(H11Protocol):
         self.transport.close()
 
 
-def make_protocol(*, header_timeout_s: float, max_connections: int, max_header_bytes: int) -> type[GuardedProtocol]:
+def make_protocol(
+    *, header_timeout_s: float, max_connections: int, max_header_bytes: int, owner_uid: int = -1
+) -> type[GuardedProtocol]:
     """A protocol class with these bounds: uvicorn makes its instances."""
     bounds = {
         "header_timeout_s": header_timeout_s,
         "max_connections": max_connections,
         "max_header_bytes": max_header_bytes,
+        "owner_uid": owner_uid,
     }
     return type("BoundedProtocol", (GuardedProtocol,), bounds)

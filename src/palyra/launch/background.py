@@ -51,6 +51,8 @@ GRACE_S = 2.0
 """Between SIGTERM and SIGKILL of a stop."""
 MAX_KEPT = 128
 """Of one home, whatever the runs: each costs a few descriptors and up to 1 MiB of log."""
+MAX_EACH = MAX_KEPT * 3 // 4
+"""Of one principal, in however many runs: it must not keep everybody else from starting one."""
 _STARTS_AT_ONCE = 4
 _BEGIN_TIMEOUT_S = 5.0
 _STEP_S = 0.002
@@ -131,18 +133,27 @@ class Supervisor:
             raise NotStarted("The plan that arrived is not the one that was decided on.")
         if order.process_id in self._kept:
             raise NotStarted(f"There is a process {order.process_id} already.")
-        running = sum(kept.order.owner == order.owner for kept in self._kept.values())
-        if running >= order.max_running or len(self._kept) >= MAX_KEPT:
-            raise Rejected(
-                Reason.BUSY,
-                f"{running} background processes of this run are running already."
-                if running >= order.max_running
-                else f"{MAX_KEPT} background processes are running already in this home.",
-                "Stop one with palyra.process.stop, or raise max_background_per_run.",
-            )
+        self._check_room(order)
         self._watch_holder(order)
         kept = self._kept[order.process_id] = Kept(order)
         return kept
+
+    def _check_room(self, order: StartOrder) -> None:
+        running = sum(kept.order.owner == order.owner for kept in self._kept.values())
+        mine = sum(kept.order.owner.principal == order.owner.principal for kept in self._kept.values())
+        if running >= order.max_running:
+            raise Rejected(
+                Reason.BUSY,
+                f"{running} background processes of this run are running already.",
+                "Stop one with palyra.process.stop, or raise max_background_per_run.",
+            )
+        if len(self._kept) >= MAX_KEPT or mine >= MAX_EACH:
+            whose = "of this principal" if mine >= MAX_EACH else "in this home"
+            raise Rejected(
+                Reason.BUSY,
+                f"{mine if mine >= MAX_EACH else MAX_KEPT} background processes {whose} are running already.",
+                "Stop one with palyra.process.stop.",
+            )
 
     async def _hold(self, plan: ProcessPlan) -> Held:
         try:

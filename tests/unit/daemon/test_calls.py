@@ -281,6 +281,23 @@ def test_too_much_at_once_is_busy(tmp_path, workspace):
         assert busy["receipt"] is not None, "a refusal is recorded too"
 
 
+def test_agents_that_take_all_the_room_leave_some_to_operators(tmp_path, workspace):
+    slow = {"tool": "palyra.process.run", "input": {"command": "sleep", "args": ["30"]}, "workspace": str(workspace)}
+    with daemon(tmp_path / "home", max_calls=8) as small:
+
+        async def story():
+            for name, count in (("agent:one", 6), ("agent:two", 2)):
+                secret = (await small.state.tokens.create(principal=name, operator=False, by=OPERATOR))[1]
+                for _ in range(count):
+                    await small.asking("POST", "/v1/calls", token=secret, json=slow | {"wait": False})
+            busy = await small.asking("POST", "/v1/calls", token=secret, json=ECHO)
+            through = await small.asking("POST", "/v1/calls", peer_uid=small.owner_uid, json=ECHO)
+            await small.state.calls.finish(within_s=0)
+            return busy.json()["reason"], through.json()["status"]
+
+        assert small.run(story()) == ("BUSY", "completed")
+
+
 def test_what_was_taken_on_begins_after_a_crash(tmp_path):
     root = tmp_path / "home"
     with daemon(root) as first:

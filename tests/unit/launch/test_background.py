@@ -182,6 +182,20 @@ def test_the_bound_holds_for_starts_at_once(tmp_path, monkeypatch):
     play(tmp_path, monkeypatch, story)
 
 
+def test_a_principal_does_not_keep_others_from_starting_with_however_many_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "MAX_EACH", 2)
+
+    async def story(stage: Stage) -> None:
+        for run in (ulid(5), ulid(6)):
+            await stage.supervisor.start(make_order(owner=ProcessOwner(run, "agent:greedy")))
+        with pytest.raises(Rejected, match="of this principal"):
+            await stage.supervisor.start(make_order(owner=ProcessOwner(ulid(7), "agent:greedy")))
+        await stage.supervisor.start(make_order(owner=ProcessOwner(ulid(8), "agent:modest")))
+        await settle(stage)
+
+    play(tmp_path, monkeypatch, story)
+
+
 @pytest.mark.parametrize(("deaf", "sent"), [(set(), [15]), ({15}, [15, 9])])
 def test_a_stop_asks_first_and_kills_what_does_not_listen(tmp_path, monkeypatch, deaf, sent):
     async def story(stage: Stage) -> None:
