@@ -1,9 +1,9 @@
 """Calls under way in this daemon: begun as tasks of their own, so that no client's end is a call's end.
 
 Rules: at most so many at once, of everybody, of agents (seven eighths, so that operators get through), of one principal
-(three quarters, so that nobody takes it all) and of one run; past that a call is refused with BUSY by the walk, so it is recorded. Cancelling one never touches another. What a
-call says is kept for listeners while it goes on and a little after. At the end of the daemon calls may finish for a
-while; then they are ended, and recorded as cancelled.
+(three quarters, so that nobody takes it all) and of one run; past that a call is refused with BUSY by the walk, so it
+is recorded. Cancelling one never touches another. What a call says is kept for listeners while it goes on and a little
+after. At the end of the daemon calls may finish for a while; then they are ended, and recorded as cancelled.
 
 Not here: what a call is (engine), who may see it (daemon/calls).
 """
