@@ -4,7 +4,8 @@ headers may take, how many connections there are, and our own shape for what is 
 Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
 connection past the limit is closed before anything is read, but for some of the owner's; who is answered before the end
 of its body gets the answer.
-Not here: bodies (daemon/reading), TLS (daemon/server). """
+Not here: bodies (daemon/reading), TLS (daemon/server).
+"""
 
 from __future__ import annotations
 
