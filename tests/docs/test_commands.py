@@ -50,7 +50,7 @@ ENDS = {
     "palyra run --as agent:demo -- rm x": {0, 126},
     "palyra run --learn --allow make -- make test": {2, 126, 127},
     "palyra run --learn --allow-interpreters -- bash -c 'cat /etc/hostname'": {0, 1},
-    """palyra call palyra.process.run '{"command": "git", "args": ["fetch"]}' --as agent:demo --json""": {75},
+    """palyra call palyra.process.run '{"command": "rm", "args": ["notes.txt"]}' --as agent:demo""": {75},
 }
 
 

@@ -98,3 +98,15 @@ def test_a_flag_that_cannot_be_used_is_a_recorded_refusal_too(cli, flags):
     assert (done.returncode, outcome["status"], outcome["reason"]) == (126, "refused", "BAD_ARGUMENTS")
     entry = json.loads(cli("journal", "tail", "--json").stdout)["items"][-1]["entry"]
     assert entry["predicate"]["execution_sha256"] == outcome["attestation"]["execution_sha256"]
+
+
+def test_the_flag_a_refusal_names_is_a_flag_of_the_command_that_was_refused(cli):
+    given = '{"command": "bash", "args": ["-c", "echo $FOO"]}'
+    refused = cli("call", "palyra.process.run", given)
+    assert (refused.returncode, b"--allow-interpreters" in refused.stderr) == (126, True)
+    allowed = cli("call", "palyra.process.run", given, "--allow-interpreters", "--env", "FOO=granted")
+    assert (allowed.returncode, allowed.stdout) == (0, b"granted\n")
+
+
+def test_an_empty_result_is_shown_as_one(cli):
+    assert cli("call", "palyra.echo").stdout == b"{}\n"

@@ -39,7 +39,7 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     # 126: the call is refused
     ("run --workspace nowhere -- ls", 126, "hint: Name another folder with --workspace DIR."),
     ("run --allow-host http://x/y -- ls", 126, "is an address of a page, not a host"),
-    ("run -- ./script.sh", 126, "hint: Use command="),
+    ("run -- ./script.sh", 126, "hint: For an installed program use command="),
     ("call palyra.echo {bad", 126, "MALFORMED"),
     # 2 again, now that there is something to export
     ("journal export --output nowhere/x", 2, "there is no folder nowhere"),

@@ -24,7 +24,9 @@ _WORDS = {
     "egress_bytes": "bytes of network traffic",
     "fuel": "units of WASM fuel",
 }
-_RUN_HINT = "Start a new run, or have an operator extend this one: palyra runs extend."
+_FLAGS = {name: f"--{name.removesuffix('_us').replace('_', '-')}" for name in _WORDS}
+"""Of `palyra runs extend`."""
+_RUN_HINT = "Start a new run, or have an operator extend this one: palyra runs extend RUN_ID {flag} N."
 _DAY_HINT = "It starts anew tomorrow (UTC), or raise [budget.principal_day]."
 
 
@@ -83,7 +85,8 @@ def check_call(ledger: Ledger) -> None:
         raise Rejected(
             Reason.BUDGET_SPENT,
             f"The run has used {ledger.calls_used} of its {ledger.calls_max} calls.",
-            "Start a new run, raise max_calls_per_run, or have an operator extend it: palyra runs extend.",
+            "Start a new run, raise max_calls_per_run in [tool_call], or have an operator extend it: "
+            "palyra runs extend RUN_ID --calls N.",
         )
 
 
@@ -98,7 +101,8 @@ def check_attempts(ledger: Ledger) -> None:
         raise Rejected(
             Reason.BUDGET_SPENT,
             f"The run has used {ledger.attempts_used} of its {ledger.attempts_max} refused attempts.",
-            "Start a new run, or raise max_attempts_per_run; palyra policy explain tells why calls were refused.",
+            "Start a new run, raise max_attempts_per_run, or have an operator extend it: palyra runs extend RUN_ID "
+            "--attempts N. palyra journal tail --status refused tells why calls were refused.",
         )
 
 
@@ -118,7 +122,9 @@ def check_reserve(account: Ledger | Share, wanted: Spending) -> None:
         if left is None or 0 < left >= want:
             continue
         used, held = getattr(account.used, name), getattr(account.reserved, name)
-        who, hint = ("The run", _RUN_HINT) if isinstance(account, Ledger) else (account.principal, _DAY_HINT)
+        who, hint = "The run", _RUN_HINT.format(flag=_FLAGS[name])
+        if isinstance(account, Share):
+            who, hint = account.principal, _DAY_HINT
         under_way = f", and calls under way hold {held}" if held else ""
         raise Rejected(Reason.BUDGET_SPENT, f"{who} has used {used} of its {most} {_WORDS[name]}{under_way}.", hint)
 
@@ -157,7 +163,11 @@ def extend(ledger: Ledger, *, calls: int = 0, attempts: int = 0, more: Spending 
         raise Rejected(Reason.BAD_ARGUMENTS, "Say by how much to extend, with whole numbers above 0.")
     for name in RESOURCES:
         if amounts[name] and getattr(ledger.most, name) is None:
-            raise Rejected(Reason.BAD_ARGUMENTS, f"The run has no limit for {name}, so there is nothing to extend.")
+            raise Rejected(
+                Reason.BAD_ARGUMENTS,
+                f"The run has no limit for {name}, so there is nothing to extend.",
+                f"Leave out {_FLAGS[name]}; limits of a run are set in [budget.run].",
+            )
     widened = {
         name: None if most is None else most + amounts[name]
         for name, most in zip(RESOURCES, ledger.most.amounts, strict=True)

@@ -51,7 +51,7 @@ def _program_lines(shown: Mapping[str, Json]) -> list[str]:
     network = shown.get("network") or {}
     hosts = ", ".join(str(host) for host in network.get("allowed_hosts", ())) or "none"
     named = ", ".join(str(host) for host in shown.get("hosts_named", ())) or "none"
-    out = [
+    return [
         f"program    {quoted(str(shown.get('program')))} sha256 {str(shown.get('program_sha256'))[:16]}",
         f"argv       {' '.join(quoted(str(word)) for word in shown.get('argv', ()))}",
         f"cwd        {quoted(str(shown.get('cwd')))}",
@@ -61,8 +61,11 @@ def _program_lines(shown: Mapping[str, Json]) -> list[str]:
         f"stdin      {_stdin(shown)}",
         f"reads secrets  {'yes' if 'secrets_read' in shown.get('capabilities', ()) else 'no'}",
     ]
-    out += [f"env        {visible_line(str(name))}={quoted(str(value))}" for name, value in shown.get("env", ())]
-    return out
+
+
+def env_lines(shown: Mapping[str, Json]) -> list[str]:
+    """The program's whole environment: part of what is approved, and long, so it stands last."""
+    return [f"env        {visible_line(str(name))}={quoted(str(value))}" for name, value in shown.get("env", ())]
 
 
 def _stdin(shown: Mapping[str, Json]) -> str:

@@ -5,7 +5,7 @@ An agent never decides, and nobody decides on a call of their own: neither under
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
 
 MAX_LISTED = 100
+MAX_WHAT_CHARS = 60
 STATES = ("pending", "approved", "denied", "expired", "revoked")
 APPROVE_EPILOG = """\b
 Examples:
@@ -50,7 +51,7 @@ def list_command(settings: Settings, state: str, before: str | None) -> int:
 
     async def work(store: ApprovalStore) -> int:
         found = store.list(states=states, before=before or LAST, count=MAX_LISTED)
-        _print_list(settings, found, "Nothing waits for a person." if state == "pending" else "No approvals.")
+        _print_list(settings, store, found, "Nothing waits for a person." if state == "pending" else "No approvals.")
         return 0
 
     return _with_store(settings, work)
@@ -62,7 +63,7 @@ def grants(settings: Settings) -> int:
     """Approvals that still let something through."""
 
     async def work(store: ApprovalStore) -> int:
-        _print_list(settings, store.grants(), "No grants.", following=False)
+        _print_list(settings, store, store.grants(), "No grants.", following=False)
         return 0
 
     return _with_store(settings, work)
@@ -75,7 +76,7 @@ def grants(settings: Settings) -> int:
 def show(settings: Settings, id: str, principal: str | None) -> int:
     """All of it: who, the exact argv, folders, hosts, risks, policies, what differs from earlier approvals."""
     from palyra.approvals.rules import difference
-    from palyra.cli.approval_text import decision_lines, history_lines, lines
+    from palyra.cli.approval_text import decision_lines, env_lines, history_lines, lines
 
     async def work(store: ApprovalStore) -> int:
         approval = await store.view(id, by=_by(principal))
@@ -92,7 +93,8 @@ def show(settings: Settings, id: str, principal: str | None) -> int:
             }
             click.echo(orjson.dumps(value))
         else:
-            for line in (*lines(approval, shown), *decision_lines(approval), *history_lines(fatigue, earlier, changes)):
+            told = (*lines(approval, shown), *decision_lines(approval), *history_lines(fatigue, earlier, changes))
+            for line in (*told, *env_lines(shown), *_next_lines(approval)):
                 say(line)
         return 0
 
@@ -201,6 +203,15 @@ def _words(pattern: str | None) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _next_lines(approval: Approval) -> list[str]:
+    from palyra.model.approval import ApprovalState
+
+    if approval.state is not ApprovalState.PENDING:
+        return []
+    words = ("approve", "deny")
+    return [f"{word:11}palyra approvals {word} {approval.approval_id}" for word in words]
+
+
 def _print(settings: Settings, approval: Approval) -> None:
     from palyra.cli.approval_text import standing
 
@@ -210,7 +221,9 @@ def _print(settings: Settings, approval: Approval) -> None:
         say(f"{approval.approval_id} {standing(approval)}")
 
 
-def _print_list(settings: Settings, found: tuple[Approval, ...], none: str, *, following: bool = True) -> None:
+def _print_list(
+    settings: Settings, store: ApprovalStore, found: tuple[Approval, ...], none: str, *, following: bool = True
+) -> None:
     from palyra.cli.approval_text import standing
     from palyra.cli.tables import moment, say_table
 
@@ -218,9 +231,18 @@ def _print_list(settings: Settings, found: tuple[Approval, ...], none: str, *, f
         after = found[-1].approval_id if following and len(found) == MAX_LISTED else None
         click.echo(orjson.dumps({"items": [approval.summary() for approval in found], "next": after}))
         return
-    rows = [(one.approval_id, moment(one.asked_unix_ms), one.principal, _what(one), standing(one)) for one in found]
+    rows = [
+        (one.approval_id, moment(one.asked_unix_ms), one.principal, _what(one, store.shown(one)), standing(one))
+        for one in found
+    ]
     say_table(settings, ("APPROVAL", "ASKED", "PRINCIPAL", "WHAT", "STATE"), rows, nothing=none)
 
 
-def _what(approval: Approval) -> str:
-    return f"{approval.tool} {approval.program}" if approval.program != approval.tool else approval.tool
+def _what(approval: Approval, shown: Mapping[str, Json]) -> str:
+    """The whole command line where it is short; `show` has every word on its own."""
+    from palyra.cli.approval_text import quoted
+
+    if approval.program == approval.tool:
+        return approval.tool
+    words = " ".join(quoted(str(word)) for word in shown.get("argv", ())) or approval.program
+    return words if len(words) <= MAX_WHAT_CHARS else f"{words[:MAX_WHAT_CHARS]}…"

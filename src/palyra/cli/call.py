@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from palyra.cli.grant_flags import grant_of, grant_words, with_grant_flags
 from palyra.cli.options import Settings, with_settings
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ EPILOG = """\b
 Examples:
   palyra call palyra.echo '{"hello": "world"}'
   palyra call palyra.process.run '{"command": "ls", "args": ["-la"]}'
+  palyra call palyra.http.fetch '{"url": "https://example.org"}' --allow-host example.org
   palyra call palyra.echo @input.json --json
   echo '{}' | palyra call palyra.echo -
 
@@ -45,6 +47,7 @@ Exit codes: 0 success, 1 the tool failed, 75 waits for an approval, 125 Palyra's
     metavar="S",
     help="Seconds to wait for a decision.",
 )
+@with_grant_flags
 @with_settings
 def command(
     settings: Settings,
@@ -56,6 +59,7 @@ def command(
     device: str,
     channel: str,
     wait_s: float,
+    **grants: Any,
 ) -> int:
     """Call any tool with JSON input; the result is shown, with --json the whole outcome."""
     from palyra.cli.session import with_installation
@@ -64,7 +68,7 @@ def command(
     data = read_input(input)
     daemon = find_daemon(settings) if len(data) <= MAX_SENT_BYTES else None
     if daemon is not None:
-        more = {"run_id": run_id, "device": device, "channel": channel, "wait_s": wait_s}
+        more = {"run_id": run_id, "device": device, "channel": channel, "wait_s": wait_s, "grants": grants}
         code = _call_through(daemon, settings, tool, data, workspace, principal, **more)
         if code is not None:
             return code
@@ -78,7 +82,13 @@ def command(
         run, refusal = run_or_refusal(
             installation,
             lambda: make_run(
-                installation, workspace=workspace, principal=principal, run_id=run_id, device=device, channel=channel
+                installation,
+                workspace=workspace,
+                principal=principal,
+                run_id=run_id,
+                device=device,
+                channel=channel,
+                grant=grant_of(grants),
             ),
         )
         call_id = installation.ports.ids.ulid()
@@ -111,6 +121,7 @@ def _call_through(
         "channel": more["channel"],
         "approval_wait_ms": int(more["wait_s"] * 1000),
         "quiet": True,
+        **grant_words(more["grants"]),
     }
     if not is_sendable(body):
         return None
@@ -144,7 +155,7 @@ def show_output(outcome: Outcome) -> None:
     if "stdout" in output and "stderr" in output:
         _show(str(output["stdout"]), err=False)
         _show(str(output["stderr"]), err=True)
-    elif output:
+    elif output or outcome.success:
         _show(orjson.dumps(output, option=orjson.OPT_INDENT_2).decode() + "\n", err=False)
 
 

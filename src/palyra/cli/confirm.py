@@ -33,10 +33,10 @@ def _is_terminal(fd: int) -> bool:
 
 async def ask(approval: Approval, shown: Mapping[str, Json]) -> bool | None:
     """Yes, no, or nothing: at the end of input the request goes on waiting for somebody else."""
-    from palyra.cli.approval_text import lines
+    from palyra.cli.approval_text import env_lines, lines
 
     say("palyra asks before this runs:", err=True)
-    for line in lines(approval, shown):
+    for line in (*env_lines(shown), *lines(approval, shown)):  # what matters most next to the question
         say(f"  {line}", err=True)
     _forget_typed_ahead()  # before the question is seen, so that no answer to it is thrown away
     sys.stderr.write("Run it, once? Type yes or no: ")

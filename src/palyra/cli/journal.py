@@ -85,8 +85,9 @@ def tail(settings: Settings, count: int, before: int | None, **filters: str | No
 @click.argument("id")
 @with_settings
 def show(settings: Settings, id: str) -> int:
-    """A call's entries, outcome and kept details, or one entry by its index."""
-    from palyra.cli.render import visible
+    """A call: who, what, how it was decided and ended, its entries; or one entry by its index. --json has all of it."""
+    from palyra.cli.call_text import call_lines
+    from palyra.cli.say import say
 
     with reading(settings) as journal:
         shown = _found(journal, id)
@@ -98,7 +99,8 @@ def show(settings: Settings, id: str) -> int:
     if settings.json:
         click.echo(orjson.dumps(shown))
     else:
-        click.echo(visible(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()))
+        for line in call_lines(shown):
+            say(line)
     return 0
 
 

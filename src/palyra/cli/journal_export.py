@@ -89,7 +89,8 @@ def _say(settings: Settings, count: int, output: str, vkey: str) -> None:
     if settings.json:
         click.echo(orjson.dumps({"entries": count, "output": output, "key": vkey}))
     elif not settings.quiet:
-        click.echo(f"{count} entries in {output}\ncheck it with: palyra verify '{output}' --key '{vkey}'", err=True)
+        entries = "1 entry" if count == 1 else f"{count} entries"
+        click.echo(f"{entries} in {output}\ncheck it with: palyra verify '{output}' --key '{vkey}'", err=True)
 
 
 # ── what goes in ─────────────────────────────────────────────────────────────

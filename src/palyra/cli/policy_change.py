@@ -98,9 +98,10 @@ def new_bundle(installation: Installation, new: str) -> PolicyBundle:
     if new in POSTURES and not Path(new).exists():
         return posture_bundle(installation, new)
     try:
-        return checked(installation, files_of(installation, new))
-    except PolicyError as error:
+        files = files_of(installation, new)
+    except PolicyError as error:  # there is nothing of that name, or nothing that can be read
         raise click.UsageError(" ".join(filter(None, (error.detail, error.hint)))) from error
+    return checked(installation, files)
 
 
 def _begin(installation: Installation, since: str | None) -> int:

@@ -6,6 +6,7 @@ and flags and settings are tried on it. Nothing runs. Exit 0 when policy had its
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
@@ -119,5 +120,8 @@ def _lines(explained: Explanation) -> list[str]:
         lines += [f"  nearest permit {near['id']}: failed {'; '.join(near['failed'])}"]
     for change in value["changes"]:
         scope = f" ({_SCOPES[change['scope']]})" if change["scope"] else ""
-        lines += [f"  would {change['effect']}{scope}: {change['text']}"]
+        text = change["text"].rstrip("\n")
+        if change["scope"]:  # a text for a file: on lines of its own, as it would stand there
+            text = f"put this into policies/local.cedar of the home\n{indent(text, ' ' * 6)}"
+        lines += [f"  would {change['effect']}{scope}: {text}"]
     return lines

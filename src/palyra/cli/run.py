@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from palyra.cli.grant_flags import grant_of, with_grant_flags
 from palyra.cli.options import Settings, with_settings
 from palyra.late import late
 
 if TYPE_CHECKING:
     from palyra.engine.runs import Run
-    from palyra.model.call import OperatorGrant
     from palyra.wiring.embedded import Installation
 
 RUN_OUTPUT_BYTES = 64 << 20
-EGRESS_WORDS = ("none", "preflight", "strict", "allow_all", "block_all")
 _SIZE = late(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
 MAX_SECONDS = 24 * 3600
 PIPE_GONE = 128 + 13
@@ -31,7 +30,7 @@ Examples:
   palyra run --timeout 5 -- grep -r TODO .
   palyra run --allow-interpreters -- python3 script.py
   palyra run --json -- git --version
-  palyra run --learn --allow make -- make test    what does it miss, and what would give it just that?
+  palyra run --learn --allow-interpreters -- make test    what does it miss, and what would give it just that?
 
 Exit codes: the program's own; 75 waits for an approval, 124 time-out, 125 Palyra's own error, 126 refused,
 127 not found, 128+n signal n.
@@ -54,64 +53,9 @@ def parse_seconds(ctx: click.Context, param: click.Parameter, value: float | Non
     return value
 
 
-def parse_names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    for name in value:
-        if "/" in name or not name.strip():
-            raise click.BadParameter(f"{name!r} is no program's name; where it is found is `path` in the configuration")
-    return value
-
-
-def parse_folders(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    for folder in value:
-        if not os.access(folder, os.F_OK):
-            raise click.BadParameter(f"{folder!r} does not exist")
-    return value
-
-
-def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for item in value:
-        key, equals, text = item.partition("=")
-        if not equals or not key:
-            raise click.BadParameter(f"{item!r} is not K=V")
-        pairs.append((key, text))
-    return tuple(pairs)
-
-
 @click.command("run", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--workspace", metavar="DIR", help="The one folder the program may write (default: this one).")
-@click.option(
-    "--tier",
-    type=click.Choice(["auto", "b", "c"]),
-    default=None,
-    help="c: a sandbox of its own, the default; b: limits on a plain process.",
-)
-@click.option(
-    "--egress",
-    type=click.Choice(EGRESS_WORDS),
-    default=None,
-    help="strict: only granted hosts, held by the kernel (default). preflight: hosts in the arguments are checked. "
-    "none or allow_all: no limit. block_all: nothing.",
-)
-@click.option("--allow-host", "hosts", multiple=True, metavar="HOST[:PORT]", help="A host it may reach. Repeatable.")
-@click.option(
-    "--allow",
-    "executables",
-    multiple=True,
-    metavar="EXE",
-    callback=parse_names,
-    help="Allow this program too. Repeatable.",
-)
-@click.option("--allow-interpreters", is_flag=True, help="Allow bash, python, node and other interpreters.")
-@click.option(
-    "--read",
-    "read_roots",
-    multiple=True,
-    metavar="DIR",
-    callback=parse_folders,
-    help="A folder it may read. Repeatable.",
-)
-@click.option("--env", "env", multiple=True, metavar="K=V", callback=parse_pairs, help="Set a variable. Repeatable.")
+@with_grant_flags
 @click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is ended.")
 @click.option("--memory", metavar="BYTES", callback=parse_size, help="Memory limit, e.g. 512M.")
 @click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
@@ -152,7 +96,7 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
 
     place, who = _text(flags["workspace"]), _text(flags["principal"])
     run, refusal = run_or_refusal(
-        installation, lambda: make_run(installation, workspace=place, principal=who, grant=_grant(flags))
+        installation, lambda: make_run(installation, workspace=place, principal=who, grant=grant_of(flags))
     )
     call_id = installation.ports.ids.ulid()
     through = WriteThrough(lambda: installation.engine.cancel(call_id))
@@ -181,20 +125,6 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         if unwatched := await tell_learned(installation, request, outcome, flags):
             return unwatched
     return INTERRUPTED if through.lost and outcome.success else run_exit_code(outcome)
-
-
-def _grant(flags: dict[str, object]) -> OperatorGrant:
-    from palyra.wiring.grants import grant
-
-    return grant(
-        executables=flags["executables"],  # type: ignore[arg-type]  # click's types are those of the options above
-        interpreters=bool(flags["allow_interpreters"]),
-        read_roots=flags["read_roots"],  # type: ignore[arg-type]
-        env=dict(flags["env"]),  # type: ignore[call-overload]
-        egress=_text(flags["egress"]),
-        hosts=flags["hosts"],  # type: ignore[arg-type]
-        tier=None if flags["tier"] == "auto" else _text(flags["tier"]),
-    )
 
 
 def _with_limits(run: Run, flags: dict[str, object]) -> Run:

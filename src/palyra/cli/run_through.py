@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from palyra.cli.grant_flags import grant_words
 from palyra.cli.options import Settings
 from palyra.cli.through_daemon import Shown, attend, is_sendable, own_words, print_outcome, say_why
 
@@ -38,13 +39,7 @@ def _words(flags: dict[str, Any]) -> dict[str, Any]:
     return {
         "tool": "palyra.process.run",
         **_input(flags["argv"]),
-        "tier": flags["tier"],
-        "egress": flags["egress"],
-        "allow_host": list(flags["hosts"]) or None,
-        "allow": list(flags["executables"]) or None,
-        "allow_interpreters": flags["allow_interpreters"] or None,
-        "read": [os.path.abspath(folder) for folder in flags["read_roots"]] or None,
-        "env": dict(flags["env"]) or None,
+        **grant_words(flags),
         "timeout_ms": None if timeout is None else max(1, round(timeout * 1000)),
         "memory_bytes": flags["memory"],
         "max_output_bytes": flags["max_output"],

@@ -117,6 +117,17 @@ def _print(settings: Settings, run: RunView) -> None:
     say(f"{run.run_id}  {run.principal}  {run.workspace}")
     budget, held = run.budget.as_json(), run.reserved.as_json()
     for name in ("calls", "attempts", *(name for name, *_ in AMOUNTS)):
-        most = budget[f"{name}_max"]
-        under_way = f", {held[name]} held by calls under way" if held.get(name) else ""
-        say(f"  {name:14}{budget[f'{name}_used']} of {'no limit' if most is None else most}{under_way}")
+        used, most = budget[f"{name}_used"] or 0, budget[f"{name}_max"]
+        under_way = f", {_amount(name, held[name])} held by calls under way" if held.get(name) else ""
+        limit = "no limit" if most is None else _amount(name, most)
+        say(f"  {_NAMES.get(name, name):14}{_amount(name, used)} of {limit}{under_way}")
+
+
+_NAMES = {"wall_us": "wall time", "cpu_us": "processor", "output_bytes": "output", "egress_bytes": "network"}
+
+
+def _amount(name: str, count: int) -> str:
+    """With its unit; time as `--wall` and `--cpu` take it, in seconds."""
+    if name.endswith("_us"):
+        return f"{count / 1_000_000:g} s"
+    return f"{count} bytes" if name.endswith("_bytes") else str(count)

@@ -51,7 +51,8 @@ def list_backends(settings: Settings) -> int:
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD ARG...")
 @with_settings
 def explain(settings: Settings, workspace: str | None, principal: str | None, argv: tuple[str, ...]) -> int:
-    """What would run, where, with which argv; nothing is run and nothing is recorded."""
+    """What would run, where, with which argv; nothing is run and nothing is recorded. --json has every field."""
+    from palyra.cli.plan_text import plan_lines
     from palyra.cli.session import make_run, with_installation
     from palyra.engine.trip import CallRequest
 
@@ -69,7 +70,8 @@ def explain(settings: Settings, workspace: str | None, principal: str | None, ar
         if settings.json:
             click.echo(orjson.dumps(shown))
         else:
-            say(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+            for line in plan_lines(shown):
+                say(line)
         return 0 if refusal is None else 1
 
     return with_installation(settings, work)

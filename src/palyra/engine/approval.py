@@ -45,7 +45,7 @@ async def approve(trip: Trip, ports: Ports, assess: Assess) -> Ending | None:
         _tell(trip, None)
         trip.approval_id = approval.approval_id
         if approval.state is ApprovalState.PENDING:
-            return _pending(approval, ports)
+            return _pending(trip, approval, ports)
         _check_said(approval)
         await assess(trip)
         if not isinstance(trip.decision, Ask):
@@ -135,7 +135,7 @@ def _check_said(approval: Approval) -> None:
             raise Rejected(
                 Reason.NOT_APPROVED,
                 f"{approval.decided_by or 'Somebody'} did not approve this call{why}",
-                "Do something else, or change the policy that asks: palyra policy explain.",
+                "Do something else, or change the policy that asks: palyra policy explain CALL_ID names it.",
             )
 
 
@@ -159,11 +159,20 @@ def pending_json(approval: Approval, ports: Ports) -> dict[str, Json]:
     }
 
 
-def _pending(approval: Approval, ports: Ports) -> Ending:
+def _why_asked(trip: Trip, ports: Ports) -> str:
+    """In the words of the first policy that asks: the caller is told why, as with a refusal."""
+    assert trip.decision is not None
+    index = ports.policies.current().index
+    said = next((index[name].reason for name in trip.decision.policies if name in index and index[name].reason), "")
+    return said or f"Policy asks for a person's approval of {trip.request.tool}."
+
+
+def _pending(trip: Trip, approval: Approval, ports: Ports) -> Ending:
     return Ending(
         status=Status.PENDING_APPROVAL,
-        message=f"Policy asks for a person's approval of {approval.tool}; nobody has decided yet.",
-        hint=f"An operator decides with: palyra approvals show {approval.approval_id}; then repeat the call.",
+        message=f"{_why_asked(trip, ports)} Nobody has decided yet.",
+        hint=f"An operator looks at it with palyra approvals show {approval.approval_id} and lets it through with "
+        f"palyra approvals approve {approval.approval_id}; then repeat the call.",
         approval=pending_json(approval, ports),
     )
 

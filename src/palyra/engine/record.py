@@ -15,6 +15,7 @@ from palyra.attest import Enforcement, Statement, attest
 from palyra.canon import Json, canonical, digest, sha256_hex
 from palyra.engine.budget import spending_of
 from palyra.engine.fixed import Fixed, egress_mode, enforcement_json, enforcement_of, fixed_of
+from palyra.engine.hints import hint_of
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import Reason
@@ -23,7 +24,6 @@ from palyra.journal.commitments import SALT_BYTES, commit_values
 from palyra.model.budget import Spending
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Plan, ProcessPlan
-from palyra.model.reasons import REASONS
 from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.values import redact_text
@@ -81,7 +81,7 @@ def make_closing(
         success=ending.success,
         reason=ending.reason,
         message=_clean(ending.message, secrets),
-        hint=_clean(_hint(ending), secrets),
+        hint=_clean(hint_of(trip, ending), secrets),
         output=ending.output,
         usage=execution.usage,
         budget=BudgetView(calls_max=trip.run.calls_max),
@@ -90,11 +90,6 @@ def make_closing(
         attestation=attestation,
     )
     return outcome, _closing(trip, ports, execution, outcome, output_bytes, fixed)
-
-
-def _hint(ending: Ending) -> str | None:
-    """Nobody is left with a code alone: where nothing better is known, what the reference says about it."""
-    return ending.hint or (REASONS[ending.reason].remedy if ending.reason is not None else None)
 
 
 def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:

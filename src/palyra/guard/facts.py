@@ -118,7 +118,7 @@ def _check_kill(command: str, args: Sequence[str], kind: Classification) -> None
     if is_broad_kill(command, args) or any(name in BROAD_KILLS - {"fuser"} for name in wrapped):
         raise Rejected(
             Reason.EXECUTABLE_DENIED,
-            f"{kind.effective_program} ends processes by name and would hit strangers.",
+            f"{kind.effective_program} so called ends processes that are not this call's.",
             "Stop a process you started with palyra.process.stop.",
         )
 
@@ -167,7 +167,7 @@ def _tell_executables(sights: Sights, unlisted: Sequence[str], writable: Sequenc
         yield code, f"{_shown(first.path)} cannot be read, so what runs could not be attested."
 
 
-def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Details:
+def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights, *, called: str = "Argument") -> Details:
     for argument, text, resolved in outside[:_MAX_SHOWN]:
         if text.startswith("~"):
             where = "is in a home folder, outside the workspace"
@@ -177,7 +177,7 @@ def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Det
             where = "is a link that leads outside the workspace"
         else:
             where = "is outside the workspace"
-        yield Reason.OUTSIDE_WORKSPACE.value, f"Argument {argument + 1} ({_shown(text)}) {where}."
+        yield Reason.OUTSIDE_WORKSPACE.value, f"{called} {argument + 1} ({_shown(text)}) {where}."
 
 
 def tell_hosts(denied: Sequence[NamedHost]) -> Details:

@@ -25,7 +25,7 @@ def guard_inside(sights: Sights, hosts_denied: Sequence[NamedHost] = ()) -> Fact
         tier=Tier.C.value,
         egress=EgressMode.STRICT.value,
         outside_workspace=bool(outside),
-        details=(*tell_outside(outside, sights), *tell_hosts(hosts_denied)),
+        details=(*tell_outside(outside, sights, called="Path"), *tell_hosts(hosts_denied)),
     )
 
 

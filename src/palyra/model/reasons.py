@@ -48,8 +48,8 @@ REASONS: dict[Reason, Page] = {
     Reason.BUDGET_SPENT: Page(
         "The run, or its principal for the day, has used up its calls, its refused attempts, or the time, processor "
         "time, output, network traffic or fuel it may use; the message says which, how much and of how much.",
-        "Start another run, have an operator extend it (palyra runs extend), or raise the limit in [tool_call] or "
-        "[budget].",
+        "Start another run, have an operator extend it (palyra runs extend RUN_ID), or raise the limit in [tool_call] "
+        "or [budget].",
     ),
     Reason.EXECUTABLE_DENIED: Page(
         "The program is not on the allowlist, is not there, could be written by the agent, or kills broadly by name.",
@@ -57,7 +57,8 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.INTERPRETER_DENIED: Page(
         "The program is an interpreter, or would run one or other code that its arguments name.",
-        'palyra run --allow-interpreters, allow_interpreters = true, or posture = "developer".',
+        "palyra run --allow-interpreters, allow_interpreters = true in [tool_call.process_runner], or "
+        'posture = "developer".',
     ),
     Reason.OUTSIDE_WORKSPACE: Page(
         "An argument or the working folder leads out of the workspace, links followed.",
@@ -93,13 +94,20 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.QUOTA_EXCEEDED: Page(
         "The program wrote more than its output quota; it was killed and what was captured is returned.",
-        "palyra run --max-output BYTES, or max_output_bytes; or let it write to a file.",
+        "palyra run --max-output BYTES, or max_output_bytes in [tool_call.process_runner]; or let it write to a file.",
     ),
-    Reason.OUT_OF_FUEL: Page("The WASM guest used up its fuel.", "Raise fuel_budget, or do less per call."),
+    Reason.OUT_OF_FUEL: Page(
+        "The WASM guest used up its fuel.",
+        "Raise fuel_budget (for components component_fuel_budget) in [tool_call.wasm_runtime], or do less per call.",
+    ),
     Reason.MEMORY_LIMIT: Page(
-        "The kernel ended the program at its memory limit.", "palyra run --memory BYTES, or memory_limit_bytes."
+        "The kernel ended the program at its memory limit.",
+        "palyra run --memory BYTES, or memory_limit_bytes in [tool_call.process_runner].",
     ),
-    Reason.CPU_LIMIT: Page("The kernel ended the program at its CPU limit.", "cpu_time_limit_ms."),
+    Reason.CPU_LIMIT: Page(
+        "The kernel ended the program at its CPU limit.",
+        "Raise cpu_time_limit_ms in [tool_call.process_runner], or do less in one call.",
+    ),
     Reason.TRAPPED: Page("The WASM guest trapped.", "Mend the skill; its log says where."),
     Reason.CANCELLED: Page("The caller cancelled the call; its process tree was killed.", "Nothing to do."),
     Reason.INTERRUPTED: Page(

@@ -211,7 +211,9 @@ def _check_annotations(policy: _Placed) -> None:
         raise wrong("An @id has letters, digits and . _ - only, at most 80.", policy=policy_id[:80])
     unknown = sorted(notes.keys() - _ANNOTATIONS)
     if unknown:
-        raise wrong(f"Unknown annotation @{unknown[0]}.", policy=policy_id)
+        known = ", ".join(f"@{name}" for name in sorted(_ANNOTATIONS))
+        hint = f"Palyra knows {known}. A policy that asks for a person says: unless {{ context.approved }}"
+        raise wrong(f"Unknown annotation @{unknown[0]}.", hint, policy=policy_id)
     code = notes.get("code")
     if code is not None and code not in Reason.__members__:
         raise wrong(f"@code({code!r}) is not a reason.", "palyra explain lists them.", policy=policy_id)

@@ -27,8 +27,8 @@ _REMEDY_HINTS = {
     "tier C and strict egress": "It would be allowed in tier C with strict egress: leave out --tier and --egress.",
 }
 _NO_PERMIT_HINT = (
-    "palyra policy explain shows what would allow it: a flag, an approval, or a policy for the policies folder; "
-    "the posture is {posture}."
+    "palyra policy explain CALL_ID shows what would allow it: a flag, an approval, or a policy for the policies "
+    "folder; the posture is {posture}."
 )
 _PLAIN_HOST = late(r"[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -49,7 +49,7 @@ def decide(bundle: PolicyBundle, request: Request, *, details: Collection[tuple[
                 reason=Reason.POLICY_ERROR,
                 policies=(),
                 message=f"Policy could not be evaluated, so the call is refused: {verdict.error}.",
-                hint="palyra policy check names the policy at fault; palyra policy explain shows the request.",
+                hint="palyra policy check names the policy at fault; palyra policy explain CALL_ID shows the request.",
             )
 
 

@@ -49,7 +49,8 @@ def check_process_input(value: Mapping[str, Json]) -> ProcessInput:
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             "command must be a program name without a folder.",
-            f'Use command="{_plain(name)}"; it is looked up in the folders of the operator\'s path setting.',
+            f'For an installed program use command="{_plain(name)}"; its folder has to be in the setting path. A '
+            'script of the workspace is an argument of its interpreter: command="python3", args=["build.py"].',
         )
     return ProcessInput(
         command=command,

@@ -94,11 +94,17 @@ def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None
     found = sorted({*_schema_errors(compiled, value), *fractions} - wrong_type, key=_rank)
     if found:
         shown = tuple(found[:MAX_SHOWN_ERRORS])
-        each = "; ".join(f"{path or 'The input'}: {sentence}" for path, sentence in shown)
+        each = "; ".join(_located(path, sentence) for path, sentence in shown)
         more = f" ({len(found) - len(shown)} more)" if len(found) > len(shown) else ""
         raise Rejected(
             Reason.BAD_ARGUMENTS, f"{each}{more}.", "palyra tools show TOOL prints the schema.", fields=shown
         )
+
+
+def _located(path: str, sentence: str) -> str:
+    """What is missing from the input itself, or too much in it, is named by its own words."""
+    names_it = sentence.endswith("is missing") or sentence.startswith("unknown key")
+    return sentence if names_it and not path else f"{path or 'The input'}: {sentence}"
 
 
 def _rank(error: tuple[str, str]) -> tuple[bool, str, str]:

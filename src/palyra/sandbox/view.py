@@ -134,9 +134,10 @@ def _check_root(root: str, host: HostFacts) -> None:
     if host.state_home and is_within(root, host.state_home):
         covered.append(host.state_home)
     if not root.startswith("/") or covered:
+        why = f"it would cover or open {covered[0]}, which the sandbox keeps to itself" if covered else "it is relative"
         raise _refused(
-            f"The read-only folder {root} would cover or open {covered[0] if covered else 'a relative path'}.",
-            "Name the exact folder the program needs in read_roots or --read.",
+            f"{root} cannot be shown to the program: {why}.",
+            "Name exactly what the program needs, such as /etc/hostname and not /etc, with --read or in read_roots.",
         )
 
 

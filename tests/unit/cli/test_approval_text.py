@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.cli.approval_text import history_lines, lines, quoted
+from palyra.cli.approval_text import env_lines, history_lines, lines, quoted
 from palyra.model.approval import Approval, Fatigue
 from tests.approving import question
 from tests.journaling import NOW, ulid
@@ -41,8 +41,9 @@ def test_nothing_a_caller_chose_makes_a_line_or_reaches_the_terminal_raw(values)
         "risks": [values.get("door", "")],
         "policies": [{"id": "a", "reason": values.get("cwd", "")}],
     }
-    said = lines(APPROVAL, shown)
-    assert len(said) == len(lines(APPROVAL, {**shown, "argv": ["ls", "x"], "env": [["K", "v"]]}))
+    said = [*lines(APPROVAL, shown), *env_lines(shown)]
+    plain = {**shown, "argv": ["ls", "x"], "env": [["K", "v"]]}
+    assert len(said) == len([*lines(APPROVAL, plain), *env_lines(plain)])
     hidden = {unicodedata.category(char) for line in said for char in line} & {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
     assert hidden == set()
 

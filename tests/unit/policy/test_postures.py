@@ -72,7 +72,10 @@ def test_a_refused_interpreter_names_flag_setting_and_posture():
 def test_a_refused_program_names_flag_and_setting():
     decision = decide(BUNDLES["standard"], ordinary_request(program="nmap", listed=False))
     assert isinstance(decision, Deny)
-    assert decision.hint == "Allow it for this call with --allow nmap, or add it to allowed_executables."
+    assert decision.hint == (
+        "Allow it for one call with palyra run --allow nmap, or add it to allowed_executables in "
+        "[tool_call.process_runner]."
+    )
 
 
 @given(facts=any_facts(), principal=PRINCIPALS)

@@ -50,7 +50,7 @@ def test_bad_arguments_come_with_a_path_and_a_sentence_per_error():
     with pytest.raises(Rejected) as caught:
         check_arguments(COMPILED, {"command": "ls\0", "surprise": 1, "timeout_ms": 1.5})
     assert caught.value.detail == (
-        "The input: unknown key surprise; command: holds a NUL; timeout_ms: a fraction where an integer is wanted."
+        "unknown key surprise; command: holds a NUL; timeout_ms: a fraction where an integer is wanted."
     )
 
 
@@ -59,7 +59,7 @@ def test_what_names_the_mistake_stands_before_what_only_says_that_there_is_one()
     compiled = compile_schema({"properties": {"text": {}, "base64": {}}, "additionalProperties": False, **either})
     with pytest.raises(Rejected) as caught:
         check_arguments(compiled, {"content": "x"})
-    assert caught.value.detail == "The input: unknown key content; The input: does not fit the schema's oneOf."
+    assert caught.value.detail == "unknown key content; The input: does not fit the schema's oneOf."
 
 
 def test_of_many_errors_eight_are_told():

@@ -1,0 +1,116 @@
+"""The operator's grant for one call, as flags: `--allow`, `--allow-interpreters`, `--allow-host`, `--read` … of `palyra
+run` and `palyra call`, so that a refusal's hint is a flag of the command that was refused.
+
+Not here: what a grant means (wiring/grants, the policies), limits of a call (cli/run).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from palyra.model.call import OperatorGrant
+
+EGRESS_WORDS = ("none", "preflight", "strict", "allow_all", "block_all")
+
+
+def parse_names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for name in value:
+        if "/" in name or not name.strip():
+            raise click.BadParameter(f"{name!r} is no program's name; where it is found is `path` in the configuration")
+    return value
+
+
+def parse_folders(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    for folder in value:
+        if not os.access(folder, os.F_OK):
+            raise click.BadParameter(f"{folder!r} does not exist")
+    return value
+
+
+def parse_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for item in value:
+        key, equals, text = item.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{item!r} is not K=V")
+        pairs.append((key, text))
+    return tuple(pairs)
+
+
+_OPTIONS = (
+    click.option(
+        "--tier",
+        type=click.Choice(["auto", "b", "c"]),
+        default=None,
+        help="c: a sandbox of its own, the default; b: limits on a plain process.",
+    ),
+    click.option(
+        "--egress",
+        type=click.Choice(EGRESS_WORDS),
+        default=None,
+        help="strict: only granted hosts, held by the kernel (default). preflight: hosts in the arguments are "
+        "checked. none or allow_all: no limit. block_all: nothing.",
+    ),
+    click.option(
+        "--allow-host", "hosts", multiple=True, metavar="HOST[:PORT]", help="A host it may reach. Repeatable."
+    ),
+    click.option(
+        "--allow",
+        "executables",
+        multiple=True,
+        metavar="EXE",
+        callback=parse_names,
+        help="Allow this program too. Repeatable.",
+    ),
+    click.option("--allow-interpreters", is_flag=True, help="Allow bash, python, make, node and all that runs code."),
+    click.option(
+        "--read",
+        "read_roots",
+        multiple=True,
+        metavar="PATH",
+        callback=parse_folders,
+        help="A folder or file it may read. Repeatable.",
+    ),
+    click.option(
+        "--env", "env", multiple=True, metavar="K=V", callback=parse_pairs, help="Set a variable. Repeatable."
+    ),
+)
+
+
+def with_grant_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Under the names `grant_of` and `grant_words` read."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def grant_of(flags: dict[str, Any]) -> OperatorGrant:
+    from palyra.wiring.grants import grant
+
+    return grant(
+        executables=flags["executables"],
+        interpreters=bool(flags["allow_interpreters"]),
+        read_roots=flags["read_roots"],
+        env=dict(flags["env"]),
+        egress=flags["egress"],
+        hosts=flags["hosts"],
+        tier=None if flags["tier"] == "auto" else flags["tier"],
+    )
+
+
+def grant_words(flags: dict[str, Any]) -> dict[str, Any]:
+    """The same for a daemon; None is left out of what is sent."""
+    return {
+        "tier": flags["tier"],
+        "egress": flags["egress"],
+        "allow_host": list(flags["hosts"]) or None,
+        "allow": list(flags["executables"]) or None,
+        "allow_interpreters": flags["allow_interpreters"] or None,
+        "read": [os.path.abspath(folder) for folder in flags["read_roots"]] or None,
+        "env": dict(flags["env"]) or None,
+    }

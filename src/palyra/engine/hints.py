@@ -1,0 +1,35 @@
+"""What a refused caller is told to do, in words that work as they are printed.
+
+Rules: nobody is left with a code alone; where a hint names a command about this call, this run or this tool, the words
+CALL_ID, RUN_ID and TOOL become theirs, so that it can be typed. A tool's name that is no plain name is left out: it was
+chosen by the caller and could carry anything into a line that people copy.
+
+Not here: the hints themselves, which stand with whoever refuses, in the policies and in model/reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from palyra.model.reasons import REASONS
+
+if TYPE_CHECKING:
+    from palyra.engine.trip import Ending, Trip
+
+_MEANT = re.compile(r"\b(?:CALL_ID|RUN_ID|TOOL)\b")
+_PLAIN_TOOL = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,127}")
+
+
+def hint_of(trip: Trip, ending: Ending) -> str | None:
+    """Where nothing better is known, what the reference says about the reason."""
+    hint = ending.hint or (REASONS[ending.reason].remedy if ending.reason is not None else None)
+    if hint is None:
+        return None
+    tool = trip.request.tool
+    words = {
+        "CALL_ID": trip.call_id,
+        "RUN_ID": trip.run.run_id,
+        "TOOL": tool if _PLAIN_TOOL.fullmatch(tool) else "TOOL",
+    }
+    return _MEANT.sub(lambda found: words[found[0]], hint)
