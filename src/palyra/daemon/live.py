@@ -123,7 +123,7 @@ class LiveCalls:
         self._tasks.add(task)
         self._of_run[call.request.run.run_id] += 1
         self._of_principal[call.principal] += 1
-        self._of_agents += request.lagging
+        self._of_agents += call.request.lagging
         self._live.setdefault(call.call_id, call)
 
     def _no_room(self, run_id: str, principal: str, *, agents: bool) -> Rejected | None:
