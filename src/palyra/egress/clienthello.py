@@ -4,7 +4,7 @@ Rules: bounded; records and lengths must fit exactly; a name stands in one exten
 ClientHello the outer name is all there is to see. A server may answer with HelloRetryRequest, after which the client
 says ClientHello again: that one is read too, or a second name would slip through behind the first.
 
-Not here: whether the name may be reached (egress/conversation). Nothing is decrypted here.
+Not here: whether the name may be reached (egress/hello). Nothing is decrypted here.
 """
 
 from __future__ import annotations

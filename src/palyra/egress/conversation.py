@@ -8,7 +8,8 @@ The order of judgement, the same on every face:
 On other ports 4 comes before 3, so that hosts that speak first can; their bytes wait for 3 only as long as the client
 says nothing that may be TLS or HTTP. Refusals are said in the client's own protocol, and each is a record.
 
-Not here: sockets, clocks and limits (egress/server, egress/limits), HTTP itself (egress/exchange).
+Not here: sockets, clocks and limits (egress/server, egress/limits), HTTP itself (egress/exchange), what a TLS hello may
+say (egress/hello).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import assert_never
 
 from palyra.egress import events as ev
 from palyra.egress import socks
-from palyra.egress.clienthello import APPLICATION, CHANGE_CIPHER, HandshakeReader, Hello, is_retry, read_hello
 from palyra.egress.events import Command, Event, Face, Ruling, Side, Timer
 from palyra.egress.exchange import Exchange
 from palyra.egress.grammar import Malformed, Target
+from palyra.egress.hello import HelloTalk
 from palyra.egress.hosts import embedded
 from palyra.egress.outbox import Outbox
 from palyra.egress.sniff import Kind, sniff
@@ -50,7 +51,7 @@ class Conversation:
         self._target: Target | None = None
         self._way: Way | None = None
         self._exchange: Exchange | None = None
-        self._hello = HandshakeReader()
+        self._hello = HelloTalk(terms)
         self._socks = socks.SocksTalk()
 
     def receive(self, event: Event) -> tuple[Command, ...]:
@@ -233,10 +234,9 @@ class Conversation:
     # ── TLS ──
 
     def _first_hello(self) -> bool:
-        hello = self._read_hello()
-        if hello is None:
-            return False
         assert self._target is not None
+        if not self._hello.is_judged(self._inbox, self._target, eof=self._client_eof):
+            return False
         self._out.stop(Timer.HEAD)
         then = self._intercept if self._terms.intercepts(self._target) else self._pass_hello
         if self._is_open:
@@ -245,36 +245,17 @@ class Conversation:
             self._reach(self._target, then)
         return True
 
-    def _read_hello(self) -> Hello | None:
-        hello = read_hello(self._hello, self._inbox)
-        if hello is None:
-            if self._client_eof:
-                raise Malformed("the connection ends in the middle of a TLS hello")
-            return None
-        assert self._target is not None
-        if hello.name is None and not self._target.is_literal:
-            raise Malformed("the TLS hello does not say which host is meant (no SNI)")
-        if hello.name is not None:
-            named = Target(hello.name, self._target.port)
-            if not self._terms.may_name(self._target, named):
-                raise Refused(named, f"TLS names {named}, the connection was made to {self._target}")
-        return hello
-
     def _pass_hello(self) -> bool:
-        self._out.put(ev.SendUpstream(bytes(self._inbox[: self._hello.end])))
-        del self._inbox[: self._hello.end]
-        self._hello = HandshakeReader()
+        self._out.put(ev.SendUpstream(self._hello.take(self._inbox)))
         self._step = self._hello_answered
         return True
 
     def _hello_answered(self) -> bool:
-        """What the client sends after its hello waits until the host has answered it."""
-        again = is_retry(self._hello, self._answer)
+        again = self._hello.is_asked_again(self._answer)
         if again is None and not self._upstream_eof:
             return False
         if not again:
             return self._relay()
-        self._hello = HandshakeReader(skips=(CHANGE_CIPHER, APPLICATION))
         self._out.start(Timer.HEAD)
         self._step = self._second_hello
         return True
@@ -283,7 +264,8 @@ class Conversation:
         if self._answer:
             self._out.put(ev.SendClient(bytes(self._answer)))
             self._answer.clear()
-        if self._read_hello() is None:
+        assert self._target is not None
+        if not self._hello.is_judged(self._inbox, self._target, eof=self._client_eof):
             return self._end_if(self._upstream_eof)
         return self._relay()
 

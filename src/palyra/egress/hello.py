@@ -1,0 +1,49 @@
+"""A client's TLS hellos, judged: the first, and the second where the host asks for one.
+
+Rules: a hello says which host is meant, unless the host is an address; the name must be one that the connection's own
+host may go by. What the client sends behind its hello waits until the host has answered it, because a retry makes the
+client say another hello, which is judged like the first.
+
+Not here: how a hello is read (egress/clienthello), when it is passed on (egress/conversation).
+"""
+
+from __future__ import annotations
+
+from palyra.egress.clienthello import APPLICATION, CHANGE_CIPHER, HandshakeReader, is_retry, read_hello
+from palyra.egress.grammar import Malformed, Target
+from palyra.egress.terms import Refused, Terms
+
+
+class HelloTalk:
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._reader = HandshakeReader()
+
+    def is_judged(self, inbox: bytearray, target: Target, *, eof: bool) -> bool:
+        """Whole, and of this host; False: more bytes are needed. Raises `Malformed` and `Refused`."""
+        hello = read_hello(self._reader, inbox)
+        if hello is None:
+            if eof:
+                raise Malformed("the connection ends in the middle of a TLS hello")
+            return False
+        if hello.name is None and not target.is_literal:
+            raise Malformed("the TLS hello does not say which host is meant (no SNI)")
+        if hello.name is not None:
+            named = Target(hello.name, target.port)
+            if not self._terms.may_name(target, named):
+                raise Refused(named, f"TLS names {named}, the connection was made to {target}")
+        return True
+
+    def take(self, inbox: bytearray) -> bytes:
+        """The hello that was judged, out of the inbox; what is read next is the host's answer."""
+        hello = bytes(inbox[: self._reader.end])
+        del inbox[: self._reader.end]
+        self._reader = HandshakeReader()
+        return hello
+
+    def is_asked_again(self, answer: bytearray) -> bool | None:
+        """Whether the host wants another hello, which is then read next; None: more bytes are needed."""
+        again = is_retry(self._reader, answer)
+        if again:
+            self._reader = HandshakeReader(skips=(CHANGE_CIPHER, APPLICATION))
+        return again
