@@ -22,6 +22,7 @@ from palyra.errors import Reason, Rejected, StateError
 from palyra.model.outcome import ArtifactRef
 from palyra.state.keyfile import sync_folder
 from palyra.state.transaction import Transaction
+from palyra.state.whole import write_whole
 from palyra.state.writer import Writer
 
 RUN_QUOTA_BYTES = 256 << 20
@@ -159,7 +160,7 @@ class ArtifactStore:
             for folder in (self._folder, path.parent.parent, path.parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
             if self._read(sha256) != data:
-                _create(path, data)
+                write_whole(path, data)
             # Also when the file was there: whoever made it may not have come this far.
             for folder in (path.parent, path.parent.parent, self._folder):
                 sync_folder(folder)
@@ -174,17 +175,3 @@ class ArtifactStore:
             return None
         with os.fdopen(fd, "rb") as file:
             return file.read() if stat.S_ISREG(os.fstat(fd).st_mode) else None
-
-
-def _create(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{os.getpid()}-{os.urandom(8).hex()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

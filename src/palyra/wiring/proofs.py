@@ -5,7 +5,6 @@ A proof that is not signed by this installation, or was made on another host or 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import orjson
@@ -14,6 +13,7 @@ from palyra.errors import TrustError, Unenforceable
 from palyra.model.host import HostFacts
 from palyra.sandbox.proof import fingerprint_of, parse_proof
 from palyra.signing import PublicKey, dsse_verify
+from palyra.state.whole import write_whole
 
 PAYLOAD_TYPE = "application/vnd.palyra.proof+json"
 _NAME = "proof.json"
@@ -21,14 +21,7 @@ _MAX_BYTES = 1 << 20
 
 
 def write_proof(root: Path, envelope: dict[str, object]) -> None:
-    temporary = root / f".{_NAME}.{os.getpid()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, orjson.dumps(envelope))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.rename(root / _NAME)
+    write_whole(root / _NAME, orjson.dumps(envelope))
 
 
 def current_proof_id(root: Path, key: PublicKey, host: HostFacts, *, version: str) -> str | None:

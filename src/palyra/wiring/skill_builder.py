@@ -31,7 +31,7 @@ from palyra.skills.templates.load import read_templates
 from palyra.state.transaction import Transaction
 from palyra.wiring.egress import dialer_of
 from palyra.wiring.journal_desk import JournalDesk
-from palyra.wiring.skill_building import Built, build_project, write_whole
+from palyra.wiring.skill_building import Built, build_project, write_built
 from palyra.wiring.skill_keys import publisher_key
 from palyra.wiring.skill_model import ask_model
 from palyra.wiring.skill_projects import write_project
@@ -227,6 +227,6 @@ class SkillBuilder:
 
     def _write(self, candidate: Candidate) -> None:
         try:
-            write_whole(self._root / candidate.candidate_id / FACTS, json.dumps(candidate.as_json()).encode())
+            write_built(self._root / candidate.candidate_id / FACTS, json.dumps(candidate.as_json()).encode())
         except OSError as error:
             raise StateError(f"The candidate cannot be kept: {error.strerror}.") from error

@@ -7,15 +7,14 @@ another is given, and nothing else of the moment gets in. The package is written
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from palyra.canon import Json, sha256_hex
 from palyra.signing import SigningKey
 from palyra.skills.bundle import Provenance, open_parcel, pack
 from palyra.skills.project import MANIFEST, RECIPE, TESTS, Project, ProjectError
+from palyra.state.whole import write_whole
 from palyra.values import dataclass
 from palyra.version import __version__
 from palyra.wiring.skill_sbom import cyclonedx_sbom
@@ -60,7 +59,7 @@ async def build_project(
     when = _time_of(folder, project) if at_unix_ms is None else at_unix_ms
     package = pack_project(project, compiled, key, at_unix_ms=when)
     path = folder / DIST / project.artifact_name
-    write_whole(path, package)
+    write_built(path, package)
     return Built(
         path=path,
         project=project,
@@ -91,19 +90,9 @@ def _time_of(folder: Path, project: Project) -> int:
     return max((folder / path).stat().st_mtime_ns for path in paths) // 1_000_000
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """All of it under its name, or nothing."""
+def write_built(path: Path, data: bytes) -> None:
+    """Where everybody may read it; the folder for it is made, and is no link."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.is_symlink():
         raise ProjectError(f"{path.parent} is a link.", "Remove it: what is built is written there.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(6).hex()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        temporary.rename(path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
+    write_whole(path, data, mode=0o644)
