@@ -26,11 +26,11 @@ from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
 from palyra.journal.skill_standing import SkillRow, SkillStanding
 from palyra.journal.standing import ApprovalRow, Standing
-from palyra.model.record import Checkpoint, Entry, Owner
+from palyra.model.record import Checkpoint, Owner
 from palyra.signing import NoteVerifier
 from palyra.values import dataclass
 
-__all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_audit", "run_rows"]
+__all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_rows"]
 
 _NEVER = 1 << 62
 
@@ -130,9 +130,6 @@ class Audit:
         """Triggers and views in the database: Palyra makes none, and they could change what is written or read."""
         for name in strangers:
             self._find("SCHEMA", None, f"The database holds {name}, which Palyra did not make.")
-
-    def entry(self, entry: Entry) -> None:
-        self.feed(entry.index, entry.leaf_hash, entry.body)
 
     def feed(self, index: int, leaf: bytes, body: bytes) -> None:
         if index != self._next:
@@ -292,28 +289,6 @@ class Audit:
             self._find("HEAD", None, f"The head says {head.size} entries and does not fit the {self._next} there are.")
 
 
-def run_audit(
-    audit: Audit,
-    entries: Iterable[Entry],
-    checkpoints: Iterable[tuple[int, str]],
-    *,
-    head: Head | None,
-    rows: int | None = None,
-    runs: Iterable[RunRow] | None = None,
-    approvals: Iterable[ApprovalRow] | None = None,
-) -> Report:
-    """Feed all entries and all (size, note), both in order, and finish."""
-    return run_rows(
-        audit,
-        ((e.index, e.leaf_hash, e.body) for e in entries),
-        checkpoints,
-        head=head,
-        rows=rows,
-        runs=runs,
-        approvals=approvals,
-    )
-
-
 def run_rows(
     audit: Audit,
     entries: Iterable[tuple[int, bytes, bytes]],
@@ -325,7 +300,8 @@ def run_rows(
     approvals: Iterable[ApprovalRow] | None = None,
     skills: Iterable[SkillRow] | None = None,
 ) -> Report:
-    """The same for plain (index, leaf hash, body): a million of them need no value each."""
+    """Feed all entries as (index, leaf hash, body), of which a million need no value each, and all checkpoints as
+    (size, note), both in order, and finish."""
     rest = iter(checkpoints)
     waiting = next(rest, None)
     size = _NEVER if waiting is None else waiting[0]

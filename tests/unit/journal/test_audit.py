@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from palyra.journal.audit import MAX_FINDINGS, Audit, Head, Report, run_audit
+from palyra.journal.audit import MAX_FINDINGS, Audit, Head, Report, run_rows
 from palyra.journal.chain import entry_bytes
 from palyra.journal.checkpoint import sign_checkpoint
 from palyra.journal.merkle import Frontier, leaf_hash, root_of
@@ -52,9 +52,12 @@ class Log:
         self.checkpoints = [item for item in sorted(checkpoints.items()) if item[0] <= frontier.size]
         self.head = Head(size=frontier.size, frontier=frontier.pack())
 
+    def rows(self) -> list[tuple[int, bytes, bytes]]:
+        return [(entry.index, entry.leaf_hash, entry.body) for entry in self.entries]
+
     def audit(self, *, known: tuple[str, ...] = (), every: bool = False, alive: bool = False) -> Report:
         audit = Audit(verifier=SIGNER.verifier, is_alive=lambda _: alive, known=known, every_signature=every)
-        return run_audit(audit, self.entries, self.checkpoints, head=self.head)
+        return run_rows(audit, self.rows(), self.checkpoints, head=self.head)
 
 
 def sample() -> Log:
@@ -344,7 +347,7 @@ def test_a_call_left_open_is_named_unless_its_owner_lives() -> None:
         return True
 
     audit = Audit(verifier=SIGNER.verifier, is_alive=remember)
-    report = run_audit(audit, log.entries, log.checkpoints, head=log.head)
+    report = run_rows(audit, log.rows(), log.checkpoints, head=log.head)
     assert (found(report), report.open_calls, asked) == ([], 1, [OWNER])
     assert found(log.audit(alive=False)) == [("DANGLING", 10)]
 
