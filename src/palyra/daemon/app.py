@@ -243,7 +243,20 @@ class NotFound:
         await finished(answer)(scope, receive, send)
 
 
-def make_app(state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp] | None = None) -> Starlette:
+class Front:
+    """What the server calls. A path that is one route's word for word goes there at once: Starlette's layers would try
+    every pattern, and catch once more what is caught behind the route."""
+
+    def __init__(self, app: ASGIApp, exact: Mapping[str, ASGIApp]) -> None:
+        self._app = app
+        self._exact = exact
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_request = scope["type"] == "http" and not scope.get("root_path")
+        await (self._exact.get(scope["path"], self._app) if is_request else self._app)(scope, receive, send)
+
+
+def make_app(state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp] | None = None) -> Front:
     """`mounts`: applications of other doors (MCP at /mcp), given by whoever joins the doors."""
     by_path: dict[str, dict[str, Endpoint]] = {}
     for route in routes:
@@ -251,11 +264,11 @@ def make_app(state: State, routes: Sequence[Route], mounts: Mapping[str, ASGIApp
         if route.method in methods:
             raise ValueError(f"two routes for {route.method} {route.path}")
         methods[route.method] = Endpoint(route, state)
-    paths: list[BaseRoute] = [Path(path, Dispatch(methods)) for path, methods in by_path.items()]
+    dispatches = {path: Dispatch(methods) for path, methods in by_path.items()}
+    paths: list[BaseRoute] = [Path(path, dispatch) for path, dispatch in dispatches.items()]
     for path, mounted in (mounts or {}).items():  # a mount alone would not have the path itself
         paths += [Path(path, mounted), Mount(path, mounted)]
     app = Starlette(routes=paths)
     app.router.redirect_slashes = False
     app.router.default = NotFound(lambda: state.ids.random_bytes(16).hex())
-    app.state.palyra = state
-    return app
+    return Front(app, {path: dispatch for path, dispatch in dispatches.items() if "{" not in path})

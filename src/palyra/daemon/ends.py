@@ -36,7 +36,8 @@ class CallEnds:
         self._noted[call_id] = principal
 
     def note(self, call: LiveCall, outcome: Outcome) -> None:
-        log.info("%s", call_line(call, outcome, at_unix_ms=self.now_unix_ms()))
+        if log.isEnabledFor(logging.INFO):  # with --quiet nobody reads the line
+            log.info("%s", call_line(call, outcome, at_unix_ms=self.now_unix_ms()))
         for watcher in self.watchers:
             watcher(call, outcome)
         if self._noted.get(call.call_id) == call.principal:

@@ -14,7 +14,7 @@ import asyncio
 import base64
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 import orjson
 
@@ -25,7 +25,7 @@ from palyra.engine.walk import Engine
 from palyra.errors import Reason, Rejected
 from palyra.model.outcome import Outcome, Status, StreamName
 from palyra.protocol.wire import outcome_bytes
-from palyra.values import dataclass
+from palyra.values import change, dataclass
 
 KEPT_CALLS = 256
 KEPT_BYTES = 4 << 20
@@ -113,7 +113,7 @@ class LiveCalls:
         call = LiveCall(request, request.call_id, str(request.run.context.principal), feed, listener is None)
         run_id = request.run.run_id
         refusal = request.refusal or self._no_room(run_id, call.principal, agents=request.lagging)
-        call.request = replace(
+        call.request = change(
             request, refusal=refusal, on_output=request.on_output or _Teller(feed), on_pending=call.pending
         )
         return call

@@ -26,10 +26,12 @@ class SystemIds:
         self._last = ""
 
     def ulid(self) -> str:
-        # 80 random bits are 16 letters of 5: each byte gives one, so there is no number to be taken apart.
-        letters = os.urandom(16).translate(_LETTERS).decode("ascii")
-        fresh = encode_time(self._clock.now_unix_ms()) + letters
-        self._last = last = fresh if fresh > self._last else next_ulid(self._last)
+        moment, last = encode_time(self._clock.now_unix_ms()), self._last
+        if moment > last[:10]:
+            # 80 random bits are 16 letters of 5: each byte gives one, so there is no number to be taken apart.
+            self._last = last = moment + os.urandom(16).translate(_LETTERS).decode("ascii")
+        else:
+            self._last = last = next_ulid(last)
         return last
 
     def random_bytes(self, count: int) -> bytes:
@@ -50,9 +52,13 @@ def encode_time(unix_ms: int) -> str:
 
 def next_ulid(ulid: str) -> str:
     """The one right after: for two ids of one moment, and for a clock that went back."""
+    last = _FOLLOWS.get(ulid[-1])
+    if last is not None:
+        return ulid[:-1] + last
     number = int(ulid.translate(_AS_DIGITS), 32) + 1
     return "".join([_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5)])
 
 
+_FOLLOWS = dict(zip(_ALPHABET, _ALPHABET[1:], strict=False))
 _AS_DIGITS = str.maketrans(_ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")
 """Ours are Crockford's letters, Python's those of the alphabet."""
