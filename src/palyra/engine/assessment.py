@@ -25,6 +25,7 @@ from palyra.engine.background import background_limits, check_background
 from palyra.engine.network import granted_network
 from palyra.engine.ports import Ports, Standing
 from palyra.engine.roads import prepare_inside, prepare_plugin
+from palyra.engine.runs import RunScope
 from palyra.engine.shapes import Shape, answered_shape, process_shape
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected
@@ -61,7 +62,7 @@ def receive(trip: Trip) -> None:
 async def read_standing(trip: Trip, ports: Ports) -> Standing:
     """What the run has left and has done, and which policies are in use."""
     if ports.standings is not None:
-        return ports.standings.read(trip.run.owner)
+        return ports.standings.read(trip.run.owner, ends_with_call=trip.run.scope is RunScope.CALL)
     return Standing(budget=await ports.journal.budget(trip.run.run_id))
 
 

@@ -224,7 +224,8 @@ class Standing:
 
 
 class Standings(Protocol):
-    def read(self, owner: ProcessOwner) -> Standing: ...
+    def read(self, owner: ProcessOwner, *, ends_with_call: bool = False) -> Standing:
+        """`ends_with_call`: most such runs are not known yet, and of one that is not there is nothing else to read."""
 
 
 class Approver(Protocol):

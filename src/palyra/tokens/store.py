@@ -15,6 +15,7 @@ from palyra.state.writer import Writer
 from palyra.tokens.rules import SECRET_BYTES, Token, digest_of, id_of, is_same, new_token, spell
 
 LAST = "\uffff"
+MAX_KNOWN = 256
 _COLUMNS = "token_id, principal, operator, workspace, created_unix_ms, expires_unix_ms, revoked_unix_ms"
 _FIND = f"SELECT digest, {_COLUMNS} FROM tokens WHERE token_id = ?"  # noqa: S608  # column names of our own
 _LIST = f"SELECT {_COLUMNS} FROM tokens WHERE token_id < ? ORDER BY token_id DESC LIMIT ?"  # noqa: S608
@@ -33,6 +34,7 @@ class TokenStore:
         self._new_id = new_id
         self._random = random_bytes
         self._now = now_unix_ms
+        self._known: dict[str, tuple[tuple[Any, ...], Token]] = {}
 
     async def create(
         self, *, principal: str, operator: bool, by: str, workspace: str = "", lifetime_ms: int | None = None
@@ -74,8 +76,19 @@ class TokenStore:
         rows = [] if token_id is None else self._writer.rows(_FIND, (token_id,))
         if not rows or not is_same(rows[0][0], secret):
             return None
-        token = _token(rows[0][1:])
+        token = self._read(rows[0])
         return token if token.holds(self._now()) else None
+
+    def _read(self, row: tuple[Any, ...]) -> Token:
+        """Of a row that was read now; one that says what it said is the token it was."""
+        known = self._known.get(row[1])
+        if known is not None and known[0] == row:
+            return known[1]
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        token = _token(row[1:])
+        self._known[token.token_id] = row, token
+        return token
 
     def by_id(self, token_id: str) -> Token | None:
         rows = self._writer.rows(_FIND, (token_id,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import pairwise
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _LETTERS = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
@@ -59,6 +60,6 @@ def next_ulid(ulid: str) -> str:
     return "".join([_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5)])
 
 
-_FOLLOWS = dict(zip(_ALPHABET, _ALPHABET[1:], strict=False))
+_FOLLOWS = dict(pairwise(_ALPHABET))
 _AS_DIGITS = str.maketrans(_ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")
 """Ours are Crockford's letters, Python's those of the alphabet."""

@@ -98,6 +98,23 @@ def test_an_engine_that_reads_one_by_one_says_the_same(tmp_path: Path, workspace
     asyncio.run(work())
 
 
+def test_of_a_run_that_ends_with_its_call_the_policies_are_all_there_is_to_read_until_it_is_known(
+    tmp_path: Path, workspace: Path
+):
+    async def work() -> None:
+        async with AsyncPalyra(str(tmp_path / "home")) as palyra:
+            standings, run = palyra.installation.ports.standings, palyra.run("agent:demo", workspace)
+            assert standings is not None
+            owner = ProcessOwner(run.run_id, "agent:demo")
+            whole = standings.read(owner)
+            assert standings.read(owner, ends_with_call=True) == replace(whole, facts=None)
+            await run.call("palyra.echo", {"n": 1})
+            assert standings.read(owner, ends_with_call=True) == standings.read(owner)
+            assert standings.read(owner).budget is not None
+
+    asyncio.run(work())
+
+
 def test_a_run_that_nobody_knows_stands_at_the_beginning(tmp_path: Path):
     writer = open_writer(tmp_path / "home")
     owner = ProcessOwner(ulid(5), "agent:demo")
