@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving import serving
+
 
 def call(cli, **value) -> dict:
     return cli.outcome("call", "palyra.echo", json.dumps(value), "--json")
@@ -41,6 +43,18 @@ def test_a_rotated_key_signs_on_and_what_the_old_one_signed_holds(cli, tmp_path)
     for vkey in (rotated["old"], rotated["new"]):
         assert cli("verify", str(exported), "--key", vkey).returncode == 0
     assert acts(cli) == ["key.rotated"]
+
+
+def test_a_key_is_not_rotated_under_a_daemon(cli):
+    """Its calls would run on, and nobody could record how they end."""
+    call(cli, n=1)
+    with serving(cli) as served:
+        done = cli("journal", "rotate-key")
+        assert (done.returncode, b"A daemon serves this home already." in done.stderr) == (125, True)
+        assert served.ask("GET", "/console/v1/journal", unix=True)[0] == 200
+        assert served.end()[0] == 0
+    assert cli("journal", "rotate-key").returncode == 0
+    assert verify(cli)["ok"]
 
 
 def test_a_locked_key_is_opened_by_the_configured_file(cli, tmp_path):

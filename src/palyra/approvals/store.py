@@ -11,6 +11,7 @@ Not here: what binds and who may decide (rules), how it looks (cli/approvals).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -299,19 +300,26 @@ class ApprovalStore:
         """Somebody who swaps what is bound for what is shown would have a person sign for something else."""
         if approval.state is not ApprovalState.PENDING:
             return
-        try:
-            self._writer.home.key.public.verify(approval.seal, _ASKED + approval.request_bytes())
-        except (TrustError, ValueError) as error:
+        if not self._signed(approval.seal, _ASKED + approval.request_bytes(), entry=approval.requested_index):
             detail = f"The request {approval.approval_id[:40]} is not what was asked."
-            raise StateError(detail, "Run: palyra journal verify") from error
+            raise StateError(detail, "Run: palyra journal verify")
 
     def _is_sealed(self, approval: Approval) -> bool:
-        try:
-            self._writer.home.key.public.verify(approval.seal, _SEAL + approval.terms_bytes())
-        except (TrustError, ValueError):
-            log.warning("approval %.40s is not what was decided: run palyra journal verify", approval.approval_id)
-            return False
-        return True
+        entry = approval.decided_index
+        if entry is not None and self._signed(approval.seal, _SEAL + approval.terms_bytes(), entry=entry):
+            return True
+        log.warning("approval %.40s is not what was decided: run palyra journal verify", approval.approval_id)
+        return False
+
+    def _signed(self, seal: bytes, data: bytes, *, entry: int) -> bool:
+        """By the journal's key of that entry, so that a handover leaves what was asked and decided before it sound; in
+        the commit after one the entry is the new key's."""
+        keys = self._writer.home.keys
+        for verifier in {keys.of_entry(entry), keys.newest}:
+            with contextlib.suppress(TrustError, ValueError):
+                verifier.key.verify(seal, data)
+                return True
+        return False
 
 
 def _find(source: Rows, approval_id: str) -> Approval | None:

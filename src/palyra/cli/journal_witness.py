@@ -102,8 +102,13 @@ def list_witnesses(settings: Settings) -> int:
 @click.option("--lock", is_flag=True, help="Lock the new key's file by the passphrase in journal.passphrase_file.")
 @with_settings
 def rotate_key(settings: Settings, lock: bool) -> int:
-    """Sign with a new key from now on. The old one is destroyed; both sign the head that hands over."""
+    """Sign with a new key from now on. The old one is destroyed; both sign the head that hands over.
+
+    Not while a daemon serves the home: it could no longer record how its calls end.
+    """
     from palyra.cli.session import find_passphrase
+    from palyra.config.load import find_home
+    from palyra.daemon.places import take_home
     from palyra.state.rotation import rotate_key
     from palyra.state.witness import push_heads
 
@@ -112,10 +117,12 @@ def rotate_key(settings: Settings, lock: bool) -> int:
         raise click.UsageError("--lock needs journal.passphrase_file in the configuration: what opens the key.")
     writer = open_writer(settings)
     try:
+        daemonless = take_home(find_home(settings.home).root)
         at = now_unix_ms()
         chosen = passphrase if lock else None
         handover = rotate_key(writer, actor=login_principal(), at_unix_ms=at, passphrase=chosen)
         refused = [shown for shown in push_heads(writer, at_unix_ms=at) if shown.refusal is not None]
+        daemonless.release()
     finally:
         writer.close()
     if settings.json:

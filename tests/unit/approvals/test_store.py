@@ -11,6 +11,7 @@ import pytest
 
 from palyra.errors import Reason, Rejected, StateError
 from palyra.model.approval import ApprovalState, Fatigue, Scope
+from palyra.state.rotation import rotate_key
 from tests.approving import NO, OPERATOR, YES, Desk, question
 from tests.journaling import audit_home, closing, run_spec, ulid
 from tests.stores import tampering
@@ -160,6 +161,22 @@ def test_pending_and_granted_survive_the_process(home):
     assert second.store.grants() == (grant,)
     assert asyncio.run(second.store.ask(question(argv=["git", "push"]))) == grant
     second.writer.close()
+
+
+def test_a_rotated_key_leaves_what_waits_decidable_and_what_was_granted_granted(desk):
+    """The request was asked and the grant given under the old key."""
+    granted, waits = question(), question(argv=["git", "push"])
+
+    async def story():
+        given = await desk.granted(granted)
+        asked = await desk.store.ask(waits)
+        rotate_key(desk.writer, actor=OPERATOR, at_unix_ms=desk.now)
+        assert (await desk.store.ask(granted)).approval_id == given.approval_id
+        await desk.run(granted, given)
+        decided = await desk.store.decide(asked.approval_id, YES)
+        await desk.run(waits, decided)
+
+    asyncio.run(story())
 
 
 def test_a_terminal_confirms_unless_another_was_quicker(desk):
