@@ -141,7 +141,11 @@ class JournalStore:
         self._open_here.discard(closing.call_id)
         if closing.call_id in self._abandoned:
             closing = replace(closing, opened=True)
-        future = self._writer.commit_closing(lambda tx: self._close(tx, closing), stays=closing.opened)
+        # The space that is kept for what has run is not for refusals: who may only ask would use it up by asking.
+        if closing.opened:
+            future = self._writer.commit_closing(lambda tx: self._close(tx, closing), stays=True)
+        else:
+            future = self._writer.commit(lambda tx: self._close(tx, closing))
         while not future.done():
             try:
                 await future

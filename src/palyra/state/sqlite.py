@@ -220,7 +220,10 @@ class SqliteDatabase:
             with contextlib.closing(connect(self._home.database)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except (sqlite3.Error, StateError, OSError, Replaced) as error:
-            if _code(error.__cause__ or error) not in _WAIT:
+            code = _code(error.__cause__ or error)
+            if code == _FULL:  # all of it still stands in the log; the commit that finds no room closes what has run
+                self._copy_back_due = True
+            elif code not in _WAIT:
                 fail(StateError(f"The journal's log could not be copied back: {error}."))
         finally:
             lock.close()

@@ -513,6 +513,29 @@ def test_the_log_is_copied_back_behind_the_callers_back(writer: Writer, monkeypa
     assert (count(writer), audit_home(writer.home).findings) == (64, ())
 
 
+def test_a_copy_back_that_finds_the_disk_full_loses_nothing_and_stops_nobody(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it stands in the log. Stopping there would leave calls that ran without the space kept for their ends."""
+    tried = []
+
+    def fail(database: Path) -> sqlite3.Connection:
+        tried.append(database)
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(sqlite_module, "ENTRIES_PER_COPY_BACK", 2)
+    writer.commit_now(append)
+    monkeypatch.setattr(sqlite_module, "connect", fail)
+    writer.commit_now(append)
+    writer.commit_now(append)
+    assert len(tried) == 2, "and it is tried again"
+    monkeypatch.undo()
+    writer.commit_now(append)
+    assert (count(writer), audit_home(writer.home).findings) == (4, ())
+
+
 def test_a_copy_back_that_fails_stops_the_writer(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(database: Path) -> sqlite3.Connection:
         raise StateError(os.strerror(errno.EIO))
