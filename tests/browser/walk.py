@@ -27,6 +27,7 @@ FLAGS = (
 ).split()
 PATIENCE_S = 20
 SCHEMES = ("light", "dark")
+NARROW = 400
 AXE = """const done = arguments[arguments.length - 1];
 axe.run({resultTypes: ["violations"]}).then(
   (found) => done(found.violations.map((one) => `${one.id} x${one.nodes.length}: ${one.nodes[0].html.slice(0, 200)}`)),
@@ -80,6 +81,16 @@ class Walk:
             driver.save_screenshot(str(self.shots / f"{name}-{scheme}.png"))
             self.check_rules(driver, f"{name}-{scheme}")
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+        self.check_narrow(driver, name)
+
+    def check_narrow(self, driver: Any, name: str) -> None:
+        """On a telephone's width tables scroll within themselves; the page does not."""
+        metrics = {"width": NARROW, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        wide = driver.execute_script("return document.documentElement.scrollWidth")
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        if wide > NARROW:
+            self.failures.append(f"{name}: {wide} px wide in a window of {NARROW}")
 
     def check_rules(self, driver: Any, name: str) -> None:
         """axe-core's rules: names, roles, landmarks, contrast. It runs beside the page, past its own policy."""

@@ -46,6 +46,15 @@ def parse_size(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 
+def parse_memory(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    from palyra.model.limits import CAPS
+
+    count, (low, high) = parse_size(ctx, param, value), CAPS["memory_bytes"]
+    if count is not None and not low <= count <= high:
+        raise click.BadParameter(f"write {low >> 20}M to {high >> 30}G")
+    return count
+
+
 def parse_seconds(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     # Written so that nan, which is neither above nor below anything, is refused too.
     if value is not None and not 0.001 <= value <= MAX_SECONDS:
@@ -57,7 +66,7 @@ def parse_seconds(ctx: click.Context, param: click.Parameter, value: float | Non
 @click.option("--workspace", metavar="DIR", help="The one folder the program may write (default: this one).")
 @with_grant_flags
 @click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is ended.")
-@click.option("--memory", metavar="BYTES", callback=parse_size, help="Memory limit, e.g. 512M.")
+@click.option("--memory", metavar="BYTES", callback=parse_memory, help="Memory limit, e.g. 512M.")
 @click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
 @click.option("--changes", is_flag=True, help="Tell which files of the workspace it changed.")
 @click.option("--learn", is_flag=True, help="Watch what it misses, and print the smallest grant.")

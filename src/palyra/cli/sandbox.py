@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
 
 
+_IMAGE = "only where container_image in [tool_call.process_runner] names an image"
+_WANTED = {"seatbelt": "only on macOS", "jobobject": "only on Windows", "podman": _IMAGE, "docker": _IMAGE}
+"""What a backend wants, where the probe had nothing to look at."""
+
+
 @click.group("sandbox", cls=NounGroup)
 def command() -> None:
     """What this host can enforce, and what would run where."""
@@ -34,10 +39,11 @@ def list_backends(settings: Settings) -> int:
         return 0
     for backend in BACKENDS:
         say(f"tier {backend.tier.value}  {backend.name}  ({backend.executor})")
-        say("    " + (", ".join(sorted(backend.guarantees(host))) or "cannot be used here"))
-        for blocker in host.blockers:
-            if blocker.backend == backend.name:
-                say(f"    {blocker.code}: {blocker.detail}\n    fix: {blocker.fix}")
+        blockers = [blocker for blocker in host.blockers if blocker.backend == backend.name]
+        unusable = "cannot be used here" + ("" if blockers else f": {_WANTED.get(backend.name, 'it was not found')}")
+        say("    " + (", ".join(sorted(backend.guarantees(host))) or unusable))
+        for blocker in blockers:
+            say(f"    {blocker.code}: {blocker.detail}\n    fix: {blocker.fix}")
     return 0
 
 

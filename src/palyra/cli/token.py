@@ -47,6 +47,8 @@ def create(settings: Settings, principal: str, operator: bool, workspace: str | 
             workspace=resolve_workspace(workspace) if workspace else "",
             lifetime_ms=None if expires is None else expires * 1000,
         )
+        from palyra.cli.tables import moment
+
         if settings.json:
             shown = {
                 "id": token.token_id,
@@ -59,6 +61,9 @@ def create(settings: Settings, principal: str, operator: bool, workspace: str | 
             click.echo(orjson.dumps(shown))
         else:
             say(secret)
+            if not settings.quiet:
+                until = moment(token.expires_unix_ms)
+                say(f"It is shown this once. Until {until} UTC, or: palyra token revoke {token.token_id}", err=True)
         return 0
 
     return with_installation(settings, work)

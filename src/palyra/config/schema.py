@@ -43,7 +43,9 @@ class ConfigKeyError(ConfigError):
     """A key that is unknown or holds a wrong value; `path` lets the loader find its line."""
 
     def __init__(self, path: tuple[str, ...], detail: str, hint: str | None = None) -> None:
-        super().__init__(detail, hint)
+        super().__init__(
+            detail, hint or f"docs/reference/config.md says what {'.'.join(path)} may be, and its default."
+        )
         self.path = path
 
 

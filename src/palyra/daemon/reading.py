@@ -92,8 +92,9 @@ def checked(kind: TypeAdapter[Any], value: Any, *, words: bool = False) -> Any:
     try:
         return kind.validate_python(value, strict=not words)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_FIELDS]
-        fields = tuple((_path(one["loc"]), f"{one['msg']}.") for one in found)
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        places = ((_place(one["loc"], value), f"{one['msg']}.") for one in found)
+        fields = tuple((_path(place), said) for place, said in places if place is not None)[:MAX_FIELDS]
         raise Refused(
             422, "BAD_ARGUMENTS", "The request is not of the documented shape.", "See /openapi.json.", fields=fields
         ) from None
@@ -105,6 +106,15 @@ def checked_query(kind: TypeAdapter[Any], request: Request) -> Any:
     if len(found) != len(pairs):
         raise Refused(422, "BAD_ARGUMENTS", "A parameter stands twice in the query.", "Send each once.")
     return checked(kind, found, words=True)
+
+
+def _place(place: tuple[int | str, ...], value: Any) -> tuple[int | str, ...] | None:
+    """Where one or a list of them may be sent, an error names the kind first: our own class. Of the kind that was sent
+    the rest is told, of the other nothing."""
+    kind = str(place[0]) if place else ""
+    if not kind.removeprefix("list[").removesuffix("]").endswith("Body"):
+        return place
+    return place[1:] if kind.startswith("list[") is isinstance(value, list) else None
 
 
 def _path(place: tuple[int | str, ...]) -> str:

@@ -119,15 +119,24 @@ def _connection(connection: object) -> dict[str, Json]:
     return {name: getattr(connection, name) for name in ("host", "port", "verdict", "bytes_up", "bytes_down")}
 
 
+def _unreachable_hint(connections: Sequence[Connection]) -> str | None:
+    failed = next((one for one in connections if one.verdict == "failed" and one.host != "*"), None)
+    if failed is None or any(one.verdict == "allowed" for one in connections):
+        return None
+    name = f"[{failed.host}]" if ":" in failed.host else failed.host
+    return f"{name}:{failed.port} is granted, but could not be reached: check the name and this machine's network."
+
+
 def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:
-    """For a program that failed after a host was refused to it: most likely that is why."""
+    """For a program that failed after a host was refused to it, or did not answer: most likely that is why."""
     denied = [one for one in connections if one.verdict == "denied" and one.host != "*"]
     if not denied:
-        return None
+        return _unreachable_hint(connections)
     first = denied[0]
     name = f"[{first.host}]" if ":" in first.host else first.host
     port = "" if first.port in (0, 53, 80, 443) else f":{first.port}"
     others = len({one.host for one in denied}) - 1
     more = f", and {others} more (egress.connections in the output)" if others else ""
     why = f" ({first.why})" if first.why else ""
-    return f"{name}{port} was refused{why}{more}. Grant it with --allow-host {name}{port}, or in allowed_egress_hosts."
+    grant = f"palyra run --allow-host {name}{port}, for good in allowed_egress_hosts in [tool_call.process_runner]"
+    return f"{name}{port} was refused{why}{more}. An operator grants it for one call with {grant}."

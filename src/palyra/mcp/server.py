@@ -35,7 +35,8 @@ from palyra.wiring.embedded import Installation
 NAME = "palyra"
 INSTRUCTIONS = (
     "Every tool here runs in a sandbox and is decided by policy. A refused call says why (`reason`, `message`) and "
-    "what would make it work (`hint`): do that, or do something else; repeating it changes nothing. "
+    "what would make it work (`hint`): do that, unless it is for an operator, or do something else; repeating it "
+    "changes nothing. "
     "`pending_approval` means that a person is asked: repeat the same call later. "
     "Large output is shortened; palyra_artifact_read reads the rest."
 )

@@ -102,7 +102,8 @@ class Trust:
         return SkillRefused(
             Finding.TRUST_UNKNOWN,
             f"The publisher {publisher} is not trusted here.",
-            f"palyra skills trust add {publisher} KEY, or install FILE --tofu to take this key on first use.",
+            f"palyra skills trust add {publisher} KEY with a key you got another way, or take this one on first use: "
+            "palyra skills install FILE --tofu",
         )
 
 

@@ -54,6 +54,19 @@ def test_a_refusal_is_an_outcome(served, one):
     assert outcome["attestation"]["executor"] == "policy"
 
 
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        ({"tool": "palyra.echo", "foo": 1}, ["foo"]),
+        ({"input": {}, "wait": "no"}, ["tool", "wait"]),
+        ([ECHO, {"tool": 1}], ["1.tool"]),
+    ],
+)
+def test_what_is_wrong_is_named_by_what_was_sent_and_not_by_our_own_classes(served, one, body, paths):
+    error = served.ask("POST", "/v1/calls", token=one, json=body).json()["error"]
+    assert [field["path"] for field in error["fields"]] == paths
+
+
 @pytest.mark.parametrize("given", [[1], "text", 7, None, True])
 def test_an_input_that_is_no_object_is_a_refused_call_with_its_attestation(served, one, given):
     """`attestation` is there for refusals too; the error shape is only for what is not a call request at all."""

@@ -44,15 +44,24 @@ def test_the_hint_names_the_host_as_the_flag_takes_it(connection: Connection, na
 
 def test_there_is_no_hint_without_a_refusal_of_a_named_host() -> None:
     assert refused_hosts_hint(()) is None
-    assert refused_hosts_hint((refused("*", 0), refused("down.test", 443, verdict="failed"))) is None
+    assert refused_hosts_hint((refused("*", 0), refused("*", 0, verdict="failed"))) is None
 
 
 def test_the_hint_says_why_and_how_many_more() -> None:
     hint = refused_hosts_hint((refused("a.test", 443, "a.test leads to 10.0.0.1"), refused("b.test", 443)))
     assert hint == (
         "a.test was refused (a.test leads to 10.0.0.1), and 1 more (egress.connections in the output). "
-        "Grant it with --allow-host a.test, or in allowed_egress_hosts."
+        "An operator grants it for one call with palyra run --allow-host a.test, for good in allowed_egress_hosts in "
+        "[tool_call.process_runner]."
     )
+
+
+def test_a_host_that_was_granted_and_did_not_answer_is_named() -> None:
+    down, up = refused("a.test", 443, verdict="failed"), refused("b.test", 443, verdict="allowed")
+    assert refused_hosts_hint((down,)) == (
+        "a.test:443 is granted, but could not be reached: check the name and this machine's network."
+    )
+    assert refused_hosts_hint((down, up)) is None
 
 
 def test_a_credential_shows_its_value_in_no_repr() -> None:

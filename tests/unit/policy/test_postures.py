@@ -73,7 +73,7 @@ def test_a_refused_program_names_flag_and_setting():
     decision = decide(BUNDLES["standard"], ordinary_request(program="nmap", listed=False))
     assert isinstance(decision, Deny)
     assert decision.hint == (
-        "Allow it for one call with palyra run --allow nmap, or add it to allowed_executables in "
+        "An operator allows it for one call with palyra run --allow nmap, for good in allowed_executables in "
         "[tool_call.process_runner]."
     )
 

@@ -63,8 +63,9 @@ async def call_page(asked: Asked) -> Response:
     record = call_json(stored, journal_of(asked).of_call(stored.call_id))
     view = call_view(record, stored.tool, stored.reason)
     told = (await asyncio.to_thread(explain_stored, installed(asked), stored)).as_json() if stored.details else None
+    key = installed(asked).writer.home.verifier.vkey
     drawn = timeline(view.steps, title="The call in time", plot_id="steps") if view.steps else None
-    return render(asked, "call.html", section="calls", it=view, told=told, drawn=drawn, record=record)
+    return render(asked, "call.html", section="calls", it=view, told=told, drawn=drawn, record=record, key=key)
 
 
 async def runs_page(asked: Asked) -> Response:
