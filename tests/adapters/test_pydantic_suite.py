@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 
+import anyio
 import pytest
+from pydantic_ai.workspaces import Workspace
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
 from palyra.adapters.pydantic_ai import PalyraWorkspace
@@ -46,3 +48,22 @@ class TestPalyraWorkspace(WorkspaceBackendSuite):
             shutil.rmtree(backend.ref.id)
 
         return destroy
+
+    async def test_cancellation_stops_foreground_work(self, backend, has_real_posix_shell):
+        """The suite asks with `kill -0` in the next command whether the number is gone. Here each command has process
+        numbers of its own, the same ones, so that one would find itself: what is asked instead is whether it writes on.
+        """
+        workspace = Workspace(backend)
+
+        async def beat() -> None:
+            await backend.run(["sh", "-c", "while :; do echo x >> beat; sleep 0.02; done"])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(beat)
+            with anyio.fail_after(30):
+                while not await workspace.exists("beat"):
+                    await anyio.sleep(0.05)
+            tasks.cancel_scope.cancel()
+        written = await workspace.read_text("beat")
+        await anyio.sleep(0.5)
+        assert await workspace.read_text("beat") == written
