@@ -21,6 +21,7 @@ from palyra.launch import _os
 from palyra.launch.course import follow
 from palyra.launch.ending import Ended
 from palyra.launch.executor import LaunchFailed, Sink, Source, not_started
+from palyra.launch.message import nonce_from
 from palyra.launch.waiting import ends_within, has_ended, readable, unbroken
 from palyra.model.outcome import Execution
 from palyra.model.plan import Hole, ProcessPlan
@@ -143,8 +144,9 @@ class _Container:
         fd, self._streams[name] = self._streams[name], -1
         return fd
 
-    async def begin(self, nonce: bytes) -> None:
-        """It has begun: the client was given the program's argv."""
+    async def begin(self) -> bytes:
+        """It has begun: the client was given the program's argv, and says itself what went wrong."""
+        return nonce_from(os.urandom(16))
 
     def ask_to_end(self) -> None:
         self._asking = asyncio.ensure_future(self._engine.ask("kill", "--signal", "TERM", self._name))

@@ -21,7 +21,6 @@ from palyra.launch.capture import Capture
 from palyra.launch.ending import Ended
 from palyra.launch.executor import Sink, Source, WhileEnding
 from palyra.launch.feed import Feed
-from palyra.launch.message import nonce_from
 from palyra.launch.waiting import has_ended, readable_within, unbroken
 from palyra.model.outcome import Execution, Status, StreamName, Usage
 from palyra.model.plan import ProcessPlan
@@ -56,8 +55,8 @@ class Running(Protocol):
     def take(self, name: str) -> int:
         """Hand over stdin, stdout or stderr to someone who will close it."""
 
-    async def begin(self, nonce: bytes) -> None:
-        """The program runs when this returns, or LaunchFailed is raised."""
+    async def begin(self) -> bytes:
+        """The program runs when this returns, or LaunchFailed is raised. What stderr holds where it never started."""
 
     def ask_to_end(self) -> None: ...
 
@@ -76,10 +75,9 @@ class _Watched:
 
 
 async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source | None = None) -> Execution:
-    nonce = nonce_from(os.urandom(16))
     try:
         began_ns = time.perf_counter_ns()
-        await running.begin(nonce)
+        nonce = await running.begin()
         capture = Capture(  # while the program starts
             stdout=running.take("stdout"),
             stderr=running.take("stderr"),

@@ -33,8 +33,8 @@ _MOUNT_STEP_S = 0.0005
 _FIRST_STEP_S = 0.00015
 _FIRST_STEPS = 40
 """How long a launcher's first word is looked for in place."""
-_BRIEF_STEP_S = 0.00006
-_BRIEF_STEPS = 300
+_BRIEF_STEP_S = 0.00002
+_BRIEF_STEPS = 500
 _NS_GET_USERNS = 0xB701
 _PID_MAX = "/proc/sys/kernel/pid_max"
 _ENDED = "The sandbox ended before it was ready."

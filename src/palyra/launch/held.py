@@ -36,6 +36,7 @@ from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.launch._os._confine import Domain
+    from palyra.launch.telling import Order
 
 START_TIMEOUT_S = 20.0
 
@@ -105,9 +106,9 @@ class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
     __slots__ = ("began", "block", "ceilings", "control", "cut_off", "domain", "emptied", "group", "info", "init",
-                 "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced", "pid", "pid_fd", "program",
-                 "program_fd", "ready", "said", "setup_cpu_us", "status", "stderr", "stdin", "stdout", "table",
-                 "workspace")  # fmt: skip
+                 "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced", "order", "pid", "pid_fd",
+                 "program", "program_fd", "ready", "said", "setup_cpu_us", "status", "stderr", "stdin", "stdout",
+                 "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -127,6 +128,8 @@ class Held:
         """What was read of its first process's words."""
         self.ceilings: Ceilings = ()
         """The limits it inherited."""
+        self.order: Order | None = None
+        """What it will be told, where that is known before it is ready."""
         self.domain: Domain | None = None
         self.workspace: tuple[int, int] | None = None
         """(device, inode) of the folder it may write, as it was verified; None where its files are not confined."""
@@ -204,7 +207,7 @@ async def start_held(
     jobs: Jobs,
     abandon: Callable[[Held], Awaitable[None]],
     open_data: Callable[[bytes], int] = _os.memory_file,
-    meanwhile: Callable[[], None] | None = None,
+    meanwhile: Callable[[Held], None] | None = None,
     is_alone: bool = False,
     is_known: bool = False,
 ) -> Held:
@@ -219,7 +222,7 @@ async def start_held(
     try:
         _spawn(held, template, shell, open_data)
         if meanwhile is not None:
-            meanwhile()
+            meanwhile(held)
         async with asyncio.timeout(START_TIMEOUT_S):
             await enter(held, template, jobs, is_alone=is_alone, is_known=is_known)
         if not is_known:

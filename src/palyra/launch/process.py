@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import select
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from palyra.launch import _os
@@ -25,20 +22,16 @@ from palyra.launch.course import Running, follow
 from palyra.launch.data_files import DataFiles
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, ended_with, is_gone, is_told
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
-from palyra.launch.feed import write_all
-from palyra.launch.held import START_TIMEOUT_S, Held, Template, start_held, template_of
+from palyra.launch.held import Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
 from palyra.launch.leftovers import Leftovers
-from palyra.launch.limits import Step, limit_held, limit_steps
-from palyra.launch.message import launch_message, nonce_from
 from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
+from palyra.launch.telling import make_order, tell
 from palyra.launch.waiting import ends_within, has_ended, is_collected_within, unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution
 from palyra.model.plan import ProcessPlan
-from palyra.sandbox.start_message import start_message
-from palyra.sandbox.starter import is_started_by_it
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -49,7 +42,6 @@ FDS_PER_CALL = 25
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""
 
 MAX_TEMPLATES = 64
-_ENDED = "The sandbox ended before the program could be started."
 
 
 def _calls_at_once() -> int:
@@ -110,7 +102,7 @@ class ProcessExecutor:
         try:
             held = self.pool.take(template) if self.pool is not None else None
             if held is None:
-                held = await self._start(template, is_alone=self._at_work.running == 1, is_known=True)
+                held = await self._start(template, is_alone=self._at_work.running == 1, known=plan)
             return await self.run_held(held, plan, sink, source, credentials)
         except LaunchFailed as error:
             return not_started(error)
@@ -134,7 +126,7 @@ class ProcessExecutor:
         """Start a program that its caller speaks with over its pipes; the caller takes all three and ends it."""
         program = _HeldProgram(await self._start(template_of(plan)), plan, self._host, self._leftovers, self._at_work)
         try:
-            await program.begin(nonce_from(os.urandom(16)))
+            await program.begin()
         except BaseException:
             await unbroken(program.end(program_ended=False))
             raise
@@ -149,10 +141,19 @@ class ProcessExecutor:
         self._leftovers.close()
         _os.end_entering()
 
-    async def _start(self, template: Template, *, is_alone: bool = False, is_known: bool = False) -> Held:
+    async def _start(self, template: Template, *, is_alone: bool = False, known: ProcessPlan | None = None) -> Held:
+        """`known`: what it will run, where a call waits for it."""
         if self._starts and template.pid_max:  # whoever starts a second one starts more
             self._jobs.get_ready()
         self._starts += 1
+
+        def meanwhile(held: Held) -> None:
+            if known is not None and template.is_started_by_us:  # a shell's says more, once it is there
+                held.order = make_order(held, known, self._host)
+            if is_alone or not self._at_work.running:
+                self._leftovers.let_go_here()
+                self._files.get_ready(template.data)
+
         return await start_held(
             template,
             shell=self._host.shell,
@@ -160,9 +161,9 @@ class ProcessExecutor:
             jobs=self._jobs,
             abandon=self._abandon,
             open_data=self._files.open,
-            meanwhile=self._leftovers.let_go_here if is_alone or not self._at_work.running else None,
+            meanwhile=meanwhile,
             is_alone=is_alone,
-            is_known=is_known,
+            is_known=known is not None,
         )
 
     async def run_held(
@@ -202,15 +203,6 @@ class ProcessExecutor:
 
     async def _abandon(self, held: Held) -> None:
         await unbroken(end(held, subreaper=self._host.subreaper, program_ended=False))
-
-
-def _is_ours(plan: ProcessPlan) -> bool:
-    return is_started_by_it(plan.launcher)
-
-
-@lru_cache(maxsize=8)
-def _is_busybox(shell: str) -> bool:
-    return os.path.basename(os.path.realpath(shell)).startswith("busybox")
 
 
 def _unreachable(count: int) -> tuple[Connection, ...]:
@@ -305,78 +297,10 @@ class _HeldProgram:
         self._leftovers.keep(fds=held.take_rest(), launcher=launcher)
         return ended_with(status)
 
-    async def begin(self, nonce: bytes) -> None:
-        held, plan = self._held, self._plan
-        uid = plan.run_as[0] if plan.run_as else self._host.uid
-        apart = plan.pid_namespace
-        limits = limit_steps(plan.limits, uid=uid, own_user_namespace=apart, inherited=held.ceilings)
-        try:
-            message = self._start_message(limits, nonce) if _is_ours(plan) else self._shell_message(limits, nonce)
-        except ProcessLookupError as error:
-            raise LaunchFailed(_ENDED) from error
-        except ValueError as error:
-            raise LaunchFailed(f"The program cannot be started: {error}.") from error
+    async def begin(self) -> bytes:
+        held = self._held
+        order = held.order or make_order(held, self._plan, self._host)
         if held.domain is not None:
             held.began = _os.last_pid(), time.monotonic()
-        if held.block >= 0 and self._host.subreaper:  # or it would reap the first process inside, and its usage with it
-            _os.send_signal(held.pid_fd, signal.SIGSTOP)
-        if len(message) > select.PIPE_BUF:  # somebody must read
-            _let_go(held)
-        if not await _tell(held.control, message):
-            raise LaunchFailed(_ENDED)
-        os.close(held.take("control"))
-        _let_go(held)
-
-    def _start_message(self, limits: Sequence[Step], nonce: bytes) -> bytes:
-        plan = self._plan
-        return start_message(
-            program=plan.program,
-            arguments=plan.argv[1:],
-            env=plan.env,
-            cwd=plan.cwd,
-            limits=[(step.kind, *step.exact) for step in limits],
-            nonce=nonce,
-            limit_first=plan.pid_namespace,
-        )
-
-    def _shell_message(self, limits: Sequence[Step], nonce: bytes) -> bytes:
-        held, plan = self._held, self._plan
-        limited = plan.pid_namespace and limit_held((held.init, held.program), limits)
-        return launch_message(
-            program=plan.program,
-            arguments=plan.argv[1:],
-            env=plan.env,
-            cwd=plan.cwd,
-            limits=() if limited else limits,
-            nonce=nonce,
-            limit_first=plan.pid_namespace and not limited,
-            busybox=_is_busybox(self._host.shell),
-        )
-
-
-def _let_go(held: Held) -> None:
-    """Of a launcher that still waits: from here on the program is whatever the first process inside starts."""
-    if held.block < 0:
-        return
-    block = held.take("block")
-    try:
-        os.write(block, b"x")
-    except BrokenPipeError as error:
-        raise LaunchFailed(_ENDED) from error
-    finally:
-        os.close(block)
-    held.program = held.init
-
-
-async def _tell(control: int, message: bytes) -> bool:
-    if len(message) <= select.PIPE_BUF:  # an empty pipe takes that much at once
-        try:
-            return os.write(control, message) == len(message)
-        except BrokenPipeError:
-            return False
-    os.set_blocking(control, False)
-    try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            return await write_all(control, message, lambda _: None)
-    except TimeoutError:
-        return False
+        await tell(held, order, subreaper=self._host.subreaper)
+        return order.nonce

@@ -91,3 +91,52 @@ def test_a_number_that_is_another_files_by_now_is_never_read_for_ours(tmp_path: 
     files.close()
     if stranger is not None:
         assert read_and_close(fd) == stranger, "and it is not closed for them"
+
+
+def test_what_was_opened_ahead_is_given_once_and_read_from_its_start() -> None:
+    files, texts = DataFiles(), [b"one", b"two", b"x" * (module.MAX_BYTES + 1)]
+    files.get_ready(texts)
+    before = open_files()
+    files.get_ready(texts)  # they are there already
+    assert open_files() == before
+    assert [read_and_close(files.open(data)) for _ in range(2) for data in texts] == texts * 2
+    files.get_ready([b"three"])
+    files.get_ready([])
+    files.close()
+    assert open_files() == before - 4
+
+
+def test_a_fork_does_not_read_on_where_its_parent_stopped() -> None:
+    files = DataFiles()
+    files.get_ready([b"both read this"])
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, read_and_close(files.open(b"both read this")))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (read_and_close(read), os.close(write)) == (b"both read this", None)
+    assert read_and_close(files.open(b"both read this")) == b"both read this"
+
+
+def test_one_opened_ahead_that_somebody_closed_is_not_given() -> None:
+    files = DataFiles()
+    files.get_ready([b"ours"])
+    (ready,) = files._ready.values()
+    os.close(ready.fd)
+    other = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(other, ready.fd)
+    assert read_and_close(files.open(b"ours")) == b"ours"
+    for fd in {other, ready.fd}:
+        os.close(fd)
+
+
+def test_without_a_descriptor_to_spare_nothing_is_opened_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(fd: int) -> int:
+        raise OSError(24, "Too many open files")
+
+    files = DataFiles()
+    monkeypatch.setattr(module._os, "opened_again", none_left)
+    files.get_ready([b"one"])
+    monkeypatch.undo()
+    assert read_and_close(files.open(b"one")) == b"one"
