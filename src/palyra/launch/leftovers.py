@@ -77,7 +77,7 @@ class Leftovers:
         del self._fds[:], self._launchers[:]
         try:
             loop.run_in_executor(None, _let_go_of, fds, launchers)
-        except RuntimeError:  # the loop is about to end and takes no more work
+        except (RuntimeError, OSError):  # the loop is about to end, or there is no thread or descriptor to be had
             _let_go_of(fds, launchers)
 
     def let_go_here(self) -> None:

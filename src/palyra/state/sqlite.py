@@ -180,15 +180,15 @@ class SqliteDatabase:
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
         if loop is not None and self._commits_until_growth > 0:
             self._commits_until_growth -= 1
-            if self._commits_until_growth == 0:
-                loop.run_in_executor(None, self._grow_log)
+            if self._commits_until_growth == 0 and not _begin_beside(loop, self._grow_log):
+                self._commits_until_growth = COMMITS_BEFORE_GROWTH
         if not self._copy_back_due:
             return
         self._copy_back_due, self._unsaved_bytes = False, 0
         if loop is None:
             self._copy_back(fail)
-        else:
-            loop.run_in_executor(None, self._copy_back, fail)
+        elif not _begin_beside(loop, self._copy_back, fail):
+            self._copy_back_due = True
 
     def _grow_log(self) -> None:
         """The file's full length at once, by zeros that are no frames, so that commits overwrite: in a file that grows
@@ -227,6 +227,16 @@ class SqliteDatabase:
                 fail(StateError(f"The journal's log could not be copied back: {error}."))
         finally:
             lock.close()
+
+
+def _begin_beside(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *given: Any) -> bool:
+    """On a thread. False where none is to be had, or no descriptor for what a first thread imports: what was committed
+    is answered all the same, and the upkeep can wait."""
+    try:
+        loop.run_in_executor(None, work, *given)
+    except (RuntimeError, OSError):
+        return False
+    return True
 
 
 _INHERITED: list[sqlite3.Connection] = []

@@ -127,6 +127,20 @@ def test_what_waits_for_nobody_is_let_go_in_place() -> None:
     assert asyncio.run(story(Leftovers())) == [True] * 3 + [False] * 3
 
 
+def test_without_a_thread_to_be_had_it_is_let_go_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    async def story(kept: Leftovers, fd: int, launcher: tuple[int, int]) -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", no_thread)
+        kept.keep(fds=[fd], launcher=launcher)
+        await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+
+    fd, (pid, pidfd) = open_null(), ended_child()
+    asyncio.run(story(Leftovers(), fd, (pid, pidfd)))
+    assert [is_open(one) for one in (fd, pidfd)] == [False, False]
+
+
 def unended_child() -> tuple[int, int]:
     pid = os.posix_spawn("/bin/sleep", ["sleep", "100"], {})
     return pid, os.pidfd_open(pid)

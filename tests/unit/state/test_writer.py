@@ -547,3 +547,23 @@ def test_a_copy_back_that_fails_stops_the_writer(writer: Writer, monkeypatch: py
     monkeypatch.undo()
     with pytest.raises(StateError, match="copied back"):
         writer.commit_now(append)
+
+
+def test_without_a_thread_to_be_had_a_commit_is_answered_and_the_upkeep_waits(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An embedder out of descriptors was told an error where its call had been recorded: a first thread is imported."""
+    monkeypatch.setattr(sqlite_module, "ENTRIES_PER_COPY_BACK", 2)
+    asked: list[str] = []
+
+    def no_thread(_: object, work: Any, *_given: object) -> None:
+        asked.append(work.__name__)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def story() -> list[int]:
+        monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", no_thread)
+        return [(await writer.commit(append))[0] for _ in range(2 * sqlite_module.COMMITS_BEFORE_GROWTH)]
+
+    assert asyncio.run(story()) == list(range(2 * sqlite_module.COMMITS_BEFORE_GROWTH))
+    assert asked.count("_grow_log") == 2
+    assert asked.count("_copy_back") > 1
