@@ -8,8 +8,6 @@ that nobody takes it all); past that a request is refused with BUSY. Not here: a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,6 +34,12 @@ class Share:
         self._bodies.give_back(self._principal, self.bytes)
         self.bytes = 0
 
+    def __enter__(self) -> Share:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_back()
+
 
 class Bodies:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
@@ -43,13 +47,9 @@ class Bodies:
         self._all = 0
         self._of: Counter[str] = Counter()
 
-    @contextmanager
-    def hold(self, caller: Caller) -> Iterator[Share]:
-        held = Share(self, caller.principal)
-        try:
-            yield held
-        finally:
-            held.give_back()
+    def hold(self, caller: Caller) -> Share:
+        """For a `with`: what was taken is given back behind it."""
+        return Share(self, caller.principal)
 
     def take(self, principal: str, count: int) -> None:
         if self._all + count > self._most or self._of[principal] + count > self._most * 3 // 4:

@@ -8,15 +8,15 @@ Not here: who may send it (daemon/auth comes first).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from palyra.daemon.bodies import Share
+from palyra.daemon.patience import within
 from palyra.daemon.routes import Refused
 from palyra.errors import Rejected
 from palyra.protocol.parse import MAX_DEPTH, parse_value
@@ -40,18 +40,25 @@ async def take_body(request: Request, take: Callable[[bytes], object], *, max_by
     """Piece by piece, for whoever need not have it whole; never more than `max_bytes`, and not for longer."""
     if declared_too_large(request, max_bytes):
         raise too_large(max_bytes)
-    size = 0
     try:
-        async with asyncio.timeout(timeout_s):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > max_bytes:
-                    raise too_large(max_bytes)
-                take(chunk)
+        await within(_take_all(request, take, max_bytes), timeout_s)
     except TimeoutError:
         raise too_slow() from None
-    except ClientDisconnect:
-        raise broken_off() from None
+
+
+async def _take_all(request: Request, take: Callable[[bytes], object], max_bytes: int) -> None:
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] != "http.request":
+            raise broken_off()
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > max_bytes:
+            raise too_large(max_bytes)
+        if chunk:
+            take(chunk)
+        more = message.get("more_body", False)
 
 
 def declared_too_large(request: Request, max_bytes: int) -> bool:

@@ -6,6 +6,7 @@ A stored outcome leaves out budget and receipt: the journal knows them, and know
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -20,12 +21,13 @@ KEYS = (
     *("call_id", "run_id", "tool", "status", "success", "reason", "message", "hint", "output", "usage", "budget"),
     *("approval", "artifacts", "attestation", "receipt"),
 )
+_IN_ORDER = itemgetter(*KEYS)
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Json]:
-    known = {"budget": outcome.budget.as_json(), "receipt": outcome.receipt}
-    whole = _stored_json(outcome) | known
-    return {key: whole[key] for key in KEYS}
+    stored = _stored_json(outcome)
+    stored |= {"budget": outcome.budget.as_json(), "receipt": outcome.receipt}
+    return dict(zip(KEYS, _IN_ORDER(stored), strict=True))
 
 
 def _stored_json(outcome: Outcome) -> dict[str, Json]:
