@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.command_line import Cli
 from tests.folders import open_folder
 
 # What was green stays green: a run on a machine that lands changes tries the same cases each time. New cases are looked
@@ -39,3 +40,13 @@ def workspace() -> Iterator[Path]:
     """An empty folder that is a legal workspace. Not below `tmp_path`: a root engine's children run as others."""
     with open_folder() as folder:
         yield folder
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def cli(home: Path, workspace: Path, bytecode: Path) -> Cli:
+    return Cli(home, workspace, bytecode)

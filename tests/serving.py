@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 
 START_S = 30.0
 

@@ -9,7 +9,8 @@ import pytest
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee
 from palyra.sandbox import seccomp
-from tests.conformance.arena import Arena, host, require
+from tests.conformance.arena import Arena, require
+from tests.conformance.system_calls import CALL, EACH, column
 
 pytestmark = pytest.mark.slow
 
@@ -19,28 +20,9 @@ def _claimed() -> None:
     require(Tier.C, Guarantee.SYSCALL_FILTER)
 
 
-def column(table: dict[str, tuple[int | None, int | None]]) -> dict[str, int]:
-    at = list(seccomp.MACHINES).index(host().machine)
-    return {name: number for name, numbers in table.items() if (number := numbers[at]) is not None}
-
-
-CALL = """
-import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-def call(number, *arguments):
-    ctypes.set_errno(0)
-    libc.syscall(ctypes.c_long(number), *(ctypes.c_long(a) for a in arguments))
-    return errno.errorcode.get(ctypes.get_errno(), "")
-"""
-
-
 def test_every_refused_call_is_refused_by_this_kernel(tier_c: Arena) -> None:
     numbers = column(seccomp.REFUSED)
-    program = (
-        CALL + "report({name: call(number, 0, 0, 0, 0, 0, 0) for name, number in json.loads(sys.argv[1]).items()})"
-    )
-    found = tier_c.attack(program, json.dumps(numbers)).json
-    assert found == dict.fromkeys(numbers, "EPERM")
+    assert tier_c.attack(EACH, json.dumps(numbers)).json == dict.fromkeys(numbers, "EPERM")
 
 
 def test_namespaces_families_and_clone3_are_closed(tier_c: Arena) -> None:

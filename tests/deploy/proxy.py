@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.certificates import make_certificate
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 from tests.serving import Served, serving
 
 NGINX = os.environ.get("PALYRA_TEST_NGINX", "")

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.command_line import Cli
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.proxy import NAME, NGINX, Proxied, proxied
-from tests.e2e.conftest import Cli
 from tests.serving import make_token
 
 CONF = DEPLOY / "nginx.conf"

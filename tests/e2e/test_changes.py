@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 
 
 @pytest.mark.parametrize("tier", ["b", "c"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 from tests.e2e.test_egress import developer, need  # noqa: F401  # a fixture is found by its name
 from tests.servers import Seen, web
 

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from tests.certificates import make_certificate
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 from tests.serving import make_token, serving
 
 ASKS = """[tool_call.process_runner]

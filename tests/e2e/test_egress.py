@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from palyra import Palyra
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 from tests.registries import NAME, make_npm, make_pypi
 from tests.servers import Seen, tcp, web
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 
 
 def of_kind(items: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

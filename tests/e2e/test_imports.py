@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 
 TELL = """
 import sys

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 
 LEARN = ("run", "--learn", "--allow-interpreters")
 

@@ -268,14 +268,7 @@ def test_an_agent_with_many_sessions_pushes_out_its_own_runs_and_nobody_elses(ho
     serving(home, workspace, work)
 
 
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-}
 PING = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
-WANTS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
 def test_a_principal_with_many_handshake_sessions_loses_its_own_and_nobody_elses(home, workspace, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from palyra.api import Palyra
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 
 NO_RM = """@id("local.no-rm")
 @reason("No rm here.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 
 TOKEN = b"tok-0123456789-abcdef"
 

@@ -19,7 +19,7 @@ from palyra.client.wire import Unreachable
 from palyra.client.words import DaemonError
 from palyra.errors import PalyraError
 from palyra.model.outcome import Status
-from tests.e2e.conftest import Cli
+from tests.command_line import Cli
 from tests.serving import Served, make_token, serving
 
 

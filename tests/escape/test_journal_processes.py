@@ -15,9 +15,8 @@ import pytest
 from palyra.journal.entry import parse_entry
 from palyra.journal.store import JournalRows
 from palyra.state.db import open_home, snapshot
+from tests.children import PROJECT, child_environ, run_child
 from tests.journaling import audit_home, open_store, opening, run_spec, ulid
-
-PROJECT = Path(__file__).parents[2]
 
 WORKER = """
 import asyncio, sys
@@ -49,7 +48,7 @@ def start(home: Path, *, callers: int, rounds: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", WORKER, str(home), str(callers), str(rounds)],
         cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"},
+        env=child_environ(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -139,16 +138,7 @@ print(json.dumps({"kills": len(rounds), "acknowledged": len(acknowledged), "entr
 
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost_to_thirty_sigkills_under_sixty_four_callers(home: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLER, str(home), str(KILLS)],
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout)
+    said = json.loads(run_child(KILLER, str(home), str(KILLS)))
     assert said["kills"] == KILLS
     assert said["entries"] >= said["acknowledged"] > 64 * KILLS // 2
 
@@ -220,16 +210,7 @@ asyncio.run(work(sys.argv[1]))
 
 
 def fill(home: Path, *arguments: str, wrap: tuple[str, ...] = ()) -> list[str]:
-    done = subprocess.run(
-        [*wrap, sys.executable, "-c", FULL, str(home), *arguments],
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_child(FULL, str(home), *arguments, wrap=wrap, timeout_s=120).splitlines()
 
 
 @pytest.mark.slow

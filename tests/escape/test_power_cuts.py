@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[2]
+from tests.children import run_child
+
 CUTS = int(os.environ.get("PALYRA_POWER_CUTS", "200"))
 NO_LIBRARY = "Python's SQLite is built in here, so no disk can stand in front of it"
 
@@ -154,16 +153,7 @@ os._exit(0)
 
 
 def run(program: str, *arguments: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    said: dict = json.loads(done.stdout)
+    said: dict = json.loads(run_child(program, *arguments))
     if "skip" in said:
         pytest.skip(NO_LIBRARY)
     return said

@@ -8,23 +8,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
-
-from tests.e2e.conftest import Cli
-
-__all__ = ["Cli"]
-
-
-@pytest.fixture(scope="session")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("bytecode")
-
-
-@pytest.fixture
-def cli(home: Path, workspace: Path, bytecode: Path) -> Cli:
-    return Cli(home, workspace, bytecode)
 
 
 @pytest.fixture(scope="session")

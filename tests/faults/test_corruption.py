@@ -14,7 +14,8 @@ from palyra import AsyncPalyra
 from palyra.errors import PalyraError, Reason
 from palyra.journal.store import verify_journal
 from palyra.state.db import read_home
-from tests.faults.conftest import Cli, check_said
+from tests.command_line import Cli
+from tests.faults.conftest import check_said
 
 PAGE = 4096
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Cli, check_said
+from tests.command_line import Cli
+from tests.faults.conftest import check_said
 
 STORY = """
 import json, subprocess, sys
@@ -28,45 +29,25 @@ def fill():
         except OSError:
             pass
 """
-FULL = (
-    STORY
-    + """
-import os
+TRIED = """
 palyra("run", "--", "echo", "first")
-fill()
-palyra("run", "--", "echo", "full")
-palyra("call", "palyra.echo", "{}")
+{fails}
+palyra("run", "--", "echo", "now")
+palyra("call", "palyra.echo", "{{}}")
 palyra("secrets", "set", "name", stdin=b"a long secret")
 palyra("gc")
-palyra("journal", "export", "--output", f"{disk}/export.jsonl")
+palyra("journal", "export", "--output", f"{{disk}}/export.jsonl")
 palyra("run", "--", "echo", "new", home="new")
 palyra("journal", "verify")
-os.unlink(f"{disk}/fill")
+{mends}
 palyra("run", "--", "echo", "again")
 palyra("secrets", "list", "--json")
 palyra("run", "--", "echo", "made", home="new")
 palyra("journal", "verify")
 """
-)
-READ_ONLY = (
-    STORY
-    + """
-palyra("run", "--", "echo", "first")
-subprocess.run(["mount", "-o", "remount,bind,ro", disk], check=True)
-palyra("run", "--", "echo", "read-only")
-palyra("call", "palyra.echo", "{}")
-palyra("secrets", "set", "name", stdin=b"a long secret")
-palyra("gc")
-palyra("journal", "export", "--output", f"{disk}/export.jsonl")
-palyra("run", "--", "echo", "new", home="new")
-palyra("journal", "verify")
-subprocess.run(["mount", "-o", "remount,bind,rw", disk], check=True)
-palyra("run", "--", "echo", "again")
-palyra("secrets", "list", "--json")
-palyra("run", "--", "echo", "made", home="new")
-palyra("journal", "verify")
-"""
-)
+REMOUNT = 'subprocess.run(["mount", "-o", "remount,bind,{}", disk], check=True)'
+FULL = STORY + TRIED.format(fails="fill()", mends='import os; os.unlink(f"{disk}/fill")')
+READ_ONLY = STORY + TRIED.format(fails=REMOUNT.format("ro"), mends=REMOUNT.format("rw"))
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from palyra import AsyncPalyra
-from tests.faults.conftest import Cli, check_said
+from tests.command_line import Cli
+from tests.faults.conftest import check_said
 from tests.journaling import audit_home
 
 

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-SRC = Path(__file__).parents[2] / "src"
+SRC = Path(__file__).parents[1] / "src"
 
 
 @dataclass(frozen=True)
@@ -59,13 +57,3 @@ class Cli:
         assert len(lines) == 1, (done.stdout, done.stderr)
         value: dict[str, Any] = json.loads(lines[0])
         return value
-
-
-@pytest.fixture(scope="session")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("bytecode")
-
-
-@pytest.fixture
-def cli(home: Path, workspace: Path, bytecode: Path) -> Cli:
-    return Cli(home, workspace, bytecode)
