@@ -22,7 +22,6 @@ from palyra.errors import Reason, Rejected, StateError
 from palyra.model.outcome import ArtifactRef
 from palyra.state.keyfile import sync_folder
 from palyra.state.transaction import Transaction
-from palyra.state.whole import write_whole
 from palyra.state.writer import Writer
 
 RUN_QUOTA_BYTES = 256 << 20
@@ -160,6 +159,8 @@ class ArtifactStore:
             for folder in (self._folder, path.parent.parent, path.parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
             if self._read(sha256) != data:
+                from palyra.state.whole import write_whole  # most calls write no artifact
+
                 write_whole(path, data)
             # Also when the file was there: whoever made it may not have come this far.
             for folder in (path.parent, path.parent.parent, self._folder):

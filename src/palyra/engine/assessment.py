@@ -32,7 +32,6 @@ from palyra.errors import Reason, Rejected
 from palyra.guard.command import classify
 from palyra.guard.environ import build_environment
 from palyra.guard.facts import guard_process
-from palyra.guard.gitenv import git_environment
 from palyra.guard.paths import candidates
 from palyra.guard.programs import normalise
 from palyra.model.call import CallId, RunId, Tier, ToolCall
@@ -224,7 +223,7 @@ def make_job(
             caller=dict(process.env),
             settable=runner.settable_env,
             operator=grant.env,
-            also=git_environment() if _is_harmless_git(trip) else (),
+            also=_git_environment(trip),
         ),
         cwd=trip.sights.cwd.resolved,
         workspace=trip.sights.workspace,
@@ -240,13 +239,17 @@ def make_job(
     )
 
 
-def _is_harmless_git(trip: Trip) -> bool:
-    """git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any."""
+def _git_environment(trip: Trip) -> tuple[tuple[str, str], ...]:
+    """For git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any."""
     assert trip.sights is not None
     assert trip.facts is not None
     names = (trip.sights.executable, *trip.sights.also)
     runs_code = trip.facts.runs_code or trip.facts.interpreter or trip.facts.granted_interpreters
-    return not runs_code and any(normalise(sight.name) == "git" for sight in names)
+    if runs_code or not any(normalise(sight.name) == "git" for sight in names):
+        return ()
+    from palyra.guard.gitenv import git_environment
+
+    return git_environment()
 
 
 def _limits(trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig) -> Limits:

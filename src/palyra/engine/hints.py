@@ -9,16 +9,16 @@ Not here: the hints themselves, which stand with whoever refuses, in the policie
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from palyra.late import late
 from palyra.model.reasons import REASONS
 
 if TYPE_CHECKING:
     from palyra.engine.trip import Ending, Trip
 
-_MEANT = re.compile(r"\b(?:CALL_ID|RUN_ID|TOOL)\b")
-_PLAIN_TOOL = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,127}")
+_MEANT = late(r"\b(?:CALL_ID|RUN_ID|TOOL)\b")
+_PLAIN_TOOL = late(r"[A-Za-z][A-Za-z0-9._-]{0,127}")
 
 
 def hint_of(trip: Trip, ending: Ending) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from palyra.config.tool_call import ProcessRunnerConfig
 from palyra.egress.asked import in_order
 from palyra.egress.hosts import parse_pattern
-from palyra.egress.overlap import overlap
 from palyra.engine.runs import Run
 from palyra.model.net import NetGrant
 
@@ -13,7 +12,11 @@ from palyra.model.net import NetGrant
 def granted_network(run: Run, runner: ProcessRunnerConfig) -> NetGrant:
     if run.grant.block_all:
         return NetGrant(run.egress)
-    configured = [parse_pattern(text) for text in (() if runner.blocks_all else runner.allowed_egress_hosts)]
+    configured = () if runner.blocks_all else runner.allowed_egress_hosts
+    hosts = tuple(map(parse_pattern, configured))
     own = run.narrowing.allowed_egress_hosts
-    hosts = configured if own is None else overlap(configured, map(parse_pattern, own))
+    if own is not None:
+        from palyra.egress.overlap import overlap  # few runs are narrowed
+
+        hosts = overlap(hosts, map(parse_pattern, own))
     return NetGrant(run.egress, in_order((*hosts, *run.grant.hosts)))

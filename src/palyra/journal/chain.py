@@ -18,7 +18,6 @@ from dataclasses import field
 
 from palyra.canon import Json, canonical_strict, made_ahead, sha256_hex
 from palyra.journal.around import STATEMENT_TYPE, write_around
-from palyra.journal.trim import CUTS, ascii_name, trim, trim_text
 from palyra.model.record import Commitment, EntryDraft, Owner
 from palyra.values import dataclass
 
@@ -245,6 +244,8 @@ def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_
 
 def _trimmed(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
     """The same entry, cut harder and harder until it fits; its place and its commitments are never cut."""
+    from palyra.journal.trim import CUTS, ascii_name, trim, trim_text  # entries nearly always fit
+
     subject = trim_text(draft.subject, 512)
     whole = {name: predicate[name] for name in ("place", "commitments")}
     smaller: dict[str, Json] = {}

@@ -13,7 +13,6 @@ from palyra.errors import TrustError, Unenforceable
 from palyra.model.host import HostFacts
 from palyra.sandbox.proof import fingerprint_of, parse_proof
 from palyra.signing import PublicKey, dsse_verify
-from palyra.state.whole import write_whole
 
 PAYLOAD_TYPE = "application/vnd.palyra.proof+json"
 _NAME = "proof.json"
@@ -21,6 +20,8 @@ _MAX_BYTES = 1 << 20
 
 
 def write_proof(root: Path, envelope: dict[str, object]) -> None:
+    from palyra.state.whole import write_whole
+
     write_whole(root / _NAME, orjson.dumps(envelope))
 
 
