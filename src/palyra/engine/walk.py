@@ -12,18 +12,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from palyra.canon import canonical, digest
 from palyra.engine import assessment, roads
 from palyra.engine.asking import check_still_asked
-from palyra.engine.broken import broken
 from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
 from palyra.engine.decision import authorise
 from palyra.engine.ended import EndedRuns
+from palyra.engine.endings import (
+    bare,
+    broken,
+    close_made,
+    close_now,
+    keep_large_output,
+    make_record,
+    refused,
+    unrecorded,
+)
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
@@ -45,7 +52,6 @@ from palyra.model.process import Lifetime, ProcessOwner
 from palyra.model.record import Closing
 from palyra.model.tool import ToolKind
 from palyra.model.wasm import WasmPlan
-from palyra.protocol.projection import INLINE_BYTES, attach, project
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
 from palyra.redact.values import redact_json
@@ -180,11 +186,12 @@ class Engine:
         except Exception as error:
             log.exception("call %s failed inside Palyra", trip.call_id)
             ending = broken(error)
-        made = self._make_record(trip, ending)  # 11
+        ports = self.ports
+        made = make_record(trip, ports, ending)  # 11
         # A door of many agents shares its commits with those that come next: one alone costs more than its wait.
-        outcome = None if made is None or trip.request.project else self._finish_now(*made)  # 12
+        outcome = None if made is None or trip.request.project else close_now(ports, *made)  # 12
         if outcome is None and made is not None:
-            outcome = await self._finish_made(*made)
+            outcome = await close_made(ports, *made)
         return outcome if outcome is not None else await finish_whatever_comes(self._finish(trip, ending, made))
 
     async def _walk(self, trip: Trip) -> Ending:
@@ -306,38 +313,10 @@ class Engine:
         execution = Execution(status=Status.COMPLETED, exit_code=None, usage=usage)
         return Ending(status=Status.COMPLETED, success=True, execution=execution, output=output)
 
-    def _make_record(self, trip: Trip, ending: Ending) -> tuple[Outcome, Closing] | None:
-        """11, for a call that ran. None where something is to be kept first; what goes wrong here goes wrong again in
-        `_finish`, which sees to it."""
-        if trip.opened is None:
-            return None
-        try:
-            output_bytes = canonical(ending.output)
-            if trip.request.project and len(output_bytes) > INLINE_BYTES:
-                return None
-            return make_closing(trip, self.ports, ending, output_bytes)
-        except (ValueError, TypeError, RecursionError):
-            return None
-
-    def _finish_now(self, outcome: Outcome, closing: Closing) -> Outcome | None:
-        """12 without a task of its own, where nothing has to be waited for. What goes wrong here was undone."""
-        try:
-            recorded = self.ports.journal.close_now(closing)
-        except (DuplicateCall, StateError):
-            return None
-        return None if recorded is None else with_receipt(outcome, recorded)
-
-    async def _finish_made(self, outcome: Outcome, closing: Closing) -> Outcome | None:
-        """12 in the call's own task: another one costs more than the commit that it shares."""
-        try:
-            return with_receipt(outcome, await self.ports.journal.close_call(closing))
-        except (DuplicateCall, StateError):
-            return None
-
     async def _finish(self, trip: Trip, ending: Ending, made: tuple[Outcome, Closing] | None = None) -> Outcome:
         try:
             if made is None:
-                ending = await self._project(trip, ending)
+                ending = await keep_large_output(trip, self.ports, ending)
                 made = make_closing(trip, self.ports, ending)  # 11
             outcome, closing = made
         except (ValueError, TypeError, RecursionError):
@@ -352,42 +331,3 @@ class Engine:
         except StateError as error:
             log.critical("call %s: its end could not be recorded: %s", trip.call_id, error.detail)
             return make_closing(trip, self.ports, unrecorded(ending, error))[0]
-
-    async def _project(self, trip: Trip, ending: Ending) -> Ending:
-        """Agents' doors show a preview of large output; the whole, redacted, becomes artifacts of the run."""
-        if not (trip.request.project and trip.tool is not None and ending.output):
-            return ending
-        projected = project(ending.output, trip.tool.spec)
-        if not projected.overflow:
-            return ending
-        trip.full_output_sha256 = digest(ending.output)
-        refs = {}
-        for name, data in projected.overflow:
-            try:
-                refs[name] = await self.ports.artifacts.put(trip.run.run_id, name, data)
-            except (Rejected, StateError) as error:
-                log.warning("call %s: %s could not be kept: %s", trip.call_id, name, error)
-        trip.artifacts += tuple(refs.values())
-        return replace(ending, output=attach(projected, refs))
-
-
-def bare(trip: Trip) -> Trip:
-    """The least that can always be recorded: who, when, which input by its digest."""
-    return replace(trip, call=None, facts=None, job=None, plan=None, plan_bytes=b"", cedar=None, artifacts=())
-
-
-def refused(refusal: Rejected) -> Ending:
-    return Ending(status=Status.REFUSED, reason=refusal.reason, message=refusal.detail, hint=refusal.hint)
-
-
-def unrecorded(ending: Ending, error: StateError) -> Ending:
-    """Fail closed: without its entry a call is not reported as done, though its output is shown."""
-    refused = ending.status is Status.REFUSED
-    return replace(
-        ending,
-        status=Status.REFUSED if refused else Status.FAILED,
-        success=False,
-        reason=Reason.JOURNAL_DOWN if refused else Reason.INTERNAL,
-        message=f"The journal cannot be written: {error.detail}",
-        hint=error.hint,
-    )

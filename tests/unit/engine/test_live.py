@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from palyra.engine import walk
+from palyra.engine import endings, walk
 from palyra.engine.live import finish_whatever_comes
 from palyra.engine.record import make_closing
 from palyra.engine.trip import CallRequest
@@ -177,7 +177,8 @@ def test_a_record_that_has_to_wait_for_its_commit_is_made_and_signed_once(
         made.append(given)
         return make_closing(*given)
 
-    monkeypatch.setattr(walk, "make_closing", counted)
+    for module in (endings, walk):
+        monkeypatch.setattr(module, "make_closing", counted)
     monkeypatch.setattr(ports.journal, "close_now", lambda closing: None)
     outcome = asyncio.run(Engine(ports, make_registry(BUILTIN_TOOLS)).call(request(project=project)))
     assert (outcome.status, len(made), len(ports.journal.closings)) == (Status.COMPLETED, 1, 1)
