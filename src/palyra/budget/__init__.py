@@ -1,1 +1,1 @@
-"""SPEND: how many calls and attempts a run still has."""
+"""SPEND: what a run, and all runs of a principal's day together, may still use."""

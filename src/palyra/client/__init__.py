@@ -1,0 +1,1 @@
+"""The daemon over HTTP or its Unix socket, with the faces of `palyra.api`."""

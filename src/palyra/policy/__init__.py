@@ -1,1 +1,1 @@
-"""AUTHORISE: Cedar bundles, requests, decisions and their explanation. Only `store` touches the world."""
+"""AUTHORISE: Cedar bundles, requests, decisions and their explanation. Only `store` and `load` touch the world."""

@@ -1,0 +1,1 @@
+"""The daemon's credentials: who a bearer token speaks for, and until when."""

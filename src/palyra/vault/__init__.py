@@ -1,0 +1,1 @@
+"""Secrets at rest: sealed, versioned, scoped; handed out by name and never shown."""

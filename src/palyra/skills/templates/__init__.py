@@ -1,0 +1,1 @@
+"""Projects that `palyra skills new` begins with, as files of their own languages."""
