@@ -58,7 +58,7 @@ def make_config() -> Iterator[str]:
         "current folder**: agents write there. A file that everyone may write, or that belongs to another user than "
         "root and yourself, is refused. An unknown key or a wrong value is an error that names file and line. "
         "`palyra init` writes a commented file. The digest of the whole configuration is `config_sha256` in every "
-        "attestation."
+        "attestation. A daemon reads it when it starts; `palyra doctor` says where one decides by an older file."
     )
     seen: set[str] = set()
     yield from _describe(schema.Config, (), seen)

@@ -65,13 +65,13 @@ def _proof_checks(settings: Settings) -> list[Check]:
 
 def _state_checks(settings: Settings) -> list[Check]:
     from palyra.errors import PalyraError
-    from palyra.wiring.checkup import BROKEN, Check, state_checks
+    from palyra.wiring.checkup import BROKEN, Check, daemon_checks, state_checks
     from palyra.wiring.embedded import Installation
 
     found: list[Check] = []
 
     async def work(installation: Installation) -> int:
-        found.extend(state_checks(installation))
+        found.extend([*state_checks(installation), *daemon_checks(installation.home.root)])
         return 0
 
     from palyra.cli.session import with_installation

@@ -17,6 +17,7 @@ from palyra.cli.serve_ready import READY, STOPPING, tell_manager
 if TYPE_CHECKING:
     from palyra.config.daemon import DaemonConfig
     from palyra.daemon.server import Server
+    from palyra.wiring.daemon_note import Stamp
 
 EPILOG = """\b
 Examples:
@@ -45,15 +46,17 @@ def command(settings: Settings, host: str | None, port: int | None, socket: str 
 async def serve(settings: Settings, given: dict[str, object]) -> int:
     from palyra.config.load import find_home, load_config
     from palyra.daemon.places import take_home
+    from palyra.wiring.daemon_note import config_stamp
     from palyra.wiring.embedded import open_installation
 
     home = find_home(settings.home)
+    stamp = config_stamp(home.root, settings.config)
     config, _ = load_config(home, settings.config)
     lock = take_home(home.root)
     try:
         installation = await open_installation(home, config_file=settings.config, owns_process=True)
         try:
-            await _until_signal(settings, installation, replace(config.daemon, **given))  # type: ignore[arg-type]
+            await _until_signal(settings, installation, replace(config.daemon, **given), stamp)  # type: ignore[arg-type]
         finally:
             await installation.close()
     finally:
@@ -61,7 +64,7 @@ async def serve(settings: Settings, given: dict[str, object]) -> int:
     return 0
 
 
-async def _until_signal(settings: Settings, installation: object, daemon: DaemonConfig) -> None:
+async def _until_signal(settings: Settings, installation: object, daemon: DaemonConfig, stamp: Stamp) -> None:
     import asyncio
     import signal
 
@@ -74,7 +77,7 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
     assert isinstance(installation, Installation)
     state = make_state(installation, daemon)
     async with mounted(state) as mounts:
-        server = Server(state, ROUTES, mounts, config_file=settings.config)
+        server = Server(state, ROUTES, mounts, config=stamp, config_file=settings.config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, lambda: _begin_to_end(server))

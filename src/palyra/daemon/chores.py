@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from palyra.daemon.sessions import Sessions
 from palyra.values import dataclass
+from palyra.wiring.daemon_note import Stamp
 from palyra.wiring.embedded import Installation
 
 log = logging.getLogger("palyra.daemon")
@@ -35,6 +36,20 @@ def chores_of(installation: Installation) -> tuple[Chore, ...]:
 
 def note_sessions(sessions: Sessions) -> Chore:
     return Chore(name="when sessions were used", every_s=30.0, work=sessions.note_used)
+
+
+def watch_config(read: Stamp, stamp: Callable[[], Stamp]) -> Chore:
+    """It is read at the start alone: whoever changes it is told that this daemon goes on by the older one."""
+    told = read
+
+    async def look() -> None:
+        nonlocal told
+        now = stamp()
+        if now != told and now != read:
+            log.warning("the configuration changed: this daemon decides by the older one until it is started again")
+        told = now
+
+    return Chore(name="whether the configuration changed", every_s=5.0, work=look)
 
 
 async def do_chores(chores: Sequence[Chore], *, monotonic_us: Callable[[], int]) -> None:

@@ -21,7 +21,7 @@ from uvicorn.config import Config as UvicornConfig
 from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
-from palyra.daemon.chores import chores_of, do_chores, note_sessions
+from palyra.daemon.chores import chores_of, do_chores, note_sessions, watch_config
 from palyra.daemon.places import (
     BACKLOG,
     check_reach,
@@ -40,7 +40,7 @@ from palyra.daemon.wire_guard import make_protocol
 from palyra.errors import StateError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
-from palyra.wiring.daemon_note import NOTE, write_note
+from palyra.wiring.daemon_note import NOTE, Stamp, config_stamp, write_note
 
 log = logging.getLogger("palyra.daemon")
 SPARE_FILES = 256
@@ -54,12 +54,16 @@ class Server:
         routes: Sequence[Route],
         mounts: Mapping[str, ASGIApp] | None = None,
         *,
+        config: Stamp = None,
         config_file: str | None = None,
     ) -> None:
-        """`config_file`: a configuration that was named by hand."""
+        """`config`: the stamp of the configuration, from before it was read; `config_file`: one that was named by
+        hand."""
         self.state = state
-        self._config_file = config_file
-        self._chores = (*chores_of(state.installation), note_sessions(state.sessions))
+        home = state.installation.home.root
+        self._config = config or config_stamp(home, config_file)
+        watch = watch_config(self._config, lambda: config_stamp(home, config_file))
+        self._chores = (*chores_of(state.installation), note_sessions(state.sessions), watch)
         self._app = make_app(state, routes, mounts)
         self._wire = ServerState()
         self._servers: list[asyncio.Server] = []
@@ -101,7 +105,7 @@ class Server:
             self._servers.append(await loop.create_unix_server(factory, sock=open_unix(path), backlog=BACKLOG))
             state.listening.append(f"unix:{path}")
             point_at(home, path.absolute())
-            write_note(home, socket_path=path, url=state.listening[0], config_file=self._config_file)
+            write_note(home, socket_path=path, url=state.listening[0], config=self._config)
 
     def _factory(self) -> Callable[[], asyncio.Protocol]:
         settings = self.state.settings

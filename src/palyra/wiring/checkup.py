@@ -6,6 +6,7 @@ tier can. Nothing is changed. Not here: looking (sandbox/probe), attacking the s
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
@@ -16,6 +17,7 @@ from palyra.sandbox.backend import Backend
 from palyra.sandbox.planner import BACKENDS, needs_for
 from palyra.sandbox.probe_code import REFUSED, REMEDY, may_make_code
 from palyra.values import dataclass
+from palyra.wiring.daemon_note import decides_by_older
 
 if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
@@ -78,6 +80,19 @@ def state_checks(installation: Installation) -> list[Check]:
         Check("policy", OK, f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"),
         Check("journal", OK, f"{installation.home.root}, {head.size if head else 0} entries"),
         Check("key", OK, installation.writer.home.verifier.vkey),
+    ]
+
+
+def daemon_checks(home: Path) -> list[Check]:
+    if not decides_by_older(home):
+        return []
+    return [
+        Check(
+            "daemon",
+            ADVICE,
+            "The configuration changed since this home's daemon was started, which decides by the older one.",
+            "Start it again: what was taken out of the configuration, its callers still get.",
+        )
     ]
 
 

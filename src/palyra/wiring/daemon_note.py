@@ -20,21 +20,24 @@ _MAX_BYTES = 65_536
 _CONNECT_S = 2.0
 
 
-def config_stamp(home: Path) -> list[object] | None:
-    """Which file is the configuration, and which state of it; None where there is none."""
-    for path in (home / "palyra.toml", SYSTEM_FILE):
+Stamp = list[object] | None
+
+
+def config_stamp(home: Path, named: str | None = None) -> Stamp:
+    """Which file is the configuration, and which state of it; None where there is none. `named`: by hand, so nobody
+    else would read that one: its stamp is like no other. To be taken before the file is read."""
+    for path in (home / "palyra.toml", SYSTEM_FILE) if named is None else (Path(named),):
         try:
             found = path.stat()
         except OSError:
             continue
-        return [str(path), found.st_mtime_ns, found.st_size]
+        stamp = [str(path.absolute()), found.st_mtime_ns, found.st_size]
+        return stamp if named is None else [*stamp, "named"]
     return None
 
 
-def write_note(home: Path, *, socket_path: Path, url: str, config_file: str | None) -> None:
-    """`config_file`: one that was named by hand; nobody else would read that one."""
-    stamp = [config_file] if config_file is not None else config_stamp(home)
-    note = {"pid": os.getpid(), "socket": str(socket_path), "url": url, "config": stamp}
+def write_note(home: Path, *, socket_path: Path, url: str, config: Stamp) -> None:
+    note = {"pid": os.getpid(), "socket": str(socket_path), "url": url, "config": config}
     fresh = home / "run" / f".{NOTE}.{os.getpid()}"
     fresh.write_text(json.dumps(note))
     fresh.rename(home / "run" / NOTE)
@@ -49,11 +52,22 @@ def read_note(home: Path) -> dict[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
+def decides_by_older(home: Path) -> bool:
+    """Whether a daemon is up that read its configuration before it was last changed: what was taken out of it since,
+    agents still get from that daemon."""
+    note = read_note(home)
+    config = note.get("config") if note is not None else None
+    named = str(config[0]) if isinstance(config, list) and config[3:] == ["named"] else None
+    return note is not None and config != config_stamp(home, named) and _answers(home, note) is not None
+
+
 def find_socket(home: Path) -> str | None:
     """Of a daemon that is up and would decide as this process would."""
     note = read_note(home)
-    if note is None or note.get("config") != config_stamp(home):
-        return None
+    return _answers(home, note) if note is not None and note.get("config") == config_stamp(home) else None
+
+
+def _answers(home: Path, note: dict[str, object]) -> str | None:
     path = str(note.get("socket"))
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

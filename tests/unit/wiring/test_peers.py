@@ -92,5 +92,5 @@ def test_nothing_is_said_to_a_stranger(listening, stranger):
 def test_a_note_that_leads_to_a_stranger_leads_nowhere(tmp_path, listening, stranger):
     home = tmp_path / "home"
     (home / "run").mkdir(parents=True)
-    write_note(home, socket_path=listening, url="http://127.0.0.1:1", config_file=None)
+    write_note(home, socket_path=listening, url="http://127.0.0.1:1", config=None)
     assert find_socket(home) is None

@@ -9,7 +9,7 @@ from palyra.daemon.operators.answering import Listed, get, installed, journal_of
 from palyra.daemon.routes import AnswerModel, Asked
 from palyra.errors import PalyraError
 from palyra.model.approval import ApprovalState
-from palyra.wiring.checkup import BROKEN, Check, backends_json, host_checks, state_checks, tier_checks
+from palyra.wiring.checkup import BROKEN, Check, backends_json, daemon_checks, host_checks, state_checks, tier_checks
 from palyra.wiring.figures import Figures, read_figures
 from palyra.wiring.host import look_at_host
 
@@ -75,6 +75,7 @@ async def examine(asked: Asked) -> Json:
     checks = [*host_checks(host), *tier_checks(host)]
     try:
         checks += state_checks(installation)
+        checks += daemon_checks(installation.home.root)
     except PalyraError as error:
         checks.append(Check("state", BROKEN, str(error), getattr(error, "hint", None)))
     healthy = all(check.status != BROKEN for check in checks)
