@@ -48,13 +48,19 @@ class Home:
 
 
 def find_home(explicit: str | None = None) -> Home:
-    """`--home`, else $PALYRA_HOME, else below the XDG data folder."""
+    """`--home`, else $PALYRA_HOME, else below the XDG data folder. A relative one is taken from the command line alone:
+    in the environment it would mean whatever lies in the current folder, where agents write."""
     chosen = explicit or os.environ.get("PALYRA_HOME")
     if not chosen:
-        data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+        data = os.environ.get("XDG_DATA_HOME", "")
+        data = data if os.path.isabs(data) else os.path.expanduser("~/.local/share")  # as the XDG specification has it
         chosen = os.path.join(data, "palyra")
-        if data.startswith("~"):
+        if not os.path.isabs(data):
             raise HomeError("This user has no home folder, so there is no place for Palyra's own.", _NAME_A_HOME)
+    elif not explicit and not os.path.isabs(os.path.expanduser(chosen)):
+        raise HomeError(
+            "PALYRA_HOME is no absolute path.", "Write it from / on: in any other folder it is another home."
+        )
     try:
         root = Path(os.path.abspath(os.path.expanduser(chosen)))
         str(root).encode("utf-8")

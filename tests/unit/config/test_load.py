@@ -96,3 +96,21 @@ def test_a_user_without_a_home_is_told_to_name_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "getuid", lambda: 987654)
     with pytest.raises(HomeError, match="no home folder"):
         find_home()
+
+
+def test_a_home_is_never_found_in_the_current_folder_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An agent that may write there would bring its own configuration and policies."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.setenv("XDG_DATA_HOME", ".")
+    monkeypatch.delenv("PALYRA_HOME", raising=False)
+    assert find_home().root == tmp_path / "me/.local/share/palyra", "a relative one is none: XDG"
+    monkeypatch.setenv("HOME", ".")
+    with pytest.raises(HomeError, match="no home folder"):
+        find_home()
+    monkeypatch.setenv("PALYRA_HOME", ".palyra")
+    with pytest.raises(HomeError, match="no absolute path"):
+        find_home()
+    assert find_home("here").root == tmp_path / "here", "who types it means it"
