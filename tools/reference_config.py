@@ -67,7 +67,8 @@ def make_config() -> Iterator[str]:
         raise LookupError(f"tools/reference_config.py: there is no key {unused[0]}, or it says its meaning itself")
     yield "## Environment variables Palyra reads"
     yield (
-        "`PALYRA_HOME` and `XDG_DATA_HOME`, for the home alone, as absolute paths. No setting and no key is read from the environment. "
+        "`PALYRA_HOME` and `XDG_DATA_HOME`, for the home alone, as absolute paths. No setting and no key is read from "
+        "the environment. "
         "Where `container_image` is set, its engine's client is given `XDG_RUNTIME_DIR`, `XDG_CONFIG_HOME`, "
         "`XDG_DATA_HOME`, and `DOCKER_HOST` or `CONTAINER_HOST` if they name a Unix socket: that is how it finds its "
         "engine."
