@@ -1,6 +1,7 @@
 """Palyra runs AI agents' tool calls: decided by policy, enforced by the kernel, proven by a signed journal.
 
-`Palyra` and `AsyncPalyra` are loaded when first asked for, because every start of the command line imports this.
+What embedders need is here by name, and loaded when first asked for, because every start of the command line imports
+this. `palyra.api` has the same and a few more.
 """
 
 from __future__ import annotations
@@ -9,15 +10,35 @@ from typing import TYPE_CHECKING
 
 from palyra.version import __version__
 
-__all__ = ["AsyncPalyra", "Palyra", "__version__"]
+__all__ = [
+    "Allowance", "AsyncPalyra", "ConfigError", "Limits", "Outcome", "Palyra", "PalyraError", "Reason", "Rejected",
+    "StateError", "Status", "__version__", "grant", "outcome_json",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from palyra.api import AsyncPalyra, Palyra
+    from palyra.api import (
+        Allowance,
+        AsyncPalyra,
+        ConfigError,
+        Limits,
+        Outcome,
+        Palyra,
+        PalyraError,
+        Reason,
+        Rejected,
+        StateError,
+        Status,
+        grant,
+        outcome_json,
+    )
+else:  # a type checker that saw this would believe any name
 
-
-def __getattr__(name: str) -> object:
-    if name in ("Palyra", "AsyncPalyra"):
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'palyra' has no attribute {name!r}")
         from palyra import api
 
         return getattr(api, name)
-    raise AttributeError(f"module 'palyra' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return [*globals(), *(name for name in __all__ if name not in globals())]

@@ -11,27 +11,27 @@ event loop is running. Who can open a home is its operator: grants given here ar
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from palyra.api_approvals import Approvals, AsyncApprovals
+from palyra.api_thread import LoopThread
 from palyra.canon import Json
 from palyra.config.load import find_home
 from palyra.engine.listing import tools_for
 from palyra.engine.output import OnOutput
 from palyra.engine.runs import Run, start_run
 from palyra.engine.trip import CallRequest
-from palyra.errors import ConfigError, PalyraError, Reason, Rejected
+from palyra.errors import ConfigError, PalyraError, Reason, Rejected, StateError
 from palyra.model.budget import UNLIMITED, Allowance, Spending
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
 from palyra.model.limits import Limits
 from palyra.model.narrowing import parse_narrowing
+from palyra.model.options import CallOptions, Fewer, Gift, RunOptions
 from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_json, tool_json
 from palyra.values import dataclass
@@ -46,13 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allowance", "AsyncPalyra", "AsyncRun", "ConfigError", "Limits", "OperatorGrant", "Outcome", "Palyra",
-    "PalyraError", "Reason", "Rejected", "Spending", "Status", "SyncRun", "grant", "outcome_json",
+    "PalyraError", "Reason", "Rejected", "Spending", "StateError", "Status", "SyncRun", "grant", "outcome_json",
 ]  # fmt: skip
 
-T = TypeVar("T")
 DEFAULT_PRINCIPAL = "agent:embedded"
-FINISH_S = 60.0
-"""How long an interrupted call may take to end its program and close its record."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +62,9 @@ class AsyncRun:
     run: Run
     _installation: Installation
     _ended: bool = False
+
+    def __repr__(self) -> str:
+        return f"<AsyncRun {self.run_id} of {self.run.context.principal} in {self.run.workspace!r}>"
 
     @property
     def run_id(self) -> str:
@@ -81,9 +81,12 @@ class AsyncRun:
         wait_s: float = 0.0,
         changes: bool = False,
     ) -> Outcome:
-        """`wait_s`: how long to wait for a person, where policy asks for one; then the outcome is pending.
+        """One call to its end: an outcome for everything that can happen to it, refusals too.
 
-        `changes`: `output["changes"]` says which files of the workspace a process changed.
+        `call_id`: a ULID of yours, under which it may be sent again and runs once. `project`: a large output comes as
+        its head and tail, the whole as artifacts. `on_output`: gets the redacted output as it comes. `wait_s`: how long
+        to wait for a person, where policy asks for one; then the outcome is pending. `changes`:
+        `output["changes"]` says which files of the workspace a process changed.
         """
         if self._ended:
             raise PalyraError("this run has ended: start another with run()")
@@ -100,6 +103,7 @@ class AsyncRun:
         return await self._installation.engine.call(request)
 
     def cancel(self, call_id: str) -> bool:
+        """Whether a call under that id was under way; it ends, and its outcome says CANCELLED."""
         given: object = call_id
         return isinstance(given, str) and self._installation.engine.cancel(given)
 
@@ -118,13 +122,16 @@ class AsyncRun:
 class AsyncPalyra:
     """An embedded installation: no daemon, no server, state in one folder. Use it with `async with`."""
 
-    def __init__(self, home: str | None = None, config: str | None = None) -> None:
-        self._home = find_home(home)
-        self._config = config
+    def __init__(
+        self, home: str | os.PathLike[str] | None = None, config: str | os.PathLike[str] | None = None
+    ) -> None:
+        self._home = find_home(os.fspath(home) if home is not None else None)
+        self._config = os.fspath(config) if config is not None else None
         self._installation: Installation | None = None
 
     @classmethod
-    def open(cls, home: str | None = None, *, config: str | None = None) -> Self:
+    def open(cls, home: str | os.PathLike[str] | None = None, *, config: str | os.PathLike[str] | None = None) -> Self:
+        """A home: `home`, else $PALYRA_HOME, else below the XDG data folder. `async with` opens and closes it."""
         return cls(home, config)
 
     @staticmethod
@@ -173,7 +180,7 @@ class AsyncPalyra:
         grant: OperatorGrant | None = None,
         calls_max: int | None = None,
         budget: Allowance = UNLIMITED,
-        **fewer: Sequence[str],
+        **fewer: Unpack[Fewer],
     ) -> AsyncRun:
         """A run of its own, or with `run_id` one more session of a run that shares its budget.
 
@@ -222,70 +229,29 @@ class AsyncPalyra:
         return AsyncApprovals(self.installation.approvals)
 
 
-class _LoopThread:
-    """One permanent thread with an event loop; coroutines are handed to it and waited for."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="palyra", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
-
-    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        self._check(work)
-        finished = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(self._finish(work, finished), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            if not future.done():  # Ctrl-C in the caller's thread: the call ends, and its record is closed first
-                future.cancel()
-                finished.wait(FINISH_S)
-            raise
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin it and do not wait; cancelling the future ends the call, and its record is closed."""
-        self._check(work)
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    async def _finish(self, work: Coroutine[Any, Any, T], finished: threading.Event) -> T:
-        try:
-            return await work
-        finally:
-            finished.set()
-
-    def _check(self, work: Coroutine[Any, Any, T]) -> None:
-        """A fork has no such thread, and after `stop` there is none: say so instead of waiting for ever."""
-        if self._pid != os.getpid() or not self._thread.is_alive():
-            work.close()
-            why = "it was opened before a fork" if self._pid != os.getpid() else "it is closed"
-            raise PalyraError(f"This Palyra cannot be used: {why}. Open another.")
-
-    def stop(self) -> None:
-        if self._pid != os.getpid():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-
-
 @dataclass(frozen=True, slots=True)
 class SyncRun:
+    """Calls that share a principal, a workspace and a budget; `with` ends the run with its block."""
+
     _run: AsyncRun
-    _thread: _LoopThread
+    _thread: LoopThread
+
+    def __repr__(self) -> str:
+        return repr(self._run).replace("AsyncRun", "SyncRun", 1)
 
     @property
     def run_id(self) -> str:
         return self._run.run_id
 
-    def call(self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Any) -> Outcome:
+    def call(
+        self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Unpack[CallOptions]
+    ) -> Outcome:
+        """One call to its end: an outcome for everything that can happen to it. Options as `AsyncRun.call` has them."""
         return self._thread.wait_for(self._run.call(tool, input, **options))
 
-    def submit(self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Any) -> Future[Outcome]:
+    def submit(
+        self, tool: str, input: Mapping[str, Json] | bytes | None = None, **options: Unpack[CallOptions]
+    ) -> Future[Outcome]:
         """The same without waiting, for code with an event loop of its own: `await asyncio.wrap_future(…)`."""
         return self._thread.submit(self._run.call(tool, input, **options))
 
@@ -313,12 +279,15 @@ class SyncRun:
 class Palyra:
     """The sync face. `Palyra.open()` in a `with` block; safe to use from several threads."""
 
-    def __init__(self, home: str | None = None, config: str | None = None) -> None:
+    def __init__(
+        self, home: str | os.PathLike[str] | None = None, config: str | os.PathLike[str] | None = None
+    ) -> None:
         self._inner = AsyncPalyra(home, config)
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
 
     @classmethod
-    def open(cls, home: str | None = None, *, config: str | None = None) -> Self:
+    def open(cls, home: str | os.PathLike[str] | None = None, *, config: str | os.PathLike[str] | None = None) -> Self:
+        """Open a home: `home`, else $PALYRA_HOME, else below the XDG data folder. `with` closes it."""
         return cls(home, config).start()
 
     @staticmethod
@@ -330,7 +299,7 @@ class Palyra:
 
     def start(self) -> Self:
         if self._thread is None:
-            self._thread = _LoopThread()
+            self._thread = LoopThread()
             try:
                 self._thread.wait_for(self._inner.start())
             except BaseException:
@@ -354,20 +323,25 @@ class Palyra:
             self._thread = None
 
     def run(
-        self, principal: str = DEFAULT_PRINCIPAL, workspace: str | os.PathLike[str] = "", **options: Any
+        self,
+        principal: str = DEFAULT_PRINCIPAL,
+        workspace: str | os.PathLike[str] = ".",
+        **options: Unpack[RunOptions],
     ) -> SyncRun:
+        """Who asks, and the one folder that may be written. Options as `AsyncPalyra.run` has them."""
         if self._thread is None:
             raise PalyraError("this Palyra is not open: use it with `with`, or call start() first")
         return SyncRun(self._inner.run(principal, workspace, **options), self._thread)
 
     def tools(self, principal: str | None = None) -> list[dict[str, Json]]:
+        """Every tool, or those that this principal could ever be allowed to call."""
         return self._inner.tools(principal)
 
-    def extend_run(self, run_id: str, **gift: Any) -> RunView:
+    def extend_run(self, run_id: str, *, by: str, **gift: Unpack[Gift]) -> RunView:
         """`by` a person: `calls`, `attempts`, `more` (a Spending) on top of the limits there are."""
         if self._thread is None:
             raise PalyraError("this Palyra is not open: use it with `with`, or call start() first")
-        return self._thread.wait_for(self._inner.runs.extend(run_id, **gift))
+        return self._thread.wait_for(self._inner.runs.extend(run_id, by=by, **gift))
 
     @property
     def approvals(self) -> Approvals:

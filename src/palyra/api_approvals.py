@@ -7,7 +7,7 @@ asked. Code that an agent can reach must not be given this object: who can open 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from palyra.approvals.rules import Verdict
 from palyra.approvals.store import LAST, ApprovalStore
@@ -19,6 +19,16 @@ from palyra.wiring.approvals import owner_principal
 
 Item = dict[str, Json]
 Items = list[Item]
+
+
+class Terms(TypedDict, total=False):
+    """Of a yes; without any: this call, once."""
+
+    by: str | None
+    scope: str
+    until_unix_ms: int | None
+    pattern: tuple[str, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +73,12 @@ class AsyncApprovals:
         return (await self._store.decide(approval_id, verdict)).summary()
 
     async def deny(self, approval_id: str, *, by: str | None = None, reason: str = "") -> Item:
+        """The same call stays refused until the request would have expired."""
         verdict = Verdict(approved=False, by=_person(by), logins=(owner_principal(),), note=reason)
         return (await self._store.decide(approval_id, verdict)).summary()
 
     async def revoke(self, approval_id: str, *, by: str | None = None) -> Item:
+        """Take a grant back."""
         return (await self._store.revoke(approval_id, by=_person(by))).summary()
 
 
@@ -78,22 +90,28 @@ class Approvals:
     _wait_for: Callable[[Coroutine[Any, Any, Any]], Any]
 
     def list(self, state: str = "pending", *, before: str | None = None, count: int = 50) -> Items:
+        """The newest first; `state` is pending, approved, denied, expired or revoked."""
         return self._inner.list(state, before=before, count=count)
 
     def grants(self) -> Items:
+        """Those that still let something through."""
         return self._inner.grants()
 
-    def show(self, approval_id: str, **options: Any) -> Item:
-        return self._answer(self._inner.show(approval_id, **options))
+    def show(self, approval_id: str, *, by: str | None = None) -> Item:
+        """All of it, `call` being what the person sees; that somebody looked is journaled."""
+        return self._answer(self._inner.show(approval_id, by=by))
 
-    def approve(self, approval_id: str, **options: Any) -> Item:
-        return self._answer(self._inner.approve(approval_id, **options))
+    def approve(self, approval_id: str, **terms: Unpack[Terms]) -> Item:
+        """`scope` is once, run, or until (then with a time); `pattern` opens the arguments, word by word."""
+        return self._answer(self._inner.approve(approval_id, **terms))
 
-    def deny(self, approval_id: str, **options: Any) -> Item:
-        return self._answer(self._inner.deny(approval_id, **options))
+    def deny(self, approval_id: str, *, by: str | None = None, reason: str = "") -> Item:
+        """The same call stays refused until the request would have expired."""
+        return self._answer(self._inner.deny(approval_id, by=by, reason=reason))
 
-    def revoke(self, approval_id: str, **options: Any) -> Item:
-        return self._answer(self._inner.revoke(approval_id, **options))
+    def revoke(self, approval_id: str, *, by: str | None = None) -> Item:
+        """Take a grant back."""
+        return self._answer(self._inner.revoke(approval_id, by=by))
 
     def _answer(self, work: Coroutine[Any, Any, Item]) -> Item:
         answer: Item = self._wait_for(work)

@@ -10,6 +10,7 @@ Not here: how a refusal is shown (cli/render), what status or exit code it becom
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 
 class Reason(StrEnum):
@@ -48,7 +49,18 @@ class Reason(StrEnum):
 
 
 class PalyraError(Exception):
-    """Root of everything Palyra raises on purpose."""
+    """Root of everything Palyra raises on purpose. A hint stands below the sentence in a traceback too."""
+
+    hint: str | None = None
+
+    def advise(self, hint: str | None) -> None:
+        self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Whole through a process pool: what a class is made with is more than its text."""
+        return self.__class__.__new__, (self.__class__, *self.args), self.__dict__
 
 
 class Rejected(PalyraError):
@@ -60,7 +72,7 @@ class Rejected(PalyraError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
-        self.hint = hint
+        self.advise(hint)
         self.fields = fields
         """(path, sentence) for each argument that was wrong."""
 
@@ -83,7 +95,7 @@ class ConfigError(PalyraError):
     def __init__(self, detail: str, hint: str | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
-        self.hint = hint
+        self.advise(hint)
 
 
 class TrustError(PalyraError):
@@ -96,4 +108,4 @@ class StateError(PalyraError):
     def __init__(self, detail: str, hint: str | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
-        self.hint = hint
+        self.advise(hint)

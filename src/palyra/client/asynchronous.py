@@ -6,15 +6,17 @@ Cancelling an awaited call cancels it in the daemon, and its record is closed th
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from palyra.canon import Json
 from palyra.client.remote import OnOutput, RemotePalyra, RemoteRun
 from palyra.errors import PalyraError
+from palyra.model.options import RemoteCallOptions, RunOptions
 from palyra.model.outcome import Outcome, StreamName
 from palyra.wiring.clock import SystemClock, SystemIds
 
@@ -38,7 +40,7 @@ class AsyncRemoteRun:
         *,
         call_id: str | None = None,
         on_output: OnOutput | None = None,
-        **options: Any,
+        **options: Unpack[RemoteCallOptions],
     ) -> Outcome:
         call_id = call_id or _IDS.ulid()
         told = None if on_output is None else partial(_tell, asyncio.get_running_loop(), on_output)
@@ -84,7 +86,10 @@ class AsyncRemotePalyra:
         self._inner.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def run(self, principal: str | None = None, workspace: Any = "", **options: Any) -> AsyncRemoteRun:
+    def run(
+        self, principal: str | None = None, workspace: str | os.PathLike[str] = "", **options: Unpack[RunOptions]
+    ) -> AsyncRemoteRun:
+        """Options as `AsyncPalyra.run` has them."""
         return AsyncRemoteRun(self._inner.run(principal, workspace, **options), self._pool)
 
     async def tools(self) -> list[dict[str, Json]]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import orjson
 
@@ -26,6 +26,7 @@ from palyra.model.budget import UNLIMITED, Allowance
 from palyra.model.call import OperatorGrant
 from palyra.model.limits import Limits
 from palyra.model.narrowing import parse_narrowing
+from palyra.model.options import Fewer
 from palyra.model.outcome import Outcome, StreamName
 from palyra.wiring.clock import SystemClock, SystemIds
 
@@ -119,7 +120,9 @@ class RemoteRun:
         project: bool = False,
         on_output: OnOutput | None = None,
         wait_s: float = 0.0,
+        changes: bool = False,
     ) -> Outcome:
+        """One call to its end, as `AsyncRun.call`; `changes` is for operators."""
         if self._ended:
             raise PalyraError("this run has ended: start another with run()")
         self._make()
@@ -130,6 +133,7 @@ class RemoteRun:
             "call_id": call_id or _IDS.ulid(),
             "project": project,
             "approval_wait_ms": int(wait_s * 1000),
+            **({"changes": True} if changes else {}),
             **self._said,
         }
         if on_output is not None:
@@ -180,6 +184,8 @@ class RemoteRun:
 
 
 class RemotePalyra:
+    """A daemon, with the face of `Palyra`: runs and their calls. Use it with `with`; safe from several threads."""
+
     def __init__(self, url: str, *, token: str | None = None, ca_file: str | None = None) -> None:
         self._daemon = Daemon(parse_place(url), token=token, ca_file=ca_file)
 
@@ -211,7 +217,7 @@ class RemotePalyra:
         grant: OperatorGrant | None = None,
         calls_max: int | None = None,
         budget: Allowance = UNLIMITED,
-        **fewer: Sequence[str],
+        **fewer: Unpack[Fewer],
     ) -> RemoteRun:
         """`principal`: the credential's own where None; another's is for an operator to say. Folders are the daemon's
         machine's: a relative one is read here, as the library reads it."""

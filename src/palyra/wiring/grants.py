@@ -7,7 +7,7 @@ give a grant (the door), what policies make of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from palyra.config.tool_call import EGRESS_ALIASES
 from palyra.egress.hosts import parse_pattern
@@ -21,12 +21,12 @@ EGRESS_WORDS = (*(mode.value for mode in EgressMode), *EGRESS_ALIASES)
 
 def grant(
     *,
-    executables: tuple[str, ...] = (),
+    executables: Sequence[str] = (),
     interpreters: bool = False,
-    read_roots: tuple[str, ...] = (),
+    read_roots: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     egress: str | None = None,
-    hosts: tuple[str, ...] = (),
+    hosts: Sequence[str] = (),
     tier: str | None = None,
 ) -> OperatorGrant:
     """The operator's grant for a run, from plain words; the command line's --allow… flags are the same thing."""

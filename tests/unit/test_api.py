@@ -1,0 +1,48 @@
+"""The names embedders get: by themselves, each documented, and no other name is believed."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+
+import palyra
+from palyra import api, api_approvals
+
+FACES = (api.Palyra, api.AsyncPalyra, api.SyncRun, api.AsyncRun, api_approvals.Approvals, api_approvals.AsyncApprovals)
+
+
+def test_every_promised_name_is_there_and_a_wrong_one_is_not():
+    assert all(getattr(palyra, name) is not None for name in palyra.__all__)
+    assert set(palyra.__all__) <= set(dir(palyra))
+    assert set(palyra.__all__) - {"__version__"} <= set(api.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Palira'"):
+        palyra.Palira  # noqa: B018  # asking is what is tried
+
+
+def test_importing_it_loads_nothing_of_the_engine():
+    tell = "import palyra, sys; print([name for name in sys.modules if name.startswith('palyra.')])"
+    done = subprocess.run([sys.executable, "-c", tell], capture_output=True, text=True, check=True)
+    assert done.stdout == "['palyra.version']\n"
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_what_an_editor_shows_has_words(face):
+    plain = {"run_id", "workspace", "start", "close", "installation"}
+    names = [name for name in vars(face) if not name.startswith("_") and name not in plain]
+    names = [name for name in names if not inspect.ismemberdescriptor(vars(face)[name])]
+    assert [name for name in names if not inspect.getdoc(getattr(face, name))] == []
+    assert inspect.getdoc(face)
+
+
+def test_a_home_may_be_a_path(tmp_path):
+    assert str(api.AsyncPalyra.open(tmp_path / "home")._home.root) == os.fspath(tmp_path / "home")
+
+
+def test_a_run_shows_itself_in_a_line(tmp_path):
+    with api.Palyra.open(tmp_path / "home") as opened:
+        run = opened.run("agent:demo", tmp_path)
+        assert repr(run) == f"<SyncRun {run.run_id} of agent:demo in '{tmp_path}'>"
