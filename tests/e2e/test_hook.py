@@ -201,3 +201,15 @@ def test_install_status_and_uninstall_from_the_command_line(cli, tmp_path):
     assert hook("uninstall", "claude-code").returncode == 0
     assert settings.read_bytes() == b'{"model":"m"}'
     assert hook("install", "vim").returncode == 2
+
+
+def test_status_without_an_agent_tells_of_each_and_help_shows_no_inner_command(cli, tmp_path, monkeypatch):
+    for name in ("HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.setitem(cli.environ, name, str(tmp_path))
+    items = json.loads(cli("hook", "status", "--json").stdout)["items"]
+    assert [(one["agent"], one["state"]) for one in items] == [
+        ("claude-code", "absent"),
+        ("codex", "absent"),
+        ("cursor", "absent"),
+    ]
+    assert b"answer" not in cli("hook", "--help").stdout

@@ -52,11 +52,13 @@ def uninstall(settings: Settings, agent: str) -> int:
     return 0
 
 
-@command.command("status", epilog="Example: palyra hook status claude-code")
-@AGENT
+@command.command("status", epilog="\b\nExamples:\n  palyra hook status\n  palyra hook status claude-code")
+@click.argument("agent", type=click.Choice(AGENTS), required=False)
 @with_settings
-def status(settings: Settings, agent: str) -> int:
-    """Is it there, and does it start this Palyra? Exit 1 when not."""
+def status(settings: Settings, agent: str | None) -> int:
+    """Is it there, and does it start this Palyra? Exit 1 when not. Without an agent: how it stands with each."""
+    if agent is None:
+        return _status_of_all(settings)
     file = _file(settings, agent)
     state = file.state()
     _show(settings, file, state)
@@ -85,6 +87,21 @@ def answer(settings: Settings, agent: str) -> int:
     return with_installation(settings, work)
 
 
+def _status_of_all(settings: Settings) -> int:
+    files = [_file(settings, agent) for agent in AGENTS]
+    if settings.json:
+        items = [_line(file, file.state()) for file in files]
+        click.echo(orjson.dumps({"items": items, "next": None}))
+    else:
+        for file in files:
+            _show(settings, file, file.state())
+    return 0
+
+
+def _line(file: HookFile, state: str) -> dict[str, str]:
+    return {"agent": file.agent.value, "state": state, "file": str(file.path)}
+
+
 def _file(settings: Settings, agent: str) -> HookFile:
     from palyra.cli.hook_files import find
     from palyra.config.load import find_home
@@ -95,6 +112,6 @@ def _file(settings: Settings, agent: str) -> HookFile:
 
 def _show(settings: Settings, file: HookFile, state: str) -> None:
     if settings.json:
-        click.echo(orjson.dumps({"agent": file.agent.value, "state": state, "file": str(file.path)}))
+        click.echo(orjson.dumps(_line(file, state)))
     elif not settings.quiet:
         say(f"{file.agent}: {state}  {file.path}")

@@ -69,7 +69,8 @@ class NounGroup(click.Group):
         """Whole sentences: click would cut them to one line of the terminal."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(SHORT_HELP)) for name, one in found if one is not None])
+            shown = [(name, one) for name, one in found if one is not None and not one.hidden]
+            formatter.write_dl([(name, one.get_short_help_str(SHORT_HELP)) for name, one in shown])
 
 
 def _note(ctx: click.Context, option: click.Parameter, value: Any) -> None:
