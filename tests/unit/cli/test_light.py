@@ -76,7 +76,8 @@ usual = gc.get_threshold()
 keep_light()
 print(gc.get_threshold()[0] == SHORT_LIFE_OBJECTS, gc.isenabled())
 stay()
-print(usual[0] < gc.get_threshold()[0] == YOUNG_OBJECTS < SHORT_LIFE_OBJECTS, gc.isenabled(), gc.get_freeze_count() > 1000)
+young = gc.get_threshold()[0]
+print(usual[0] < young == YOUNG_OBJECTS < SHORT_LIFE_OBJECTS, gc.isenabled(), gc.get_freeze_count() > 1000)
 """
 
 
