@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import select
 import signal
 import time
 from dataclasses import replace
@@ -83,7 +84,9 @@ def ask_to_end(held: Held) -> None:
 
 def _find_program(held: Held) -> None:
     """Of a sandbox whose launcher was let go late: the oldest child of its first process, which ends when that ends."""
-    if held.program_fd >= 0 or not held.program or held.program != held.init or has_ended(held.init_fd):
+    if held.program_fd >= 0 or not held.program or held.program != held.init:
+        return
+    if held.status is not None or has_ended(held.init_fd):
         return
     for pid in _os.children(held.init)[:1]:
         fd = -1
@@ -128,9 +131,25 @@ def is_told(held: Held, timeout_s: float) -> bool:
         return False
     if held.program_fd >= 0:
         return True
-    if held.ready >= 0 and not held.said and ends_within(held.init_fd, timeout_s):
+    if held.ready >= 0 and len(held.said) < _SAID_BYTES and ends_within(held.init_fd, timeout_s):
         _listen(held)
     return len(held.said) >= _SAID_BYTES
+
+
+def tells_within(held: Held, timeout_s: float) -> bool:
+    """Whether the first process inside tells within a moment how the program ended, of which nothing else is known, or
+    ends itself. It says before that that it begins: how much has come is looked at each time."""
+    until, poll = time.monotonic() + timeout_s, select.poll()
+    poll.register(held.ready, select.POLLIN)
+    poll.register(held.init_fd, select.POLLIN)
+    while len(held.said) < _SAID_BYTES:
+        came = dict(poll.poll(max(0.0, until - time.monotonic()) * 1000))
+        if not came or held.init_fd in came:
+            return bool(came)
+        if not _listen(held):
+            return ends_within(held.init_fd, max(0.0, until - time.monotonic()))
+    held.status = _told(held)[1]
+    return True
 
 
 def is_gone(held: Held, timeout_s: float) -> bool:
@@ -148,9 +167,7 @@ def _is_left_alone(held: Held) -> bool:
     """Whether of all processes inside only the first one is left: ours or the launcher's, which has nothing more to do
     and was sent its end. Whoever loses its parent in there becomes its child before that parent can be seen to have
     ended; so when it has no child there is nobody, and nobody can come. The kernel takes it apart while we go on."""
-    if not held.launcher_stays or held.program_fd < 0 or held.program == held.init:
-        return False
-    return held.status is not None and _os.is_childless(held.init)
+    return held.launcher_stays and held.status is not None and _os.is_childless(held.init)
 
 
 def ended_with(status: int) -> Ended:
@@ -237,15 +254,20 @@ async def _program_status(held: Held) -> int | None:
 
 def _told(held: Held) -> tuple[bool, int | None]:
     """What the first process inside said: whether it began at all, and the program's wait status."""
-    said = held.said or _listen(held)
+    if len(held.said) < _SAID_BYTES:
+        _listen(held)
+    said = held.said
     return said[:1] == b"r", int.from_bytes(said[1:5], "little") if len(said) >= _SAID_BYTES else None
 
 
 def _listen(held: Held) -> bytes:
+    """What has come since; nothing where it has said all."""
     os.set_blocking(held.ready, False)
+    more = b""
     with contextlib.suppress(OSError):
-        held.said = os.read(held.ready, 64)
-    return held.said
+        more = os.read(held.ready, 64)
+        held.said += more
+    return more
 
 
 def _reap(held: Held, status: int | None, *, program_ended: bool) -> Ended:

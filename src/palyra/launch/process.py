@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from palyra.launch import _os
 from palyra.launch.course import Running, follow
 from palyra.launch.data_files import DataFiles
-from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, ended_with, is_gone, is_told
+from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, ended_with, is_gone, is_told, tells_within
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.held import Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
@@ -242,8 +242,10 @@ class _HeldProgram:
 
     def ends_within(self, timeout_s: float) -> bool:
         held = self._held
-        if held.program_fd < 0 or held.init_fd < 0 or self._host.subreaper:
+        if held.init_fd < 0 or self._host.subreaper:
             return ends_within(self.program_fd, timeout_s)
+        if held.program_fd < 0:
+            return tells_within(held, timeout_s) if held.ready >= 0 else ends_within(held.init_fd, timeout_s)
         return is_collected_within(held.program_fd, held.init_fd, timeout_s)
 
     def is_gone(self, timeout_s: float) -> bool:
