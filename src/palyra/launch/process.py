@@ -1,8 +1,9 @@
 """One executor for every native plan: a held shell that is told what to become, or a container client.
 
 Rules: the program's own pidfd ends the wait; then the rest of its tree is killed, both pipes are drained within
-a deadline, everything is reaped, and only then is anything returned. All descriptors are close-on-exec; a call
-leaves no process, no descriptor and no file behind.
+a deadline, everybody inside is gone, and only then is anything returned; our own processes around them are reaped then
+or a moment later (leftovers). All descriptors are close-on-exec; a call leaves no process, no descriptor and no file
+behind.
 
 Not here: the sandbox (held), a program's course (course), its end (ending), what may be promised (sandbox).
 """
