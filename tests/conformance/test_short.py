@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from palyra.errors import Reason
-from palyra.launch import course
+from palyra.launch import _os, course
 from palyra.launch.ending import Ended
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
@@ -176,6 +176,26 @@ def test_nobody_inside_outlives_the_answer(place: Arena, *, warm: bool) -> None:
         return found
 
     assert asyncio.run(story()) == [(3, "told\n" if "told" in script else "", []) for script in scripts]
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["warm", "cold"])
+def test_where_the_kernel_does_not_say_who_is_left_the_first_process_is_waited_for(
+    place: Arena, monkeypatch: pytest.MonkeyPatch, *, warm: bool
+) -> None:
+    monkeypatch.setattr(_os, "is_childless", lambda _: False)
+
+    async def story() -> list[tuple[int | None, int | None]]:
+        size = PoolSize(per_template=1, total=1, refill_after_s=0)
+        made = ProcessExecutor(host(), warm=size if warm else None)
+        plans = [plan_job(place.job(SH, "-c", script), host()) for script in ("exit 3", "kill -9 $$")]
+        try:
+            done = [await made.run(plan, Kept()) for plan in plans * 2]
+        finally:
+            await made.close()
+        return [(one.exit_code, one.signal) for one in done]
+
+    before = _children()
+    assert (asyncio.run(story()), _children()) == ([(3, None), (None, 9)] * 2, before)
 
 
 def _children() -> list[int]:
