@@ -22,12 +22,17 @@ from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
 from palyra.state.reserve import fill_up
 
-ENTRIES_PER_COPY_BACK = 128
-"""Whoever commits the entry that crosses a multiple of this copies the log back; about 6 MiB of log."""
-BYTES_PER_COPY_BACK = 4 << 20
-COPY_BACK_PATIENCE_S = 2.0
 LOG_BYTES = 8 << 20
 """What the log needs between two copies, with room for a few large calls."""
+BYTES_PER_COPY_BACK = 6 << 20
+"""Of the log, as much as this process will have written there. Copying costs a page read and written for each that
+changed, however often: callers that share commits change the same ones again and again."""
+LOG_BYTES_PER_COMMIT, LOG_BYTES_PER_BYTE = 24 << 10, 3
+"""Measured: the pages of a commit, and what records need beside their own bytes."""
+ENTRIES_PER_COPY_BACK = 512
+"""Whoever commits the entry that crosses a multiple of this copies the log back, whatever it wrote itself: where many
+processes come and go none of them knows how long the log is."""
+COPY_BACK_PATIENCE_S = 2.0
 COMMITS_BEFORE_GROWTH = 4
 """A process that commits more than one call's entries will go on; one that ends would grow the log for nothing."""
 
@@ -173,7 +178,7 @@ class SqliteDatabase:
     def committed(self, *, before: int, after: int, bytes_written: int) -> None:
         if after > before:
             self._mark.write(after)
-        self._unsaved_bytes += bytes_written
+        self._unsaved_bytes += LOG_BYTES_PER_COMMIT + LOG_BYTES_PER_BYTE * bytes_written
         crossed = before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK
         self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
 
