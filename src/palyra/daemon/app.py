@@ -29,7 +29,18 @@ from palyra.daemon.bodies import Share
 from palyra.daemon.console.errors import error_page
 from palyra.daemon.holding import Held
 from palyra.daemon.reading import checked, checked_query, parse_form, parse_json, read_body
-from palyra.daemon.routes import FORM_TYPE, FORM_TYPES, JSON_TYPE, MULTIPART_TYPE, Asked, Refused, Route, Who
+from palyra.daemon.routes import (
+    FORM_TYPE,
+    FORM_TYPES,
+    HEADERS,
+    JSON_TYPE,
+    MULTIPART_TYPE,
+    Asked,
+    Refused,
+    Route,
+    Said,
+    Who,
+)
 from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
 from palyra.daemon.sse import MEDIA_TYPE
 from palyra.daemon.state import State
@@ -50,13 +61,6 @@ STATUS_OF = {
 """Of a refusal that is no outcome of a call; any other reason is 409."""
 SLOWEST_BYTES_S = 512 * 1024
 LOGIN_PAGE = "/console/login"
-HEADERS = (
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-)
-"""Of every answer that does not say otherwise."""
 
 
 class Endpoint:
@@ -148,9 +152,10 @@ def login_link(request: Request) -> str:
 def identify(request: Request, state: State, *, anybody: bool = False) -> Caller:
     """Also for what is mounted beside the table. `anybody`: a credential is not needed, so a wrong one is as none."""
     peer_uid: int | None = request.scope.get("state", {}).get("peer_uid")
-    state.guard.check_place(request.headers, peer_uid=peer_uid)
+    headers = request.headers
+    state.guard.check_place(headers, peer_uid=peer_uid)
     try:
-        return state.guard.identify(request.headers, request.cookies, peer_uid=peer_uid)
+        return state.guard.identify(headers, lambda: request.cookies, peer_uid=peer_uid)
     except Refused as wrong:
         if anybody:
             return NOBODY
@@ -221,6 +226,8 @@ async def guarded(answer: Callable[[Request], Awaitable[Response]], request: Req
 
 
 def finished(response: Response) -> Response:
+    if isinstance(response, Said):
+        return response
     names = {name for name, _ in response.raw_headers}
     response.raw_headers.extend(pair for pair in HEADERS if pair[0] not in names)
     return response

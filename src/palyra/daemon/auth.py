@@ -11,7 +11,7 @@ Not here: the tokens themselves (tokens/), sessions (daemon/sessions), what a pr
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
@@ -54,6 +54,8 @@ class Caller:
 
 
 NOBODY = Caller(principal="", operator=False, proof=Proof.NONE)
+Cookies = Callable[[], Mapping[str, str]]
+"""Read out of their header by whoever needs them: a token's bearer sends none."""
 
 
 class KnowsTokens(Protocol):
@@ -92,13 +94,14 @@ class Guard:
                 403, "ORIGIN_DENIED", "The request comes from a page of another site.", "Open the console itself."
             )
 
-    def identify(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, peer_uid: int | None) -> Caller:
+    def identify(self, headers: Mapping[str, str], jar: Cookies, *, peer_uid: int | None) -> Caller:
         """2: a token first, then the socket's peer, then a session; NOBODY without any of them."""
         sent = headers.get("authorization")
         if sent is not None:
             return self._by_token(sent)
         if peer_uid is not None and peer_uid == self.owner_uid:
             return Caller(principal=self.owner, operator=True, proof=Proof.PEER)
+        cookies = jar()
         session = self.session_of(cookies)
         if session is not None:
             self.sessions.use(cookies[COOKIE])

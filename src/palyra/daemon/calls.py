@@ -19,7 +19,7 @@ from palyra.daemon.call_models import CallBody, CallOrBatch, OutcomeShown
 from palyra.daemon.feed import Event
 from palyra.daemon.live import LiveCall
 from palyra.daemon.orders import Order, make_order, unreadable_request
-from palyra.daemon.routes import JSON_TYPE, Answer, Asked, Refused, Route, Who, not_found
+from palyra.daemon.routes import Answer, Asked, Refused, Route, Said, Who, not_found
 from palyra.daemon.state import State
 from palyra.daemon.taking import take
 from palyra.errors import Reason, Rejected
@@ -40,7 +40,7 @@ async def make(asked: Asked) -> Response:
         if sse.MEDIA_TYPE in asked.request.headers.get("accept", ""):
             return attend(state, order)
         outcome, said = await _begin(state, order)
-        return Response(said, status_code=status_of(outcome), media_type=JSON_TYPE)
+        return Said(said, status=status_of(outcome))
     if len(given) > state.settings.max_batch:
         raise Refused(
             422,
@@ -52,7 +52,7 @@ async def make(asked: Asked) -> Response:
     orders = [_ordered(asked, body, shared_run) for body in given]
     ended = await asyncio.gather(*(_begin(state, order) for order in orders))
     content = b"[%s]" % b",".join(said for _, said in ended)
-    return Response(content, status_code=_status_of_all([outcome for outcome, _ in ended]), media_type=JSON_TYPE)
+    return Said(content, status=_status_of_all([outcome for outcome, _ in ended]))
 
 
 def _ordered(asked: Asked, body: CallBody, shared_run: str | None = None) -> Order:
@@ -102,7 +102,7 @@ def _status_of_all(outcomes: Sequence[Outcome]) -> int:
 
 async def show(asked: Asked) -> Response:
     outcome = await find_outcome(asked.state, asked.caller, asked.path["call_id"])
-    return Response(_shown(outcome), media_type=JSON_TYPE)
+    return Said(_shown(outcome))
 
 
 async def cancel(asked: Asked) -> Response:
@@ -114,7 +114,7 @@ async def cancel(asked: Asked) -> Response:
         outcome = await asyncio.shield(live.task)
     else:
         outcome = await find_outcome(state, asked.caller, call_id)
-    return Response(_shown(outcome), media_type=JSON_TYPE)
+    return Said(_shown(outcome))
 
 
 async def follow(asked: Asked) -> Response:

@@ -347,5 +347,5 @@ def test_an_agents_stream_comes_late_and_an_operators_does_not(served, one, oper
 
     body = CallBody(tool="palyra.echo")
     for token, lagging in ((one, True), (operator, False)):
-        caller = served.state.guard.identify({"authorization": f"Bearer {token}"}, {}, peer_uid=None)
+        caller = served.state.guard.identify({"authorization": f"Bearer {token}"}, dict, peer_uid=None)
         assert make_order(served.state, caller, body).request.lagging is lagging
