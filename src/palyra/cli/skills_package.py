@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +51,7 @@ def sign(settings: Settings, file: str, key: str, output: str | None) -> int:
     from palyra.signing import parse_pem
     from palyra.skills.bundle import open_parcel, read_untrusted, resign
     from palyra.skills.findings import SkillRefused
+    from palyra.state.whole import write_whole
     from palyra.wiring.clock import SystemClock
 
     try:
@@ -66,18 +66,9 @@ def sign(settings: Settings, file: str, key: str, output: str | None) -> int:
             settings, "artifact.signer", f"{key} cannot sign: {error}", "openssl genpkey -algorithm ed25519"
         )
     target = Path(output or file)
-    write_file(target, signed)
+    write_whole(target, signed, mode=0o644)
     if settings.json:
         click.echo(orjson.dumps({"file": str(target), "key_id": signer.key_id}))
     elif not settings.quiet:
         say(f"{target} is signed by key {signer.key_id}.")
     return 0
-
-
-def write_file(target: Path, data: bytes) -> None:
-    """Whole or not at all, and through no link that somebody put in its way."""
-    temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-    os.replace(temporary, target)

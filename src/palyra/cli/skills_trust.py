@@ -122,12 +122,12 @@ def rotate(settings: Settings, file: str) -> int:
 @with_settings
 def handover(settings: Settings, publisher: str, key: str, new: str, output: str) -> int:
     """For publishers: a statement by your old key that your new one signs from now on. Users take it with rotate."""
-    from palyra.cli.skills_package import write_file
     from palyra.errors import TrustError
     from palyra.signing import parse_pem
     from palyra.skills.findings import SkillRefused
     from palyra.skills.manifest import check_publisher
     from palyra.skills.trust import parse_public_key, sign_rotation
+    from palyra.state.whole import write_whole
     from palyra.wiring.clock import SystemClock
 
     try:
@@ -137,7 +137,7 @@ def handover(settings: Settings, publisher: str, key: str, new: str, output: str
         return tell_refusal(settings, refused.finding.value, refused.detail, refused.hint)
     except (TrustError, UnicodeDecodeError) as error:
         return tell_refusal(settings, "trust.rotation", f"{key} cannot sign: {error}", None)
-    write_file(Path(output), statement + b"\n")
+    write_whole(Path(output), statement + b"\n", mode=0o644)
     if settings.json:
         click.echo(orjson.dumps({"file": output, "old_key_id": old.key_id, "new_key_id": to.key_id}))
     elif not settings.quiet:
