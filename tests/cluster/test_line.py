@@ -13,7 +13,8 @@ import pytest
 
 from palyra.cluster import line
 from palyra.cluster.batches import Outlet
-from palyra.cluster.line import DaemonEnd, LineLost, NodeEnds, connect, sign_greeting
+from palyra.cluster.greeting import sign_greeting
+from palyra.cluster.line import DaemonEnd, LineLost, NodeEnds, connect
 from palyra.signing import PublicKey, SigningKey
 from tests.cluster.machines import CLUSTER_KEY
 

@@ -21,17 +21,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from palyra.canon import canonical, sha256_hex
+from palyra.canon import canonical
 from palyra.cluster import moving, trees
 from palyra.cluster.blobs import Blobs
-from palyra.cluster.node import BUSY, END, MISSING, MOST_PLANS, PLAN_BYTES, STDERR, STDOUT
+from palyra.cluster.crossings import Crossing, Crossings
+from palyra.cluster.node import BUSY, END, MISSING, STDERR, STDOUT
 from palyra.cluster.parcels import check_body, open_parcel, pack_parcel
 from palyra.cluster.placing import MOST_REMEMBERED, Place, Placement
 from palyra.cluster.telling import OtherTelling, Told
 from palyra.cluster.token import Dispatch, open_statement, sign_token
 from palyra.errors import Reason, Rejected, StateError, TrustError
 from palyra.launch.executor import Executor, Sink, Source
-from palyra.launch.values import from_json, to_json
+from palyra.launch.values import from_json
 from palyra.model.outcome import Execution, Ran, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.signing import SigningKey
@@ -85,16 +86,6 @@ class _Gone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Crossing:
-    """A plan as it goes to nodes."""
-
-    plan: ProcessPlan
-    workspace: str
-    body: bytes
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Ended:
     """What a node stated, believed."""
 
@@ -119,7 +110,7 @@ class ClusterExecutor:
         """`here` runs what cannot move; `policy_number` is that of the policies in use."""
         self._link, self._placement, self._blobs, self._here, self._key = link, placement, blobs, here, key
         self._new_id, self._now, self._policy_number, self._tenure = new_id, now_unix_ms, policy_number, tenure
-        self._crossings: dict[int, _Crossing] = {}
+        self._crossings = Crossings()
         self._known: dict[str, tuple[tuple[int, ...], trees.Node]] = {}
         self._last: dict[str, tuple[trees.Tree, str]] = {}
         """Small workspaces as they were, by their place."""
@@ -136,11 +127,11 @@ class ClusterExecutor:
         credentials: Sequence[Credential] = (),
         policy_number: int | None = None,
     ) -> Execution:
-        workspace = self._workspace(plan) if source is None else None
+        workspace = self._crossings.workspace_of(plan) if source is None else None
         if workspace is None:
             return await self._here.run(plan, sink, source, credentials=credentials)
         try:
-            crossing = self._crossing(plan, workspace)
+            crossing = self._crossings.make(plan, workspace)
             return await self._send(crossing, Told(sink, most_bytes=plan.limits.output_bytes), policy_number)
         except OtherTelling:
             message = "The node was lost, and the program, run anew, did not say what it had said before."
@@ -151,7 +142,7 @@ class ClusterExecutor:
         except (TrustError, StateError, OSError) as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
 
-    async def _send(self, crossing: _Crossing, told: Told, decided_by: int | None) -> Execution:
+    async def _send(self, crossing: Crossing, told: Told, decided_by: int | None) -> Execution:
         plan, workspace = crossing.plan, crossing.workspace
         number = self._policy_number() if decided_by is None else decided_by
         dispatch_id, burials = self._new_id(), self._tenure.burials()
@@ -225,7 +216,7 @@ class ClusterExecutor:
             raise NodeLost from error
         raise NodeLost
 
-    async def _take_in(self, ended: _Ended, crossing: _Crossing, burials: int) -> Execution:
+    async def _take_in(self, ended: _Ended, crossing: Crossing, burials: int) -> Execution:
         if await self._burials() != burials:
             raise _Replaced
         if ended.changes_sha256 != trees.NOTHING:
@@ -242,27 +233,6 @@ class ClusterExecutor:
             except StateError as error:
                 log.warning("whether this daemon's calls are still its own is not known: %s", error.detail)
                 await asyncio.sleep(ASK_AGAIN_S)
-
-    def _workspace(self, plan: ProcessPlan) -> str | None:
-        """None for a plan that runs here."""
-        known = self._crossings.get(id(plan))
-        return known.workspace if known is not None and known.plan is plan else moving.workspace_of(plan)
-
-    def _crossing(self, plan: ProcessPlan, workspace: str) -> _Crossing:
-        """Of the very same plan the same bytes: a call that is asked again comes with the plan it had."""
-        known = self._crossings.get(id(plan))
-        if known is not None and known.plan is plan:  # it holds the plan, so that no other has this id meanwhile
-            return known
-        try:
-            body = canonical(to_json(plan))
-        except (TypeError, ValueError) as error:
-            raise StateError(f"The plan cannot be sent: {error}.") from error
-        made = _Crossing(plan, workspace, body, sha256_hex(body))
-        if len(body) <= PLAN_BYTES:
-            while len(self._crossings) >= MOST_PLANS:
-                del self._crossings[next(iter(self._crossings))]
-            self._crossings[id(plan)] = made
-        return made
 
     def _unchanged(self, workspace: Path) -> str:
         """The digest of a small workspace that is what the last look found; empty where it takes another look."""

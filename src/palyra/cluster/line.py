@@ -15,16 +15,13 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-import orjson
-
-from palyra.canon import canonical_strict
 from palyra.cluster.batches import Outlet
+from palyra.cluster.greeting import check_greeting, sign_greeting
 from palyra.errors import TrustError
-from palyra.signing import PublicKey, SigningKey, dsse_sign, dsse_verify
+from palyra.signing import PublicKey, SigningKey
 
-GREETING_TYPE = "application/vnd.palyra.greeting+json"
 MEET_S = 5.0
 MOST_STRANGERS = 16
 MOST_GREETING, MOST_ORDER, MOST_FRAME = 4 << 10, 16 << 20, 16 << 20
@@ -296,23 +293,3 @@ async def connect(host: str, port: int, *, node_id: str, node_start: str, key: S
     except TimeoutError as error:
         raise LineLost from error
     return end
-
-
-# ── who it is ────────────────────────────────────────────────────────────────
-
-
-def sign_greeting(key: SigningKey, node_id: str, node_start: str, number: str) -> bytes:
-    said = {"node_id": node_id, "node_start": node_start, "number": number}
-    return canonical_strict(dsse_sign(key, GREETING_TYPE, canonical_strict(said)))
-
-
-def check_greeting(body: bytes, key: PublicKey, node_id: str, node_start: str, number: str) -> None:
-    """`TrustError` for one that is not of this connection: signed for another number, node or start, or by another."""
-    try:
-        envelope: Any = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise TrustError("The greeting is no JSON.") from error
-    kind, payload = dsse_verify(envelope, key)
-    said = canonical_strict({"node_id": node_id, "node_start": node_start, "number": number})
-    if kind != GREETING_TYPE or payload != said:
-        raise TrustError("The greeting is another one's.")

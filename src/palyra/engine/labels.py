@@ -15,6 +15,10 @@ from palyra.engine.trip import Trip
 from palyra.model.run_facts import RunLabel
 from palyra.model.tool import Capability
 
+_NONE: frozenset[RunLabel] = frozenset()
+_SECRET = frozenset({RunLabel.HAS_USED_SECRET})
+_OUTSIDE = frozenset({RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT})
+
 
 def reaches_out(trip: Trip) -> bool:
     assert trip.tool is not None
@@ -28,11 +32,6 @@ def labels_of(trip: Trip) -> frozenset[RunLabel]:
     secrets = trip.guest is not None and trip.guest.skill is not None and trip.guest.skill.grants.secrets
     labels = _SECRET if Capability.SECRETS_READ in trip.tool.spec.capabilities or secrets else _NONE
     return labels | _OUTSIDE if reaches_out(trip) else labels
-
-
-_NONE: frozenset[RunLabel] = frozenset()
-_SECRET = frozenset({RunLabel.HAS_USED_SECRET})
-_OUTSIDE = frozenset({RunLabel.HAS_RECEIVED_OUTSIDE_CONTENT})
 
 
 async def mark_run(trip: Trip, ports: Ports) -> None:
