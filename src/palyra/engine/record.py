@@ -24,7 +24,7 @@ from palyra.journal.commitments import SALT_BYTES, commit_values
 from palyra.model.budget import Spending
 from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
 from palyra.model.plan import Plan, ProcessPlan
-from palyra.model.record import Closing, Commitment, Opening, Recorded, RunSpec
+from palyra.model.record import Closing, Commitment, EntryDraft, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.values import redact_text
 from palyra.values import change
@@ -99,7 +99,6 @@ def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:
 def _closing(
     trip: Trip, ports: Ports, execution: Execution, outcome: Outcome, output_bytes: bytes, fixed: Fixed
 ) -> Closing:
-    opened = trip.opened is not None
     enforcement = outcome.attestation["sandbox_enforcement"]
     as_planned = enforcement == fixed.enforcement
     return assemble(
@@ -111,10 +110,8 @@ def _closing(
         principal=trip.run.owner.principal,
         run=trip.run.record,
         input_sha256=trip.input_sha256,
-        opened=opened,
         redactions=trip.redactions,
-        details=b"" if opened else fixed.details_with(trip.cedar, trip.shadow),
-        input_bytes=None if opened else trip.input_bytes,
+        unopened=(trip.input_bytes, fixed.details_with(trip.cedar, trip.shadow)) if trip.opened is None else None,
         # One that waits for a person claims no id: the caller repeats it under the same one.
         keep_call=trip.parsed and outcome.status is not Status.PENDING_APPROVAL,
         egress_mode=egress_mode(trip.plan),
@@ -137,19 +134,58 @@ def assemble(
     principal: str,
     run: RunSpec,
     input_sha256: str,
-    opened: bool,
     redactions: Mapping[str, int],
-    details: bytes,
-    input_bytes: bytes | None,
     keep_call: bool,
     egress_mode: str,
     output_bytes: bytes | None = None,
     spent: Spending | None,
     holds: bool = False,
+    unopened: tuple[bytes, bytes] | None = None,
 ) -> Closing:
-    output, attested = canonical(outcome.output) if output_bytes is None else output_bytes, outcome.attestation
-    kept = () if input_bytes is None else (("input", input_bytes), ("details", details))
-    entry = draft_result(
+    """`unopened`: input and details of a call without an intent, which has no entry but this one."""
+    attested, details = outcome.attestation, b"" if unopened is None else unopened[1]
+    values = [("output", canonical(outcome.output) if output_bytes is None else output_bytes)]
+    if unopened is not None:
+        values += [("input", unopened[0]), ("details", details)]
+    return Closing(
+        run=run,
+        call_id=outcome.call_id,
+        tool=outcome.tool,
+        principal=principal,
+        input_sha256=input_sha256,
+        status=attested["status"],
+        reason=attested["reason"],
+        entry=_result(
+            outcome,
+            execution,
+            said,
+            opened=unopened is None,
+            redactions=redactions,
+            egress=_egress(execution, egress_mode),
+            commitments=_commit(ports, *values),
+        ),
+        closed_unix_ms=ports.clock.now_unix_ms(),
+        outcome=stored_outcome_bytes(outcome),
+        opened=unopened is None,
+        details=details,
+        spent=spent,
+        holds=holds,
+        keep_call=keep_call,
+    )
+
+
+def _result(
+    outcome: Outcome,
+    execution: Execution,
+    said: Said,
+    *,
+    opened: bool,
+    redactions: Mapping[str, int],
+    egress: EgressSummary | None,
+    commitments: tuple[Commitment, ...],
+) -> EntryDraft:
+    attested = outcome.attestation
+    return draft_result(
         said,
         call_id=outcome.call_id,
         run_id=outcome.run_id,
@@ -163,30 +199,13 @@ def assemble(
         stderr_bytes=execution.stderr_bytes,
         truncated=execution.truncated,
         usage=attested["usage"],
-        egress=_egress(execution, egress_mode),
+        egress=egress,
         redactions=redactions,
         executor=attested["executor"],
         execution_sha256=attested["execution_sha256"],
         attestation_id=attested["attestation_id"],
-        commitments=_commit(ports, ("output", output), *kept),
+        commitments=commitments,
         artifacts=[ref.artifact_id for ref in outcome.artifacts],
-    )
-    return Closing(
-        run=run,
-        call_id=outcome.call_id,
-        tool=outcome.tool,
-        principal=principal,
-        input_sha256=input_sha256,
-        status=attested["status"],
-        reason=attested["reason"],
-        entry=entry,
-        closed_unix_ms=ports.clock.now_unix_ms(),
-        outcome=stored_outcome_bytes(outcome),
-        opened=opened,
-        details=details,
-        spent=spent,
-        holds=holds,
-        keep_call=keep_call,
     )
 
 
