@@ -114,16 +114,14 @@ def _run(state: State, caller: Caller, body: CallBody, shared_run: str | None) -
                 raise Rejected(Reason.BAD_ARGUMENTS, "This run has ended.", "Make another: POST /v1/runs.")
             _check_same_place(caller, body, terms.workspace)
             run = terms.run(state.installation.config, door=door, device=body.device, channel=body.channel)
-            return _granted(state.installation.config, run, body)
+            return _granted(run, body)
         if not caller.operator:
             return _calls_own_run(state, caller, body, door)
     context = RequestContext(principal=parse_principal(principal), door=door, device=body.device, channel=body.channel)
     run_id = body.run_id or shared_run or state.ids.ulid()
     scope = RunScope.OPEN if body.run_id else RunScope.CALL
     workspace = workspace_of(state.installation.config, caller, body.workspace, body.default_workspace)
-    return _granted(
-        state.installation.config, _fresh_run(state, run_id, context, workspace=workspace, scope=scope), body
-    )
+    return _granted(_fresh_run(state, run_id, context, workspace=workspace, scope=scope), body)
 
 
 def _calls_own_run(state: State, caller: Caller, body: CallBody, door: Door) -> Run:
@@ -189,7 +187,7 @@ def _check_within(caller: Caller, workspace: str) -> None:
         )
 
 
-def _granted(config: Config, run: Run, body: CallBody) -> Run:
+def _granted(run: Run, body: CallBody) -> Run:
     """With the operator's own words for this one call; hard caps still hold."""
     if not body.operator_words:
         return run

@@ -68,7 +68,7 @@ def _words(job: Job, host: HostFacts, seatbelt: SeatbeltFacts) -> tuple[str, ...
     view = view_of(job, host)
     text = [seatbelt.base] + ([seatbelt.network] if _shares_network(job) else [])
     parameters = {"WORKSPACE": job.workspace.path}
-    for rule, name, paths in _rules(job, host, view):
+    for rule, name, paths in _rules(host, view):
         for at, path in enumerate(paths):
             parameters[f"{name}_{at}"] = path
             text.append(rule.replace("NAME", f"{name}_{at}"))
@@ -78,7 +78,7 @@ def _words(job: Job, host: HostFacts, seatbelt: SeatbeltFacts) -> tuple[str, ...
     return (*words, "--")
 
 
-def _rules(job: Job, host: HostFacts, view: View) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def _rules(host: HostFacts, view: View) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """(line, name of its parameter, paths), in the order in which they must stand."""
     state = (host.state_home,) if host.state_home else ()
     return (

@@ -22,7 +22,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from palyra.launch._os._proc import children
 from palyra.model.plan import LandlockRules
@@ -198,7 +198,7 @@ def run_in_namespace(namespace: int, program: bytes) -> int:
         os.close(file)
 
 
-def _check(libc: Any, result: int, what: str) -> None:
+def _check(result: int, what: str) -> None:
     if result:
         import ctypes
 
@@ -211,7 +211,7 @@ def become_subreaper() -> None:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    _check(libc, libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
+    _check(libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "subreaper")
 
 
 def expect(pid: int) -> None:
