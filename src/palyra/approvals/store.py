@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -28,6 +28,7 @@ from palyra.journal.acts import Act, ActKind
 from palyra.journal.commitments import SALT_BYTES, commit_value
 from palyra.model.approval import COLUMNS, Approval, ApprovalState, Fatigue, Permission, Question, parse_row
 from palyra.model.record import EntryDraft
+from palyra.state.database import Rows
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
@@ -47,12 +48,6 @@ _CANDIDATES = 200
 ACTOR = "palyra"
 LAST = "\uffff"
 """Past every id, for a list that begins with the newest."""
-
-
-class Rows(Protocol):
-    """A transaction under way, or the writer for what is committed."""
-
-    def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

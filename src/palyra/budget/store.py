@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from palyra.budget import ledger
 from palyra.errors import StateError
 from palyra.model.budget import NOTHING, RESOURCES, UNLIMITED, Allowance, Spending
 from palyra.model.outcome import BudgetView, Usage
 from palyra.model.record import RunSpec
+from palyra.state.database import Rows
 from palyra.state.transaction import Transaction
 
 DAY_MS = 24 * 3600 * 1000
@@ -47,12 +48,6 @@ _SHARED = f"""SELECT coalesce(sum(calls_used), 0), {", ".join(f"coalesce(sum({na
               FROM runs WHERE principal = ? AND created_unix_ms >= ? AND created_unix_ms < ?"""  # noqa: S608
 _SHARED_HELD = f"""SELECT {_SUMS} FROM reservations JOIN runs USING (run_id)
                    WHERE principal = ? AND created_unix_ms >= ? AND created_unix_ms < ?"""  # noqa: S608
-
-
-class Rows(Protocol):
-    """A transaction under way, or the writer for what is committed."""
-
-    def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]: ...
 
 
 class BudgetStore:

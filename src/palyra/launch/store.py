@@ -10,12 +10,13 @@ Not here: transactions and journal entries (wiring/processes), the processes the
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Any
 
 from palyra.errors import Reason
 from palyra.model.outcome import Usage
 from palyra.model.process import BackgroundProcess, Lifetime, ProcessOwner, ProcessStatus
 from palyra.model.record import Owner
+from palyra.state.database import Rows
 from palyra.state.transaction import Transaction
 
 _COLUMNS = """process_id, run_id, principal, call_id, command, lifetime, keeper_boot_id, keeper_pid, keeper_start_ticks,
@@ -30,12 +31,6 @@ _END = """UPDATE processes SET status = ?, ended_unix_ms = ?, exit_code = ?, sig
           WHERE process_id = ? AND status = 'running'"""
 LAST = "\uffff"
 """Past every id, for a list that begins with the newest."""
-
-
-class Rows(Protocol):
-    """A transaction under way, or the writer for what is committed."""
-
-    def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]: ...
 
 
 def insert_process(tx: Transaction, process: BackgroundProcess) -> None:

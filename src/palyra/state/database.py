@@ -36,6 +36,12 @@ class Cursor(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
+class Rows(Protocol):
+    """What may be asked: a transaction under way, or the writer for what is committed."""
+
+    def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]: ...
+
+
 class Database(Protocol):
     is_far: bool
     """On a server, which may be away for a while."""

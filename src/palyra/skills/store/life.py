@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from palyra.canon import sha256_hex
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.skills.lifecycle import COLUMNS, Move, Standing, Status, move, parse_standing
 from palyra.skills.store.seals import Seals, SoundRows
 from palyra.skills.version import is_version
+from palyra.state.database import Rows
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
@@ -30,10 +31,6 @@ _KEEP = """INSERT INTO skill_payloads VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (sha256) DO UPDATE SET bundle = excluded.bundle, bundle_sha256 = excluded.bundle_sha256"""
 MAX_REASON = 300
 EDITED = "its row in the index was not what was recorded"
-
-
-class Rows(Protocol):
-    def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]: ...
 
 
 class SkillRows:

@@ -11,9 +11,9 @@ from palyra.canon import Json, canonical
 from palyra.errors import TrustError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.signing import PublicKey
-from palyra.skills.store.life import Rows
 from palyra.skills.store.seals import Seals, SoundRows
 from palyra.skills.trust import PinnedKey, Trust
+from palyra.state.database import Rows
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 

@@ -9,8 +9,8 @@ import orjson
 
 from palyra.canon import Json, canonical
 from palyra.skills.findings import Check, CheckStatus
-from palyra.skills.store.life import Rows
 from palyra.skills.store.seals import Seals
+from palyra.state.database import Rows
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
