@@ -37,24 +37,20 @@ class Voice(StrEnum):
 
 def say_refused(voice: Voice, why: str, *, status: int) -> bytes:
     """Empty where nothing can be said."""
-    match voice:
-        case Voice.HTTP:
-            return write_page(status, _PHRASES[status], f"{show(why)}.")
-        case Voice.SOCKS:
-            return socks.write_reply(socks.NOT_ALLOWED)
-        case Voice.TLS:
-            return _ALERT + _ACCESS_DENIED
-        case Voice.NONE:
-            return b""
+    return _say(voice, why, status=status, reply=socks.NOT_ALLOWED, alert=_ACCESS_DENIED)
 
 
 def say_failed(voice: Voice, why: str, *, status: int) -> bytes:
+    return _say(voice, why, status=status, reply=socks.UNREACHABLE, alert=_INTERNAL_ERROR)
+
+
+def _say(voice: Voice, why: str, *, status: int, reply: int, alert: bytes) -> bytes:
     match voice:
         case Voice.HTTP:
             return write_page(status, _PHRASES[status], f"{show(why)}.")
         case Voice.SOCKS:
-            return socks.write_reply(socks.UNREACHABLE)
+            return socks.write_reply(reply)
         case Voice.TLS:
-            return _ALERT + _INTERNAL_ERROR
+            return _ALERT + alert
         case Voice.NONE:
             return b""
