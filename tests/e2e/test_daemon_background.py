@@ -54,6 +54,17 @@ def test_ps_logs_and_stop_beside_a_daemon_and_its_api_say_the_same(kept):
         assert served.ask("GET", f"/console/v1/processes/{process_id}", unix=True)[1]["status"] == "stopped"
 
 
+def test_who_takes_a_token_back_is_told_what_of_its_holder_goes_on(kept):
+    cli = kept
+    token = make_token(cli)
+    with serving(cli) as served:
+        process_id = start(served, cli, token, "sleep", "60", **DETACHED)
+        done = cli("token", "revoke", token.split("_")[1])
+        assert (done.returncode, f"palyra stop {process_id}" in done.stderr.decode()) == (0, True)
+        assert cli("stop", process_id).returncode == 0
+        assert served.end()[0] == 0
+
+
 def test_processes_and_their_run_outlive_the_daemons_crash_and_the_next_daemon_ends_them(kept):
     cli = kept
     token = make_token(cli)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from palyra.tokens.store import TokenStore
     from palyra.wiring.embedded import Installation
 
+MAX_NAMED = 20
 MAX_LISTED = 1000
 HEADINGS = ("ID", "PRINCIPAL", "ROLE", "STATE", "CREATED", "EXPIRES", "WORKSPACE")
 
@@ -92,7 +93,7 @@ def list_command(settings: Settings) -> int:
 @click.argument("id")
 @with_settings
 def revoke(settings: Settings, id: str) -> int:
-    """Take a token back, from the next request on."""
+    """Take a token back, from the next request on. What its principal has begun goes on, and is named."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -103,9 +104,29 @@ def revoke(settings: Settings, id: str) -> int:
         token = await store.revoke(id, by=_me())
         if settings.json:
             click.echo(orjson.dumps(token.as_json()))
+        await _tell_what_goes_on(settings, installation, token.principal)
         return 0
 
     return with_installation(settings, work)
+
+
+async def _tell_what_goes_on(settings: Settings, installation: Installation, principal: str) -> None:
+    """Whoever takes a token back in a hurry must not think that nothing of its holder runs any more."""
+    if settings.quiet:
+        return
+    from palyra.cli.render import visible_line
+
+    calls = sum(call.principal == principal for call in await installation.journal.open_calls())
+    if calls:
+        say(
+            f"palyra: {calls} calls of {principal} are under way: palyra journal tail --principal {principal}", err=True
+        )
+    running = [one for one in await installation.background.running() if one.owner.principal == principal]
+    for process in running[:MAX_NAMED]:
+        line = f"palyra: {process.command} of {principal} goes on; end it with: palyra stop {process.process_id}"
+        say(visible_line(line), err=True)
+    if len(running) > MAX_NAMED:
+        say(f"palyra: and {len(running) - MAX_NAMED} more: palyra ps", err=True)
 
 
 def _row(token: Token, now_unix_ms: int) -> tuple[str, ...]:
