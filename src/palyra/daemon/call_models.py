@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from palyra.daemon.routes import AnswerModel, Model
 
@@ -28,7 +28,7 @@ class CallBody(Model):
 
     tool: Annotated[str, Field(max_length=4096, description="palyra.process.run, palyra.echo, …")]
     input: Annotated[
-        JsonValue,
+        Any,  # JSON it is already; looking at every value once more would take as long as reading it
         Field(
             default_factory=dict,
             description="By the tool's schema: /v1/tools. What is no object is refused by the call's outcome.",

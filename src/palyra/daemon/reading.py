@@ -18,11 +18,13 @@ from starlette.requests import Request
 from palyra.daemon.bodies import Share
 from palyra.daemon.patience import within
 from palyra.daemon.routes import Refused
-from palyra.errors import Rejected
+from palyra.errors import Reason, Rejected
 from palyra.protocol.parse import MAX_DEPTH, parse_value
 
 MAX_FIELDS = 20
 MAX_QUERY_FIELDS = 64
+MAX_VALUES = 65_536
+"""In one body, texts and numbers, lists and objects together: while one is read, nobody else is answered."""
 
 
 async def read_body(request: Request, share: Share, *, max_bytes: int, timeout_s: float) -> bytes:
@@ -76,9 +78,12 @@ def broken_off() -> Refused:
 
 def parse_json(data: bytes) -> Any:
     try:
-        return parse_value(data, max_depth=MAX_DEPTH + 2)  # a call's input, in a body, in a batch
+        return parse_value(
+            data, max_depth=MAX_DEPTH + 2, max_values=MAX_VALUES
+        )  # a call's input, in a body, in a batch
     except Rejected as error:
-        raise Refused(400, "MALFORMED", error.detail.replace("The input", "The body"), error.hint) from None
+        status = 413 if error.reason is Reason.TOO_LARGE else 400
+        raise Refused(status, error.reason, error.detail.replace("The input", "The body"), error.hint) from None
 
 
 def parse_form(data: bytes) -> dict[str, str]:

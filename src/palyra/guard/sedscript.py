@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from palyra.late import late
 from palyra.values import dataclass
 
+MAX_SCRIPT_CHARS = 8192
+"""Longer than any that people write in a line, and read a dozen times: everybody behind this call waits meanwhile."""
 _SHORT_VALUES = "efl"
 _LONG_VALUES = ("expression", "file", "line-length")
 _OUTPUTS = ("/dev/stdout", "/dev/stderr")
@@ -43,6 +45,8 @@ def read_sed(args: Sequence[str]) -> SedReading:
         return SedReading(indices, (), "sed -f runs a script that cannot be seen here")
     # Pieces of several -e are joined by newlines, as sed does: `-e 'a\\' -e text` is one command.
     script = "\n".join(text for _, text in scripts)
+    if len(script) > MAX_SCRIPT_CHARS:
+        return SedReading(indices, (), f"a sed script of more than {MAX_SCRIPT_CHARS} characters is not followed")
     if _CONTROL.search(script):
         # Seds disagree on which of these are blanks: `:l\fa~;1e id` hides the e behind a label that has not ended.
         return SedReading(indices, (), "a sed script with a control character cannot be followed")

@@ -22,6 +22,8 @@ from palyra.errors import Reason, Rejected
 
 MAX_DEPTH = 32
 _SHOWN = 40
+_QUOTES_A_VALUE = 8
+"""A key and a text have two each; others stand in texts, behind a backslash."""
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
@@ -36,15 +38,16 @@ def parse_input(data: bytes, *, max_bytes: int) -> dict[str, Json]:
     return value
 
 
-def parse_value(data: bytes, *, max_depth: int = MAX_DEPTH) -> Json:
-    """Any one JSON value, by the same rules: what a guest says is not trusted either."""
+def parse_value(data: bytes, *, max_depth: int = MAX_DEPTH, max_values: int | None = None) -> Json:
+    """Any one JSON value, by the same rules: what a guest says is not trusted either. `max_values`: at most so many in
+    it, at every depth together: millions of empty lists are a small text, and seconds of work to everybody behind."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise _malformed("The input begins with a byte order mark.")
     try:
         text = data.decode("utf-8")  # 2
     except UnicodeDecodeError as error:
         raise _malformed(f"The input is not UTF-8: byte {error.start} is wrong.") from None
-    _check_depth(data, max_depth)  # 3
+    _check_shape(data, max_depth, max_values)  # 3
     try:
         value = _DECODER.decode(text)  # 4
     except json.JSONDecodeError as error:
@@ -58,14 +61,25 @@ def check_input(value: object, *, max_bytes: int) -> dict[str, Json]:
     """A mapping from Python code: a deep plain copy, by the rules a wire input obeys."""
     if not isinstance(value, Mapping):
         raise _bad("The input must be a mapping.")
+    size = _written_bytes(value)
+    if size is not None:
+        _check_size(size, max_bytes)  # before it is copied, which takes a hundred times as long
     copied = _copy(value, 1)
     assert isinstance(copied, dict)
-    try:
-        size = len(orjson.dumps(copied))
-    except (orjson.JSONEncodeError, TypeError):
-        raise _malformed("A string in the input holds a lone surrogate.") from None
-    _check_size(size, max_bytes)
+    if size is None:
+        size = _written_bytes(copied)
+        if size is None:
+            raise _malformed("A string in the input holds a lone surrogate.")
+        _check_size(size, max_bytes)
     return copied
+
+
+def _written_bytes(value: object) -> int | None:
+    """How long it is as JSON; None for what cannot be written as it is."""
+    try:
+        return len(orjson.dumps(value))
+    except (orjson.JSONEncodeError, TypeError, RecursionError):
+        return None
 
 
 def _check_size(size: int, max_bytes: int) -> None:
@@ -77,15 +91,24 @@ def _check_size(size: int, max_bytes: int) -> None:
         )
 
 
-def _check_depth(data: bytes, max_depth: int) -> None:
+def _check_shape(data: bytes, max_depth: int, max_values: int | None) -> None:
+    if max_values is not None and data.count(b'"') > _QUOTES_A_VALUE * max_values:
+        raise _too_many(max_values)
+    bare = _STRING.sub(b"", data)
+    if max_values is not None and bare.count(b",") + bare.count(b"[") + bare.count(b"{") > max_values:
+        raise _too_many(max_values)
     depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub(b"", data)):
-        if bracket[0] in _OPENING:
+    for found in _BRACKET.finditer(bare):
+        if bare[found.start()] in _OPENING:
             depth += 1
             if depth > max_depth:
                 raise _malformed(f"The input is nested deeper than {max_depth} levels.")
         else:
             depth -= 1
+
+
+def _too_many(max_values: int) -> Rejected:
+    return Rejected(Reason.TOO_LARGE, f"The input has more than {max_values} values.", "Send less at once.")
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

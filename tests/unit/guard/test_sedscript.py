@@ -119,3 +119,8 @@ def test_a_label_ends_where_any_sed_says_so():
     for script in (":a e id", "b x}e id", ":l}a~;1e id", "b a\te id"):
         assert read_sed([script]).why, script
     assert read_sed([":a;p;ba"]).why == ""
+
+
+def test_a_script_that_would_keep_everybody_waiting_is_not_read_and_counts_as_code():
+    assert read_sed(["-e", "b;" * 2000] * 15).why == "a sed script of more than 8192 characters is not followed"
+    assert read_sed(["-e", "s/a/b/;" * 1000]).why == ""

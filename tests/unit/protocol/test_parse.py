@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.errors import Reason, Rejected
-from palyra.protocol.parse import MAX_DEPTH, check_input, parse_input
+from palyra.protocol import parse
+from palyra.protocol.parse import MAX_DEPTH, check_input, parse_input, parse_value
 
 CAP = 1 << 20
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=20)
@@ -67,6 +68,28 @@ def test_nesting_is_counted_before_a_recursive_parser_sees_it():
 def test_brackets_inside_strings_are_not_nesting():
     value = {"a": "[[{{" * 100, 'b\\"[[[': '\\"' + "[" * 50}
     assert parse_input(json.dumps(value).encode(), max_bytes=CAP) == value
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" + b"[]," * 50 + b"1]", b"[" + b"{}," * 50 + b"1]", b"[" + b"1," * 100 + b"1]", b'"' * 2000]
+)
+def test_values_are_counted_before_any_is_made(data):
+    """Millions of empty lists are a small text, and seconds of work to everybody behind."""
+    with pytest.raises(Rejected) as refused:
+        parse_value(data, max_values=100)
+    assert refused.value.reason is Reason.TOO_LARGE
+
+
+def test_what_stands_in_texts_is_no_value():
+    text = b'["' + b",[{" * 1000 + b'\\"' * 300 + b'"]'
+    assert parse_value(text, max_values=100) == [",[{" * 1000 + '"' * 300]
+
+
+def test_a_mapping_that_is_too_large_is_refused_before_it_is_copied(monkeypatch):
+    monkeypatch.setattr(parse, "_copy", lambda value, depth: pytest.fail("it was copied"))
+    with pytest.raises(Rejected) as refused:
+        check_input({"a": [[]] * 1000}, max_bytes=1000)
+    assert refused.value.reason is Reason.TOO_LARGE
 
 
 def test_the_size_is_refused_before_anything_is_parsed():
