@@ -41,7 +41,8 @@ from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 from palyra.wiring.places import resolve_workspace
 
-MAX_BODY_BYTES = 4 << 20
+MAX_BODY_BYTES = 1 << 20
+"""One call, whose input has 448 KiB at most. While one is read, nobody else is answered."""
 BODY_TIMEOUT_S = 30.0
 IDLE_MS = 30 * 60_000
 MAX_RUNS_EACH = 64
