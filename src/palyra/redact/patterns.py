@@ -82,10 +82,17 @@ class Form:
     def __init__(self, kind: str, secret: Pieces, *, keep: Pieces = (), exact: bool = False) -> None:
         """`exact`: no further sign of the last alphabet may follow."""
         self.kind = kind
-        behind = b"(?!" + secret[-1].unit + b")" if exact else b""
-        self._whole = late(lambda: _full(keep) + b"(?P<secret>" + _full(secret) + b")" + behind)
-        self._begun = late(lambda: _begun(keep + secret))
+        self._behind = b"(?!" + secret[-1].unit + b")" if exact else b""
+        self._keep, self._secret = keep, secret
+        self._whole = late(lambda: _full(keep) + b"(?P<secret>" + _full(secret) + b")" + self._behind)
+        self._begun = late(self.begun)
         self._rest = swallow_run(late(secret[-1].unit + b"*+"))
+
+    def whole(self) -> bytes:
+        return b"(?:%s%s%s)" % (_full(self._keep), _full(self._secret), self._behind)
+
+    def begun(self) -> bytes:
+        return _begun(self._keep + self._secret)
 
     def judge(self, window: Window) -> Verdict:
         goes_on = self._begun.fullmatch(window.data, window.at, window.stop) is not None
@@ -98,6 +105,10 @@ class Form:
         if goes_on and not window.ended:
             return Hit(kind=self.kind, start=start, end=window.stop, swallow=self._rest)
         return Hit(kind=self.kind, start=start, end=start + len(found["secret"].rstrip(b".")))  # a sentence's full stop
+
+
+_FEW = 2
+"""Forms that are as quickly asked one by one."""
 
 
 class Keys:
@@ -119,6 +130,8 @@ class Keys:
         self._search = late(search.encode()) if search is not None else None
         self._coloured = coloured
         self._edge = late(b"" if after else edge)
+        self._any_whole = late(lambda: b"|".join(form.whole() for form in forms))
+        self._any_begun = late(lambda: b"|".join(form.begun() for form in forms))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         if self._search is not None:
@@ -144,7 +157,14 @@ class Keys:
     def judge(self, window: Window) -> Verdict:
         if not (window.edge and self._coloured) and self._edge.match(window.data, window.at) is None:
             return None
+        if len(self._forms) > _FEW and not self._is_any(window):
+            return None
         verdicts = [form.judge(window) for form in self._forms]
         if OPEN in verdicts:
             return OPEN
         return next((verdict for verdict in verdicts if verdict is not None), None)
+
+    def _is_any(self, window: Window) -> bool:
+        """Whether any form would say something: an output of nothing but beginnings asks a hundred thousand times."""
+        where = window.data, window.at, window.stop
+        return self._any_whole.match(*where) is not None or self._any_begun.fullmatch(*where) is not None
