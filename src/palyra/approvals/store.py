@@ -248,7 +248,7 @@ class ApprovalStore:
         if waiting >= self._times.max_pending:
             raise Rejected(
                 Reason.BUSY,
-                f"{waiting} requests of {principal} wait for a person already.",
+                f"{principal} has {waiting} request{'s' if waiting > 1 else ''} waiting for a person already.",
                 "Wait until some are decided, or raise max_pending in [approvals].",
             )
 

@@ -18,8 +18,8 @@ from palyra.model.limits import Limits
 from palyra.values import dataclass
 
 _WORDS = {
-    "wall_us": "µs of wall time",
-    "cpu_us": "µs of processor time",
+    "wall_us": "s of wall time",
+    "cpu_us": "s of processor time",
     "output_bytes": "bytes of output",
     "egress_bytes": "bytes of network traffic",
     "fuel": "units of WASM fuel",
@@ -125,8 +125,14 @@ def check_reserve(account: Ledger | Share, wanted: Spending) -> None:
         who, hint = "The run", _RUN_HINT.format(flag=_FLAGS[name])
         if isinstance(account, Share):
             who, hint = account.principal, _DAY_HINT
-        under_way = f", and calls under way hold {held}" if held else ""
-        raise Rejected(Reason.BUDGET_SPENT, f"{who} has used {used} of its {most} {_WORDS[name]}{under_way}.", hint)
+        under_way = f", and calls under way hold {_amount(name, held)}" if held else ""
+        of = f"{_amount(name, used)} of its {_amount(name, most or 0)} {_WORDS[name]}"
+        raise Rejected(Reason.BUDGET_SPENT, f"{who} has used {of}{under_way}.", hint)
+
+
+def _amount(name: str, count: int) -> str:
+    """Time in seconds, as `palyra runs extend` takes it."""
+    return f"{count / 1_000_000:.15g}" if name.endswith("_us") else str(count)
 
 
 def narrow(account: Ledger | Share, limits: Limits) -> Limits:

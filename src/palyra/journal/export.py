@@ -118,6 +118,10 @@ def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteV
                 raise TrustError("There is more behind the end.")
             audit.checkpoint(head.size, head.note)
             return audit.finish(None)
+        if _is_end(line):
+            raise TrustError(
+                f"It holds {seen} of the {count} entries that its header promises: {count - seen} missing."
+            )
         body = _body(line, first + seen)
         audit.feed(first + seen, leaf_hash(body), body)
         seen += 1
@@ -158,6 +162,11 @@ def _body(line: bytes, index: int) -> bytes:
     if not line.endswith(b"\n") or len(line) > MAX_ENTRY_BYTES + 1:
         raise TrustError(f"The line of entry {index} is cut off or too long.")
     return line[:-1]
+
+
+def _is_end(line: bytes) -> bool:
+    """Entries are statements, which begin otherwise; the count in it does not matter here."""
+    return line.startswith(b'{"end":true')
 
 
 def _check_end(line: bytes, count: int) -> None:

@@ -144,8 +144,8 @@ class Supervisor:
         if running >= order.max_running:
             raise Rejected(
                 Reason.BUSY,
-                f"{running} background processes of this run are running already.",
-                "Stop one with palyra.process.stop, or raise max_background_per_run.",
+                f"This run has {running} background process{'es' if running > 1 else ''} running already.",
+                "Stop one with palyra.process.stop, or raise max_background_per_run in [tool_call.process_runner].",
             )
         if len(self._kept) >= MAX_KEPT or mine >= MAX_EACH:
             whose = "of this principal" if mine >= MAX_EACH else "in this home"

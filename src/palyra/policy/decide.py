@@ -49,7 +49,7 @@ def decide(bundle: PolicyBundle, request: Request, *, details: Collection[tuple[
                 reason=Reason.POLICY_ERROR,
                 policies=(),
                 message=f"Policy could not be evaluated, so the call is refused: {verdict.error}.",
-                hint="palyra policy check names the policy at fault; palyra policy explain CALL_ID shows the request.",
+                hint="Mend the policy that is named; palyra policy explain CALL_ID shows the request it failed on.",
             )
 
 

@@ -145,7 +145,7 @@ def test_a_principal_that_floods_people_is_stopped(home):
         for number in range(3):
             await desk.store.ask(question(argv=["git", str(number)]))
 
-    with pytest.raises(Rejected, match="2 requests of agent:demo wait") as caught:
+    with pytest.raises(Rejected, match="agent:demo has 2 requests waiting") as caught:
         asyncio.run(scenario())
     assert caught.value.reason is Reason.BUSY
     desk.writer.close()

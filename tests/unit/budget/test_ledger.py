@@ -93,7 +93,7 @@ def test_what_is_left_can_be_reserved_and_not_a_bit_more():
         check_reserve(LIMITED, Spending(wall_us=5_000_001))
     assert (caught.value.reason, caught.value.detail) == (
         Reason.BUDGET_SPENT,
-        "The run has used 4000000 of its 10000000 µs of wall time, and calls under way hold 1000000.",
+        "The run has used 4 of its 10 s of wall time, and calls under way hold 1.",
     )
     with pytest.raises(Rejected, match="has used 70 of its 100 bytes of output"):
         check_reserve(LIMITED, Spending(output_bytes=31))
@@ -115,7 +115,7 @@ def test_a_principal_is_told_that_its_day_is_over():
     share = Share(principal="agent:demo", calls_used=5, calls_max=5, most=Allowance(cpu_us=1), used=Spending(cpu_us=2))
     with pytest.raises(Rejected, match="agent:demo has used 5 of its 5 calls of the day"):
         check_share_calls(share)
-    with pytest.raises(Rejected, match="agent:demo has used 2 of its 1 µs of processor time") as caught:
+    with pytest.raises(Rejected, match="agent:demo has used 2e-06 of its 1e-06 s of processor time") as caught:
         check_reserve(share, Spending())
     assert "principal_day" in (caught.value.hint or "")
 

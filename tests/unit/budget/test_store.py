@@ -140,9 +140,7 @@ def test_calls_side_by_side_never_hold_more_than_there_is(home: Path) -> None:
     answers = asyncio.run(scenario())
     refused = [answer for answer in answers if isinstance(answer, Rejected)]
     assert len(refused) == 61
-    assert refused[0].detail == (
-        "The run has used 0 of its 10000000 µs of wall time, and calls under way hold 9000000."
-    )
+    assert refused[0].detail == ("The run has used 0 of its 10 s of wall time, and calls under way hold 9.")
     ledger = BUDGET.read_ledger(writer, run.run_id)
     assert ledger is not None
     assert (ledger.calls_used, ledger.reserved) == (3, Spending(wall_us=9 * SECOND))
@@ -215,7 +213,7 @@ def test_runs_of_one_principal_share_its_day(home: Path) -> None:
     async def scenario() -> None:
         one, two = (limited(ulid(), most=UNLIMITED, quota=quota) for _ in range(2))
         await use(one, 2 * SECOND)
-        with pytest.raises(Rejected, match="agent:demo has used 2000000 of its 5000000 µs of wall time"):
+        with pytest.raises(Rejected, match="agent:demo has used 2 of its 5 s of wall time"):
             await use(two, 4 * SECOND)
         await use(two, SECOND)
         await use(limited(ulid(), most=UNLIMITED, quota=quota, principal="agent:other"), 5 * SECOND)

@@ -71,8 +71,8 @@ def test_a_principals_share_narrows_too():
 @pytest.mark.parametrize(
     ("used", "said"),
     [
-        ({"wall_us": 10_000_000}, "The run has used 10000000 of its 10000000 µs of wall time."),
-        ({"cpu_us": 5_000_001}, "The run has used 5000001 of its 5000000 µs of processor time."),
+        ({"wall_us": 10_000_000}, "The run has used 10 of its 10 s of wall time."),
+        ({"cpu_us": 5_000_001}, "The run has used 5.000001 of its 5 s of processor time."),
         ({"output_bytes": 100}, "The run has used 100 of its 100 bytes of output."),
     ],
 )

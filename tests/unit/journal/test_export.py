@@ -121,3 +121,11 @@ def test_what_was_appended_after_the_head_is_not_shown(evidence: Evidence) -> No
     head, bodies = evidence.head, evidence.bodies()
     lines = list(export_lines([*bodies, b"{}"], head, begin=Frontier(), links=()))
     assert check(lines, evidence.writer.home.verifier) == []
+
+
+def test_how_many_entries_are_missing_is_said(evidence: Evidence) -> None:
+    lines = whole(evidence)
+    report = check_lines(orjson.loads(lines[0]), iter([*lines[1:3], *lines[5:]]), evidence.writer.home.verifier)
+    assert [finding.detail for finding in report.findings] == [
+        "It holds 14 of the 16 entries that its header promises: 2 missing."
+    ]
