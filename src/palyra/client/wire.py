@@ -22,6 +22,10 @@ _CHUNK = 65_536
 class Unreachable(PalyraError):
     """No daemon answered there, or it went away midway."""
 
+    def __init__(self, detail: str, hint: str | None = None) -> None:
+        super().__init__(detail)
+        self.advise(hint)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -136,7 +140,8 @@ class Line:
             sock.settimeout(None)
         except OSError as error:
             raise Unreachable(
-                f"No daemon answers at {place.path or place.host_header}: {error.strerror or error}."
+                f"No daemon answers at {place.path or place.host_header}: {error.strerror or error}.",
+                "Start one with palyra serve, and name the address it prints.",
             ) from error
         self._sock, self._buffer = sock, b""
 

@@ -6,6 +6,7 @@ import pytest
 
 from palyra.errors import Reason
 from palyra.model.grant import Allow, Deny
+from palyra.policy import bundle
 from palyra.policy.bundle import PolicyBundle, PolicyError, PolicyInfo, load_bundle, with_local
 from palyra.policy.decide import decide
 from palyra.policy.examples import ordinary_request
@@ -166,3 +167,10 @@ def test_a_local_schema_is_refused_and_comments_change_nothing():
     with pytest.raises(PolicyError, match="The schema is Palyra's own"):
         with_local(bundle, {"schema.cedarschema": SCHEMA})
     assert with_local(bundle, {"mine.cedar": "// nothing yet\n", "examples.toml": "# none\n"}) is bundle
+
+
+def test_a_policy_that_our_own_reading_missed_stops_the_load(monkeypatch):
+    """It would be left out without a word, and what it forbids would be allowed."""
+    found = bundle.find_policies
+    monkeypatch.setattr(bundle, "find_policies", lambda file, text: found(file, text)[:1])
+    assert refusal(PERMIT + FORBID) == "a.cedar: Found 1 policies where Cedar found 2."

@@ -258,12 +258,13 @@ def test_errors_are_not_remembered():
     assert len(bundle.verdicts) == 0
 
 
-def test_memory_is_bounded() -> None:
-    memory: cedar.Bounded[int] = cedar.Bounded(10)
+@pytest.mark.parametrize("size", [2, 3, 10])
+def test_memory_is_bounded(size: int) -> None:
+    memory: cedar.Bounded[int] = cedar.Bounded(size)
     for n in range(100):
         memory.put(n, n)
         assert memory.get(n) == n
-        assert len(memory) <= 10
+        assert len(memory) <= size
 
 
 def test_a_policy_that_takes_the_context_whole_sees_all_of_it():
