@@ -6,6 +6,7 @@ what was asked, what came of it and why; the demo fails (exit 1) when a step doe
 
 from __future__ import annotations
 
+import shlex
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -110,13 +111,15 @@ def _play(palyra: Palyra, workspace: str, step: Step, kept: list[Outcome], tell:
     arguments: dict[str, object] = {"command": step.argv[0], "args": list(step.argv[1:])}
     if step.limits_ms is not None:
         arguments["timeout_ms"] = step.limits_ms
-    tell(f"\n• {step.title}\n    $ {' '.join(step.argv)[:100]}")
+    tell(f"\n• {step.title}\n    $ {shlex.join(step.argv)[:100]}")
     outcome = run.call("palyra.process.run", arguments)
     kept.append(outcome)
     for stream in ("stdout", "stderr"):
         for line in str(outcome.output.get(stream, "")).splitlines()[-4:]:
             tell(f"    | {line[:110]}")
-    verdict = f"{outcome.status.value}" + (f", {outcome.reason}: {outcome.message}" if outcome.reason else "")
+    exit_code = outcome.output.get("exit_code")
+    verdict = outcome.status.value + (f", exit code {exit_code}" if exit_code else "")
+    verdict += f", {outcome.reason}: {outcome.message}" if outcome.reason else ""
     tell(f"    → {verdict}")
     if outcome.hint:
         tell(f"      hint: {outcome.hint}")

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import orjson
+
 if TYPE_CHECKING:
     from palyra.api import Palyra
     from palyra.model.outcome import Outcome
@@ -58,7 +60,9 @@ def run_a_skill(palyra: Palyra, base: Path, tell: Tell) -> list[Outcome]:
     tell(f"    $ palyra skills new {SKILL_ID}; … build; … install --tofu; … enable")
     tell(f'    $ palyra call {SKILL_ID} \'{{"say": "hello"}}\'')
     done = palyra.run(AGENT, str(base / "workspace")).call(SKILL_ID, {"say": "hello"})
-    tell(f"    | {done.output.get('result')}\n    → {done.status.value}, by {done.attestation['executor']}")
+    tell(
+        f"    | {orjson.dumps(done.output.get('result')).decode()}\n    → {done.status.value}, by {done.attestation['executor']}"
+    )
     return [done]
 
 
