@@ -79,7 +79,7 @@ class _Teller:
 def _steps(port: int) -> tuple[Step, ...]:
     from palyra.api import grant
 
-    knock = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
+    knock = f'import socket; socket.create_connection(("127.0.0.1", {port}), 2)'
     return (
         Step("A program on the allowlist runs in tier C", ("ls", "-l"), "completed"),
         Step("A path outside the workspace is refused", ("cat", "/etc/shadow"), "refused", "OUTSIDE_WORKSPACE"),

@@ -60,9 +60,8 @@ def run_a_skill(palyra: Palyra, base: Path, tell: Tell) -> list[Outcome]:
     tell(f"    $ palyra skills new {SKILL_ID}; … build; … install --tofu; … enable")
     tell(f'    $ palyra call {SKILL_ID} \'{{"say": "hello"}}\'')
     done = palyra.run(AGENT, str(base / "workspace")).call(SKILL_ID, {"say": "hello"})
-    tell(
-        f"    | {orjson.dumps(done.output.get('result')).decode()}\n    → {done.status.value}, by {done.attestation['executor']}"
-    )
+    tell(f"    | {orjson.dumps(done.output.get('result')).decode()}")
+    tell(f"    → {done.status.value}, by {done.attestation['executor']}")
     return [done]
 
 

@@ -23,8 +23,15 @@ def test_only_what_is_decided_otherwise_is_a_flip_and_alike_ones_are_counted() -
     ls = ordinary_request(program="ls", effective_program="ls")
     count, flips = compare_requests(OLD, NEW, [("first", rm), ("quiet", ls), ("again", rm), ("third", rm)])
     assert (count, [(flip.name, flip.count) for flip in flips]) == (4, [("first", 3)])
-    assert flips[0].as_json()["was"] == {"effect": "allow", "reason": None, "policies": list(flips[0].was.policies)}
-    assert flips[0].as_json()["now"] == {"effect": "deny", "reason": "POLICY_DENIED", "policies": ["local.no-rm"]}
+    assert flips[0].as_json() == {
+        "name": "first",
+        "count": 3,
+        "principal": "agent:demo",
+        "tool": "palyra.process.run",
+        "program": "rm",
+        "was": {"effect": "allow", "reason": None, "policies": list(flips[0].was.policies)},
+        "now": {"effect": "deny", "reason": "POLICY_DENIED", "policies": ["local.no-rm"]},
+    }
     assert counts_of(flips) == {"newly_allowed": 0, "newly_asked": 0, "newly_denied": 3}
     back = compare_requests(NEW, OLD, [("first", rm)])[1]
     assert counts_of(back) == {"newly_allowed": 1, "newly_asked": 0, "newly_denied": 0}
