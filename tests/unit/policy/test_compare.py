@@ -45,3 +45,15 @@ def test_a_call_that_a_person_must_now_see_is_newly_asked() -> None:
     counts = counts_of(compare_requests(locked, OLD, [("a", open_network), ("b", strict)])[1])
     assert counts["newly_allowed"] + counts["newly_asked"] == 2
     assert counts["newly_asked"] == 1
+
+
+def test_an_error_is_a_denial_to_whoever_called() -> None:
+    too_much = "context.calls_used + 9223372036854775807 > 0"
+    failing = f'@id("local.err")\nforbid (principal, action, resource) when {{ {too_much} }};\n'
+    new = load_posture("standard", {"a.cedar": failing})
+    used = ordinary_request(calls_used=1)
+    (flip,) = compare_requests(OLD, new, [("used", used)])[1]
+    assert (flip.now.effect, flip.as_json()["now"]["effect"]) == ("error", "deny")
+    assert counts_of((flip,)) == {"newly_allowed": 0, "newly_asked": 0, "newly_denied": 1}
+    unknown = ordinary_request(program="nmap", effective_program="nmap", listed=False, calls_used=1)
+    assert compare_requests(OLD, new, [("refused anyway", unknown)])[1] == ()
