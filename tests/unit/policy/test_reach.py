@@ -12,10 +12,11 @@ from palyra.config.schema import parse_config
 from palyra.engine.listing import tools_for
 from palyra.model.call import parse_principal
 from palyra.model.tool import Capability
+from palyra.policy.bundle import load_bundle
 from palyra.policy.decide import verdict_of
 from palyra.policy.examples import ordinary_request
 from palyra.policy.reach import Reach
-from palyra.policy.store import load_posture
+from palyra.policy.store import load_posture, read_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from tests.unit.policy.test_slices import FACT_VALUES
@@ -45,6 +46,17 @@ def test_what_a_local_permit_opens_is_shown_to_whom_it_is_for():
     assert names("locked", ECHO_FOR_DEMO) == {"palyra.echo"}
     assert names("locked", LS_FOR_DEMO) == {"palyra.process.run"}
     assert names("locked", ECHO_FOR_DEMO, ALICE) == set()
+
+
+def test_what_may_be_called_and_not_listed_is_not_shown_though_nothing_else_speaks_of_listing():
+    permit = '@id("p") permit (principal, action == Action::"tool::execute", resource);'
+    hide = '@id("f") forbid (principal, action == Action::"tool::list", resource);'
+    schema = read_posture("standard")["schema.cedarschema"]
+    reach = [
+        Reach(load_bundle("test", {"a.cedar": text, "schema.cedarschema": schema, "examples.toml": ""}))
+        for text in (permit, permit + hide)
+    ]
+    assert [one.could(DEMO, SPECS["palyra.echo"]) for one in reach] == [True, False]
 
 
 @pytest.mark.parametrize(
