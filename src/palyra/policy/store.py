@@ -53,12 +53,18 @@ POSTURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _STARTER_POLICIES = """\
 // Your own policies. They stand beside those of the posture in palyra.toml (palyra policy show lists them all); one
 // with the @id of a posture's policy replaces it. Every policy needs an @id; @reason, @hint and @code are shown to
-// whoever is refused.
+// whoever is refused. A forbid that an approval lifts has the call wait for a person: palyra approvals list.
 //
 // @id("local.no-rm-for-agents")
 // @reason("Agents do not delete files here.")
 // forbid (principal is Agent, action == Action::"tool::execute", resource == Tool::"palyra.process.run")
 // when { context.effective_program == "rm" };
+//
+// @id("local.ask-before-moving")
+// @reason("Moving files is put before a person.")
+// forbid (principal is Agent, action == Action::"tool::execute", resource == Tool::"palyra.process.run")
+// when { context.effective_program == "mv" }
+// unless { context.approved };
 //
 // @id("local.demo-lists-files")
 // permit (principal == Agent::"demo", action == Action::"tool::execute", resource == Tool::"palyra.process.run")

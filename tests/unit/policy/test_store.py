@@ -69,7 +69,7 @@ def test_the_comments_of_a_new_homes_folder_are_policies_that_work(folder: Path)
         code = "\n".join(line for line in lines[start:] if line not in ("//", "#"))
         (folder / name).write_text(code)
     bundle = PolicyStore("standard", folder).current()
-    assert {"local.no-rm-for-agents", "local.demo-lists-files"} <= bundle.index.keys()
+    assert {"local.no-rm-for-agents", "local.ask-before-moving", "local.demo-lists-files"} <= bundle.index.keys()
 
 
 class Hand:
