@@ -276,6 +276,8 @@ def _reap(held: Held, status: int | None, *, program_ended: bool) -> Ended:
     own = _os.reap(held.pid) if held.pid else None
     inner = _os.reap(held.init) if held.init else None  # ours as a subreaper, or as a container's first process
     status = held.status if status is None else status
+    if status is None and own is not None and not held.init:  # the program was our own child
+        status = own[0]
     if status is None and held.program_fd >= 0:
         with contextlib.suppress(_os.Unsupported):
             status = _os.exit_status(held.program_fd)

@@ -57,16 +57,7 @@ def children(pid: int) -> list[int]:
 def is_childless(pid: int) -> bool:
     """Whether a process has no child at this moment, dead ones that it has not reaped among them. That the list is
     empty is exact; how it goes on after its first is not. False where the kernel does not say."""
-    try:
-        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return not os.read(fd, 1)
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
+    return _first_bytes(f"/proc/{pid}/task/{pid}/children", 1) == b""
 
 
 def parent(pid: int) -> int:
@@ -98,11 +89,7 @@ def all_pids() -> list[int]:
 def last_pid() -> int:
     """The number that was given out last in our PID namespace, to a process or a thread; 0 where the kernel does not
     say."""
-    try:
-        with open("/proc/sys/kernel/ns_last_pid", "rb", buffering=0) as file:
-            return int(file.read(32))
-    except (OSError, ValueError):
-        return 0
+    return int(_first_bytes("/proc/sys/kernel/ns_last_pid", 32) or 0)
 
 
 def process_ids() -> dict[int, tuple[int, int, int]]:
@@ -112,6 +99,20 @@ def process_ids() -> dict[int, tuple[int, int, int]]:
         with contextlib.suppress(OSError):
             found[pid] = (os.stat(f"/proc/{pid}").st_uid, int(fields[3]), int(fields[17]))
     return found
+
+
+def _first_bytes(path: str, count: int) -> bytes | None:
+    """None where it cannot be read. Without a file object: these are read while somebody waits for an answer."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, count)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _all_stats() -> Iterator[tuple[int, list[str]]]:
