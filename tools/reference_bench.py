@@ -36,7 +36,7 @@ WHY: Mapping[tuple[str, str], tuple[str, str]] = {
     ("tier_c", "bare Popen"): (_CALL, "as above"),
     ("tier_c_cold", "cold bwrap true"): (
         "for every bind the launcher reads the whole mount table, a tenth of a millisecond each: the plan has six "
-        "where the least sandbox has four, and eight small files; its filter is tried by the kernel with every call "
+        "where the least sandbox has four, and seven small files; its filter is tried by the kernel with every call "
         "there is; then every mount is verified while the launcher waits",
         "one folder, made ahead, for all of /etc: three binds and seven files fewer",
     ),
