@@ -74,6 +74,8 @@ class CallBody(Model):
     @property
     def operator_words(self) -> tuple[str, ...]:
         """Which of an operator's own words it says."""
+        if self.model_fields_set.isdisjoint(OPERATOR_FIELDS):
+            return ()
         return tuple(name for name in OPERATOR_FIELDS if getattr(self, name) is not None)
 
 
