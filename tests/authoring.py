@@ -1,4 +1,4 @@
-"""For tests that build skills: where `make test` put the AssemblyScript compiler, and a bench to build and try at."""
+"""For tests that build skills: new projects, where `make test` put the AssemblyScript compiler, a bench to try at."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import pytest
 from palyra.config.load import Home
 from palyra.config.schema import Config
 from palyra.model.call import Tier
+from palyra.skills.languages import LANGUAGES, Language
+from palyra.skills.scaffold import project_files
+from palyra.skills.templates.load import read_sdk, read_templates
 from palyra.wiring.skill_bench import Bench, open_bench
 from tests.conformance.arena import require
 
@@ -21,6 +24,18 @@ PROJECT = Path(__file__).parents[1]
 SAMPLES = PROJECT / "examples" / "skills"
 COMPILER = PROJECT / ".make" / "assemblyscript"
 T = TypeVar("T")
+
+
+def new_project(skill_id: str, language: Language) -> dict[str, str]:
+    sdk = {name: read_sdk(name) for name, _ in LANGUAGES[language].sdk}
+    return project_files(skill_id, language, templates=read_templates(language.value), sdk=sdk)
+
+
+def place_files(folder: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    return folder
 
 
 def assemblyscript() -> tuple[str, ...]:

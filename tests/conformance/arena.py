@@ -228,6 +228,11 @@ def require(tier: Tier, *promised: Guarantee) -> None:
         pytest.skip(f"tier {tier.value} does not promise {', '.join(missing)} here. {why}")
 
 
+def claimed(result: Result, promise: Guarantee) -> None:
+    if promise not in result.plan.guarantees:
+        pytest.skip(f"{promise.value} is not claimed for this workspace: {', '.join(result.plan.degraded)}")
+
+
 def marked_processes(mark: str) -> list[int]:
     """Processes of this machine whose command line holds `mark`, ourselves aside."""
     found = []

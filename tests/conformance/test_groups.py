@@ -18,7 +18,7 @@ from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.probe import probe
 from tests.conformance.arena import PRELUDE, PYTHON, Arena, Kept, Result
-from tests.conformance.test_processes import SURVIVOR, still_writing
+from tests.conformance.survivors import SURVIVOR, still_writing
 
 pytestmark = pytest.mark.slow
 

@@ -11,14 +11,9 @@ from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.backend import namespace_pid_max
-from tests.conformance.arena import Arena, Result, marked_processes
+from tests.conformance.arena import Arena, claimed, marked_processes
 
 pytestmark = pytest.mark.slow
-
-
-def claimed(result: Result, promise: Guarantee) -> None:
-    if promise not in result.plan.guarantees:
-        pytest.skip(f"{promise.value} is not claimed for this workspace: {', '.join(result.plan.degraded)}")
 
 
 def test_a_program_that_burns_cpu_is_ended_and_named(any_tier: Arena) -> None:

@@ -22,9 +22,8 @@ from palyra.model.host import Guarantee
 from palyra.model.outcome import Status
 from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import plan_job
-from tests.conformance.arena import OWNERS, PYTHON, Arena, Kept, arena, host, require
-from tests.conformance.test_limits import claimed
-from tests.conformance.test_processes import still_writing
+from tests.conformance.arena import OWNERS, PYTHON, Arena, Kept, arena, claimed, host, require
+from tests.conformance.survivors import still_writing
 
 pytestmark = pytest.mark.slow
 REFUSED = {"EACCES", "EPERM", "ENOENT", "EXDEV"}

@@ -8,7 +8,6 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,31 +18,10 @@ from palyra.launch.waiting import readable
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
-from tests.conformance.arena import PYTHON, Arena, Result, host, marked_processes
-from tests.conformance.test_limits import claimed
+from tests.conformance.arena import PYTHON, Arena, Result, claimed, host, marked_processes
+from tests.conformance.survivors import SURVIVOR, Typed, still_writing
 
 pytestmark = pytest.mark.slow
-
-SURVIVOR = """
-import os, sys, time
-for _ in range(2):
-    if os.fork():
-        if len(sys.argv) > 2:
-            time.sleep(60)
-        os._exit(0)
-    os.setsid()
-for _ in range(300):  # where no tree kill is promised it must still end some time
-    with open("alive", "a") as file:
-        file.write(".")
-    time.sleep(0.01)
-"""
-
-
-def still_writing(place: Arena) -> bool:
-    file = place.workspace / "alive"
-    before = file.stat().st_size if file.exists() else 0
-    time.sleep(0.2)
-    return (file.stat().st_size if file.exists() else 0) > before
 
 
 def test_a_double_fork_with_setsid_does_not_survive_the_programs_end(any_tier: Arena) -> None:
@@ -248,21 +226,6 @@ def test_stdin_is_given_whole_and_recorded(any_tier: Arena) -> None:
         len(data),
         hashlib.sha256(data).hexdigest(),
     )
-
-
-class Typed:
-    """A caller's stream that never ends by itself."""
-
-    def __init__(self, chunks: Sequence[bytes], *, after_s: float = 0) -> None:
-        self._chunks = list(chunks)
-        self._after_s = after_s
-
-    async def read(self) -> bytes:
-        if self._chunks:
-            await asyncio.sleep(self._after_s)
-            return self._chunks.pop(0)
-        await asyncio.sleep(3600)
-        return b""
 
 
 def test_a_streamed_stdin_ends_with_the_program(any_tier: Arena) -> None:

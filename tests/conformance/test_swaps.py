@@ -13,8 +13,7 @@ import pytest
 
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
-from tests.conformance.arena import Arena
-from tests.conformance.test_limits import claimed
+from tests.conformance.arena import Arena, claimed
 
 pytestmark = pytest.mark.slow
 SECONDS = 1.5

@@ -129,6 +129,6 @@ def test_the_sandbox_dies_with_the_engine(place: Arena) -> None:
     done = subprocess.run([sys.executable, "-c", PRELUDE + textwrap.dedent(program), *arguments], timeout=60,
                           capture_output=True, text=True)  # fmt: skip
     assert (done.returncode, done.stdout) == (-9, '"begun"\n'), done.stderr
-    from tests.conformance.test_processes import still_writing
+    from tests.conformance.survivors import still_writing
 
     assert not (still_writing(place) and still_writing(place))

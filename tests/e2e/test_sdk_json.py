@@ -12,9 +12,7 @@ from palyra.signing import SigningKey
 from palyra.skills.languages import Language
 from palyra.wiring.skill_bench import Bench, try_project
 from palyra.wiring.skill_building import build_project
-from tests.authoring import assemblyscript, at_the_bench
-from tests.unit.skills.test_scaffold import new
-from tests.unit.wiring.test_skill_workshop import place
+from tests.authoring import assemblyscript, at_the_bench, new_project, place_files
 
 KEY = SigningKey.from_seed(bytes(range(32)))
 SOURCE = """import { input, output } from "../sdk/palyra";
@@ -101,8 +99,10 @@ def test_the_sdk_reads_what_json_is_and_writes_texts_back_as_they_were(tmp_path:
     expected = {"valid": [is_json(text) for text in texts], "texts": texts}
     assert {True, False} <= set(expected["valid"])
     case = json.dumps({"input": {"texts": texts}, "expect": {"exit_code": 0, "result": expected}})
-    files = {**new("acme.json", Language.ASSEMBLYSCRIPT), "src/main.ts": SOURCE, "tests/object.json": case}
-    folder = place(tmp_path / "project", {path: text for path, text in files.items() if path != "tests/empty.json"})
+    files = {**new_project("acme.json", Language.ASSEMBLYSCRIPT), "src/main.ts": SOURCE, "tests/object.json": case}
+    folder = place_files(
+        tmp_path / "project", {path: text for path, text in files.items() if path != "tests/empty.json"}
+    )
 
     async def work(bench: Bench) -> str:
         await build_project(folder, bench.workshop, lambda publisher: KEY, at_unix_ms=1)

@@ -18,7 +18,7 @@ from palyra.model.limits import Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OPEN, Result
-from tests.conformance.test_processes import Typed
+from tests.conformance.survivors import Typed
 from tests.podman.conftest import BACKEND, IMAGE, RUNTIME, Place, container_host, containers, engine
 
 pytestmark = pytest.mark.slow

@@ -23,11 +23,9 @@ from palyra.skills.languages import LANGUAGES, Language
 from palyra.skills.project import ProjectError
 from palyra.wiring.skill_bench import Bench, open_bench, try_project
 from palyra.wiring.skill_building import build_project
-from tests.authoring import copy_of
+from tests.authoring import copy_of, new_project, place_files
 from tests.conformance.arena import require
 from tests.toolchains.test_guests import python_tools, run_tool
-from tests.unit.skills.test_scaffold import new
-from tests.unit.wiring.test_skill_workshop import place
 
 pytestmark = pytest.mark.skipif(not os.environ.get("PALYRA_TOOLCHAINS"), reason="make test-toolchains")
 
@@ -60,7 +58,7 @@ def install(language: Language, folder: Path) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("language", Language)
 def test_a_new_project_builds_and_passes_its_tests(language: Language, tmp_path: Path) -> None:
-    folder = place(tmp_path / "project", new("acme.echo", language))
+    folder = place_files(tmp_path / "project", new_project("acme.echo", language))
     path = install(language, folder)
 
     async def work(bench: Bench) -> None:
@@ -95,7 +93,7 @@ def test_source_that_includes_files_of_the_builder_finds_none(tmp_path: Path) ->
     secret = tmp_path / "secret.h"
     secret.write_text("int the_builders_own = 1;\n")
     source = STEALING % secret
-    folder = place(tmp_path / "project", {**new("acme.echo", Language.C), "src/main.c": source})
+    folder = place_files(tmp_path / "project", {**new_project("acme.echo", Language.C), "src/main.c": source})
 
     async def work(bench: Bench) -> None:
         with pytest.raises(ProjectError) as error:

@@ -7,35 +7,10 @@ import struct
 import pytest
 
 from palyra.sandbox import seccomp as s
+from tests.unit.sandbox.filtering import simulate
 
 REFUSE, ABSENT, NO_FAMILY = s.ERRNO | s.EPERM, s.ERRNO | s.ENOSYS, s.ERRNO | s.EAFNOSUPPORT
 I386 = 0x40000003
-
-
-def simulate(program: bytes, *, arch: int, nr: int, args: tuple[int, ...] = ()) -> int:
-    """One `struct seccomp_data` through the filter; returns the verdict."""
-    padded = (*args, *(0,) * (6 - len(args)))
-    data = struct.pack("=IIQ6Q", nr, arch, 0, *padded)
-    steps = list(struct.iter_unpack("=HBBI", program))
-    at = accumulator = 0
-    while True:
-        code, yes, no, value = steps[at]
-        at += 1
-        match code:
-            case 0x20:
-                accumulator = struct.unpack_from("=I", data, value)[0]
-            case 0x54:
-                accumulator &= value
-            case 0x06:
-                return value
-            case 0x15:
-                at += yes if accumulator == value else no
-            case 0x35:
-                at += yes if accumulator >= value else no
-            case 0x45:
-                at += yes if accumulator & value else no
-            case _:
-                raise AssertionError(f"unknown instruction {code:#x}")
 
 
 @pytest.fixture(params=sorted(s.MACHINES))

@@ -6,7 +6,7 @@ import pytest
 
 from palyra.sandbox import seccomp as s
 from palyra.sandbox import seccomp_b as b
-from tests.unit.sandbox.test_seccomp import simulate
+from tests.unit.sandbox.filtering import simulate
 
 REFUSE, DENY, NO_FAMILY = s.ERRNO | s.EPERM, s.ERRNO | s.EACCES, s.ERRNO | s.EAFNOSUPPORT
 CASES = [(machine, network) for machine in sorted(s.MACHINES) for network in (False, True)]

@@ -7,12 +7,12 @@ import pytest
 from palyra.skills.languages import LANGUAGES as FACTS
 from palyra.skills.languages import Language, command_of
 from palyra.skills.project import ProjectError, parse_project
-from tests.unit.skills.test_scaffold import new
+from tests.authoring import new_project
 
 
 def files(**changed: str | None) -> dict[str, bytes]:
     """A new project's, with some of its files changed or gone."""
-    found: dict[str, str | None] = {**new("acme.echo", Language.WAT), **changed}
+    found: dict[str, str | None] = {**new_project("acme.echo", Language.WAT), **changed}
     return {path: text.encode() for path, text in found.items() if text is not None}
 
 
@@ -44,7 +44,10 @@ def test_what_cannot_be_built_is_said_in_a_sentence(changed: dict[str, str | Non
 
 
 def test_digests_are_written_by_building_alone() -> None:
-    text = new("acme.echo", Language.WAT)["skill.toml"] + f'\n[integrity.files]\n"modules/main.wasm" = "{"0" * 64}"\n'
+    text = (
+        new_project("acme.echo", Language.WAT)["skill.toml"]
+        + f'\n[integrity.files]\n"modules/main.wasm" = "{"0" * 64}"\n'
+    )
     with pytest.raises(ProjectError, match="integrity"):
         parse_project(files(**{"skill.toml": text}))
 
@@ -65,13 +68,15 @@ def test_a_compilers_words_name_no_place_of_the_machine(language: Language) -> N
     ids=["absent", "no TOML", "a path", "no text", "half"],
 )
 def test_a_crate_that_cannot_be_named_is_not_built(cargo: str) -> None:
-    found = {path: text.encode() for path, text in {**new("acme.echo", Language.RUST), "Cargo.toml": cargo}.items()}
+    found = {
+        path: text.encode() for path, text in {**new_project("acme.echo", Language.RUST), "Cargo.toml": cargo}.items()
+    }
     with pytest.raises(ProjectError, match="A project in Rust makes one module"):
         parse_project(found)
 
 
 def test_a_crates_module_is_called_as_its_cargo_toml_says() -> None:
-    found = {path: text.encode() for path, text in new("acme.echo", Language.RUST).items()}
+    found = {path: text.encode() for path, text in new_project("acme.echo", Language.RUST).items()}
     assert parse_project(found).crate == "acme_echo"
     renamed = found | {"Cargo.toml": b'[package]\nname = "other-name"\n'}
     assert parse_project(renamed).crate == "other_name"

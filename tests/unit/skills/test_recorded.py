@@ -10,9 +10,11 @@ import pytest
 from palyra.skills.languages import Language
 from palyra.skills.project import ProjectError, parse_project
 from palyra.skills.recorded import Case, Exchange, judge, parse_cases
-from tests.unit.skills.test_scaffold import new
+from tests.authoring import new_project
 
-MANIFEST = parse_project({path: text.encode() for path, text in new("acme.echo", Language.WAT).items()}).manifest
+MANIFEST = parse_project(
+    {path: text.encode() for path, text in new_project("acme.echo", Language.WAT).items()}
+).manifest
 
 
 def cases(**written: Any) -> tuple[Case, ...]:

@@ -9,18 +9,13 @@ from palyra.skills.findings import SkillRefused
 from palyra.skills.languages import LANGUAGES, Language
 from palyra.skills.project import parse_project
 from palyra.skills.recorded import parse_cases
-from palyra.skills.scaffold import fill, project_files
-from palyra.skills.templates.load import read_sdk, read_templates
-
-
-def new(skill_id: str, language: Language) -> dict[str, str]:
-    sdk = {name: read_sdk(name) for name, _ in LANGUAGES[language].sdk}
-    return project_files(skill_id, language, templates=read_templates(language.value), sdk=sdk)
+from palyra.skills.scaffold import fill
+from tests.authoring import new_project
 
 
 @pytest.mark.parametrize("language", Language)
 def test_a_new_project_is_an_echo_without_capabilities_in_every_language(language: Language) -> None:
-    files = new("acme.echo", language)
+    files = new_project("acme.echo", language)
     project = parse_project({path: text.encode() for path, text in files.items()})
     manifest = project.manifest
     tool = manifest.tools[0]
@@ -39,7 +34,7 @@ def test_a_new_project_is_an_echo_without_capabilities_in_every_language(languag
 
 @pytest.mark.parametrize("language", Language)
 def test_no_hole_of_a_template_stays_open(language: Language) -> None:
-    assert [path for path, text in new("acme.tools.echo-2", language).items() if "{{" in text] == []
+    assert [path for path, text in new_project("acme.tools.echo-2", language).items() if "{{" in text] == []
 
 
 @pytest.mark.parametrize(
@@ -59,7 +54,7 @@ def test_no_hole_of_a_template_stays_open(language: Language) -> None:
 )
 def test_an_id_that_is_none_never_becomes_a_folder(skill_id: str) -> None:
     with pytest.raises(SkillRefused):
-        new(skill_id, Language.WAT)
+        new_project(skill_id, Language.WAT)
 
 
 def test_a_hole_nobody_fills_is_an_error() -> None:

@@ -21,8 +21,7 @@ from palyra.skills.trust import PinnedKey, Trust
 from palyra.wiring.skill_building import Built, build_project
 from palyra.wiring.skill_keys import publisher_key
 from palyra.wiring.skill_workshop import Compiled
-from tests.unit.skills.test_scaffold import new
-from tests.unit.wiring.test_skill_workshop import place
+from tests.authoring import new_project, place_files
 
 KEY = SigningKey.from_seed(bytes(range(32)))
 MODULE = b"\0asm\1\0\0\0"
@@ -40,15 +39,15 @@ def build(folder: Path, *, at_unix_ms: int | None = None) -> Built:
 
 
 def test_the_same_sources_give_the_same_bytes_anywhere(tmp_path: Path) -> None:
-    files = {**new("acme.echo", Language.WAT), "assets/words.txt": "a"}
-    one = build(place(tmp_path / "one", files), at_unix_ms=1)
-    two = build(place(tmp_path / "two" / "below", files), at_unix_ms=1)
+    files = {**new_project("acme.echo", Language.WAT), "assets/words.txt": "a"}
+    one = build(place_files(tmp_path / "one", files), at_unix_ms=1)
+    two = build(place_files(tmp_path / "two" / "below", files), at_unix_ms=1)
     assert one.path.read_bytes() == two.path.read_bytes()
     assert one.path == tmp_path / "one" / "dist" / "acme.echo-0.1.0.palyra-skill"
 
 
 def test_the_time_signed_is_that_of_the_newest_source(tmp_path: Path) -> None:
-    folder = place(tmp_path, new("acme.echo", Language.WAT))
+    folder = place_files(tmp_path, new_project("acme.echo", Language.WAT))
     for path in ("skill.toml", "build.toml"):
         os.utime(folder / path, (1_000, 1_000))
     os.utime(folder / "src" / "main.wat", (2_000, 2_000))
@@ -60,7 +59,7 @@ def test_the_time_signed_is_that_of_the_newest_source(tmp_path: Path) -> None:
 
 
 def test_a_package_says_what_it_was_built_from_and_lists_every_file(tmp_path: Path) -> None:
-    folder = place(tmp_path, {**new("acme.echo", Language.WAT), "assets/words.txt": "a"})
+    folder = place_files(tmp_path, {**new_project("acme.echo", Language.WAT), "assets/words.txt": "a"})
     trust = Trust(publishers={"acme": (PinnedKey(key=KEY.public),)})
     skill = read(build(folder, at_unix_ms=1).path.read_bytes(), trust, at_unix_ms=1)
     definition = skill.provenance["buildDefinition"]
@@ -75,7 +74,7 @@ def test_a_package_says_what_it_was_built_from_and_lists_every_file(tmp_path: Pa
 
 
 def test_a_package_is_not_written_through_a_link(tmp_path: Path) -> None:
-    folder = place(tmp_path / "project", new("acme.echo", Language.WAT))
+    folder = place_files(tmp_path / "project", new_project("acme.echo", Language.WAT))
     (tmp_path / "elsewhere").mkdir()
     (folder / "dist").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ProjectError, match="is a link"):

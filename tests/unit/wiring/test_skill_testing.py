@@ -15,17 +15,17 @@ from palyra.skills.project import ProjectError
 from palyra.skills.recorded import Verdict
 from palyra.wiring.skill_bench import Bench, try_project
 from palyra.wiring.skill_building import build_project
-from tests.authoring import at_the_bench
-from tests.unit.skills.test_scaffold import new
-from tests.unit.wiring.test_skill_workshop import place
+from tests.authoring import at_the_bench, new_project, place_files
 
 KEY = SigningKey.from_seed(bytes(range(32)))
-ECHO = new("acme.echo", Language.WAT)
+ECHO = new_project("acme.echo", Language.WAT)
 
 
 def tried(tmp_path: Path, files: Mapping[str, str], **cases: Any) -> dict[str, Verdict]:
     own = {path: text for path, text in files.items() if not path.startswith("tests/")}
-    folder = place(tmp_path / "project", own | {f"tests/{name}.json": json.dumps(case) for name, case in cases.items()})
+    folder = place_files(
+        tmp_path / "project", own | {f"tests/{name}.json": json.dumps(case) for name, case in cases.items()}
+    )
 
     async def work(bench: Bench) -> tuple[Verdict, ...]:
         await build_project(folder, bench.workshop, lambda publisher: KEY, at_unix_ms=1)
@@ -93,7 +93,7 @@ def test_the_world_is_what_was_recorded_and_nothing_else(tmp_path: Path) -> None
 
 
 def test_what_was_not_built_is_not_tried(tmp_path: Path) -> None:
-    folder = place(tmp_path / "project", ECHO)
+    folder = place_files(tmp_path / "project", ECHO)
 
     async def work(bench: Bench) -> object:
         return await try_project(folder, bench)

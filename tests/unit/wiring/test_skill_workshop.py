@@ -16,15 +16,8 @@ from palyra.skills.languages import Language
 from palyra.skills.project import ProjectError, parse_project
 from palyra.wiring.skill_programs import Shelf
 from palyra.wiring.skill_workshop import Compiled, Workshop, _made, read_project_files
+from tests.authoring import new_project, place_files
 from tests.conformance.arena import host, require
-from tests.unit.skills.test_scaffold import new
-
-
-def place(folder: Path, files: dict[str, str]) -> Path:
-    for path, text in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, "utf-8")
-    return folder
 
 
 def compile_project(folder: Path, path: tuple[str, ...] = ()) -> Compiled:
@@ -42,43 +35,45 @@ def compile_project(folder: Path, path: tuple[str, ...] = ()) -> Compiled:
 
 
 def test_a_project_is_read_without_what_is_made_from_it_or_hidden(tmp_path: Path) -> None:
-    folder = place(tmp_path, new("acme.echo", Language.WAT))
-    place(folder, {"dist/old": "x", "node_modules/a/b": "x", "target/c": "x", ".env": "SECRET", "src/.x/y": "x"})
+    folder = place_files(tmp_path, new_project("acme.echo", Language.WAT))
+    place_files(folder, {"dist/old": "x", "node_modules/a/b": "x", "target/c": "x", ".env": "SECRET", "src/.x/y": "x"})
     assert sorted(read_project_files(folder)) == [
         *("README.md", "build.toml", "skill.toml", "src/main.wat", "tests/empty.json", "tests/object.json"),
     ]
 
 
 def test_a_link_in_a_project_is_refused(tmp_path: Path) -> None:
-    folder = place(tmp_path, new("acme.echo", Language.WAT))
+    folder = place_files(tmp_path, new_project("acme.echo", Language.WAT))
     (folder / "src" / "secret.wat").symlink_to("/etc/passwd")
     with pytest.raises(ProjectError, match="is a link or no file"):
         read_project_files(folder)
 
 
 def test_a_folder_of_a_project_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    folder = place(tmp_path / "project", new("acme.echo", Language.WAT))
-    place(tmp_path, {"outside/key": "KEY"})
+    folder = place_files(tmp_path / "project", new_project("acme.echo", Language.WAT))
+    place_files(tmp_path, {"outside/key": "KEY"})
     (folder / "assets").symlink_to(tmp_path / "outside")
     with pytest.raises(ProjectError, match="assets is a link or no file"):
         read_project_files(folder)
 
 
 def test_a_pipe_in_a_project_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    folder = place(tmp_path, new("acme.echo", Language.WAT))
+    folder = place_files(tmp_path, new_project("acme.echo", Language.WAT))
     os.mkfifo(folder / "src" / "pipe")
     with pytest.raises(ProjectError, match="is a link or no file"):
         read_project_files(folder)
 
 
 def test_text_is_assembled_without_any_toolchain(tmp_path: Path) -> None:
-    compiled = compile_project(place(tmp_path, new("acme.echo", Language.WAT)))
+    compiled = compile_project(place_files(tmp_path, new_project("acme.echo", Language.WAT)))
     assert compiled.modules["modules/main.wasm"][:8] == b"\0asm\1\0\0\0"
     assert compiled.tool == "wasmtime wat2wasm"
 
 
 def test_the_assemblers_complaint_is_passed_on(tmp_path: Path) -> None:
-    folder = place(tmp_path, {**new("acme.echo", Language.WAT), "src/main.wat": "(module (func (bogus)))"})
+    folder = place_files(
+        tmp_path, {**new_project("acme.echo", Language.WAT), "src/main.wat": "(module (func (bogus)))"}
+    )
     with pytest.raises(ProjectError, match=r"(?s)src/main.wat could not be compiled:.*bogus"):
         compile_project(folder)
 
@@ -97,7 +92,7 @@ def test_a_missing_toolchain_is_answered_with_the_command_that_installs_it(
     language: Language, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "bin" / "python"))
-    folder = place(tmp_path / "project", new("acme.echo", language))
+    folder = place_files(tmp_path / "project", new_project("acme.echo", language))
     with pytest.raises(ProjectError) as error:
         compile_project(folder)
     assert command in (error.value.hint or "")
@@ -128,8 +123,8 @@ print("tried all")
 
 def attack(tmp_path: Path, ending: str, port: int = 9) -> tuple[Path, Path]:
     """A project in C, and a folder whose clang is not one."""
-    folder = place(tmp_path / "project", new("acme.echo", Language.C))
-    place(tmp_path, {"home/.ssh/id_ed25519": "KEY", "outside": "OUTSIDE"})
+    folder = place_files(tmp_path / "project", new_project("acme.echo", Language.C))
+    place_files(tmp_path, {"home/.ssh/id_ed25519": "KEY", "outside": "OUTSIDE"})
     tools = tmp_path / "tools"
     tools.mkdir()
     words = {"outside": str(tmp_path / "outside"), "home": str(tmp_path / "home"), "folder": str(folder)}
@@ -156,7 +151,7 @@ def test_what_a_compiler_leaves_is_one_file_and_no_link(tmp_path: Path) -> None:
 def test_a_link_on_the_way_to_the_module_is_not_followed(tmp_path: Path) -> None:
     """What cargo leaves lies three folders deep; each of them is the compiler's to swap."""
     copy, elsewhere = tmp_path / "copy", tmp_path / "elsewhere"
-    place(elsewhere, {"release/x.wasm": "the builder's own"})
+    place_files(elsewhere, {"release/x.wasm": "the builder's own"})
     copy.mkdir()
     (copy / ".out").symlink_to(elsewhere)
     with pytest.raises(FileNotFoundError):
@@ -165,9 +160,9 @@ def test_a_link_on_the_way_to_the_module_is_not_followed(tmp_path: Path) -> None
 
 def test_a_projects_own_programs_open_nothing_but_its_node_modules(tmp_path: Path) -> None:
     """A link to a program of the builder's, or a first line that names one, would show its folder to the compiler."""
-    place(tmp_path, {"private/bin/tool": "#!/bin/sh\n", "private/key": "KEY"})
+    place_files(tmp_path, {"private/bin/tool": "#!/bin/sh\n", "private/key": "KEY"})
     (tmp_path / "private" / "bin" / "tool").chmod(0o755)
-    project = place(tmp_path / "project", {"node_modules/asc/asc.js": f"#!{tmp_path}/private/bin/tool\n"})
+    project = place_files(tmp_path / "project", {"node_modules/asc/asc.js": f"#!{tmp_path}/private/bin/tool\n"})
     (project / "node_modules" / "asc" / "asc.js").chmod(0o755)
     tools = project / "node_modules" / ".bin"
     tools.mkdir()
