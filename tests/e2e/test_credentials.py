@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.command_line import Cli
-from tests.e2e.test_egress import developer, need  # noqa: F401  # a fixture is found by its name
+from tests.e2e.granted import need, run_granted
 from tests.servers import Seen, web
 
 pytestmark = pytest.mark.slow
@@ -23,21 +21,16 @@ def bind(cli: Cli, host: str, *options: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def reach(cli: Cli, seen: Seen, *words: str, name: str = "granted.test", more: tuple[str, ...] = ()) -> dict[str, Any]:
-    hosts = ("--allow-host", f"{name}:{seen.port}", "--allow-host", f"127.0.0.1:{seen.port}", *more)
-    return cli.outcome("run", "--json", *hosts, "--allow", words[0], "--", *words)
-
-
 def authorizations(seen: Seen) -> list[str | None]:
     return [headers.get("authorization") for _, _, headers in seen.requests]
 
 
-def test_a_bound_token_reaches_its_host_and_appears_nowhere(developer: Cli) -> None:  # noqa: F811
+def test_a_bound_token_reaches_its_host_and_appears_nowhere(developer: Cli) -> None:
     need("curl")
     with web() as seen:
         bind(developer, f"granted.test:{seen.port}")
         url = f"http://granted.test:{seen.port}/"
-        outcome = reach(developer, seen, "sh", "-c", LOOK.format(url=url))
+        outcome = run_granted(developer, seen, "sh", "-c", LOOK.format(url=url))
     assert authorizations(seen) == [f"Bearer {TOKEN}"]
     assert outcome["output"]["exit_code"] == 0, outcome
     assert TOKEN not in str(outcome)
@@ -48,33 +41,35 @@ def test_a_bound_token_reaches_its_host_and_appears_nowhere(developer: Cli) -> N
     assert TOKEN.encode() not in developer("secrets", "list", "--json").stdout
 
 
-def test_it_goes_to_no_other_host_though_that_is_granted_too(developer: Cli) -> None:  # noqa: F811
+def test_it_goes_to_no_other_host_though_that_is_granted_too(developer: Cli) -> None:
     need("curl")
     with web() as bound, web() as other:
         bind(developer, f"granted.test:{bound.port}")
         more = ("--allow-host", f"other.test:{other.port}", "--allow-host", f"127.0.0.1:{other.port}")
         there = f"http://other.test:{other.port}/"
-        reach(developer, bound, "curl", "-sS", "-L", f"http://granted.test:{bound.port}/to?{there}", there, more=more)
-        reach(developer, bound, "curl", "-sS", "-H", f"Host: granted.test:{bound.port}", there, more=more)
+        run_granted(
+            developer, bound, "curl", "-sS", "-L", f"http://granted.test:{bound.port}/to?{there}", there, more=more
+        )
+        run_granted(developer, bound, "curl", "-sS", "-H", f"Host: granted.test:{bound.port}", there, more=more)
     assert set(authorizations(bound)) == {f"Bearer {TOKEN}"}
     assert authorizations(other) == [None] * len(other.requests)
     assert other.requests, "the other host was reached, without it"
 
 
-def test_a_scope_keeps_it_from_others(developer: Cli) -> None:  # noqa: F811
+def test_a_scope_keeps_it_from_others(developer: Cli) -> None:
     need("curl")
     with web() as seen:
         bind(developer, f"granted.test:{seen.port}", "--scope", "principal=agent:release-*")
-        reach(developer, seen, "curl", "-sS", f"http://granted.test:{seen.port}/")
+        run_granted(developer, seen, "curl", "-sS", f"http://granted.test:{seen.port}/")
     assert authorizations(seen) == [None]
 
 
-def test_a_host_that_sends_it_back_is_redacted(developer: Cli) -> None:  # noqa: F811
+def test_a_host_that_sends_it_back_is_redacted(developer: Cli) -> None:
     need("curl")
     with web() as seen:
         bind(developer, f"granted.test:{seen.port}")
         url = f"http://granted.test:{seen.port}/"
-        outcome = reach(
+        outcome = run_granted(
             developer, seen, "sh", "-c", f"curl -sS {url} >/dev/null; echo got forge-4f9a2c77d1e84b0c-''token"
         )
     assert outcome["output"]["stdout"] == "got [redacted:FORGE_TOKEN:1]\n"

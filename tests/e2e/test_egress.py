@@ -6,27 +6,16 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from palyra import Palyra
 from tests.command_line import Cli
+from tests.e2e.granted import need, run_granted
 from tests.registries import NAME, make_npm, make_pypi
 from tests.servers import Seen, tcp, web
 
 pytestmark = pytest.mark.slow
-
-TABLE = ("granted.test", "registry.test", "other.test")
-
-
-@pytest.fixture
-def developer(cli: Cli) -> Cli:
-    """Posture developer, and names of our own that lead to loopback."""
-    cli.home.mkdir(mode=0o700, exist_ok=True)
-    resolve = json.dumps([f"{name}=127.0.0.1" for name in TABLE])
-    (cli.home / "palyra.toml").write_text(f'posture = "developer"\n[egress]\nresolve = {resolve}\n')
-    return cli
 
 
 @pytest.fixture
@@ -35,20 +24,9 @@ def server() -> Iterator[Seen]:
         yield seen
 
 
-def run(cli: Cli, seen: Seen, *words: str, name: str = "granted.test", **options: Any) -> dict[str, Any]:
-    """With the name and its address granted at the server's port."""
-    hosts = ("--allow-host", f"{name}:{seen.port}", "--allow-host", f"127.0.0.1:{seen.port}")
-    return cli.outcome("run", "--json", *hosts, "--allow", words[0], "--", *words, **options)
-
-
-def need(program: str) -> None:
-    if shutil.which(program, path="/usr/local/bin:/usr/bin:/bin") is None:
-        pytest.skip(f"there is no {program} on this machine")
-
-
 def test_curl_reaches_the_granted_host_and_the_outcome_says_what_it_reached(developer: Cli, server: Seen) -> None:
     need("curl")
-    outcome = run(developer, server, "curl", "-sS", f"http://granted.test:{server.port}/")
+    outcome = run_granted(developer, server, "curl", "-sS", f"http://granted.test:{server.port}/")
     assert outcome["success"], outcome
     assert outcome["output"]["stdout"] == "hello from the granted host\n"
     egress = outcome["output"]["egress"]
@@ -63,7 +41,7 @@ def test_curl_reaches_the_granted_host_and_the_outcome_says_what_it_reached(deve
 
 def test_the_outcome_with_connections_verifies_offline(developer: Cli, server: Seen) -> None:
     need("curl")
-    outcome = run(developer, server, "curl", "-sS", f"http://granted.test:{server.port}/")
+    outcome = run_granted(developer, server, "curl", "-sS", f"http://granted.test:{server.port}/")
     file = developer.workspace / "outcome.json"
     file.write_text(json.dumps(outcome))
     assert developer("verify", str(file)).returncode == 0
@@ -77,7 +55,7 @@ def test_a_host_in_the_arguments_that_is_not_granted_is_refused_before_anything_
     developer: Cli, server: Seen
 ) -> None:
     need("curl")
-    outcome = run(developer, server, "curl", "-sS", "http://evil.test/")
+    outcome = run_granted(developer, server, "curl", "-sS", "http://evil.test/")
     assert (outcome["status"], outcome["reason"]) == ("refused", "EGRESS_DENIED")
     assert "--allow-host evil.test" in outcome["hint"]
 
@@ -85,7 +63,7 @@ def test_a_host_in_the_arguments_that_is_not_granted_is_refused_before_anything_
 def test_a_refused_connection_is_recorded_and_the_hint_names_the_host(developer: Cli, server: Seen) -> None:
     need("curl")
     (developer.workspace / "urls").write_text('url = "http://hidden.test:8080/"\n')
-    outcome = run(developer, server, "curl", "-sS", "--fail", "--config", "urls")
+    outcome = run_granted(developer, server, "curl", "-sS", "--fail", "--config", "urls")
     assert (outcome["status"], outcome["success"]) == ("completed", False)
     assert "hidden.test:8080" in outcome["hint"]
     assert "--allow-host" in outcome["hint"]
@@ -97,7 +75,7 @@ def test_a_redirect_to_a_host_that_is_not_granted_goes_nowhere(developer: Cli, s
     need("curl")
     with web() as private:
         url = f"http://granted.test:{server.port}/to?http://127.0.0.1:{private.port}/"
-        outcome = run(developer, server, "curl", "-sS", "--fail", "--location", url)
+        outcome = run_granted(developer, server, "curl", "-sS", "--fail", "--location", url)
         assert private.connections == 0
     assert outcome["success"] is False
 
@@ -168,7 +146,7 @@ def test_pip_installs_from_the_granted_registry(developer: Cli, tmp_path: Path) 
         words = ("pip3", "install", "--disable-pip-version-check", "--index-url")
         index = f"http://registry.test:{seen.port}/simple/"
         more = ("--trusted-host", "registry.test", "--target", "packages", NAME)
-        outcome = run(developer, seen, *words, index, *more, name="registry.test", timeout=120)
+        outcome = run_granted(developer, seen, *words, index, *more, name="registry.test", timeout=120)
         assert outcome["success"], outcome
         assert (developer.workspace / "packages" / "palyra_sample.py").read_text() == "ANSWER = 42\n"
 
@@ -180,11 +158,11 @@ def test_npm_installs_from_the_granted_registry_and_again_without_it(developer: 
     with web(tmp_path) as seen:
         url = f"http://registry.test:{seen.port}"
         make_npm(tmp_path, url)
-        outcome = run(developer, seen, *words, "--registry", url, NAME, name="registry.test", timeout=120)
+        outcome = run_granted(developer, seen, *words, "--registry", url, NAME, name="registry.test", timeout=120)
         assert outcome["success"], outcome
         shutil.rmtree(developer.workspace / "node_modules")
         before = len(seen.requests)
-        again = run(
+        again = run_granted(
             developer, seen, *words, "--prefer-offline", "--registry", url, NAME, name="registry.test", timeout=120
         )
         assert again["success"], again
@@ -212,8 +190,8 @@ def test_an_install_without_the_grant_fails_fast_and_the_hint_names_the_registry
 
 def test_the_cache_of_one_workspace_is_not_seen_in_another(developer: Cli, server: Seen, tmp_path: Path) -> None:
     words = ("sh", "-c", "cat ~/.cache/mark 2>/dev/null; echo mine > ~/.cache/mark")
-    first = run(developer, server, *words)
-    again = run(developer, server, *words)
+    first = run_granted(developer, server, *words)
+    again = run_granted(developer, server, *words)
     other = developer.workspace.parent / f"{developer.workspace.name}-other"
     other.mkdir()
     try:
@@ -228,7 +206,7 @@ def test_the_cache_of_one_workspace_is_not_seen_in_another(developer: Cli, serve
 def test_ssh_like_hosts_that_speak_first_are_reached_by_a_raw_client(developer: Cli) -> None:
     code = "import socket,sys; print(socket.create_connection(('granted.test', int(sys.argv[1]))).recv(100).decode())"
     with tcp(greeting=b"SSH-2.0-test\r\n") as seen:
-        outcome = run(developer, seen, "python3", "-c", code, str(seen.port))
+        outcome = run_granted(developer, seen, "python3", "-c", code, str(seen.port))
     assert outcome["output"]["stdout"].strip() == "SSH-2.0-test", outcome
 
 
