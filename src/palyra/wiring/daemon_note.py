@@ -37,7 +37,7 @@ def config_stamp(home: Path, named: str | None = None) -> Stamp:
 
 
 def write_note(home: Path, *, socket_path: Path, url: str, config: Stamp) -> None:
-    note = {"pid": os.getpid(), "socket": str(socket_path), "url": url, "config": config}
+    note = {"pid": os.getpid(), "socket": str(socket_path), "url": url, "config": config, "home": _identity(home)}
     fresh = home / "run" / f".{NOTE}.{os.getpid()}"
     fresh.write_text(json.dumps(note))
     fresh.rename(home / "run" / NOTE)
@@ -49,7 +49,13 @@ def read_note(home: Path) -> dict[str, object] | None:
             found = json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    # A home that was copied brings the note along, and would be served by the daemon of the one it was copied from.
+    return found if isinstance(found, dict) and found.get("home") == _identity(home) else None
+
+
+def _identity(home: Path) -> list[int]:
+    found = home.stat()
+    return [found.st_dev, found.st_ino]
 
 
 def decides_by_older(home: Path) -> bool:

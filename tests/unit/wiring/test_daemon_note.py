@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import socket
 
 import pytest
@@ -83,3 +84,15 @@ def test_the_daemon_says_so_once_for_each_change(home, caplog):
     assert asyncio.run(look(3)) == 1
     (home / "palyra.toml").unlink()
     assert asyncio.run(look(3)) == 1
+
+
+def test_the_daemon_of_a_home_does_not_serve_its_copies(home, listening, tmp_path_factory):
+    """Who tries something on a copy would do it to the original."""
+    serve(home, listening)
+    copied = tmp_path_factory.mktemp("copy") / "home"
+    shutil.copytree(home, copied, ignore=shutil.ignore_patterns("s"))
+    (home / "palyra.toml").unlink()
+    (copied / "palyra.toml").unlink()
+    serve(home, listening)
+    shutil.copy2(home / "run" / "palyrad.json", copied / "run" / "palyrad.json")
+    assert (find_socket(home), find_socket(copied), decides_by_older(copied)) == (str(listening), None, False)
