@@ -1,6 +1,7 @@
 """Calls that nobody waits for: written down before they are acknowledged, begun again after a crash.
 
-Rules: who had a token then must still have one that holds; a call that began is never begun twice (wiring/taken).
+Rules: who had a token then must still have one that holds; a call that began is never begun twice (wiring/taken); one
+that has waited for a day is refused: whoever asked for it has long since done something else.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from palyra.daemon.call_models import CallBody
 from palyra.daemon.lapsing import refusal_of, token_behind
 from palyra.daemon.orders import Order, make_order
 from palyra.daemon.state import State
-from palyra.errors import PalyraError
+from palyra.errors import PalyraError, Reason, Rejected
 from palyra.wiring.taken import TakenCall
 
 log = logging.getLogger("palyra.daemon")
+LATEST_MS = 24 * 3600 * 1000
 
 
 async def take(state: State, order: Order) -> None:
@@ -56,7 +58,7 @@ async def begin_taken(state: State) -> int:
     for taken in left:
         try:
             kept: Mapping[str, Any] = orjson.loads(taken.request)
-            order = _order(state, kept)
+            order = _order(state, kept, taken_unix_ms=taken.taken_unix_ms)
         except (PalyraError, ValueError, KeyError, TypeError):
             log.exception("call %s was taken on and cannot be begun", taken.call_id)
             continue
@@ -65,8 +67,10 @@ async def begin_taken(state: State) -> int:
     return len(left)
 
 
-def _order(state: State, kept: Mapping[str, Any]) -> Order:
+def _order(state: State, kept: Mapping[str, Any], *, taken_unix_ms: int) -> Order:
     caller = Caller(**(dict(kept["caller"]) | {"proof": Proof(kept["caller"]["proof"])}))
     order = make_order(state, caller, CallBody(**kept["body"]), shared_run=kept["run_id"])
     refusal = refusal_of(state, caller.credential_id) if caller.credential_id else None
+    if state.clock.now_unix_ms() - taken_unix_ms > LATEST_MS:
+        refusal = Rejected(Reason.BUSY, "The daemon was away for too long to begin this call now.", "Call again.")
     return order if refusal is None else replace(order, request=replace(order.request, refusal=refusal))

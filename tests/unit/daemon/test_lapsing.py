@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from palyra.daemon import taking
 from palyra.daemon.auth import Caller, Proof
 from palyra.daemon.lapsing import lapse_of_calls, token_behind
 from palyra.daemon.taking import begin_taken
@@ -103,6 +104,25 @@ def test_what_a_console_took_on_begins_after_a_crash_only_while_its_token_holds(
                 await asyncio.sleep(0.02)
 
         second.run(story())
+    assert list(workspace.iterdir()) == []
+
+
+def test_a_call_of_days_ago_is_not_begun_by_the_next_start(tmp_path, workspace, monkeypatch):
+    root = tmp_path / "home"
+    with daemon(root) as first:
+        secret = first.token()
+        first.state.calls.begin = lambda request: (_ for _ in ()).throw(KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt):
+            first.ask("POST", "/v1/calls", token=secret, json=touch(workspace, "late"))
+    monkeypatch.setattr(taking, "LATEST_MS", -1)
+    with daemon(root) as second:
+
+        async def story():
+            (taken,) = await second.state.taken.left()
+            assert await begin_taken(second.state) == 1
+            return await ended(second, taken.call_id)
+
+        assert second.run(story())["reason"] == "BUSY"
     assert list(workspace.iterdir()) == []
 
 
