@@ -28,6 +28,7 @@ from palyra.policy.request import (
     ATTRIBUTES,
     MAX_TEXT,
     Request,
+    ask_again,
     build_request,
     groups_of,
     parse_request,
@@ -210,3 +211,12 @@ def test_the_actions_are_those_of_the_schema_that_policies_are_written_against()
         "approval::elicit",
     )
     assert [action for action in ACTIONS if f'"{action}"' not in schema] == []
+
+
+@pytest.mark.parametrize("wrong", [{"calls_used": 2**53}, {"calls_max": -(2**53)}, {"hour": True}, {"hour": "12"}])
+def test_what_changed_since_a_call_was_first_made_is_checked_as_at_first(wrong: dict[str, object]):
+    """An integer that Cedar cannot hold, or a bool that it would take for another kind, is no request either time."""
+    now = {"calls_used": 1, "calls_max": 2, "hour": 12} | wrong
+    with pytest.raises(Rejected) as caught:
+        ask_again(build(), run=RunFacts(), **now)
+    assert caught.value.reason is Reason.POLICY_ERROR
