@@ -176,3 +176,14 @@ def test_call_passes_bytes_on_unchanged_but_not_to_a_terminal(cli):
     os.close(theirs)
     assert os.read(ours, 1000) == b"\\x1b[31m\r\n"
     os.close(ours)
+
+
+def test_a_refusal_begins_a_line_of_its_own_at_a_terminal_and_nothing_is_added_for_a_pipe(cli):
+    words = ("run", "--max-output", "3", "--", "printf", "12345678")
+    assert cli(*words).stderr.startswith(b"palyra: QUOTA_EXCEEDED")
+    ours, theirs = pty.openpty()
+    subprocess.run([*cli.argv, *words], cwd=cli.workspace, env=cli.environ, stdout=theirs, stderr=theirs, timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 1000)
+    os.close(ours)
+    assert shown.split(b"\r\n")[1].startswith(b"palyra: QUOTA_EXCEEDED")

@@ -93,6 +93,7 @@ def command(settings: Settings, **flags: object) -> int:
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
     from palyra.cli.confirm import at_terminal
     from palyra.cli.render import change_lines, run_exit_code
+    from palyra.cli.say import begin_line
     from palyra.cli.session import (
         StdinSource,
         call_until_signal,
@@ -125,6 +126,8 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
     through.say_why()
     if through.failed is not None:
         return PIPE_GONE
+    if outcome.hint:
+        begin_line(through.last)
     print_outcome(settings, outcome)
     for line in () if settings.json else change_lines(outcome):
         click.echo(line, err=True)

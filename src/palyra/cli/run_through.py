@@ -11,6 +11,7 @@ import click
 
 from palyra.cli.grant_flags import grant_words
 from palyra.cli.options import Settings
+from palyra.cli.say import begin_line
 from palyra.cli.through_daemon import Shown, attend, is_sendable, own_words, print_outcome, say_why
 
 PIPE_GONE, INTERRUPTED = 128 + 13, 128 + 2
@@ -28,6 +29,8 @@ def run_through(daemon: Any, settings: Settings, flags: dict[str, Any]) -> int |
     say_why(shown)
     if shown.failed is not None:
         return PIPE_GONE
+    if outcome.hint:
+        begin_line(shown.last)
     print_outcome(settings, outcome)
     for line in () if settings.json else change_lines(outcome):
         click.echo(line, err=True)

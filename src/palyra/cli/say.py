@@ -46,6 +46,12 @@ def say_refusal(code: str, sentence: str, hint: str | None = None) -> None:
     say_error(f"{code}: {sentence}", hint)
 
 
+def begin_line(last: bytes) -> None:
+    """What we say stands on a line of its own at a terminal, also where the program's last one was cut short."""
+    if last not in (b"", b"\n") and sys.stderr.isatty():
+        click.echo(err=True)
+
+
 def promise_json() -> None:
     """--json was given: from here on stdout has one JSON value, whatever comes."""
     _promised.json = True

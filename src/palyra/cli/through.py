@@ -99,6 +99,8 @@ class WriteThrough:
         else:
             self._lanes = {StreamName.STDOUT: self._lane(1), StreamName.STDERR: self._lane(2)}
         self.failed: OSError | None = None
+        self.last = b""
+        """The last byte there was."""
         self.lost = 0
         """Bytes that were given up because nobody read."""
 
@@ -107,6 +109,7 @@ class WriteThrough:
 
     def __call__(self, stream: StreamName, chunk: bytes) -> None:
         if self.failed is None:
+            self.last = chunk[-1:] or self.last
             self._lanes[stream].put(chunk)
 
     def room(self, stream: StreamName) -> asyncio.Future[None] | None:

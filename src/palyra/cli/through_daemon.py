@@ -78,6 +78,8 @@ class Shown:
 
     def __init__(self) -> None:
         self.failed: OSError | None = None
+        self.last = b""
+        """The last byte there was."""
         self.writing = False
         self.given_up = False
 
@@ -85,6 +87,7 @@ class Shown:
         if self.failed is not None or self.given_up:
             return
         fd = 1 if stream.value == "stdout" else 2
+        self.last = chunk[-1:] or self.last
         view = memoryview(chunk)
         self.writing = True
         try:
