@@ -127,3 +127,23 @@ def test_a_candidate_in_shadow_mode_changes_nothing_but_the_record(cli: Cli, fol
     assert outcome["success"]
     details = said(cli, "journal", "show", outcome["call_id"])[1]["details"]
     assert (details["shadow"]["effect"], details["shadow"]["policies"]) == ("deny", ["local.no-rm"])
+
+
+def test_a_bad_file_is_named_by_where_it_lies(cli):
+    folder = cli.workspace / "mine"
+    folder.mkdir()
+    (folder / "a.cedar").write_text('@id("x")\n@approval("always")\nforbid (principal, action, resource);\n')
+    known = "Palyra knows @code, @final, @hint, @id, @reason. A policy that asks for a person says: "
+    for words in (
+        ("check", str(folder)),
+        ("check", str(folder / "a.cedar")),
+        ("diff", str(folder)),
+        ("use", str(folder)),
+    ):
+        done = cli("policy", *words)
+        told = (done.stdout + done.stderr).decode()
+        assert done.returncode == (2 if words[0] == "diff" else 1)
+        assert (
+            f"{folder}/a.cedar:1: policy 'x': Unknown annotation @approval.\nhint: {known}unless {{ context.approved }}"
+            in told
+        )

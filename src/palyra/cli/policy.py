@@ -15,7 +15,7 @@ import orjson
 from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.policy_change import diff, replay
 from palyra.cli.policy_explain import explain
-from palyra.cli.policy_versions import rollback, use, versions
+from palyra.cli.policy_versions import located, rollback, use, versions
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
@@ -105,8 +105,9 @@ def _try(settings: Settings, folder: str | None, *, word: str) -> int:
         bundle = load_posture(config.posture, local)
         examples = check_examples(bundle, "examples.toml", bundle.examples)
     except PolicyError as error:
-        value: dict[str, object] = {"ok": False, "error": error.detail, "hint": error.hint}
-        _answer(settings, value, f"{error.detail}\nhint: {error.hint or 'mend the file'}")
+        detail = located(error, place)
+        value: dict[str, object] = {"ok": False, "error": detail, "hint": error.hint}
+        _answer(settings, value, f"{detail}\nhint: {error.hint or 'Mend the file, and check it again.'}")
         return 1
     value = {"ok": True, "bundle": bundle.name, "policies": len(bundle.index), "examples": examples}
     text = f"{word}: {bundle.name} with {place}, {len(bundle.index)} policies, {examples} examples decide as written"

@@ -84,7 +84,9 @@ def _usable(installation: Installation, new: str) -> PolicyBundle | None:
     try:
         return new_bundle(installation, new)
     except PolicyError as error:
-        say_failure("POLICY", error.detail, error.hint)
+        from palyra.cli.policy_versions import located
+
+        say_failure("POLICY", located(error, new), error.hint)
         return None
 
 

@@ -36,7 +36,7 @@ def use(settings: Settings, source: str) -> int:
             files = files_of(installation, source)
             return _tell(settings, await use_policies(installation, files, by=login_principal()))
         except PolicyError as error:
-            return _bad(settings, error)
+            return _bad(settings, error, source)
 
     return with_installation(settings, work)
 
@@ -98,11 +98,22 @@ def files_of(installation: Installation, source: str) -> dict[str, str]:
     return read_source(path) if version is None else dict(installation.versions.files(version))
 
 
-def _bad(settings: Settings, error: PolicyError) -> int:
+def located(error: PolicyError, source: str | Path | None) -> str:
+    """The sentence, with a file of the operator's own by where it lies; a version's files lie nowhere."""
+    from palyra.policy.bundle import LOCAL
+
+    if source is None or not error.detail.startswith(LOCAL) or not Path(source).exists():
+        return error.detail
+    folder = Path(source) if Path(source).is_dir() else Path(source).parent
+    return f"{folder}/{error.detail.removeprefix(LOCAL)}"
+
+
+def _bad(settings: Settings, error: PolicyError, source: str | None = None) -> int:
+    detail = located(error, source)
     if settings.json:
-        click.echo(orjson.dumps({"ok": False, "error": error.detail, "hint": error.hint}))
+        click.echo(orjson.dumps({"ok": False, "error": detail, "hint": error.hint}))
     else:
-        say(f"{error.detail}\nhint: {error.hint or 'mend the file; the policies in use stay as they are'}")
+        say(f"{detail}\nhint: {error.hint or 'Mend the file; the policies in use stay as they are.'}")
     return 1
 
 
