@@ -43,6 +43,11 @@ def authorise(trip: Trip, ports: Ports, standing: Standing) -> None:
         raise Rejected(decision.reason, decision.message, decision.hint)
 
 
+def hour_of(ports: Ports) -> int:
+    """Of now, UTC: what policies see as `context.hour`."""
+    return ports.clock.now_unix_ms() // 3_600_000 % 24
+
+
 def _request(trip: Trip, ports: Ports, budget: Ledger | None, before: Asked | None) -> Request:
     """The lists follow from the call's words and the configuration: one that was asked before is on them."""
     assert trip.tool is not None
@@ -50,7 +55,7 @@ def _request(trip: Trip, ports: Ports, budget: Ledger | None, before: Asked | No
     assert trip.facts is not None
     used, maximum = (budget.calls_used, budget.calls_max) if budget else (0, trip.run.calls_max)
     # Of now, not of when it came: a call may have waited for a person until long after the shift that permits it.
-    hour = ports.clock.now_unix_ms() // 3_600_000 % 24
+    hour = hour_of(ports)
     if before is not None:
         return ask_again(before.cedar, calls_used=used, calls_max=maximum, hour=hour, run=trip.run_facts)
     _check_lists(ports.config, trip)

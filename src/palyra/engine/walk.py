@@ -41,7 +41,7 @@ from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
 from palyra.engine.runs import Run, RunScope
 from palyra.engine.shapes import Shapes
-from palyra.engine.since import check_marked_since, check_policies_since
+from palyra.engine.since import check_decision_since, check_marked_since
 from palyra.engine.trip import CallRequest, Ending, Trip
 from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
@@ -206,7 +206,7 @@ class Engine:
         await mark_run(trip, self.ports)
         async with self._turns.take(trip.run.run_id, claim_of(trip)) as has_waited:
             if has_waited:
-                check_policies_since(trip, self.ports)
+                check_decision_since(trip, self.ports)
             check_marked_since(trip, self.ports)
             check_still_asked(trip, self.ports)
             self._ended.check(trip)

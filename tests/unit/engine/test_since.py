@@ -17,7 +17,7 @@ from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.policy.store import load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
-from palyra.testing import FakeExecutor, FakePolicies, fake_ports, fake_run
+from palyra.testing import FakeClock, FakeExecutor, FakePolicies, fake_ports, fake_run
 from palyra.testing_runs import FakeRunFacts
 
 REGISTRY = make_registry(BUILTIN_TOOLS)
@@ -55,6 +55,22 @@ def test_a_call_that_waited_under_the_same_policies_begins():
 
     (first, second), ports = two_of(fake_run(), nothing)
     assert (first.success, second.success, len(ports.executor.plans)) == (True, True, 2)
+
+
+def test_a_call_that_waited_into_an_hour_without_permission_does_not_begin():
+    clock = FakeClock()
+    later = clock.now // 3_600_000 % 24 + 1
+    text = f'@id("local.shift") forbid (principal, action, resource) when {{ context.hour == {later % 24} }};'
+
+    async def an_hour_goes_by() -> None:
+        await asyncio.sleep(0.05)
+        clock.advance(3_600_000)
+
+    policies = FakePolicies(load_posture("standard", {"a.cedar": text}))
+    (first, second), ports = two_of(fake_run(), an_hour_goes_by, policies=policies, clock=clock)
+    assert first.success
+    assert (second.status, second.reason) == (Status.REFUSED, Reason.POLICY_DENIED)
+    assert len(ports.executor.plans) == 1
 
 
 def test_a_call_sent_together_with_one_that_uses_a_secret_is_decided_again_in_its_turn():
