@@ -40,6 +40,7 @@ from palyra.daemon.routes import (
     Route,
     Said,
     Who,
+    heads_of,
 )
 from palyra.daemon.sessions import CSRF_FIELD, CSRF_HEADER, Session
 from palyra.daemon.sse import MEDIA_TYPE
@@ -91,7 +92,7 @@ class Endpoint:
         if route.page and route.who is not Who.ANYBODY and caller.proof is Proof.NONE and not route.mutates:
             return RedirectResponse(login_link(request), status_code=303)
         check_access(caller, route.who)
-        in_header = request.headers.get(CSRF_HEADER)
+        in_header = heads_of(request).get(CSRF_HEADER.lower())
         waits_for_form = route.accepts in FORM_TYPES and in_header is None
         watched = caller.session if route.mutates and route.who is not Who.ANYBODY else None
         if watched is not None and not waits_for_form:
@@ -152,7 +153,7 @@ def login_link(request: Request) -> str:
 def identify(request: Request, state: State, *, anybody: bool = False) -> Caller:
     """Also for what is mounted beside the table. `anybody`: a credential is not needed, so a wrong one is as none."""
     peer_uid: int | None = request.scope.get("state", {}).get("peer_uid")
-    headers = request.headers
+    headers = heads_of(request)
     state.guard.check_place(headers, peer_uid=peer_uid)
     try:
         return state.guard.identify(headers, lambda: request.cookies, peer_uid=peer_uid)

@@ -19,7 +19,7 @@ from palyra.daemon.call_models import CallBody, CallOrBatch, OutcomeShown
 from palyra.daemon.feed import Event
 from palyra.daemon.live import LiveCall
 from palyra.daemon.orders import Order, make_order, unreadable_request
-from palyra.daemon.routes import Answer, Asked, Refused, Route, Said, Who, not_found
+from palyra.daemon.routes import Answer, Asked, Refused, Route, Said, Who, heads_of, not_found
 from palyra.daemon.state import State
 from palyra.daemon.taking import take
 from palyra.errors import Reason, Rejected
@@ -37,7 +37,7 @@ async def make(asked: Asked) -> Response:
     state = asked.state
     if isinstance(given, CallBody):
         order = _ordered(asked, given)
-        if sse.MEDIA_TYPE in asked.request.headers.get("accept", ""):
+        if sse.MEDIA_TYPE in heads_of(asked.request).get("accept", ""):
             return attend(state, order)
         outcome, said = await _begin(state, order)
         return Said(said, status=status_of(outcome))

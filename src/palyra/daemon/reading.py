@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from palyra.daemon.bodies import Share
 from palyra.daemon.patience import within
-from palyra.daemon.routes import Refused
+from palyra.daemon.routes import Refused, heads_of
 from palyra.errors import Reason, Rejected
 from palyra.protocol.parse import MAX_DEPTH, parse_value
 
@@ -64,7 +64,7 @@ async def _take_all(request: Request, take: Callable[[bytes], object], max_bytes
 
 
 def declared_too_large(request: Request, max_bytes: int) -> bool:
-    declared = request.headers.get("content-length")
+    declared = heads_of(request).get("content-length")
     return declared is not None and (not declared.isascii() or not declared.isdigit() or int(declared) > max_bytes)
 
 

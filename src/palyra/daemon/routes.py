@@ -153,6 +153,18 @@ def not_found(what: str) -> Refused:
     return Refused(404, "NOT_FOUND", f"There is no such {what}.", "Check the id; others' are not shown.")
 
 
+_HEADS = "palyra.heads"
+
+
+def heads_of(request: Request) -> Mapping[str, str]:
+    """A request's headers by their names in lower case, of two the first: Starlette's looks through all for each."""
+    heads: dict[str, str] | None = request.scope.get(_HEADS)
+    if heads is None:
+        sent = reversed(request.scope["headers"])
+        heads = request.scope[_HEADS] = {name.decode("latin-1"): value.decode("latin-1") for name, value in sent}
+    return heads
+
+
 HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
