@@ -1,9 +1,4 @@
-"""One durable append alone, beside one raw fsync of a page: what the journal adds to a call that waits for the disk.
-
-Each waits first, outside of the measured time, until the kernel's clock has ticked since the last write: within a tick
-a file's time stays as it is, and an fsync right behind another has nothing but data to sync, which none that comes
-alone has. The wait does not sleep: a processor that slept measures its waking up.
-"""
+"""One durable append alone, beside one raw fsync of a page: what the journal adds to a call that waits for the disk."""
 
 from __future__ import annotations
 
@@ -23,8 +18,6 @@ from palyra.state.writer import Writer
 PAGE = 4096
 PAGES = 1024
 WARM_UP_APPENDS = 400
-TICK_NS = 11_000_000
-"""More than a tick of the slowest clock that kernels are made with."""
 
 
 @contextmanager
@@ -34,24 +27,10 @@ def open_row(ground: Ground) -> Iterator[Row]:
             name="journal_single",
             title="Journal: one durable append alone",
             note="Ours writes the entry, its leaf, the head and a signed checkpoint through SQLite, awaited in a loop; "
-            "the peer writes one page of a file that has its space already, and syncs it. Each comes alone: a tick of "
-            "the kernel's clock after the other, so that the peer's sync has the file's time to write as well.",
-            contenders=(alone(stack.enter_context(ours(ground))), alone(stack.enter_context(raw_fsync(ground)))),
+            "the peer writes one page of a file that has its space already, and syncs it.",
+            contenders=(stack.enter_context(ours(ground)), stack.enter_context(raw_fsync(ground))),
             aims=(Aim(peer="raw fsync", at_most=1.6),),
         )
-
-
-def alone(contender: Contender) -> Contender:
-    run = contender.run
-    assert run is not None
-
-    def after_a_tick() -> int:
-        end = time.perf_counter_ns() + TICK_NS
-        while time.perf_counter_ns() < end:
-            pass
-        return run()
-
-    return Contender(name=contender.name, run=after_a_tick)
 
 
 @contextmanager
