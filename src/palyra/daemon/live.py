@@ -32,6 +32,21 @@ KEPT_BYTES = 4 << 20
 """Of calls that have ended, for listeners that come back."""
 
 
+class Wait:
+    """Of a call for a person. The request tells this and not the call itself, which would hold on to itself by its
+    request: what ends in a circle is freed only by a walk over everything that lives."""
+
+    __slots__ = ("_feed", "approval")
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self.approval: Mapping[str, Json] | None = None
+
+    def told(self, approval: Mapping[str, Json] | None) -> None:
+        self.approval = approval
+        self._feed.put("approval", orjson.dumps(approval))
+
+
 @dataclass(slots=True, eq=False)
 class LiveCall:
     request: CallRequest
@@ -42,10 +57,17 @@ class LiveCall:
     """Whether somebody may come back for its events; an attended call ends with its one listener."""
     task: asyncio.Future[Outcome] = field(init=False)
     """Done with it."""
-    waits_for: Mapping[str, Json] | None = None
-    """The approval it waits for, while it does."""
+    wait: Wait = field(init=False)
     said: bytes = b""
     """Its outcome, as it is sent, when it has one."""
+
+    def __post_init__(self) -> None:
+        self.wait = Wait(self.feed)
+
+    @property
+    def waits_for(self) -> Mapping[str, Json] | None:
+        """The approval it waits for, while it does."""
+        return self.wait.approval
 
     @property
     def running(self) -> Outcome:
@@ -58,10 +80,6 @@ class LiveCall:
             success=False,
             approval=self.waits_for,
         )
-
-    def pending(self, waits_for: Mapping[str, Json] | None) -> None:
-        self.waits_for = waits_for
-        self.feed.put("approval", orjson.dumps(waits_for))
 
 
 OnEnd = Callable[[LiveCall, Outcome], None]
@@ -114,7 +132,7 @@ class LiveCalls:
         run_id = request.run.run_id
         refusal = request.refusal or self._no_room(run_id, call.principal, agents=request.lagging)
         call.request = change(
-            request, refusal=refusal, on_output=request.on_output or _Teller(feed), on_pending=call.pending
+            request, refusal=refusal, on_output=request.on_output or _Teller(feed), on_pending=call.wait.told
         )
         return call
 
