@@ -20,7 +20,7 @@ if ! podman image exists "$base"; then
     root=$(mktemp -d)
     trap 'rm -rf -- "$root"' EXIT
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$root" \
-        "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$folder/debootstrap.log" 2>&1
+        ${DEBIAN_MIRROR:+"$DEBIAN_MIRROR"} >"$folder/debootstrap.log" 2>&1
     tar --directory="$root" --create --file=- . | podman import --quiet - "$base" >/dev/null
 fi
 
