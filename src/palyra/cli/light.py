@@ -22,6 +22,9 @@ SHORT_LIFE_OBJECTS = 100_000
 """`palyra run` has 70 000 of them when it ends."""
 YOUNG_OBJECTS = 5000
 """More than these before a long life's newest are looked through: a call and its answer are gone by themselves."""
+OLDER_EVERY = 4
+"""So many looks at the newer before one at the older, twice over: what ended in a circle after it had grown old (a kept
+call, a cancelled task) waits for that. With all that was there at the start set aside it is a walk of milliseconds."""
 
 
 def keep_light() -> None:
@@ -36,7 +39,7 @@ def stay() -> None:
     """This command will live long. What it was started with stays: looking through it for garbage, again and again,
     would stop every call for a tenth of a second."""
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 20)
+    gc.set_threshold(YOUNG_OBJECTS, OLDER_EVERY, OLDER_EVERY)
 
 
 def leave(code: int) -> None:

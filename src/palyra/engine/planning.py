@@ -50,7 +50,7 @@ def _plan(trip: Trip, ports: Ports) -> tuple[Plan, bytes]:
         if trip.fetch is None:
             return plan, plan_bytes
         plan = FetchPlan(order=trip.fetch, parser=plan)
-    return plan, canonical(plan.as_json())
+    return plan, bytes(memoryview(canonical(plan.as_json())))  # orjson's own hold on to ten times as much
 
 
 def _plan_process(trip: Trip, job: Job, ports: Ports) -> tuple[ProcessPlan, bytes]:
