@@ -50,7 +50,7 @@ def _plan(trip: Trip, ports: Ports) -> tuple[Plan, bytes]:
         if trip.fetch is None:
             return plan, plan_bytes
         plan = FetchPlan(order=trip.fetch, parser=plan)
-    return plan, bytes(memoryview(canonical(plan.as_json())))  # orjson's own hold on to ten times as much
+    return plan, canonical(plan.as_json())
 
 
 def _plan_process(trip: Trip, job: Job, ports: Ports) -> tuple[ProcessPlan, bytes]:
@@ -86,4 +86,4 @@ def _plan_job(job: Job, host: HostFacts, lifetime: Lifetime | None) -> tuple[Pro
     if lifetime is not None:  # where its keeper crashes, a group is what can still be found and ended
         group = plan.cgroup_parent or ("" if plan.pid_namespace else host.cgroup_kill)
         plan = replace(plan, lifetime=lifetime.value, cgroup_parent=group)
-    return plan, canonical(plan.as_json())
+    return plan, bytes(memoryview(canonical(plan.as_json())))  # kept, and orjson's own hold on to ten times as much
