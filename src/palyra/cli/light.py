@@ -40,6 +40,17 @@ def stay() -> None:
     would stop every call for a tenth of a second."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, OLDER_EVERY, OLDER_EVERY)
+    _bind_plainly()
+
+
+def _bind_plainly() -> None:
+    """SQLite takes bytes and nothing as they are. Python's layer does not know that, and looks for somebody who would
+    change them, with an error made and dropped for each: a call binds forty. Told to the whole process, so not to an
+    embedder's."""
+    import sqlite3
+
+    sqlite3.register_adapter(bytes, bytes)
+    sqlite3.register_adapter(type(None), lambda nothing: nothing)
 
 
 def leave(code: int) -> None:

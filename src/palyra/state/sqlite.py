@@ -40,11 +40,6 @@ _FULL = 13
 _WAIT = frozenset({5, 6, 15})  # BUSY, LOCKED, PROTOCOL (locks of the log's index)
 _OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE
 
-# Both are what SQLite takes as they are. Python's layer does not know that, and looks for somebody who would change
-# them, with an error made and dropped for each: a call binds forty of them.
-sqlite3.register_adapter(bytes, bytes)
-sqlite3.register_adapter(type(None), lambda nothing: nothing)
-
 
 class SqliteDatabase:
     is_far = False
