@@ -65,7 +65,8 @@ class Bodies:
 
 
 class Counted:
-    """An application that is mounted beside the table, with its bodies counted among the others."""
+    """An application that is mounted beside the table, with its bodies counted among the others. Past the bounds its
+    client is told so here, and to the application it is gone."""
 
     def __init__(self, app: ASGIApp, bodies: Bodies) -> None:
         self._app = app
@@ -73,21 +74,27 @@ class Counted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         held: Share | None = None
+        is_refused = False
 
         async def counted() -> Message:
-            nonlocal held
+            nonlocal held, is_refused
             message = await receive()
             caller: Caller | None = scope.get(CALLER)
-            if message.get("body") and caller is not None:
+            if message.get("body") and caller is not None and not is_refused:
                 held = held or Share(self._bodies, caller.principal)
                 try:
                     held.add(len(message["body"]))
-                except Refused:
-                    return {"type": "http.disconnect"}
-            return message
+                except Refused as refusal:
+                    is_refused = True
+                    await refusal.response()(scope, receive, send)
+            return {"type": "http.disconnect"} if is_refused else message
+
+        async def said(message: Message) -> None:
+            if not is_refused:
+                await send(message)
 
         try:
-            await self._app(scope, counted, send)
+            await self._app(scope, counted, said)
         finally:
             if held is not None:
                 held.give_back()

@@ -30,19 +30,24 @@ def test_nobody_takes_more_than_three_quarters_and_all_have_one_bound():
 
 
 def test_what_is_mounted_counts_too_and_gives_back_what_it_took():
-    bodies, seen = Bodies(100), []
+    bodies, seen, sent = Bodies(100), [], []
 
     async def app(scope, receive, send):
         scope[CALLER] = ONE
-        seen.extend([(await receive())["type"] for _ in range(3)])
+        seen.extend([(await receive())["type"] for _ in range(4)])
+        await send({"type": "http.response.start", "status": 500, "headers": []})
         raise RuntimeError("whatever comes of it")
 
     async def receive():
         return {"type": "http.request", "body": b"x" * 30, "more_body": True}
 
+    async def send(message):
+        sent.append(message)
+
     with pytest.raises(RuntimeError):
-        asyncio.run(Counted(app, bodies)({"type": "http"}, receive, None))
-    assert seen == ["http.request", "http.request", "http.disconnect"]
+        asyncio.run(Counted(app, bodies)({"type": "http"}, receive, send))
+    assert seen == ["http.request", "http.request", "http.disconnect", "http.disconnect"]
+    assert ([one.get("status") for one in sent], b"BUSY" in sent[-1]["body"]) == ([429, None], True), "told why, once"
     with bodies.hold(ONE) as again:
         again.add(75)
 
