@@ -33,13 +33,15 @@ Launcher: TypeAlias = tuple[int, int]
 
 
 class Leftovers:
-    """One for each executor, used on its loop. Gone at `close`, or with the executor."""
+    """One for each executor, used on its loop. Gone when it has `ended`, or with the executor."""
 
     def __init__(self) -> None:
         self._fds: list[int] = []
         self._launchers: list[Launcher] = []
         self._domains: list[Domain] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._threads: set[asyncio.Future[None]] = set()
+        """At work on what was let go."""
         self._pid = os.getpid()
         weakref.finalize(self, _close_all, self._fds)
         weakref.finalize(self, _reap_all, self._launchers, owner=self._pid)
@@ -60,7 +62,7 @@ class Leftovers:
             _close_all(self._fds)
             _close_all([fd for _, fd in self._launchers])
             del self._launchers[:], self._domains[:]  # no thread comes along with a fork
-            self._pid, self._timer = os.getpid(), None
+            self._pid, self._timer, self._threads = os.getpid(), None, set()
 
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()
@@ -76,7 +78,9 @@ class Leftovers:
         fds, launchers = self._fds[:], self._launchers[:]
         del self._fds[:], self._launchers[:]
         try:
-            loop.run_in_executor(None, _let_go_of, fds, launchers)
+            thread = loop.run_in_executor(None, _let_go_of, fds, launchers)
+            self._threads.add(thread)
+            thread.add_done_callback(self._threads.discard)
         except (RuntimeError, OSError):  # the loop is about to end, or there is no thread or descriptor to be had
             _let_go_of(fds, launchers)
 
@@ -85,6 +89,13 @@ class Leftovers:
         when this one goes on."""
         if self._pid == os.getpid() and all(has_ended(pidfd) for _, pidfd in self._launchers):
             self.close()
+
+    async def ended(self) -> None:
+        """What is with a thread already is waited for, too."""
+        self.close()
+        loop = asyncio.get_running_loop()
+        if own := [thread for thread in self._threads if thread.get_loop() is loop]:
+            await asyncio.wait(own)
 
     def close(self) -> None:
         if self._timer is not None:

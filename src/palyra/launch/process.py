@@ -139,7 +139,7 @@ class ProcessExecutor:
             await self.pool.close()
         self._jobs.close()
         self._files.close()
-        self._leftovers.close()
+        await self._leftovers.ended()
         _os.end_entering()
 
     async def _start(self, template: Template, *, is_alone: bool = False, known: ProcessPlan | None = None) -> Held:
