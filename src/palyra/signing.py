@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +27,7 @@ _D = -121665 * pow(121666, -1, _P) % _P
 _PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 _PEM = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----")
 _NOTE_ED25519 = b"\x01"
+_SIGNATURE_BYTES = 64
 MAX_NOTE_CHARS = 1 << 16
 MAX_NOTE_SIGNATURES = 32
 MAX_PAYLOAD_BYTES = 1 << 24
@@ -64,7 +65,7 @@ class SigningKey:
         if len(seed) != 32:
             raise TrustError(f"An Ed25519 seed has 32 bytes, not {len(seed)}.")
         self.seed = seed
-        self.sign = Ed25519PrivateKey.from_private_bytes(seed).sign
+        self.sign: Callable[[bytes], bytes] = Ed25519PrivateKey.from_private_bytes(seed).sign
 
     @classmethod
     def generate(cls) -> SigningKey:
@@ -75,6 +76,14 @@ class SigningKey:
     @classmethod
     def from_seed(cls, seed: bytes) -> SigningKey:
         return cls(seed)
+
+    def hasten(self) -> None:
+        """Sign by libsodium from now on: the very same bytes (RFC 8032 leaves no choice) in little more than half the
+        time. For who signs often: loading it takes longer than some hundred signatures save."""
+        from nacl.bindings import crypto_sign
+
+        pair = self.seed + self.public.raw
+        self.sign = lambda data: crypto_sign(data, pair)[:_SIGNATURE_BYTES]
 
     @cached_property
     def public(self) -> PublicKey:
@@ -238,7 +247,7 @@ class NoteVerifier:
 class NoteSigner:
     def __init__(self, name: str, key: SigningKey) -> None:
         self.verifier = NoteVerifier(name, key.public)
-        self._sign = key.sign
+        self._key = key
         self._hint = self.verifier.hint
         self._line = f"\u2014 {name} "
 
@@ -254,7 +263,7 @@ class NoteSigner:
 
     def line(self, text: str) -> str:
         """The signature alone, to stand under a note that somebody else signed first."""
-        return f"{self._line}{_b64(self._hint + self._sign(text.encode()))}\n"
+        return f"{self._line}{_b64(self._hint + self._key.sign(text.encode()))}\n"
 
 
 def parse_vkey(text: str) -> NoteVerifier:

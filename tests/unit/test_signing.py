@@ -44,6 +44,32 @@ def test_rfc_8032_first_vector() -> None:
     KEY.public.verify(KEY.sign(b""), b"")
 
 
+@given(seed=st.binary(min_size=32, max_size=32), data=st.binary(max_size=4096))
+def test_a_hastened_key_makes_the_same_signatures(seed: bytes, data: bytes) -> None:
+    hastened = SigningKey(seed)
+    before = hastened.sign
+    hastened.hasten()
+    assert hastened.sign is not before
+    assert hastened.sign(data) == before(data)
+    hastened.public.verify(hastened.sign(data), data)
+
+
+def test_who_signs_notes_with_a_key_is_hastened_with_it() -> None:
+    key = SigningKey(bytes(range(32)))
+    signer, text = NoteSigner("example", key), "a line\n"
+    before = signer.sign(text)
+    key.hasten()
+    hastened = key.sign
+    asked: list[bytes] = []
+
+    def watched(data: bytes) -> bytes:
+        asked.append(data)
+        return hastened(data)
+
+    key.sign = watched
+    assert (signer.sign(text), asked) == (before, [text.encode()])
+
+
 @pytest.mark.parametrize(
     "raw",
     [

@@ -21,6 +21,7 @@ from palyra.state.lock import FileLock
 from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
 from palyra.state.reserve import fill_up
+from palyra.state.upkeep import AfterCommits, on_a_thread
 
 LOG_BYTES = 8 << 20
 """What the log needs between two copies, with room for a few large calls."""
@@ -52,7 +53,7 @@ class SqliteDatabase:
         self._mark = Mark(home.state)
         self._copy_back_due = False
         self._unsaved_bytes = 0
-        self._commits_until_growth = COMMITS_BEFORE_GROWTH
+        self._growth = AfterCommits(COMMITS_BEFORE_GROWTH)
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(sql, parameters)
@@ -183,16 +184,13 @@ class SqliteDatabase:
         self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
-        if loop is not None and self._commits_until_growth > 0:
-            self._commits_until_growth -= 1
-            if self._commits_until_growth == 0 and not _begin_beside(loop, self._grow_log):
-                self._commits_until_growth = COMMITS_BEFORE_GROWTH
+        self._growth.count(loop, self._grow_log)
         if not self._copy_back_due:
             return
         self._copy_back_due, self._unsaved_bytes = False, 0
         if loop is None:
             self._copy_back(fail)
-        elif not _begin_beside(loop, self._copy_back, fail):
+        elif not on_a_thread(loop, self._copy_back, fail):
             self._copy_back_due = True
 
     def _grow_log(self) -> None:
@@ -232,16 +230,6 @@ class SqliteDatabase:
                 fail(StateError(f"The journal's log could not be copied back: {error}."))
         finally:
             lock.close()
-
-
-def _begin_beside(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *given: Any) -> bool:
-    """On a thread. False where none is to be had, or no descriptor for what a first thread imports: what was committed
-    is answered all the same, and the upkeep can wait."""
-    try:
-        loop.run_in_executor(None, work, *given)
-    except (RuntimeError, OSError):
-        return False
-    return True
 
 
 _INHERITED: list[sqlite3.Connection] = []

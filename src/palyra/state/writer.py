@@ -35,11 +35,14 @@ from palyra.state.schema import HEAD_EVERY
 from palyra.state.sharing import Sharing
 from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
+from palyra.state.upkeep import AfterCommits
 
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 
 MAX_RUN_KEYS = 256
+COMMITS_BEFORE_HASTE = 64
+"""A process that signs so much will go on: the library that signs faster is loaded."""
 _HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
 _LEAVES = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
 
@@ -65,6 +68,7 @@ class Writer:
         self._down: StateError | None = None
         self._closings_only = False
         self._absence = Absence()
+        self._haste = AfterCommits(COMMITS_BEFORE_HASTE)
 
     @classmethod
     def open(cls, root: Path, *, passphrase: bytes | None = None) -> Writer:
@@ -342,6 +346,7 @@ class Writer:
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if self._down is None:
+            self._haste.count(loop, self.home.key.hasten)
             self.database.look_after(loop, self._fail)
 
     def _fail(self, error: StateError) -> None:
