@@ -199,7 +199,7 @@ class Supervisor:
     async def _keep(self, kept: Kept, held: Held) -> None:
         order = kept.order
         try:
-            sink = LogSink(RingLog(self._logs / order.process_id), order.secrets)
+            sink = LogSink(RingLog(self._logs / order.process_id, principal=order.owner.principal), order.secrets)
         except OSError as error:
             await self._abandon(held)
             sentence = f"Its log could not be made: {error.strerror}."

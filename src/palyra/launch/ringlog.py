@@ -15,6 +15,7 @@ import os
 import struct
 from collections import deque
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ SEGMENT_BYTES = 256 * 1024
 SEGMENTS = 4
 """Together 1 MiB on disk for each process."""
 MAX_LOGS = 256
-"""Logs of ended processes that are kept; the oldest go first."""
+"""Logs of ended processes that are kept; of whoever has most of them the oldest goes first."""
+_OWNER = "owner"
 _RECORD_BYTES = 64 * 1024
 _HEAD = struct.Struct("!BI")
 _TAGS = {StreamName.STDOUT: 1, StreamName.STDERR: 2}
@@ -36,8 +38,12 @@ _STREAMS = {tag: stream for stream, tag in _TAGS.items()}
 class RingLog:
     """The writing end. One writer a log."""
 
-    def __init__(self, folder: Path, *, segment_bytes: int = SEGMENT_BYTES, segments: int = SEGMENTS) -> None:
+    def __init__(
+        self, folder: Path, *, principal: str, segment_bytes: int = SEGMENT_BYTES, segments: int = SEGMENTS
+    ) -> None:
         folder.mkdir(mode=0o700)
+        with contextlib.suppress(OSError), open(folder / _OWNER, "xb", opener=_private) as file:
+            file.write(principal.encode("utf-8", "backslashreplace"))
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._segments = segments
@@ -218,11 +224,32 @@ def _segment(folder: Path, start: int) -> Path:
 
 
 def prune_logs(logs: Path, *, keep: Collection[str], most: int = MAX_LOGS) -> None:
-    """Remove the oldest logs beyond `most`, never those of `keep`. Ids sort by age."""
+    """Remove logs beyond `most`, never those of `keep`. Whoever has most of them gives one: a principal that
+    starts hundreds of short processes pushes out no log of those who have fewer."""
     with contextlib.suppress(OSError):
-        ended = sorted(name for name in os.listdir(logs) if is_ulid(name) and name not in keep)
-        for name in ended[: max(0, len(ended) - most)]:
-            remove_log(logs, name)
+        ended = sorted((name for name in os.listdir(logs) if is_ulid(name) and name not in keep), reverse=True)
+        if len(ended) <= most:
+            return
+        by_owner: dict[bytes, list[str]] = {}
+        for name in ended:  # ids sort by age: the oldest ends up last
+            by_owner.setdefault(_owner_of(logs / name), []).append(name)
+        for _ in range(len(ended) - most):
+            most_names = max(map(len, by_owner.values()))
+            oldest = min(names[-1] for names in by_owner.values() if len(names) == most_names)
+            by_owner[_owner_of(logs / oldest)].pop()
+            remove_log(logs, oldest)
+
+
+@lru_cache(maxsize=2 * MAX_LOGS)
+def _owner_of(folder: Path) -> bytes:
+    """Nobody's where there is no telling; a log never changes hands."""
+    with contextlib.suppress(OSError):
+        return (folder / _OWNER).read_bytes()
+    return b""
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def kept_logs(logs: Path) -> dict[str, int]:

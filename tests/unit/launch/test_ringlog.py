@@ -20,7 +20,7 @@ OUT, ERR = StreamName.STDOUT, StreamName.STDERR
 
 def small(tmp_path: Path) -> RingLog:
     """Four files of 25 bytes each: records of up to 20 bytes."""
-    return RingLog(tmp_path / "log", segment_bytes=25, segments=4)
+    return RingLog(tmp_path / "log", principal="agent:a", segment_bytes=25, segments=4)
 
 
 def text(page: LogPage) -> bytes:
@@ -28,7 +28,7 @@ def text(page: LogPage) -> bytes:
 
 
 def test_both_streams_come_back_in_the_order_they_were_written(tmp_path):
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     for stream, data in ((OUT, b"one "), (OUT, b"two "), (ERR, b"oops "), (OUT, b"three")):
         log.write(stream, data)
     assert read_log(tmp_path / "log", offset=0, max_bytes=100) == LogPage(
@@ -41,7 +41,7 @@ def test_both_streams_come_back_in_the_order_they_were_written(tmp_path):
 
 
 def test_one_stream_alone_keeps_the_offsets_of_both(tmp_path):
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     for stream, data in ((OUT, b"aa"), (ERR, b"bbb"), (OUT, b"cc"), (ERR, b"d")):
         log.write(stream, data)
     page = read_log(tmp_path / "log", offset=1, max_bytes=2, stream=OUT)
@@ -64,7 +64,7 @@ def test_the_oldest_is_dropped_and_the_reader_learns_how_much(tmp_path):
     )
     kept = read_log(tmp_path / "log", offset=139, max_bytes=3)
     assert (text(kept), kept.dropped_bytes, kept.next_offset_bytes) == (b"600", 0, 142)
-    assert sum(file.stat().st_size for file in (tmp_path / "log").iterdir()) <= 100
+    assert sum(file.stat().st_size for file in (tmp_path / "log").glob("[0-9]*")) <= 100
 
 
 def test_an_offset_the_log_has_not_reached_is_an_error(tmp_path):
@@ -82,7 +82,7 @@ def test_a_log_that_is_not_there_is_empty(tmp_path):
 
 
 def test_a_character_is_not_cut_in_two_by_a_page(tmp_path):
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     log.write(OUT, "aé€𝄞".encode())
     pages, offset = [], 0
     while True:
@@ -95,13 +95,13 @@ def test_a_character_is_not_cut_in_two_by_a_page(tmp_path):
 
 
 def test_a_page_too_small_for_a_character_still_gets_on(tmp_path):
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     log.write(OUT, "€x".encode())
     assert [read_log(tmp_path / "log", offset=at, max_bytes=1).next_offset_bytes for at in range(4)] == [1, 2, 3, 4]
 
 
 def test_half_a_character_waits_for_its_other_half_while_the_log_grows(tmp_path):
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     log.write(OUT, "x€".encode()[:2])
     waiting = read_log(tmp_path / "log", offset=0, max_bytes=9, growing=True)
     assert (text(waiting), waiting.next_offset_bytes, waiting.total_bytes) == (b"x", 1, 2)
@@ -113,25 +113,25 @@ def test_half_a_character_waits_for_its_other_half_while_the_log_grows(tmp_path)
 
 def test_nobody_else_may_read_a_log(tmp_path):
     before = os.umask(0)
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     log.write(OUT, b"x")
     os.umask(before)
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "log", *(tmp_path / "log").iterdir())]
-    assert modes == [0o700, 0o600]
+    assert modes == [0o700, 0o600, 0o600]
 
 
 def test_a_record_that_a_crash_cut_short_is_not_shown(tmp_path):
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     log.write(OUT, b"whole")
     log.write(OUT, b"torn")
-    (file,) = (tmp_path / "log").iterdir()
+    (file,) = (tmp_path / "log").glob("[0-9]*")
     file.write_bytes(file.read_bytes()[:-1])
     page = read_log(tmp_path / "log", offset=0, max_bytes=100)
     assert (text(page), page.total_bytes) == (b"whole", 5)
 
 
 def test_a_disk_that_is_full_costs_output_and_nothing_else(tmp_path, monkeypatch):
-    log = RingLog(tmp_path / "log")
+    log = RingLog(tmp_path / "log", principal="agent:a")
     log.write(OUT, b"before")
     real = os.write
 
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_costs_output_and_nothing_else(tmp_path, monkeypatch
 )
 def test_paging_through_a_log_gives_its_kept_end_exactly(tmp_path_factory, writes, size):
     folder = tmp_path_factory.mktemp("ring") / "log"
-    log = RingLog(folder, segment_bytes=25, segments=4)
+    log = RingLog(folder, principal="agent:a", segment_bytes=25, segments=4)
     for stream, data in writes:
         log.write(stream, data)
     log.close()
@@ -170,7 +170,7 @@ def test_paging_through_a_log_gives_its_kept_end_exactly(tmp_path_factory, write
         assert len(text(page)) <= size
         seen, offset = seen + text(page), page.next_offset_bytes
     assert whole.endswith(seen)
-    assert sum(file.stat().st_size for file in folder.iterdir()) <= 100
+    assert sum(file.stat().st_size for file in folder.glob("[0-9]*")) <= 100
     if sum(len(data) + 5 for _, data in writes) <= 25:
         assert seen == whole, "what fits is all there"
 
@@ -181,3 +181,26 @@ def test_only_the_newest_logs_are_kept_and_never_one_that_is_in_use_removed(tmp_
         (tmp_path / name).mkdir()
     prune_logs(tmp_path, keep={ids[0]}, most=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([ids[0], ids[4], ids[5], "keeper.log"])
+
+
+def test_hundreds_of_short_processes_push_out_no_log_of_who_has_fewer(tmp_path):
+    names = [ulid(number) for number in range(1, 13)]
+    for number, name in enumerate(names):
+        RingLog(tmp_path / name, principal="agent:quiet" if number < 3 else "agent:busy").close()
+    prune_logs(tmp_path, keep=(), most=6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == names[:3] + names[9:]
+
+
+def test_of_two_who_have_as_many_the_older_log_goes(tmp_path):
+    names = [ulid(number) for number in range(1, 5)]
+    for number, name in enumerate(names):
+        RingLog(tmp_path / name, principal=f"agent:{number % 2}").close()
+    prune_logs(tmp_path, keep=(), most=3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == names[1:]
+
+
+def test_who_owns_a_log_is_told_to_its_owner_alone_and_to_no_reader(tmp_path):
+    log = RingLog(tmp_path / "log", principal="agent:a")
+    log.write(StreamName.STDOUT, b"hello")
+    assert (tmp_path / "log" / "owner").stat().st_mode & 0o777 == 0o600
+    assert text(read_log(tmp_path / "log", offset=0, max_bytes=100)) == b"hello"
