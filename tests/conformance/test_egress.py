@@ -304,6 +304,32 @@ def test_a_host_header_or_sni_of_another_name_is_refused(tier_c: Arena, server: 
     assert all(verdict != "failed" for _, _, verdict in verdicts(result))
 
 
+def test_a_request_in_no_usual_form_does_not_reach_another_name_of_the_granted_host(
+    tier_c: Arena, server: Seen
+) -> None:
+    """Servers take them: this one reads headers behind a line without a version."""
+    program = """
+    def ask(*pieces):
+        with socket.create_connection(("granted.test", int(sys.argv[1])), 5) as s:
+            s.settimeout(5)
+            for piece in pieces:
+                s.sendall(piece)
+                time.sleep(0.4)
+            return s.recv(100).decode()
+    report([
+        tried(ask, b"GET /\\r\\nHost: evil.test\\r\\n\\r\\n"),
+        tried(ask, b"GET /\\r\\n", b"A: b\\r\\n", b"Host: evil.test\\r\\n\\r\\n"),
+        tried(ask, b"\\x1cGET /\\0 HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n"),
+        tried(ask, b"GET", b" /\\r", b"\\nhost:evil.test\\n\\n"),
+    ])
+    """
+    granted = (f"granted.test:{server.port}", f"127.0.0.1:{server.port}")
+    result = attack(tier_c, program, str(server.port), granted=granted)
+    assert not any("hello" in said for said in result.json)
+    assert [headers["host"] for _, _, headers in server.requests if "host" in headers] == []
+    assert verdicts(result).count(("granted.test", server.port, "denied")) == 4
+
+
 def test_the_proxy_refuses_what_is_not_granted_in_every_protocol(tier_c: Arena, server: Seen) -> None:
     program = """
     port = int(sys.argv[1])

@@ -20,7 +20,7 @@ from palyra.egress.grammar import Malformed, parse_authority
 from palyra.egress.hosts import parse_host, parse_pattern
 from palyra.egress.http import find_head, parse_request, parse_response, read_url, write_head
 from palyra.egress.names import NameTable
-from palyra.egress.sniff import Kind, sniff
+from palyra.egress.sniff import OPEN, Kind, Sniffer, sniff
 from palyra.egress.socks import read_greeting, read_request
 from palyra.errors import Rejected
 from palyra.model.net import EgressMode, NetGrant
@@ -105,12 +105,14 @@ def hello(data: bytes) -> None:
 
 def first_bytes(data: bytes) -> None:
     decided: set[Kind] = set()
+    sniffer = Sniffer()
     for at in range(min(len(data), 200) + 1):
         kind = sniff(data[:at])
-        if kind is not Kind.UNDECIDED:
+        if kind not in OPEN:
             decided.add(kind)
         else:
             assert not decided
+        assert sniffer.feed(data[max(0, at - 1) : at]) is kind
     assert len(decided) <= 1
 
 

@@ -25,7 +25,7 @@ from palyra.egress.grammar import Malformed, Target
 from palyra.egress.hello import HelloTalk
 from palyra.egress.hosts import embedded
 from palyra.egress.outbox import Outbox
-from palyra.egress.sniff import Kind, sniff
+from palyra.egress.sniff import OPEN, Kind, Sniffer
 from palyra.egress.terms import Broken, Refused, Terms
 from palyra.egress.voice import Voice, say_failed, say_refused
 from palyra.egress.way import Way
@@ -44,8 +44,9 @@ class Conversation:
         self._voice = Voice.NONE
         self._inbox = bytearray()
         self._answer = bytearray()
-        self._sent = 0
-        """Bytes at the front of the inbox that were passed on while the first line was still unfinished."""
+        self._sniffer, self._sniffed = Sniffer(), 0
+        self._has_passed = False
+        """Bytes went to the host before it was known what they are."""
         self._client_eof = self._upstream_eof = False
         self._is_open = self._is_over = self._is_handshaking = False
         self._target: Target | None = None
@@ -77,7 +78,7 @@ class Conversation:
         if self._is_over or self._is_handshaking:
             return False
         if side is Side.CLIENT:
-            return not self._client_eof and len(self._inbox) - self._sent < READ_AHEAD
+            return not self._client_eof and len(self._inbox) < READ_AHEAD
         return self._is_open and not self._upstream_eof and len(self._answer) < READ_AHEAD
 
     # ── what happened ──
@@ -134,9 +135,16 @@ class Conversation:
         self._out.rang(timer)
         if timer is Timer.HEAD:
             raise Malformed("the program took too long to say what it wants", status=408)
-        if self._step == self._first_bytes and len(self._inbox) > self._sent:
-            self._out.put(ev.SendUpstream(bytes(self._inbox[self._sent :])))
-            self._sent = len(self._inbox)
+        if self._step == self._first_bytes:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """What was looked at and is still nothing: it may go, and is remembered to have gone."""
+        if self._inbox:
+            self._out.put(ev.SendUpstream(bytes(self._inbox)))
+            self._has_passed = True
+            self._inbox.clear()
+        self._sniffed = 0
 
     # ── which host is meant ──
 
@@ -192,13 +200,20 @@ class Conversation:
     def _first_bytes(self) -> bool:
         assert self._target is not None
         is_judged = self._target.port in JUDGED_PORTS
-        kind = sniff(bytes(self._inbox))
-        if kind is Kind.UNDECIDED and (self._client_eof or self._answer or self._upstream_eof):
+        kind = self._sniffer.feed(bytes(self._inbox[self._sniffed :]))
+        self._sniffed = len(self._inbox)
+        if is_judged and kind in (Kind.LOOSE, Kind.HTTP):
+            kind = Kind.HTTP if self._sniffer.has_method else Kind.OTHER
+        if kind in OPEN and (self._client_eof or self._answer or self._upstream_eof):
             if is_judged and not self._answer:
                 return self._end_if(self._client_eof or self._upstream_eof)
             kind = Kind.OTHER
+        if kind is Kind.LOOSE:
+            self._out.stop(Timer.SNIFF)
+            self._pass_on()
+            return False
         if kind is Kind.UNDECIDED:
-            if not is_judged and len(self._inbox) > self._sent:
+            if not is_judged and self._inbox:
                 self._out.start(Timer.SNIFF)
             return False
         self._out.stop(Timer.SNIFF)
@@ -208,7 +223,7 @@ class Conversation:
             return self._relay()
         if kind is Kind.PROXY_HEADER:
             raise Malformed("a PROXY protocol header is not passed on")
-        if self._sent:
+        if self._has_passed:
             raise Malformed("what looks like a request came too slowly to be judged", status=408)
         if kind is Kind.TLS:
             self._out.start(Timer.HEAD)
@@ -220,8 +235,8 @@ class Conversation:
     def _relay(self) -> bool:
         if self._answer:
             self._out.put(ev.SendClient(bytes(self._answer)))
-        if len(self._inbox) > self._sent:
-            self._out.put(ev.SendUpstream(bytes(self._inbox[self._sent :])))
+        if self._inbox:
+            self._out.put(ev.SendUpstream(bytes(self._inbox)))
         if self._client_eof:
             self._out.put(ev.HalfClose(Side.UPSTREAM))
         if self._upstream_eof:

@@ -60,14 +60,53 @@ def test_another_port_is_dialled_at_once_so_that_hosts_may_speak_first():
     assert play.answer(b"SSH-2.0-x\r\n") == [SendClient(b"SSH-2.0-x\r\n"), RELAY]
 
 
-@pytest.mark.parametrize(
-    "first",
-    [b"\0\0\0\x08\x04\xd2\x16\x2f", b"SSH-2.0-y\r\n", b"*1\r\n$4\r\nPING\r\n", b"0033git-upload-pack /x\0host=b\0"],
-)
+@pytest.mark.parametrize("first", [b"SSH-2.0-y\r\n", b"*1\r\n$4\r\nPING\r\n", b"SET a b\r\nGET a\r\n"])
 def test_a_protocol_that_is_neither_tls_nor_http_is_relayed_on_other_ports(first):
     play = Play("b.test:9418").transparent("b.test", 9418)
     play.reach()
     assert play.say(first) == [SendUpstream(first), RELAY]
+
+
+@pytest.mark.parametrize("first", [b"\0\0\0\x08\x04\xd2\x16\x2f", b"EHLO me\r\n", b"0033git-upload-pack /x\0host=b\0"])
+def test_what_may_still_become_a_request_goes_out_at_once_and_is_relayed_when_the_host_answers_it(first):
+    play = Play("b.test:9418").transparent("b.test", 9418)
+    play.reach()
+    assert play.say(first) == [SendUpstream(first)]
+    assert play.say(b"\x01") == [SendUpstream(b"\x01")]
+    assert play.answer(b"yes") == [SendClient(b"yes"), RELAY]
+
+
+@pytest.mark.parametrize("face", ["transparent", "tunnel"])
+@pytest.mark.parametrize("line", [b"GET /\r\n", b"GET / X\r\n", b"\1 / X\r\n"])
+@pytest.mark.parametrize("cut", [0, 1, 9])
+def test_a_request_without_a_version_does_not_lead_to_another_host_of_many_names(face, line, cut):
+    play = Play("b.test:9000")
+    if face == "tunnel":
+        play.proxy().say(b"CONNECT b.test:9000 HTTP/1.1\r\n\r\n")
+    else:
+        play.transparent("b.test", 9000)
+    play.reach()
+    request = line + b"A: b\r\nHost: evil.test\r\n\r\n"
+    play.say(request[:cut])
+    play.say(request[cut:])
+    assert b"evil" not in play.upstream
+    assert play.rulings[-1] == ("b.test", 9000, Ruling.REFUSED)
+
+
+@pytest.mark.parametrize("before", [b"\x15\x03\x01\0\x02\x01\x5a", b"\x15\x04\x01\0\x02\x01\x5a"])
+def test_an_alert_before_the_hello_does_not_hide_it(before):
+    play = Play("b.test:9000").transparent("b.test", 9000)
+    play.reach()
+    play.say(before + client_hello("evil.test"))
+    assert (play.upstream, play.rulings[-1]) == (b"", ("b.test", 9000, Ruling.REFUSED))
+
+
+@pytest.mark.parametrize("version", [b"\x02\x03", b"\x04\x01", b"\0\0"])
+def test_a_hello_in_a_record_of_no_version_is_not_passed_on(version):
+    play = Play("b.test:9000").transparent("b.test", 9000)
+    play.reach()
+    play.say(b"\x16" + version + client_hello("evil.test")[3:])
+    assert (play.upstream, play.rulings[-1]) == (b"", ("b.test", 9000, Ruling.REFUSED))
 
 
 def test_bytes_and_the_end_that_came_before_the_host_are_not_lost():
