@@ -153,3 +153,18 @@ def test_an_editor_and_a_password_program_of_the_repository_do_not_run(run: Sync
     plainly("commit", "-qm", "x", at=workspace)
     assert git(run, *IDENTITY, "commit", "--amend").success
     assert not (workspace / "ran").exists()
+
+
+@pytest.mark.parametrize("word", ["view", "visualize"])
+def test_a_bisection_does_not_show_itself_by_a_program_of_the_workspace(
+    run: SyncRun, workspace: Path, word: str
+) -> None:
+    """git takes every name that begins with `git` for a program of its own, and one with a slash for a path."""
+    committed(workspace)
+    plainly("commit", "-q", "--allow-empty", "-m", "y", at=workspace)
+    (workspace / "git").mkdir()
+    (workspace / "git" / "x").write_text("#!/bin/sh\necho got in > mark\n")
+    (workspace / "git" / "x").chmod(0o755)
+    plainly("bisect", "start", "HEAD", "HEAD~1", at=workspace)
+    assert git(run, "bisect", word, "git/x").reason is Reason.INTERPRETER_DENIED
+    assert not (workspace / "mark").exists()

@@ -67,7 +67,8 @@ _PUSH = Spec(
     "no-recurse-submodules verify no-verify ipv4 ipv6",
 )
 _OPTION_VALUES = {"clone": "bcjou", "rebase": "CsXx", "grep": "ABCefm", "push": "o"}
-_SUBWORDS = {"bisect": "run", "submodule": "foreach"}
+# `bisect view git/x` starts the workspace's git/x: any name that begins so counts as a program of git's own.
+_SUBWORDS = {"bisect": ("run", "view", "visualize"), "submodule": ("foreach",)}
 _STRATEGIES = frozenset("resolve recursive octopus ours subtree ort".split())
 """Another name NAME runs `git-merge-NAME`, and NAME may hold a slash."""
 _STRATEGY_LETTERS = {"merge": "s", "pull": "s", "rebase": "s", "cherry-pick": "", "revert": ""}
@@ -159,8 +160,9 @@ def _judge(subcommand: str, rest: Sequence[str]) -> str:
     values = _OPTION_VALUES.get(subcommand, "")
     for option in find_options(rest, letters=letters, names=names, values=values):
         return f"git {subcommand} {'--' if len(option.name) > 1 else '-'}{option.name} runs a program"
-    if _SUBWORDS.get(subcommand) in rest:
-        return f"git {subcommand} {_SUBWORDS[subcommand]} runs a program"
+    for word in _SUBWORDS.get(subcommand, ()):
+        if word in rest:
+            return f"git {subcommand} {word} runs a program"
     if subcommand in _REMOTES and any(_TRANSPORT.search(word) for word in rest):
         return "a git transport such as ext:: runs a program"
     if subcommand == "push" and (read_options(rest, _PUSH).unknown or is_folder(push_target(rest))):

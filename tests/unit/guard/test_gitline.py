@@ -92,6 +92,8 @@ diff --ext-diff
 log --ext-diff
 show --ext-diff
 bisect run id
+bisect view git/x
+bisect visualize git-x
 submodule foreach id
 clone ext::id x
 clone 'ext::sh -c id' x
