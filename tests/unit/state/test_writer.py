@@ -17,7 +17,7 @@ import pytest
 from palyra.errors import Reason, Rejected, StateError
 from palyra.journal.checkpoint import open_checkpoint
 from palyra.journal.lookup import TREE_SIZE
-from palyra.state import reserve
+from palyra.state import reserve, sharing
 from palyra.state import sqlite as sqlite_module
 from palyra.state import writer as writer_module
 from palyra.state.lock import FileLock
@@ -220,7 +220,8 @@ def test_a_write_transaction_of_a_foreign_program_is_waited_for(writer: Writer) 
 def test_a_lock_that_is_never_released_ends_in_a_refusal_and_not_in_a_dead_writer(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "PATIENCE_S", 0.05)
+    for module in (writer_module, sharing):
+        monkeypatch.setattr(module, "PATIENCE_S", 0.05)
     other = FileLock(writer.home.lock)
     assert other.try_acquire()
 
