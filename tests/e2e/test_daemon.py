@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import http.client
 import json
 import resource
 import signal
@@ -224,6 +225,21 @@ def test_slow_headers_and_bodies_are_cut_off_while_others_are_served(hardened):
     for sock in (silent, trickling, body):
         with sock:
             assert b" 408 " in sock.recv(4096)
+
+
+@pytest.mark.parametrize("era", ["", "MCP-Protocol-Version: 2026-07-28"])
+def test_a_slow_body_over_mcp_is_answered_and_not_just_cut_off(hardened, era):
+    served, token = hardened
+    head = head_of_a_post(token, 50).replace(b"POST /v1/calls", b"POST /mcp")
+    accept = b"\r\nAccept: application/json, text/event-stream\r\n" + (era.encode() + b"\r\n" if era else b"")
+    with served.connect() as sock:
+        sock.sendall(head.replace(b"\r\n", accept, 1) + b'{"jsonrpc"')
+        answer = http.client.HTTPResponse(sock)
+        answer.begin()
+        told = json.loads(answer.read())
+        assert (answer.status, answer.headers["connection"], told["id"]) == (408, "close", None)
+        assert told["error"]["data"]["reason"] == "SLOW"
+        assert sock.recv(1) == b"", "and then cut off"
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 50])

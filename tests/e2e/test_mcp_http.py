@@ -112,7 +112,8 @@ def test_without_a_credential_with_a_wrong_one_or_from_elsewhere_nothing_is_read
             for headers, status in cases:
                 answer = await http.post(daemon.url, content=body, headers=headers)
                 assert answer.status_code == status, headers
-                assert set(answer.json()) == {"error"}
+                told = answer.json()["error"]
+                assert (told["code"], set(told["data"])) == (types.INVALID_REQUEST, {"reason", "hint"})
 
     serving(home, workspace, work)
 
@@ -230,20 +231,63 @@ def test_mcp_is_no_way_around_the_daemons_limit_of_calls(home, workspace):
     serving(home, workspace, work)
 
 
-def test_a_body_that_is_too_large_is_refused(home, workspace):
-    async def work(daemon: Daemon) -> None:
-        token = await daemon.token()
-        headers = {
-            "Authorization": f"Bearer {token}",
-            "Accept": "application/json, text/event-stream",
-            "Content-Type": "application/json",
-            "MCP-Protocol-Version": "2026-07-28",
-        }
-        async with httpx.AsyncClient(headers=headers) as http:
-            answer = await http.post(daemon.url, content=b'{"a": "' + b"x" * (5 << 20) + b'"}')
-            assert answer.status_code == 413
+IMPATIENT = "[daemon]\nbody_timeout_ms = 300\nmax_body_bytes = 65536\n"
 
-    serving(home, workspace, work)
+
+class Dribbling(httpx2.AsyncHTTPTransport):
+    """Sends each body in two pieces, with `between` awaited after the first."""
+
+    def __init__(self, between: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._between = between
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        whole = await request.aread()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield whole[:5]
+            await self._between()
+            yield whole[5:]
+
+        slow = httpx2.Request(request.method, request.url, headers=request.headers, content=pieces())
+        return await super().handle_async_request(slow)
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("fate", "sentence", "reason"),
+    [
+        ("slow", "The body took too long to come.", "SLOW"),
+        ("revoked", "The token is wrong, has expired, or was revoked.", "UNAUTHENTICATED"),
+        ("large", "The body has more than 65536 bytes.", "TOO_LARGE"),
+    ],
+)
+def test_a_client_whose_body_is_not_taken_is_told_why(home, workspace, capfd, era, fate, sentence, reason):
+    async def work(daemon: Daemon) -> None:
+        token, is_open = await daemon.token(), False
+
+        async def between() -> None:
+            if is_open and fate == "revoked":
+                await daemon.state.tokens.revoke(token.split("_")[1], by="user:operator")
+                await asyncio.sleep(0.1)
+            elif is_open:
+                await asyncio.sleep(2 if fate == "slow" else 0)
+
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, transport=Dribbling(between)) as http,
+            Client(streamable_http_client(daemon.url, http_client=http), mode=era) as client,
+        ):
+            await client.list_tools()
+            is_open = True
+            with pytest.raises(MCPError) as told:
+                await client.call_tool("palyra_echo", {"text": "x" * (70_000 if fate == "large" else 1)})
+            is_open = False
+        assert (told.value.error.message, told.value.error.data["reason"]) == (sentence, reason)
+        assert told.value.error.data["hint"]
+
+    serving(home, workspace, work, config=IMPATIENT)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_an_agent_with_many_sessions_pushes_out_its_own_runs_and_nobody_elses(home, workspace, monkeypatch):

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from palyra.daemon.app import identify
+from palyra.daemon.app import SLOWEST_BYTES_S, identify
 from palyra.daemon.auth import CALLER, Proof, unauthenticated
 from palyra.daemon.bodies import Counted
 from palyra.daemon.holding import Held
@@ -36,17 +36,21 @@ async def mounted(state: State) -> AsyncIterator[dict[str, ASGIApp]]:
     if find_spec("mcp") is None:
         yield {}
         return
+    from palyra.mcp.bodies import MAX_BODY_BYTES, Bounds
     from palyra.mcp.http import http_app
 
+    max_bytes = min(MAX_BODY_BYTES, state.settings.max_body_bytes)
+    timeout_s = max(state.settings.body_timeout_ms / 1000, max_bytes / SLOWEST_BYTES_S)
     async with AsyncExitStack() as stack:
         app = http_app(
             state.installation,
             lambda request: who_asks(request, state),
             # Its output can be followed at /v1 too, by an agent, who must not learn from when bytes come.
             begin=lambda request: state.calls.begin(replace(request, lagging=True)).task,
+            bounds=Bounds(max_bytes=max_bytes, timeout_s=timeout_s),
         )
         await stack.enter_async_context(app.running())
-        yield {PATH: Held(Counted(app, state.bodies), state)}
+        yield {PATH: Held(Counted(app, state.bodies, answer=as_mcp), state)}
 
 
 def who_asks(request: Request, state: State) -> Identity | Response:
@@ -60,10 +64,16 @@ def who_asks(request: Request, state: State) -> Identity | Response:
             raise Refused(503, "STOPPING", "The daemon is about to end.", "Connect again in a moment.")
         request.scope[CALLER] = caller
     except Refused as refusal:
-        return refusal.response()
+        return as_mcp(refusal)
     return Identity(
         principal=caller.principal,
         credential_id=caller.credential_id or f"peer:{caller.principal}",
         workspace=caller.workspace,
         lapse=lapse_of_calls(state, caller),
     )
+
+
+def as_mcp(refused: Refused) -> Response:
+    from palyra.mcp.bodies import refusal
+
+    return refusal(refused.status, refused.code, refused.message, refused.hint, headers=refused.headers)

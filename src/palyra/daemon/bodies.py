@@ -8,7 +8,9 @@ that nobody takes it all); past that a request is refused with BUSY. Not here: a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from palyra.daemon.auth import CALLER, Caller
@@ -68,9 +70,11 @@ class Counted:
     """An application that is mounted beside the table, with its bodies counted among the others. Past the bounds its
     client is told so here, and to the application it is gone."""
 
-    def __init__(self, app: ASGIApp, bodies: Bodies) -> None:
+    def __init__(self, app: ASGIApp, bodies: Bodies, *, answer: Callable[[Refused], Response]) -> None:
         self._app = app
         self._bodies = bodies
+        self._answer = answer
+        """In the shape that clients of the application read."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         held: Share | None = None
@@ -86,7 +90,7 @@ class Counted:
                     held.add(len(message["body"]))
                 except Refused as refusal:
                     is_refused = True
-                    await refusal.response()(scope, receive, send)
+                    await self._answer(refusal)(scope, receive, send)
             return {"type": "http.disconnect"} if is_refused else message
 
         async def said(message: Message) -> None:

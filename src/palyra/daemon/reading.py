@@ -69,7 +69,8 @@ def declared_too_large(request: Request, max_bytes: int) -> bool:
 
 
 def too_slow() -> Refused:
-    return Refused(408, "SLOW", "The body took too long to come.", "Send it faster.", headers={"Connection": "close"})
+    hint = "Send it faster, or raise daemon.body_timeout_ms."
+    return Refused(408, "SLOW", "The body took too long to come.", hint, headers={"Connection": "close"})
 
 
 def broken_off() -> Refused:

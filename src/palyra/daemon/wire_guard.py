@@ -129,7 +129,8 @@ class GuardedProtocol(H11Protocol):
     def _too_slow(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            self._refuse(Refused(408, "SLOW", "The headers took too long to come.", "Send them faster."))
+            hint = "Send them faster, or raise daemon.header_timeout_ms."
+            self._refuse(Refused(408, "SLOW", "The headers took too long to come.", hint))
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(Refused(400, "MALFORMED", "This is not an HTTP request, or its headers are too large."))

@@ -1,12 +1,12 @@
 """MCP over streamable HTTP: an ASGI application that the daemon mounts at /mcp.
 
 Rules: who asks is the daemon's to say (`identify`: host, origin and bearer token, checked before a byte of the body is
-read); a session of the handshake era belongs to the credential that opened it, and each principal has its share of
-them; a body has a size and a time. Calls of one credential in one workspace share a run, which ends when nobody used it
-for a while; a client that wants runs of its own names them (`palyra/session` in `_meta`). An agent's token answers
-no questions: see callers.
+read, and once more behind a body that took its time); a session of the handshake era belongs to the credential that
+opened it, and each principal has its share of them. Calls of one credential in one workspace share a run, which ends
+when nobody used it for a while; a client that wants runs of its own names them (`palyra/session` in `_meta`). An
+agent's token answers no questions: see callers.
 
-Not here: the sockets (daemon), the tokens (tokens/).
+Not here: the sockets (daemon), the tokens (tokens/), a body's bounds (mcp/bodies).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from starlette.types import Message, Receive, Scope, Send
 from palyra.engine.asking import BLINK_US
 from palyra.engine.runs import Run
 from palyra.errors import Rejected
+from palyra.mcp.bodies import Bounds, Unread, read_whole, refusal
 from palyra.mcp.callers import Caller, Context, Lapse, begin_run
 from palyra.mcp.calls import Begin
 from palyra.mcp.server import make_server
@@ -41,9 +42,6 @@ from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 from palyra.wiring.places import resolve_workspace
 
-MAX_BODY_BYTES = 1 << 20
-"""One call, whose input has 448 KiB at most. While one is read, nobody else is answered."""
-BODY_TIMEOUT_S = 30.0
 IDLE_MS = 30 * 60_000
 MAX_RUNS_EACH = 64
 META_SESSION = "palyra/session"
@@ -148,13 +146,14 @@ def _workspace(identity: Identity, named: str, configured: str) -> str:
 class HttpApp:
     """`running()` must be entered before the first request, and left after the last."""
 
-    def __init__(self, server: Server[Any], identify: Identify) -> None:
+    def __init__(self, server: Server[Any], identify: Identify, bounds: Bounds | None = None) -> None:
         self._identify = identify
+        self._bounds = bounds or Bounds()
         self._manager = StreamableHTTPSessionManager(
             app=server,
             # Host and Origin are the daemon's: `identify` checked them.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=MAX_BODY_BYTES,
+            max_request_body_size=self._bounds.max_bytes,
             session_idle_timeout=IDLE_MS / 1000,
         )
         clock = asyncio.get_running_loop().time
@@ -168,11 +167,26 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
+        try:
+            who, whole = await self._let_in(scope, receive)
+        except Unread as unread:
+            await unread.answer(scope, receive, send)
+            return
+        await self._shared(who, known(scope, who, who.credential_id), whole, send)
+
+    async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Identity, Receive]:
+        """Raises Unread. Requests held open half-sent would each be one act more after their token was revoked."""
+        clock = asyncio.get_running_loop().time
+        who, began_s = self._who(scope, receive), clock()
+        whole = await read_whole(scope, receive, self._bounds)
+        took_its_time = (clock() - began_s) * 1e6 >= BLINK_US
+        return self._who(scope, receive) if took_its_time else who, whole
+
+    def _who(self, scope: Scope, receive: Receive) -> Identity:
         who = self._identify(Request(scope, receive))
         if isinstance(who, Response):
-            await who(scope, receive, send)
-            return
-        await self._shared(who, known(scope, who, who.credential_id), _timed(receive, who.lapse), send)
+            raise Unread(who)
+        return who
 
     async def _shared(self, who: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         """Within the principal's share of sessions."""
@@ -240,32 +254,11 @@ async def _unheard(message: Message) -> None:
 
 
 def _too_many() -> Response:
-    error = types.ErrorData(code=types.INTERNAL_ERROR, message="Too many sessions of this principal are in use.")
-    body = types.JSONRPCError(jsonrpc="2.0", id=None, error=error).model_dump_json(exclude_none=True)
-    return Response(body, status_code=429, media_type="application/json", headers={"Retry-After": "5"})
+    hint = "End one of them, or try again."
+    return refusal(429, "BUSY", "Too many sessions of this principal are in use.", hint, headers={"Retry-After": "5"})
 
 
-def _timed(receive: Receive, lapse: Lapse | None) -> Receive:
-    """A client that sends its body a byte a minute is taken for gone; so is one whose credential lapsed meanwhile."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    deadline = began + BODY_TIMEOUT_S
-    whole = False
-
-    async def receive_in_time() -> Message:
-        nonlocal whole
-        if whole:
-            return await receive()
-        try:
-            message = await asyncio.wait_for(receive(), max(0.0, deadline - loop.time()))
-        except TimeoutError:
-            return {"type": "http.disconnect"}
-        whole = message["type"] != "http.request" or not message.get("more_body", False)
-        took_its_time = whole and (loop.time() - began) * 1e6 >= BLINK_US
-        return message if not took_its_time or lapse is None or lapse() is None else {"type": "http.disconnect"}
-
-    return receive_in_time
-
-
-def http_app(installation: Installation, identify: Identify, *, begin: Begin | None = None) -> HttpApp:
-    return HttpApp(make_server(installation, HttpCallers(installation), begin=begin), identify)
+def http_app(
+    installation: Installation, identify: Identify, *, begin: Begin | None = None, bounds: Bounds | None = None
+) -> HttpApp:
+    return HttpApp(make_server(installation, HttpCallers(installation), begin=begin), identify, bounds)

@@ -45,7 +45,7 @@ def test_what_is_mounted_counts_too_and_gives_back_what_it_took():
         sent.append(message)
 
     with pytest.raises(RuntimeError):
-        asyncio.run(Counted(app, bodies)({"type": "http"}, receive, send))
+        asyncio.run(Counted(app, bodies, answer=Refused.response)({"type": "http"}, receive, send))
     assert seen == ["http.request", "http.request", "http.disconnect", "http.disconnect"]
     assert ([one.get("status") for one in sent], b"BUSY" in sent[-1]["body"]) == ([429, None], True), "told why, once"
     with bodies.hold(ONE) as again:
