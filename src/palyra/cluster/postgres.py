@@ -25,7 +25,7 @@ from psycopg.adapt import Loader
 from palyra.cluster import dialect
 from palyra.cluster.sending import Sending
 from palyra.errors import StateError
-from palyra.state.database import Cursor, Trouble
+from palyra.state.database import Cursor, InVain, Trouble
 
 log = logging.getLogger("palyra.cluster")
 CHANNEL = "palyra"
@@ -100,7 +100,7 @@ class PostgresDatabase:
         cursor: Cursor = self.connection.execute(dialect.query(sql), tuple(map(dialect.value, parameters)))
         return cursor
 
-    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: Exception | None = None) -> None:
+    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: InVain | None = None) -> None:
         assert self._sending is not None, "in a turn"
         self._sending.send(sql, parameters, in_vain=in_vain)
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
 
 from palyra.cluster import dialect
-from palyra.state.database import Cursor
+from palyra.state.database import Cursor, InVain
 
 
 class Sending:
@@ -26,10 +27,10 @@ class Sending:
         self._connection, self._answered = connection, answered
         self._way = contextlib.ExitStack()
         self._pipeline = self._way.enter_context(connection.pipeline())
-        self._sent: list[tuple[psycopg.Cursor[tuple[Any, ...]], Exception | None]] = []
+        self._sent: list[tuple[psycopg.Cursor[tuple[Any, ...]], Callable[[], Exception] | None]] = []
         """Without an answer yet, and what it means if they were refused."""
 
-    def send(self, sql: str, parameters: tuple[object, ...] = (), *, in_vain: Exception | None = None) -> Any:
+    def send(self, sql: str, parameters: tuple[object, ...] = (), *, in_vain: InVain | None = None) -> Any:
         self._answered.clear()
         # A command without values is not worth a prepared statement of its own.
         is_prepared = None if parameters else False
@@ -42,7 +43,7 @@ class Sending:
             with contextlib.suppress(psycopg.Error):
                 self._pipeline.sync()  # until then the server does nothing at all, not even take back
             raise meaning from error
-        self._sent.append((cursor, in_vain))
+        self._sent.append((cursor, partial(in_vain, parameters) if in_vain else None))
         return cursor
 
     def ask(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor:
@@ -73,5 +74,5 @@ class Sending:
         """Those before the one that was refused have their results; it and those behind it have none."""
         refused, self._sent = [why for cursor, why in self._sent if cursor.pgresult is None], []
         if refused and refused[0] is not None and isinstance(error, psycopg.IntegrityError):
-            return refused[0]
+            return refused[0]()
         return error

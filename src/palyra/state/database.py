@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from palyra.errors import StateError
 
@@ -42,15 +42,19 @@ class Rows(Protocol):
     def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]: ...
 
 
+InVain: TypeAlias = Callable[[tuple[object, ...]], Exception]
+
+
 class Database(Protocol):
     is_far: bool
     """On a server, which may be away for a while."""
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> Cursor: ...
 
-    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: Exception | None = None) -> None:
+    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: InVain | None = None) -> None:
         """In a transaction, for what has no answer: when it is refused, that may be known only with the answer to a
-        later statement, or by `settle`. `in_vain` is raised where a row's place was taken."""
+        later statement, or by `settle`. `in_vain` makes of the values what is raised where a row's place
+        was taken."""
 
     def settle(self) -> None:
         """All that was sent was done, or what is wrong is raised."""

@@ -10,7 +10,6 @@ Touches: that file. It is compared at every start and by every audit.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -29,10 +28,12 @@ class Mark:
 
     def write(self, entries: int) -> None:
         """Nothing hangs on it but what is noticed later: an error is no reason to stop."""
-        with contextlib.suppress(OSError):
+        try:
             if self._fd < 0:
                 self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | _FLAGS, 0o600)
             os.pwrite(self._fd, _FORM % entries, 0)
+        except OSError:
+            return
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -1,8 +1,8 @@
 """The files of the state, as they were when they were opened: whether they still lie where the next process looks.
 
 A folder that was moved away, an old copy put in its place, a log that somebody deleted: SQLite goes on with the files
-it holds open, and what it commits there is lost with the process. So their names are looked up again, before something
-is written and before anybody is told that it is durable. Mostly the folder's own answers for them: names in it do not
+it holds open, and what it commits there is lost with the process. So their names are looked up again before anybody
+is told that it is durable. Mostly the folder's own answers for them: names in it do not
 change without its time of change, once that is old enough to tell two changes apart.
 
 The log itself is asked for its length alone: since Linux 6.13 a file whose times were read gets a finer one with the
@@ -51,7 +51,6 @@ class Place:
         back."""
         if self._log_fd < 0:
             self._hold_log()
-        self.check()
         before, self._log_bytes = self._log_bytes, os.lseek(self._log_fd, 0, os.SEEK_END)
         return self._log_bytes >= before
 

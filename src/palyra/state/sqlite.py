@@ -15,7 +15,7 @@ from typing import Any
 
 from palyra.errors import StateError
 from palyra.journal.lookup import TREE_SIZE
-from palyra.state.database import Trouble
+from palyra.state.database import InVain, Trouble
 from palyra.state.db import PATIENCE_S, Home, connect
 from palyra.state.lock import FileLock
 from palyra.state.mark import Mark, check_mark, read_mark
@@ -58,13 +58,13 @@ class SqliteDatabase:
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(sql, parameters)
 
-    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: Exception | None = None) -> None:
+    def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: InVain | None = None) -> None:
         try:
             self.connection.execute(sql, parameters)
         except sqlite3.IntegrityError as error:
             if in_vain is None:
                 raise
-            raise in_vain from error
+            raise in_vain(parameters) from error
 
     def settle(self) -> None:
         """Everything was done at once."""
@@ -204,6 +204,7 @@ class SqliteDatabase:
                 with contextlib.closing(connect(self._home.database)) as connection:
                     connection.execute("BEGIN IMMEDIATE")
                     self._place.check_log()
+                    self._place.check()
                     fill_up(self._home.database.with_name(f"{self._home.database.name}-wal"), LOG_BYTES)
                     connection.execute("ROLLBACK")
         except (sqlite3.Error, StateError, OSError, Replaced):

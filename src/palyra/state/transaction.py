@@ -81,8 +81,7 @@ class Transaction:
             sequence = self._next_sequence(draft.run_id)
         body = entry_bytes(draft, index=index, sequence=sequence, at_unix_ms=at_unix_ms)
         leaf = leaf_hash(body)
-        taken = HeadBroken(f"entry {index} is there already")
-        self._database.send("INSERT INTO entries VALUES (?, ?, ?)", (index, leaf, body), in_vain=taken)
+        self._database.send("INSERT INTO entries VALUES (?, ?, ?)", (index, leaf, body), in_vain=_entry_is_taken)
         if draft.commitments:
             self._keep_openings(index, draft)
         self.frontier.append(leaf)
@@ -99,8 +98,8 @@ class Transaction:
         for commitment, salt in zip(draft.commitments, kept, strict=True):
             values += [index, commitment.field, run_id, salt]
         rows = ", ".join(["(?, ?, ?, ?)"] * len(draft.commitments))
-        taken = HeadBroken(f"openings of entry {index} are there already")
-        self._database.send(f"INSERT INTO openings VALUES {rows}", tuple(values), in_vain=taken)  # noqa: S608
+        sql = f"INSERT INTO openings VALUES {rows}"  # noqa: S608
+        self._database.send(sql, tuple(values), in_vain=_openings_are_taken)
 
     def _run_key(self, run_id: str) -> bytes:
         known = self._known_keys.get(run_id) or self.run_keys.get(run_id)
@@ -143,3 +142,11 @@ class Transaction:
     def end_work(self) -> None:
         if self.has_savepoints:
             self.execute("RELEASE work")
+
+
+def _entry_is_taken(row: tuple[object, ...]) -> HeadBroken:
+    return HeadBroken(f"entry {row[0]} is there already")
+
+
+def _openings_are_taken(row: tuple[object, ...]) -> HeadBroken:
+    return HeadBroken(f"openings of entry {row[0]} are there already")
