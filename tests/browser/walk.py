@@ -1,12 +1,13 @@
 """The walk itself: login, approval by keyboard, call page, skill, journal verify; with scripts and without.
 
 Started by `python -m tests.browser` with the interpreter that has selenium; what it must know comes as JSON on stdin.
-Every page is photographed in light and dark. Any console message of the browser (a refused script, a broken policy)
-fails the walk: hostile output in these pages must not even be tried.
+Every page is photographed in light and dark, and at a telephone's width. Any console message of the browser (a refused
+script, a broken policy) fails the walk: hostile output in these pages must not even be tried.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sys
@@ -88,6 +89,8 @@ class Walk:
         metrics = {"width": NARROW, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         wide = driver.execute_script("return document.documentElement.scrollWidth")
+        whole = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})["data"]
+        (self.shots / f"{name}-narrow.png").write_bytes(base64.b64decode(whole))
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         if wide > NARROW:
             self.failures.append(f"{name}: {wide} px wide in a window of {NARROW}")
