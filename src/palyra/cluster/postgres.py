@@ -123,6 +123,9 @@ class PostgresDatabase:
     def version(self) -> int | None:
         return None
 
+    def moment(self) -> object:
+        return None
+
     # ── turns ──
 
     def try_begin(self, first: str) -> bool:

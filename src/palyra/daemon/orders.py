@@ -50,6 +50,7 @@ def make_order(state: State, caller: Caller, body: CallBody, *, shared_run: str 
         run=run,
         call_id=call_id,
         fresh_id=body.call_id is None,
+        fresh_run=body.run_id is None and shared_run is None,
         project=body.project,
         lagging=not caller.operator,
         wait_s=_patience_s(state, body),

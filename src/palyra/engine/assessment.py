@@ -61,7 +61,9 @@ def receive(trip: Trip) -> None:
 async def read_standing(trip: Trip, ports: Ports) -> Standing:
     """What the run has left and has done, and which policies are in use."""
     if ports.standings is not None:
-        return ports.standings.read(trip.run.owner, ends_with_call=trip.run.scope is RunScope.CALL)
+        return ports.standings.read(
+            trip.run.owner, ends_with_call=trip.run.scope is RunScope.CALL, is_new=trip.request.fresh_run
+        )
     return Standing(budget=await ports.journal.budget(trip.run.run_id))
 
 

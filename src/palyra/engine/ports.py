@@ -224,8 +224,9 @@ class Standing:
 
 
 class Standings(Protocol):
-    def read(self, owner: ProcessOwner, *, ends_with_call: bool = False) -> Standing:
-        """`ends_with_call`: most such runs are not known yet, and of one that is not there is nothing else to read."""
+    def read(self, owner: ProcessOwner, *, ends_with_call: bool = False, is_new: bool = False) -> Standing:
+        """`ends_with_call`: most such runs are not known yet, and of one that is not there is nothing else to read.
+        `is_new`: this one cannot be known."""
 
 
 class Approver(Protocol):

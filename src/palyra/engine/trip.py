@@ -63,6 +63,8 @@ class CallRequest:
     """Told which approval the call waits for, and None when the wait is over."""
     fresh_id: bool = False
     """The door made `call_id` itself a moment ago: nobody can have used it, so nobody is asked for a first outcome."""
+    fresh_run: bool = False
+    """The same of the run's id: it is this one call's, and nothing of it can be kept yet."""
     wait_s: float = 0.0
     """How long to wait for somebody else's decision, where policy asks for one."""
     changes: bool = False

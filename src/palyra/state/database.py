@@ -66,6 +66,10 @@ class Database(Protocol):
         """Inside a transaction: another number whenever somebody else has committed since it was last asked; None where
         that cannot be told."""
 
+    def moment(self) -> object:
+        """Outside of a transaction: another value whenever anybody has committed since, this process included; None
+        where that cannot be told."""
+
     def try_begin(self, first: str) -> bool:
         """The turn to write, and a transaction in it. False, and nothing begun, while somebody else has it. `first` is
         the question that will be asked first: from afar its answer comes with the turn."""

@@ -18,6 +18,7 @@ from palyra.journal.lookup import TREE_SIZE
 from palyra.state.database import InVain, Trouble
 from palyra.state.db import PATIENCE_S, Home, connect
 from palyra.state.lock import FileLock
+from palyra.state.log_index import LogIndex
 from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
 from palyra.state.reserve import fill_up
@@ -51,6 +52,7 @@ class SqliteDatabase:
         self.lock = FileLock(home.lock)
         self._place = Place(home.database)
         self._mark = Mark(home.state)
+        self._index: LogIndex | None = None
         self._copy_back_due = False
         self._unsaved_bytes = 0
         self._growth = AfterCommits(COMMITS_BEFORE_GROWTH)
@@ -78,6 +80,19 @@ class SqliteDatabase:
     def version(self) -> int | None:
         version: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
         return version
+
+    def moment(self) -> object:
+        connection = self.connection  # a fork's is another
+        if connection.in_transaction:
+            return None
+        if self._index is None:
+            self._index = LogIndex(str(self._home.database))
+        if self._index.is_seen:
+            return connection, self._index.header()
+        try:
+            return connection, self.version(), connection.total_changes
+        except sqlite3.Error:  # whoever reads is told
+            return None
 
     # ── turns ──
 
@@ -163,12 +178,16 @@ class SqliteDatabase:
         """Using the parent's connection corrupts, closing it could drop its log."""
         _INHERITED.append(self.connection)
         self._place.close()
+        self._index = None  # its mapping is the parent's, and goes with this process
         self.connection, self.lock = connect(self._home.database), FileLock(self._home.lock)
         self._place, self._mark = Place(self._home.database), Mark(self._home.state)
 
     def close(self, *, is_sound: bool) -> None:
         if self._copy_back_due and is_sound:
             self._copy_back(lambda _: None)
+        if self._index is not None:
+            self._index.close()
+            self._index = None
         self.connection.close()
         self._place.close()
         self._mark.close()

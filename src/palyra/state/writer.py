@@ -122,6 +122,12 @@ class Writer:
         with self._guard:
             return self.database.read(sql, parameters)
 
+    def moment(self) -> object:
+        """Another value after every commit, whoever made it; None where that cannot be told (state/remembered)."""
+        self._notice_fork()
+        with self._guard:
+            return self.database.moment()
+
     def sweep(self, statements: tuple[str, ...]) -> None:
         """Statements that change nothing the journal tells of (state/retention)."""
         self._notice_fork()

@@ -10,6 +10,7 @@ from typing import Any
 
 from palyra.errors import Reason, Rejected
 from palyra.journal.acts import Act, ActKind, record_act
+from palyra.state.remembered import Remembered
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.tokens.rules import SECRET_BYTES, Token, digest_of, id_of, is_same, new_token, spell
@@ -34,6 +35,7 @@ class TokenStore:
         self._new_id = new_id
         self._random = random_bytes
         self._now = now_unix_ms
+        self._rows = Remembered(writer)
         self._known: dict[str, tuple[tuple[Any, ...], Token]] = {}
 
     async def create(
@@ -71,9 +73,9 @@ class TokenStore:
         return found
 
     def find(self, secret: str) -> Token | None:
-        """The token that this is, if it holds now."""
+        """The token that this is, if it holds now; its row as of now, whoever changed it (state/remembered)."""
         token_id = id_of(secret)
-        rows = [] if token_id is None else self._writer.rows(_FIND, (token_id,))
+        rows = [] if token_id is None else self._rows.rows(_FIND, (token_id,))
         if not rows or not is_same(rows[0][0], secret):
             return None
         token = self._read(rows[0])

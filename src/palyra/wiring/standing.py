@@ -11,12 +11,14 @@ from palyra.budget.store import LEDGER_COLUMNS, BudgetStore, ledger_of
 from palyra.engine.ports import Clock, Standing
 from palyra.model.process import ProcessOwner
 from palyra.model.run_facts import WINDOW_MS
+from palyra.state.remembered import Remembered
 from palyra.state.writer import Writer
 from palyra.wiring.run_facts import COUNTED_FROM, COUNTS, Counting
 
 _STANDING = f"""SELECT u.number, u.version, runs.principal, {COUNTS}, {LEDGER_COLUMNS}
                 FROM policy_pointer p JOIN policy_uses u ON u.number = p.number
                      CROSS JOIN {COUNTED_FROM} LEFT JOIN runs ON runs.run_id = ?"""  # noqa: S608  # of our own words
+_IN_USE = "SELECT u.number, u.version FROM policy_pointer p JOIN policy_uses u ON u.number = p.number"
 _POLICIES = """SELECT u.number, u.version, runs.principal
                FROM policy_pointer p JOIN policy_uses u ON u.number = p.number LEFT JOIN runs ON runs.run_id = ?"""
 
@@ -26,8 +28,14 @@ class StandingStore:
         self._writer = writer
         self._budget = budget
         self._clock = clock
+        self._in_use = Remembered(writer)
 
-    def read(self, owner: ProcessOwner, *, ends_with_call: bool = False) -> Standing:
+    def read(self, owner: ProcessOwner, *, ends_with_call: bool = False, is_new: bool = False) -> Standing:
+        if is_new:
+            rows = self._in_use.rows(_IN_USE)
+            if rows:
+                number, version = rows[0]
+                return Standing(budget=None, policy_is_read=True, policy=version, policy_number=number)
         if ends_with_call:
             rows = self._writer.rows(_POLICIES, (owner.run_id,))
             if rows and rows[0][2] is None:

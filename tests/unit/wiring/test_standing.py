@@ -115,6 +115,26 @@ def test_of_a_run_that_ends_with_its_call_the_policies_are_all_there_is_to_read_
     asyncio.run(work())
 
 
+def test_a_policy_that_came_into_use_is_seen_by_the_very_next_new_run(tmp_path: Path):
+    """Which policies are in use is remembered for runs of one call, until anybody commits."""
+
+    async def work() -> None:
+        home = str(tmp_path / "home")
+        async with AsyncPalyra(home) as palyra, AsyncPalyra(home) as other:
+            standings = palyra.installation.ports.standings
+            assert standings is not None
+            for by in (other, palyra):
+                owner = ProcessOwner(ulid(9), "agent:demo")
+                before = standings.read(owner, is_new=True)
+                assert before == standings.read(owner, ends_with_call=True) == standings.read(owner, is_new=True)
+                await use_policies(by.installation, {"local.cedar": FORBID + f"// {id(by)}"}, by="user:demo")
+                after = standings.read(owner, is_new=True)
+                assert after.policy != before.policy
+                assert after == standings.read(owner, ends_with_call=True)
+
+    asyncio.run(work())
+
+
 def test_a_run_that_nobody_knows_stands_at_the_beginning(tmp_path: Path):
     writer = open_writer(tmp_path / "home")
     owner = ProcessOwner(ulid(5), "agent:demo")

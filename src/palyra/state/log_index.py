@@ -1,0 +1,75 @@
+"""The header of the log's index, in the memory that all processes of a home share: whether anybody has committed.
+
+It is what SQLite itself compares before it trusts a page it has read before (its "WAL-index header", 2 × 48 bytes,
+written anew by every commit before that is acknowledged, whichever process made it). Asking SQLite to compare takes and
+drops a lock in the kernel each time; looking at it here takes neither, and decides nothing but whether to ask again.
+
+Rules: SQLite's own descriptor is mapped, never one of ours: closing another one of that file would drop SQLite's locks.
+Read only; where it cannot be had (no /proc, no log) there is none, and SQLite is asked.
+"""
+
+from __future__ import annotations
+
+import os
+
+HEADER_BYTES = 96
+PAGE_BYTES = 4096
+
+
+class LogIndex:
+    """Of a connection that is open, and no longer than it is."""
+
+    def __init__(self, database: str) -> None:
+        self._address = 0
+        fd = _own_descriptor(f"{database}-shm")
+        if fd >= 0:
+            self._map(fd)
+
+    def _map(self, fd: int) -> None:
+        import ctypes  # for those alone who ask again and again
+
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = (
+            *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+            *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
+        )
+        import mmap
+
+        address = libc.mmap(None, PAGE_BYTES, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            return
+        libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+        self._address, self._unmap = address, libc.munmap
+        self._header = (ctypes.c_char * HEADER_BYTES).from_address(address)
+
+    @property
+    def is_seen(self) -> bool:
+        return self._address != 0
+
+    def header(self) -> bytes:
+        """As it stands; half of an old and half of a new one are like neither."""
+        return self._header.raw
+
+    def close(self) -> None:
+        if self._address:
+            del self._header
+            self._unmap(self._address, PAGE_BYTES)
+            self._address = 0
+
+
+def _own_descriptor(path: str) -> int:
+    """SQLite's, of the file that lies at `path`; -1 without one."""
+    try:
+        lies_there = os.stat(path)
+        for name in os.listdir("/proc/self/fd"):
+            fd = int(name)
+            try:
+                held = os.fstat(fd)
+            except OSError:  # the listing's own
+                continue
+            if os.path.samestat(held, lies_there) and held.st_size >= PAGE_BYTES:
+                return fd
+    except OSError:
+        pass
+    return -1
