@@ -8,6 +8,7 @@ as another user as well.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
 import json
 import os
@@ -51,8 +52,9 @@ OWNERS = [os.getuid()] if os.getuid() else [0, OTHER_USER]
 
 @functools.cache
 def host() -> HostFacts:
-    with tempfile.TemporaryDirectory() as state:
-        return probe(home="/nonexistent", state_home=state, search_path=())
+    state = tempfile.mkdtemp(prefix="palyra-arena-state-")
+    atexit.register(shutil.rmtree, state, ignore_errors=True)
+    return probe(home="/nonexistent", state_home=state, search_path=())
 
 
 NAMES = {name: (ip_address("127.0.0.1"),) for name in ("granted.test", "other.test", "a.sub.test", "b.sub.test")}
@@ -164,6 +166,7 @@ class Arena:
         try:
             if executor.pool is None:
                 return Result(await executor.run(plan, output, source), plan, output)
+            executor.etc.make(template_of(plan))  # as all but the first of a process have it
             executor.pool.wish(template_of(plan))
             await executor.pool.settled()
             ready = executor.pool.idle  # none where the start itself is what must fail

@@ -144,6 +144,8 @@ def test_a_number_that_changed_hands_is_nobodys_end():
     [
         (["bwrap", "--file", "9", "/etc/.palyra-empty", "--", "x"], True),
         (["bwrap", "--", "x", "--file", "9", "/etc/.palyra-empty"], False),
+        (["bwrap", "--ro-bind", "/home/a/sandbox-etc/0123", "/etc", "--", "x"], True),
+        (["bwrap", "--", "x", "--ro-bind", "/home/a/sandbox-etc/0123", "/etc"], False),
         (["bwrap", "/etc/.palyra-empty"], False),
         (["bwrap", "--file", "9"], False),
         (["bwrap", "--ro-bind", "9", "/etc/.palyra-empty"], False),

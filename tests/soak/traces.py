@@ -13,6 +13,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from palyra.sandbox.etc_words import FOLDER_NAME
+
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 _TELLING = ("cmdline", "environ", "mountinfo")
 _SHARED = ("/dev/shm", "/run", "/var/tmp")
@@ -108,8 +110,10 @@ def _mounts(mark: str) -> frozenset[str]:
 
 
 def _files(mark: Path) -> frozenset[str]:
-    """Everything below the mark but what the programs' own folders hold, and files elsewhere with its name."""
+    """Everything below the mark but what sandboxes show as their /etc, which stays for the next process, and files
+    elsewhere with its name."""
     inside = {str(path.relative_to(mark)) for path in mark.rglob("*")}
+    inside = {path for path in inside if FOLDER_NAME not in Path(path).parts or ".making-" in path}
     beside = {f"{folder}/{name}" for folder in _SHARED for name in _names(folder) if mark.name in name}
     return frozenset(inside | beside)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from palyra.launch import _os
 from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.entering import enter
+from palyra.launch.etc_folder import Seen
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs
 from palyra.launch.limits import Ceilings, own_limits
@@ -58,6 +59,8 @@ class Template:
     group: GroupSpec | None
     face: NetFace | None = None
     caches: tuple[str, ...] = ()
+    host_files: Seen = ()
+    """What of the host was copied into the folder it shows as /etc, as it was then."""
     workspace_source: str = field(init=False, repr=False, compare=False, default="")
     """The folder of the host that it shows as its workspace; empty without a namespace."""
     _hash: int = field(init=False, repr=False, compare=False, default=0)
@@ -105,8 +108,8 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("began", "block", "ceilings", "control", "cut_off", "domain", "emptied", "group", "info", "init",
-                 "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced", "order", "pid", "pid_fd",
+    __slots__ = ("began", "block", "ceilings", "control", "cut_off", "domain", "emptied", "group", "host_files", "info",
+                 "init", "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced", "order", "pid", "pid_fd",
                  "program", "program_fd", "ready", "said", "setup_cpu_us", "status", "stderr", "stdin", "stdout",
                  "table", "workspace")  # fmt: skip
 
@@ -135,6 +138,8 @@ class Held:
         """(device, inode) of the folder it may write, as it was verified; None where its files are not confined."""
         self.table = ""
         """Its mount table as it was verified."""
+        self.host_files: Seen = ()
+        """What of the host its /etc was copied from."""
         self.group: Group | None = None
         self.began: tuple[int, float] = (0, 0.0)
         """The last number given to any process when the program was told to begin, and when that was."""
@@ -217,7 +222,7 @@ async def start_held(
     is coarser than what is left to wait for. `is_known`: so is the program, and nobody else will have this sandbox:
     everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`)."""
     held = Held()
-    held.namespaced = template.pid_namespace
+    held.namespaced, held.host_files = template.pid_namespace, template.host_files
     is_known = is_known and template.can_be_let_go_late
     try:
         _spawn(held, template, shell, open_data)

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from palyra.launch import _os
 from palyra.launch.survivors import command_line, open_exactly, start_ticks
 from palyra.launch.waiting import ends_within
+from palyra.sandbox.etc_words import is_shortened
 from palyra.sandbox.view import EMPTY_FILE
 
 _END_S = 2.0
@@ -69,11 +70,12 @@ def _is_left(pid: int, bwrap: str) -> bool:
 
 
 def is_our_command(line: bytes) -> bool:
-    """By what every plan of ours has and nobody else's: the empty file that stands for whatever is hidden."""
+    """By what every plan of ours has and nobody else's: the empty file that stands for whatever is hidden, or a folder
+    of our state that holds it."""
     words = line.split(b"\0")
     given = words[: words.index(b"--")] if b"--" in words else words
     marks = (at for at, word in enumerate(given) if word == b"--file")
-    return any(given[at + 2 : at + 3] == [EMPTY_FILE.encode()] for at in marks)
+    return any(given[at + 2 : at + 3] == [EMPTY_FILE.encode()] for at in marks) or is_shortened(given)
 
 
 def _has_no_launcher(above: int, bwrap: str) -> bool:

@@ -22,6 +22,7 @@ from palyra.launch import _os
 from palyra.launch.course import Running, follow
 from palyra.launch.data_files import DataFiles
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, ended_with, is_gone, is_told, tells_within
+from palyra.launch.etc_folder import EtcFolders
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.held import Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
@@ -61,6 +62,7 @@ class ProcessExecutor:
         self._containers: ContainerRoad | None = None
         self._jobs = Jobs()
         self._files = DataFiles()
+        self.etc = EtcFolders(host)
         self._leftovers = Leftovers()
         self._starts = 0
         self._at_work = _AtWork()
@@ -125,7 +127,8 @@ class ProcessExecutor:
 
     async def begin(self, plan: ProcessPlan) -> Running:
         """Start a program that its caller speaks with over its pipes; the caller takes all three and ends it."""
-        program = _HeldProgram(await self._start(template_of(plan)), plan, self._host, self._leftovers, self._at_work)
+        held = await self._start(template_of(plan), stays=True)
+        program = _HeldProgram(held, plan, self._host, self._leftovers, self._at_work)
         try:
             await program.begin()
         except BaseException:
@@ -139,15 +142,32 @@ class ProcessExecutor:
             await self.pool.close()
         self._jobs.close()
         self._files.close()
+        self.etc.close()
         await self._leftovers.ended()
         _os.end_entering()
 
-    async def _start(self, template: Template, *, is_alone: bool = False, known: ProcessPlan | None = None) -> Held:
-        """`known`: what it will run, where a call waits for it."""
+    async def _start(
+        self, template: Template, *, is_alone: bool = False, known: ProcessPlan | None = None, stays: bool = False
+    ) -> Held:
+        """`known`: what it will run, where a call waits for it. `stays`: it may live for days."""
         if self._starts and template.pid_max:  # whoever starts a second one starts more
             self._jobs.get_ready()
+        lookup = not stays and (self._starts or known is None)
         self._starts += 1
+        short = self.etc.shortened(template) if lookup else template
+        if short is template:
+            return await self._hold(template, is_alone=is_alone, known=known)
+        try:
+            held = await self._hold(short, is_alone=is_alone, known=known)
+        except LaunchFailed:
+            if self.etc.is_seen_to_work:
+                raise
+            self.etc.give_up()  # a launcher may be kept from our state by what we cannot see
+            return await self._hold(template, is_alone=is_alone, known=known)
+        self.etc.is_seen_to_work = True
+        return held
 
+    async def _hold(self, template: Template, *, is_alone: bool, known: ProcessPlan | None) -> Held:
         def meanwhile(held: Held) -> None:
             if known is not None and template.is_started_by_us:  # a shell's says more, once it is there
                 held.order = make_order(held, known, self._host)

@@ -12,8 +12,10 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from palyra.launch.etc_folder import is_unchanged
 from palyra.launch.identity import identity_of, stat_inside
 from palyra.launch.waiting import has_ended
+from palyra.sandbox.etc_words import ETC
 from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
 from palyra.sandbox.view import EMPTY_FILE, is_within
 from palyra.values import dataclass
@@ -34,7 +36,7 @@ def is_as_planned(held: Held, template: Template) -> bool:
             return False
         if not template.pid_namespace:
             return not difference(held, template, held.program)
-        if held.workspace != identity_of(template.workspace_source):
+        if held.workspace != identity_of(template.workspace_source) or not is_unchanged(held.host_files):
             return False
         # Where no part of the workspace is closed nothing is looked up in the table.
         same = not template.closed or held.table == mountinfo(held.program)
@@ -61,9 +63,9 @@ def difference(held: Held, template: Template, pid: int, table: str = "") -> str
 
 
 def in_new_root(held: Held, template: Template) -> bool:
-    """Whether the launcher stands in its new root, where it has put a file of ours. Only a hint of when to look:
-    reading its mount table again and again would hold up the launcher, which wants to change it."""
-    return EMPTY_FILE not in template.launcher or os.path.exists(f"/proc/{held.init}/root{EMPTY_FILE}")
+    """Whether the launcher stands in its new root, where a file of ours is. Only a hint of when to look: reading its
+    mount table again and again would hold up the launcher, which wants to change it."""
+    return ETC not in template.launcher or os.path.exists(f"/proc/{held.init}/root{EMPTY_FILE}")
 
 
 def mountinfo(pid: int) -> str:

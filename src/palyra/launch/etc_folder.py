@@ -1,0 +1,319 @@
+"""Folders that hold all of a sandbox's /etc, made ahead and shown by one bind; and whether one is still right.
+
+A folder holds what a plan's words would have made: synthetic files, links, our own programs, and copies of what the
+host shows there (alternatives, the linker's cache, certificates). Rules: it is named by a digest of all that is in it
+and of the identity (device, inode, mode, size, both times) of every file and folder of the host that was copied, links
+being told by the time of the folder they are in. Each of these is looked at before every use, and again when a sandbox
+that waited is taken: a folder is right or is not used. One that changed within the last seconds is not copied, because
+a second change in the same tick of a clock could not be told. What is large or no plain file keeps a bind of its own.
+
+It lies in Palyra's own state, which no program can reach, and is read-only inside. Under a name of its own until it is
+complete; a boot makes its own, so that none is found half-written after a power cut. None is used where another user
+starts the sandbox, or where paths of the workspace are hidden (what stands for them must be the sandbox's own), or for
+a sandbox that stays: one that nobody asked for in two days is removed.
+
+Not here: which words (sandbox/etc_words), starting (held).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from palyra.canon import sha256_hex
+from palyra.launch.removing import remove_tree
+from palyra.sandbox.etc_words import ETC, FOLDER_NAME, Etc, etc_of, shorten
+from palyra.values import change, dataclass
+
+if TYPE_CHECKING:
+    from palyra.launch.held import Template
+    from palyra.model.host import HostFacts
+
+Identity: TypeAlias = tuple[int, int, int, int, int, int]
+Seen: TypeAlias = tuple[tuple[str, Identity | None], ...]
+"""Paths of the host and what was found there; None where there is nothing."""
+
+ALWAYS_BOUND = ("/etc/hosts", "/etc/resolv.conf")
+"""The network's, and rewritten while programs run."""
+MAX_LOOKS = 64
+"""Of one file or folder of the host: each is looked at before every start."""
+MAX_ENTRIES = 4096
+MAX_BYTES = 8 << 20
+SETTLED_NS = 2_000_000_000
+UNUSED_NS = 2 * 24 * 3600 * 1_000_000_000
+TOUCH_S = 6 * 3600.0
+RETRY_S = 5.0
+MAX_KEPT = 64
+_MAKING = ".making-"
+_FORM = "1"
+_NO_SYMLINKS = 0x2000  # ST_NOSYMFOLLOW
+
+
+class _TooMuch(Exception):
+    """Not to be copied: large, or no plain files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Host:
+    """What of the host belongs to one /etc, as it was a moment ago."""
+
+    seen: Seen
+    copied: tuple[str, ...]
+    bound: tuple[tuple[str, bool], ...]
+    """(path, whether it is a folder)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    seen: Seen
+    folder: str
+    which: tuple[int, int]
+    template: Template
+
+
+class EtcFolders:
+    """Those of one executor's host. Used on its loop; made in a thread, while the next start does without."""
+
+    def __init__(self, host: HostFacts) -> None:
+        self._root = os.path.join(host.state_home, FOLDER_NAME) if host.state_home else ""
+        self._made: dict[Template, _Made] = {}
+        self._touched: dict[str, float] = {}
+        self._boot = ""
+        self._making: threading.Thread | None = None
+        self._not_before = 0.0
+        self.is_seen_to_work = False
+        """A sandbox was started with one of them."""
+
+    def shortened(self, template: Template) -> Template:
+        """The same sandbox with one bind for its /etc; or the very same template, where there is no such folder yet:
+        then one is made for the next."""
+        known = self._made.get(template)
+        if known is not None and is_unchanged(known.seen) and _which(known.folder) == known.which:
+            self._touch(known.folder)
+            return known.template
+        self._made.pop(template, None)
+        is_busy = self._making is not None and self._making.is_alive()
+        if self._root and not is_busy and time.monotonic() >= self._not_before and _may_be_shortened(template):
+            self._making = threading.Thread(target=self.make, args=(template,), name="palyra-etc", daemon=True)
+            self._making.start()
+        return template
+
+    def make(self, template: Template) -> None:
+        """Here and now."""
+        etc, made = etc_of(template.launcher), None
+        with suppress(OSError):  # a full or read-only disk, a file that may not be read
+            made = self._make(template, etc) if etc is not None and self._root else None
+        if made is None:
+            self._not_before = time.monotonic() + RETRY_S
+            return
+        while len(self._made) >= MAX_KEPT:
+            self._made.pop(next(iter(self._made)), None)
+        self._made[template] = made
+
+    def give_up(self) -> None:
+        """No sandbox starts with one here."""
+        self._root = ""
+        self._made.clear()
+
+    def close(self) -> None:
+        if self._making is not None:
+            self._making.join()
+
+    def _make(self, template: Template, etc: Etc) -> _Made | None:
+        host = _look(etc.shown)
+        self._boot = self._boot or _boot_id()
+        parts = (_FORM, self._boot, etc.folders, etc.links, host.seen, host.bound)
+        files = tuple((place, mode, sha256_hex(template.data[index])) for place, mode, index in etc.files)
+        folder = os.path.join(self._root, sha256_hex(repr((*parts, files)).encode("utf-8", "surrogateescape")))
+        if not os.path.isdir(folder) and not _write(folder, template, etc, host):
+            return None
+        if not _can_be_shown(folder):
+            return None
+        self._touch(folder)
+        bound = [path for path, _ in host.bound]
+        words, data = shorten(template.launcher, template.data, etc, folder=folder, bound=bound)
+        short = change(template, launcher=words, data=data, host_files=host.seen)
+        return _Made(seen=host.seen, folder=folder, which=_which(folder), template=short)
+
+    def _touch(self, folder: str) -> None:
+        """Told to whoever removes what is not used any more."""
+        now = time.monotonic()
+        if now - self._touched.get(folder, -TOUCH_S) >= TOUCH_S:
+            self._touched[folder] = now
+            with suppress(OSError):
+                os.utime(folder)
+
+
+def is_unchanged(seen: Seen) -> bool:
+    """Asked in every call that takes a sandbox from a pool."""
+    for path, was in seen:  # noqa: SIM110  # a generator's turns would cost as much as the looks
+        if _identity(path) != was:
+            return False
+    return True
+
+
+def _may_be_shortened(template: Template) -> bool:
+    return template.run_as is None and not any(kind.startswith("hidden") for kind, _ in template.closed)
+
+
+def _identity(path: str) -> Identity | None:
+    """Links followed, as a launcher does."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _which(folder: str) -> tuple[int, int]:
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return (-1, -1)
+    return found.st_dev, found.st_ino
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _look(paths: Sequence[str]) -> _Host:
+    seen: list[tuple[str, Identity | None]] = []
+    copied, bound = [], []
+    for path in paths:
+        top = _identity(path)
+        try:
+            if top is not None and path in ALWAYS_BOUND:
+                raise _TooMuch
+            found = list(_parts(path, top)) if top is not None else []
+        except _TooMuch:
+            bound.append((path, top is not None and stat.S_ISDIR(top[2])))
+            continue
+        if top is None:
+            nothing = (_first_missing(path), None)
+            seen += [nothing] if nothing not in seen else []
+            continue
+        seen += [(path, top), *found]
+        copied.append(path)
+    return _Host(seen=tuple(seen), copied=tuple(copied), bound=tuple(bound))
+
+
+def _first_missing(path: str) -> str:
+    """Where nothing is, there is nothing below: several places are known to be empty by one look."""
+    above = os.path.dirname(path)
+    return path if os.path.lexists(above) else _first_missing(above)
+
+
+def _parts(path: str, top: Identity) -> Iterator[tuple[str, Identity | None]]:
+    """Every file and folder in it that a change could be told by; a link's change is one of its folder."""
+    if stat.S_ISREG(top[2]) and top[3] <= MAX_BYTES:
+        return
+    if not stat.S_ISDIR(top[2]):
+        raise _TooMuch
+    looks, entries, size, folders = 1, 0, 0, [path]
+    while folders:
+        with os.scandir(folders.pop()) as found:
+            for entry in found:
+                entries += 1
+                if entry.is_symlink():
+                    continue
+                which = _identity(entry.path)
+                if which is None or not (stat.S_ISREG(which[2]) or stat.S_ISDIR(which[2])):
+                    raise _TooMuch
+                looks, size = looks + 1, size + which[3]
+                if looks > MAX_LOOKS or entries > MAX_ENTRIES or size > MAX_BYTES:
+                    raise _TooMuch
+                folders += [entry.path] if stat.S_ISDIR(which[2]) else []
+                yield entry.path, which
+
+
+# ── making one ───────────────────────────────────────────────────────────────
+
+
+def _write(folder: str, template: Template, etc: Etc, host: _Host) -> bool:
+    """False where something of the host changed a moment ago: then it is tried again at the next start."""
+    root = os.path.dirname(folder)
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    making = os.path.join(root, f"{_MAKING}{os.urandom(8).hex()}")
+    os.mkdir(making, 0o755)
+    try:
+        now_ns = os.stat(making).st_mtime_ns
+        settled = now_ns - SETTLED_NS
+        if any(which is not None and max(which[4:]) > settled for _, which in host.seen):
+            return False
+        _remove_unused(root, now_ns)
+        _fill(making, template, etc, host)
+        if not is_unchanged(host.seen):
+            return False
+        with suppress(OSError):  # somebody else has made the same
+            os.rename(making, folder)
+        return os.path.isdir(folder)
+    finally:
+        if os.path.lexists(making):
+            remove_tree(making)
+
+
+def _fill(making: str, template: Template, etc: Etc, host: _Host) -> None:
+    for path, mode in etc.folders:
+        os.makedirs(inside := making + path[len(ETC) :], exist_ok=True)
+        os.chmod(inside, mode)
+    for path, target in etc.links:
+        os.symlink(target, _placed(making, path))
+    for path, mode, index in etc.files:
+        _write_file(_placed(making, path), template.data[index], mode)
+    for path in host.copied:
+        _copy(path, _placed(making, path))
+    for path, is_folder in host.bound:
+        place = _placed(making, path)
+        if is_folder:
+            os.makedirs(place, exist_ok=True)
+        else:
+            _write_file(place, b"", 0o644)
+
+
+def _placed(making: str, path: str) -> str:
+    place = making + path[len(ETC) :]
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    return place
+
+
+def _write_file(place: str, content: bytes, mode: int) -> None:
+    with open(place, "xb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), mode)
+
+
+def _copy(source: str, place: str) -> None:
+    if not os.path.isdir(source):
+        with open(source, "rb") as file:
+            _write_file(place, file.read(), 0o644)
+        return
+    os.mkdir(place, 0o755)
+    with os.scandir(source) as found:
+        for entry in found:
+            target = os.path.join(place, entry.name)
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), target)
+            else:
+                _copy(entry.path, target)
+
+
+def _can_be_shown(folder: str) -> bool:
+    """Our start program is run from there, and links are followed; and it is ours alone to change."""
+    found = os.stat(folder)
+    is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return is_ours and not os.statvfs(folder).f_flag & (os.ST_NOEXEC | _NO_SYMLINKS)
+
+
+def _remove_unused(root: str, now_ns: int) -> None:
+    with os.scandir(root) as found:
+        for entry in found:
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_mtime_ns < now_ns - UNUSED_NS:
+                    remove_tree(entry.path)
