@@ -28,7 +28,7 @@ from palyra.model.outcome import Status
 from palyra.model.plan import ProcessPlan
 from palyra.policy.decide import decide
 from palyra.policy.request import CONFIRM, ELICIT
-from palyra.redact.values import redact_json
+from palyra.redact.values import hidden_by_shape, redact_json
 
 POLL_S = 0.1
 
@@ -37,6 +37,7 @@ Assess = Callable[[Trip], Awaitable[None]]
 
 async def approve(trip: Trip, ports: Ports, assess: Assess) -> Ending | None:
     """None when the call may go on; else how it ends for now. `Rejected` when somebody said no, or nobody in time."""
+    check_shown_whole(trip, ports)
     question = make_question(trip, ports)
     approval = await ports.approver.ask(question)
     if approval.state is ApprovalState.PENDING:
@@ -56,6 +57,23 @@ async def approve(trip: Trip, ports: Ports, assess: Assess) -> Ending | None:
     _check_said(approval)
     trip.permission = Permission(approval_id=approval.approval_id, question=question)
     return None
+
+
+def check_shown_whole(trip: Trip, ports: Ports) -> None:
+    """What looks like a secret is hidden from the person too, and its writer chooses what it is: `?token=a;rm${IFS}x`
+    in a shell's text, `Authorization: exec(…)` in Python's. Nobody says yes to that."""
+    if _hidden(trip, ports)[1]:
+        raise Rejected(
+            Reason.NOT_APPROVED,
+            "Part of this call looks like a secret and would be hidden from the person who is asked, so nobody is.",
+            "Keep the secret in the vault and bind it to its host: palyra secrets set NAME --host HOST.",
+        )
+
+
+def _hidden(trip: Trip, ports: Ports) -> tuple[int, int]:
+    assert trip.call is not None
+    argv = list(trip.plan.argv) if isinstance(trip.plan, ProcessPlan) else []
+    return hidden_by_shape([dict(trip.call.input), argv], ports.secrets.known_values(trip.run.run_id))
 
 
 def _tell(trip: Trip, waits_for: Mapping[str, Json] | None) -> None:
@@ -196,7 +214,7 @@ def shown(trip: Trip, ports: Ports) -> dict[str, Json]:
         "capabilities": sorted(c.value for c in trip.tool.spec.capabilities),
         "workspace": trip.run.workspace,
         "input": dict(trip.call.input),
-        "risks": _risks(trip),
+        "risks": [*_risks(trip), *_hidden_risk(trip, ports)],
         "policies": [
             {"id": name, "reason": index[name].reason if name in index else ""} for name in trip.decision.policies
         ],
@@ -237,6 +255,11 @@ _RISKS = {
     "background": "it outlives its call",
     "agent_writable": "the agent could have written the program",
 }
+
+
+def _hidden_risk(trip: Trip, ports: Ports) -> list[str]:
+    count, _ = _hidden(trip, ports)
+    return ["a part of it looks like a secret and is not shown here"] if count else []
 
 
 def _risks(trip: Trip) -> list[str]:

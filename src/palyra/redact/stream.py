@@ -56,6 +56,8 @@ _BEGINNINGS = frozenset(anchor[:size] for anchor in _HELD_ANCHORS for size in ra
 _LONGEST_BEGINNING = max(map(len, _BEGINNINGS))
 _EDGE = late(EDGE)
 _NAME_SIGNS = late(r"[^A-Za-z0-9._-]+")
+_PLAIN_KEY = late(rb"[A-Za-z0-9._~+/=%:@-]+")
+"""One word in the letters of keys. Shells and interpreters need others to do anything."""
 
 
 class _Placeholders:
@@ -100,6 +102,7 @@ class _Shapes:
         self._edges: set[int] | None = None
         self._last_edge = -1
         self.track = Track()
+        self.replaced = self.opaque = 0
 
     @property
     def released(self) -> int:
@@ -150,6 +153,9 @@ class _Shapes:
                 if verdict is None:
                     continue
                 yield self._release(verdict.start)
+                self.replaced += 1
+                plain = verdict.swallow is None and _PLAIN_KEY.fullmatch(self._data, verdict.start, verdict.end)
+                self.opaque += not plain
                 shown = self._placeholders.other(verdict.kind, self._data[verdict.start : verdict.end])
                 yield shown
                 base = self._fed - len(self._data)
@@ -228,6 +234,12 @@ class Redactor:
     def most_held_bytes(self) -> int:
         """For known values; 0 where there are none. What shapes hold tells nothing that the text itself does not."""
         return self._known.most_held_bytes
+
+    @property
+    def by_shape(self) -> tuple[int, int]:
+        """Parts that were replaced for their shape alone, and those of them that are more than one plain word: their
+        writer chose all of what they hide."""
+        return self._shapes.replaced, self._shapes.opaque
 
     def lost(self) -> bytes:
         """What stands for an end that is not shown."""

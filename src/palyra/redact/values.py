@@ -71,6 +71,15 @@ def redact_json_counted(value: Json, secrets: Secrets = ()) -> tuple[Json, Mappi
     return clean, dict(sorted(redactor.counts.items()))
 
 
+def hidden_by_shape(value: Json, secrets: Secrets = ()) -> tuple[int, int]:
+    """Parts that `redact_json` hides because of what they look like, and those that could be anything (Redactor)."""
+    if not secrets and _is_clear_value(value):
+        return 0, 0
+    redactor = Redactor(secrets)
+    _redact_value(value, redactor)
+    return redactor.by_shape
+
+
 def _texts(value: Json) -> Iterator[bytes]:
     if isinstance(value, str):
         yield value.encode("utf-8", "surrogatepass")
