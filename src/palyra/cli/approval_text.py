@@ -15,13 +15,14 @@ import orjson
 from palyra.canon import Json
 from palyra.cli.render import visible_line
 from palyra.model.approval import Approval, ApprovalState, Fatigue
+from palyra.model.visible import spell_spaces
 
 MAX_VALUE_CHARS = 2000
 
 
 def quoted(text: str) -> str:
     """One argument: in quotes, with backslashes and quotes inside escaped before anything is spelled out."""
-    return '"' + visible_line(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+    return '"' + spell_spaces(visible_line(text.replace("\\", "\\\\").replace('"', '\\"'))) + '"'
 
 
 def clock(unix_ms: int | None) -> str:
@@ -40,11 +41,19 @@ def lines(approval: Approval, shown: Mapping[str, Json]) -> list[str]:
     if "argv" in shown:
         out += _program_lines(shown)
     else:
-        out.append(f"input      {_json(shown.get('input'))}")
+        out += _input_lines(shown.get("input"))
     out += [f"risk       {visible_line(str(risk))}" for risk in shown.get("risks", ())]
     out += [f"asked by   {visible_line(p['id'])}: {visible_line(p['reason'])}" for p in shown.get("policies", ())]
     out.append(f"asked      {clock(approval.asked_unix_ms)}, expires {clock(approval.expires_unix_ms)}")
     return out
+
+
+def _input_lines(given: Json) -> list[str]:
+    """A line a field, each cut by itself: no content is so long that the path it goes to is out of sight."""
+    if not isinstance(given, Mapping):
+        return [f"input      {_json(given)}"]
+    fields = sorted(given.items(), key=lambda item: len(str(item[1])))
+    return [f"input      {quoted(name)}: {spell_spaces(_json(value))}" for name, value in fields]
 
 
 def _program_lines(shown: Mapping[str, Json]) -> list[str]:

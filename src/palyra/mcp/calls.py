@@ -31,7 +31,16 @@ from palyra.engine.listing import tools_for
 from palyra.engine.trip import CallRequest
 from palyra.errors import PalyraError, Reason, Rejected
 from palyra.mcp.callers import Caller, Callers, Context
-from palyra.mcp.messages import call_result, console_question, dotted_name, error_data, listed_names, question, said
+from palyra.mcp.messages import (
+    call_result,
+    console_question,
+    dotted_name,
+    error_data,
+    fits_question,
+    listed_names,
+    question,
+    said,
+)
 from palyra.mcp.progress import Progress
 from palyra.model.approval import ApprovalState
 from palyra.model.call import is_ulid
@@ -181,7 +190,7 @@ class Calls:
         self, ctx: Context, caller: Caller, request: CallRequest, outcome: Outcome
     ) -> Outcome | types.InputRequiredResult:
         approval_id = str((outcome.approval or {}).get("approval_id", ""))
-        form = await self._may_form(ctx, caller, request)
+        form = await self._may_form(ctx, caller, request) and self._fits(approval_id)
         url = (outcome.approval or {}).get("url") if not form and _can(ctx, "url") else None
         if not form and not isinstance(url, str):
             return outcome
@@ -204,6 +213,10 @@ class Calls:
         engine = self._installation.engine
         trip, refusal = await engine.assess(request)
         return refusal is None and may_elicit(trip, engine.ports)
+
+    def _fits(self, approval_id: str) -> bool:
+        approval = self._installation.approvals.find(approval_id)
+        return approval is not None and fits_question(self._installation.approvals.shown(approval))
 
     async def _shown(self, approval_id: str, *, by: str) -> Mapping[str, Json]:
         """That it was put before somebody is an entry too."""

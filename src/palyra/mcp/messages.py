@@ -21,7 +21,7 @@ from palyra.canon import Json
 from palyra.mcp.outcome_schema import outcome_schema
 from palyra.model.outcome import Outcome, Status
 from palyra.model.tool import Capability, Parallelism, ToolSpec
-from palyra.model.visible import visible_line
+from palyra.model.visible import spell_spaces, visible_line
 from palyra.protocol.wire import outcome_json
 
 META_TOOL = "palyra/tool"
@@ -146,7 +146,7 @@ def _text(value: Mapping[str, Json]) -> str:
 # ── questions for a person ───────────────────────────────────────────────────
 
 YES = "approve"
-_MAX_SHOWN_CHARS = 4000
+MAX_SHOWN_CHARS = 4000
 _SHOWN = tuple("principal tool argv cwd input network hosts_named workspace tier risks policies".split())
 
 
@@ -179,9 +179,13 @@ def describe(shown: Mapping[str, Json]) -> str:
     for name in _SHOWN:
         value = shown.get(name)
         if value not in (None, "", [], {}):
-            lines.append(f"{name}: {visible_line(_plain(value))}")
-    text = "\n".join(lines)
-    return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "\n… more than can be shown: deny it."
+            lines.append(f"{name}: {spell_spaces(visible_line(_plain(value)))}")
+    return "\n".join(lines)
+
+
+def fits_question(shown: Mapping[str, Json]) -> bool:
+    """Whether a client can show all of it: nobody is asked about a part."""
+    return len(describe(shown)) <= MAX_SHOWN_CHARS
 
 
 def _plain(value: Json) -> str:

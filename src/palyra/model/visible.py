@@ -1,28 +1,63 @@
 """How text of others is spelled before people read it: what hides, reorders or controls is written out.
 
 Tool output, names and paths are hostile: an escape sequence drives a terminal, a bidi override turns a line around, a
-zero-width sign makes two names look alike. Every door that shows text to a person, terminal or page, goes through
-here. Pure. Not here: escaping for a language (HTML is the templates' own).
+zero-width sign makes two names look alike, a heap of marks covers the lines around it. Letters that no font draws
+(fillers, joiners, variation selectors) are spelled out like control characters; in words that must be told apart,
+spaces of other kinds are too. Every door that shows text to a person, terminal or page, goes through here. Pure.
+Not here: escaping for a language (HTML is the templates' own).
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
+from palyra.late import late
+
 _KEEP = frozenset("\n\t")
-_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U0001d159")
+"""Drawn as nothing, or as a space, though they count as letters and marks."""
+_SELECTORS = late("[\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_MARKS = frozenset({"Mn", "Me"})
+MAX_MARKS = 4
+"""On one letter: no language needs more."""
+_OTHER_SPACES = late("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 
 
 def visible(text: str) -> str:
-    """Control, format (bidi, zero-width) and private characters spelled out; everything else as it is."""
+    """Control, format (bidi, zero-width), private and blank characters spelled out; everything else as it is."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c in _KEEP or unicodedata.category(c) not in _HIDDEN_CATEGORIES else _spell(c) for c in text)
+    out: list[str] = []
+    marks, before = 0, ""
+    for char in text:
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in _MARKS else 0
+        hidden = category in _HIDDEN_CATEGORIES and char not in _KEEP
+        out.append(_spell(char) if hidden or marks > MAX_MARKS or _is_blank(char, before) else char)
+        before = category
+    return "".join(out)
+
+
+def _is_blank(char: str, before: str) -> bool:
+    if char in "\ufe0e\ufe0f" and before == "So":  # a sign drawn as a picture, or not as one
+        return False
+    return char in _BLANK or _SELECTORS.match(char) is not None
 
 
 def visible_line(text: str) -> str:
     """As `visible`, for what must stay on its one line: a newline in a name would forge the next line."""
     return visible(text).replace("\n", "\\x0a").replace("\t", "\\x09")
+
+
+def spell_spaces(text: str) -> str:
+    """For one word of a command or a name: a space that is not a space could be taken for one."""
+    return text if text.isascii() else _OTHER_SPACES.sub(_spell_found, text)
+
+
+def _spell_found(found: re.Match[str]) -> str:
+    return _spell(found.group())
 
 
 def _spell(char: str) -> str:

@@ -50,7 +50,16 @@ def test_nothing_a_caller_chose_makes_a_line_or_reaches_the_terminal_raw(values)
 
 def test_a_tool_without_a_program_shows_its_input():
     said = lines(APPROVAL, {"input": {"path": "a\u202eb"}, "policies": [], "risks": []})
-    assert 'input      {"path":"a\\u202eb"}' in said
+    assert 'input      "path": "a\\u202eb"' in said
+
+
+def test_no_field_is_pushed_out_of_sight_by_a_long_one():
+    said = lines(APPROVAL, {"input": {"content": "x" * 9000, "path": "Makefile"}, "policies": [], "risks": []})
+    assert 'input      "path": "Makefile"' in said
+
+
+def test_a_space_of_another_kind_in_an_argument_is_spelled_out():
+    assert quoted("rm\u00a0-rf\u3164") == '"rm\\xa0-rf\\u3164"'
 
 
 def test_what_an_interpreter_is_given_on_stdin_is_shown():

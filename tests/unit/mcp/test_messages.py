@@ -21,6 +21,7 @@ from palyra.mcp.messages import (
     describe,
     dotted_name,
     error_data,
+    fits_question,
     list_tools,
     listed_names,
     question,
@@ -162,8 +163,8 @@ def test_arguments_cannot_redraw_the_question():
     assert text.count("\n") == 2
 
 
-def test_a_question_longer_than_can_be_shown_says_so():
-    assert describe({"argv": ["x" * 9000]}).endswith("deny it.")
+def test_a_question_longer_than_can_be_shown_is_not_put():
+    assert [fits_question({"argv": ["x" * size]}) for size in (3000, 9000)] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import orjson
 
 from palyra.canon import Json
+from palyra.model.visible import spell_spaces
 from palyra.values import dataclass
 
 MAX_TEXT_CHARS = 64 * 1024
@@ -141,7 +142,8 @@ def argv(words: object) -> str:
 
 
 def quoted(word: str) -> str:
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
+    safe = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{spell_spaces(safe)}"'
 
 
 def pretty(value: Json) -> str:
