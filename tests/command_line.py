@@ -17,8 +17,6 @@ SRC = Path(__file__).parents[1] / "src"
 class Cli:
     home: Path
     workspace: Path
-    bytecode: Path
-    """Compiled once a session, as an installed package is; the source tree stays clean."""
 
     @property
     def argv(self) -> list[str]:
@@ -26,8 +24,7 @@ class Cli:
 
     @property
     def environ(self) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        return {**kept, "PYTHONPATH": str(SRC), "PYTHONPYCACHEPREFIX": str(self.bytecode)}
+        return {**os.environ, "PYTHONPATH": str(SRC)}
 
     def __call__(
         self, *args: str | bytes, stdin: bytes = b"", timeout: float = 60

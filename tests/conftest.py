@@ -42,11 +42,6 @@ def workspace() -> Iterator[Path]:
         yield folder
 
 
-@pytest.fixture(scope="session")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("bytecode")
-
-
 @pytest.fixture
-def cli(home: Path, workspace: Path, bytecode: Path) -> Cli:
-    return Cli(home, workspace, bytecode)
+def cli(home: Path, workspace: Path) -> Cli:
+    return Cli(home, workspace)

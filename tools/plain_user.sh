@@ -5,7 +5,7 @@
 #
 # Started by a plain user it just runs it. Started by root it runs it as `nobody` (PLAIN_USER names another) in a
 # copy of the project that user can read and write: the checkout may lie below root's home, and what a test leaves
-# behind must not belong to a stranger. The copy brings its .venv along, less the tools no test needs.
+# behind must not belong to a stranger. The copy brings its .venv along, compiled, less the tools no test needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then
@@ -18,7 +18,7 @@ copy=$(mktemp -d /tmp/palyra-plain.XXXXXX)
 trap 'rm -rf -- "$copy"' EXIT
 echo "palyra: now as $user, in a copy …"
 
-tar --create --file=- --exclude=./.git --exclude=./.make --exclude='./.*_cache' --exclude=./.hypothesis --exclude=__pycache__ \
+tar --create --file=- --exclude=./.git --exclude=./.make --exclude='./.*_cache' --exclude=./.hypothesis --exclude='./tests/*__pycache__' \
     --exclude=./.venv/bin/uv --exclude=./.venv/bin/uvx --exclude=./.venv/bin/ruff \
     --exclude='./.venv/lib/*/site-packages/mypy' --exclude='./.venv/lib/*/site-packages/pip' . |
     tar --extract --file=- --directory="$copy" --no-same-owner

@@ -51,3 +51,39 @@ def any_tier(request: pytest.FixtureRequest) -> Iterator[Arena]:
     require(tier)
     with arena(tier, owner, warm=warm) as place:
         yield place
+
+
+# Cold and warm are the arena's own ways to run an attack. A test that makes its own executor has one way, so it is run
+# once an owner.
+
+
+@pytest.fixture(params=OWNERS, ids=lambda uid: f"owner{uid}")
+def place_b(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    require(Tier.B)
+    with arena(Tier.B, request.param) as place:
+        yield place
+
+
+@pytest.fixture(params=OWNERS, ids=lambda uid: f"owner{uid}")
+def place_c(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    require(Tier.C)
+    with arena(Tier.C, request.param) as place:
+        yield place
+
+
+@pytest.fixture(
+    params=[(tier, uid) for tier in (Tier.B, Tier.C) for uid in OWNERS], ids=lambda p: f"{p[0]}-owner{p[1]}"
+)
+def place(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    tier, owner = request.param
+    require(tier)
+    with arena(tier, owner) as place:
+        yield place
+
+
+@pytest.fixture(params=[Tier.B, Tier.C], ids=str)
+def each_tier(request: pytest.FixtureRequest) -> Iterator[Arena]:
+    """Once a tier: for what the kernel does by a limit. That it is set whoever starts the program: test_shells."""
+    require(request.param)
+    with arena(request.param, OWNERS[-1]) as place:
+        yield place

@@ -45,7 +45,7 @@ def groups_left() -> list[str]:
     return [name for folder in {facts.memory, facts.pids} - {""} for name in os.listdir(folder) if "palyra" in name]
 
 
-def test_many_small_processes_together_stop_at_the_limit(tier_b: Arena) -> None:
+def test_many_small_processes_together_stop_at_the_limit(place_b: Arena) -> None:
     """Each stays below the limit of a process; a shared mapping does not even count there."""
     program = """
 import mmap
@@ -60,7 +60,7 @@ for _ in range(6):
 report(sum(os.wait()[1] == 9 for _ in range(6)))
 """
     limits = Limits(memory_bytes=128 << 20, wall_ms=30_000)
-    result = run(tier_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=limits)
+    result = run(place_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=limits)
     if Guarantee.MEMORY_LIMIT_TREE not in result.plan.guarantees:
         pytest.skip(f"not claimed: {result.plan.degraded}")
     assert result.execution.reason is Reason.MEMORY_LIMIT
@@ -69,18 +69,18 @@ report(sum(os.wait()[1] == 9 for _ in range(6)))
     assert groups_left() == []
 
 
-def test_a_program_over_the_limit_of_the_tree_is_ended_and_named(tier_b: Arena) -> None:
+def test_a_program_over_the_limit_of_the_tree_is_ended_and_named(place_b: Arena) -> None:
     program = (
         "import mmap\nm = mmap.mmap(-1, 512 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1\nprint('all of it')"
     )
-    result = run(tier_b, PYTHON, "-I", "-S", "-c", program, limits=Limits(memory_bytes=128 << 20, wall_ms=20_000))
+    result = run(place_b, PYTHON, "-I", "-S", "-c", program, limits=Limits(memory_bytes=128 << 20, wall_ms=20_000))
     if Guarantee.MEMORY_LIMIT_TREE not in result.plan.guarantees:
         pytest.skip(f"not claimed: {result.plan.degraded}")
     assert (result.execution.status, result.execution.reason) == (Status.COMPLETED, Reason.MEMORY_LIMIT)
     assert (result.execution.signal, result.output.stdout) == (9, "")
 
 
-def test_a_fork_bomb_stops_at_the_limit_for_root_too(tier_b: Arena) -> None:
+def test_a_fork_bomb_stops_at_the_limit_for_root_too(place_b: Arena) -> None:
     program = """
 made = 1
 try:
@@ -92,23 +92,23 @@ try:
 except OSError as error:
     report([made, errno.errorcode[error.errno]])
 """
-    result = run(tier_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=Limits(processes=50, wall_ms=30_000))
+    result = run(place_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=Limits(processes=50, wall_ms=30_000))
     assert Guarantee.PROCESS_LIMIT in result.plan.guarantees
     made, failed = result.json
     assert (failed, made <= 50) == ("EAGAIN", True), made
 
 
-def test_nobody_gets_out_of_the_group(tier_b: Arena) -> None:
+def test_nobody_gets_out_of_the_group(place_b: Arena) -> None:
     """Not by writing its pid elsewhere, and not by a double fork."""
     facts = grouped().cgroup_limits
     assert facts is not None
     folders = [folder for folder in (facts.memory, facts.pids, grouped().cgroup_kill) if folder]
     program = PRELUDE + "report([tried(write, path + '/cgroup.procs', str(os.getpid())) for path in sys.argv[1:]])"
-    result = run(tier_b, PYTHON, "-I", "-S", "-c", program, *folders)
+    result = run(place_b, PYTHON, "-I", "-S", "-c", program, *folders)
     assert set(result.json) <= {"EACCES", "EPERM"}
-    survivor = run(tier_b, "/bin/sh", "-c", f'{PYTHON} -I -S -c "$0" x; sleep 0.2', SURVIVOR)
+    survivor = run(place_b, "/bin/sh", "-c", f'{PYTHON} -I -S -c "$0" x; sleep 0.2', SURVIVOR)
     assert Guarantee.TREE_KILL in survivor.plan.guarantees
-    assert not still_writing(tier_b)
+    assert not still_writing(place_b)
     assert groups_left() == []
 
 

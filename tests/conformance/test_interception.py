@@ -77,13 +77,15 @@ class Marked:
         return asyncio.run(whole())
 
 
-def test_curl_gets_an_answer_that_needed_the_token_and_never_held_it(tier_c: Arena, remote: tuple[Seen, bytes]) -> None:
+def test_curl_gets_an_answer_that_needed_the_token_and_never_held_it(
+    place_c: Arena, remote: tuple[Seen, bytes]
+) -> None:
     curl = shutil.which("curl", path="/usr/bin:/bin")
     if curl is None:
         pytest.skip("there is no curl")
     seen, certificate = remote
     marked = Marked(seen.port, certificate)
-    result = marked.run(tier_c, curl, "-sS", "-H", "authorization: mine", f"https://granted.test:{seen.port}/")
+    result = marked.run(place_c, curl, "-sS", "-H", "authorization: mine", f"https://granted.test:{seen.port}/")
     assert (result.output.stdout, result.output.stderr) == ("hello from the granted host\n", "")
     [(_, _, headers)] = seen.requests
     assert headers["authorization"] == TOKEN
@@ -91,7 +93,7 @@ def test_curl_gets_an_answer_that_needed_the_token_and_never_held_it(tier_c: Are
 
 
 def test_python_trusts_the_sandboxes_own_authority_and_the_host_is_verified_outside(
-    tier_c: Arena, remote: tuple[Seen, bytes]
+    place_c: Arena, remote: tuple[Seen, bytes]
 ) -> None:
     seen, certificate = remote
     program = (
@@ -99,15 +101,15 @@ def test_python_trusts_the_sandboxes_own_authority_and_the_host_is_verified_outs
         "for name in list(os.environ):\n    name.lower().endswith('_proxy') and os.environ.pop(name)\n"
         f"report(urllib.request.urlopen('https://granted.test:{seen.port}/').read().decode())\n"
     )
-    result = Marked(seen.port, certificate).run(tier_c, PYTHON, "-S", "-c", PRELUDE + program)
+    result = Marked(seen.port, certificate).run(place_c, PYTHON, "-S", "-c", PRELUDE + program)
     assert result.json == "hello from the granted host\n"
     with tls_web("granted.test") as (_, another):
-        refused = Marked(seen.port, another).run(tier_c, PYTHON, "-S", "-c", PRELUDE + program)
+        refused = Marked(seen.port, another).run(place_c, PYTHON, "-S", "-c", PRELUDE + program)
     assert refused.output.stdout == ""
     assert len(seen.requests) == 1, "a host whose certificate does not hold was sent a request"
 
 
-def test_the_token_goes_to_its_host_alone(tier_c: Arena, remote: tuple[Seen, bytes]) -> None:
+def test_the_token_goes_to_its_host_alone(place_c: Arena, remote: tuple[Seen, bytes]) -> None:
     """Not to another granted host, not along a redirect, not in the clear."""
     curl = shutil.which("curl", path="/usr/bin:/bin")
     if curl is None:
@@ -120,7 +122,7 @@ def test_the_token_goes_to_its_host_alone(tier_c: Arena, remote: tuple[Seen, byt
             *(f"{name}:{other.port}" for name in ("other.test", "127.0.0.1")),
         )
         url = f"https://granted.test:{seen.port}/to?http://other.test:{other.port}/"
-        result = marked.run(tier_c, curl, "-sS", "--location", url)
+        result = marked.run(place_c, curl, "-sS", "--location", url)
     assert result.output.stdout == "hello from the granted host\n"
     [(_, _, headers)] = other.requests
     assert "authorization" not in headers

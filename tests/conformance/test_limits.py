@@ -16,20 +16,20 @@ from tests.conformance.arena import Arena, claimed, marked_processes
 pytestmark = pytest.mark.slow
 
 
-def test_a_program_that_burns_cpu_is_ended_and_named(any_tier: Arena) -> None:
-    result = any_tier.attack("while True: pass", limits=Limits(cpu_ms=1000, wall_ms=30_000))
+def test_a_program_that_burns_cpu_is_ended_and_named(each_tier: Arena) -> None:
+    result = each_tier.attack("while True: pass", limits=Limits(cpu_ms=1000, wall_ms=30_000))
     assert Guarantee.CPU_LIMIT in result.plan.guarantees
     assert (result.execution.status, result.execution.reason) == (Status.COMPLETED, Reason.CPU_LIMIT)
     assert result.execution.usage.wall_us < 20_000_000
 
 
-def test_a_program_that_ignores_the_cpu_signal_is_killed(any_tier: Arena) -> None:
+def test_a_program_that_ignores_the_cpu_signal_is_killed(each_tier: Arena) -> None:
     program = """
         import signal
         signal.signal(signal.SIGXCPU, signal.SIG_IGN)
         while True: pass
     """
-    result = any_tier.attack(program, limits=Limits(cpu_ms=1000, wall_ms=30_000))
+    result = each_tier.attack(program, limits=Limits(cpu_ms=1000, wall_ms=30_000))
     assert (result.execution.status, result.execution.signal) == (Status.COMPLETED, 9)
 
 

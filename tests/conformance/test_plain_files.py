@@ -290,18 +290,18 @@ def test_a_workspace_reached_over_a_link_is_not_taken(tier_b: Arena) -> None:
     assert (result.execution.status, result.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
 
 
-def test_a_child_started_ahead_is_not_used_for_another_folder_of_that_name(tier_b: Arena) -> None:
+def test_a_child_started_ahead_is_not_used_for_another_folder_of_that_name(place_b: Arena) -> None:
     async def go() -> tuple[int, str]:
-        plan, output = plan_job(tier_b.job("/bin/ls"), host()), Kept()
+        plan, output = plan_job(place_b.job("/bin/ls"), host()), Kept()
         executor = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
         assert executor.pool is not None
         executor.pool.wish(template_of(plan))
         while not executor.pool.idle:
             await asyncio.sleep(0.005)
-        tier_b.workspace.rename(tier_b.folder / "moved")
-        tier_b.workspace.mkdir()
-        (tier_b.workspace / "new").touch()
-        tier_b.give(tier_b.workspace)
+        place_b.workspace.rename(place_b.folder / "moved")
+        place_b.workspace.mkdir()
+        (place_b.workspace / "new").touch()
+        place_b.give(place_b.workspace)
         await executor.run(plan, output)
         hits = executor.pool.counts.hits
         await executor.close()
@@ -319,10 +319,10 @@ def test_granted_folders_are_readable_and_nothing_more(tier_b: Arena) -> None:
     assert found == ["the secret", "EACCES"]
 
 
-def test_where_palyras_state_lies_in_a_granted_folder_nothing_is_claimed(tier_b: Arena) -> None:
+def test_where_palyras_state_lies_in_a_granted_folder_nothing_is_claimed(place_b: Arena) -> None:
     from dataclasses import replace
 
-    plan = plan_job(tier_b.job("/bin/true"), replace(host(), state_home=str(tier_b.workspace / "state")))
+    plan = plan_job(place_b.job("/bin/true"), replace(host(), state_home=str(place_b.workspace / "state")))
     assert Guarantee.FS_ISOLATED not in plan.guarantees
     assert any(note.startswith("state_visible") for note in plan.degraded)
 

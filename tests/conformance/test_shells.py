@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from palyra.errors import Reason
@@ -21,20 +21,21 @@ from tests.conformance.arena import PYTHON, Arena, Kept, Result, host
 pytestmark = pytest.mark.slow
 OURS = "start"
 SHELLS = [path for path in ("/usr/bin/dash", "/usr/bin/bash", "/usr/bin/busybox") if Path(path).exists()]
+EVERY_BYTE = bytes(range(1, 256)).decode("utf-8", "surrogateescape")
 ANY_BYTES = st.binary(max_size=60).map(lambda raw: raw.replace(b"\0", b"").decode("utf-8", "surrogateescape"))
 
 
 @pytest.fixture(params=[*SHELLS, OURS], ids=lambda path: Path(path).name)
-def run(request: pytest.FixtureRequest, any_tier: Arena) -> Callable[..., Result]:
+def run(request: pytest.FixtureRequest, place: Arena) -> Callable[..., Result]:
     """Under the name `sh`, as systems have it: bash counts in other units under its own."""
     if request.param == OURS and not host().starter:
         pytest.skip("our start program does not run here")
-    shell = any_tier.workspace / "sh"
+    shell = place.workspace / "sh"
     shell.symlink_to(request.param)
     here = replace(host(), shell=str(shell), starter=request.param == OURS)
 
     def work(*argv: str, **changes: object) -> Result:
-        plan, output = plan_job(any_tier.job(*argv, **changes), here), Kept()
+        plan, output = plan_job(place.job(*argv, **changes), here), Kept()
         return Result(asyncio.run(ProcessExecutor(here).run(plan, output)), plan, output)
 
     return work
@@ -82,8 +83,9 @@ print(json.dumps([r.getrlimit(getattr(r, "RLIMIT_" + n)) for n in ("CPU", "DATA"
         assert processes == [77, 77]
 
 
-@settings(max_examples=15, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.lists(ANY_BYTES, max_size=5), value=ANY_BYTES)
+@example(arguments=[EVERY_BYTE, "", EVERY_BYTE[::-1]], value=EVERY_BYTE)
 def test_every_byte_arrives(run: Callable[..., Result], arguments: list[str], value: str) -> None:
     program = "import os,sys,json\nprint(json.dumps([os.fsencode(a).hex() for a in [*sys.argv[1:], os.environ['K']]]))"
     result = run(PYTHON, "-I", "-S", "-c", program, *arguments, env=(("K", value),))

@@ -16,7 +16,7 @@ from palyra.model.limits import Limits
 from tests.conformance.arena import Arena, claimed
 
 pytestmark = pytest.mark.slow
-SECONDS = 1.5
+SECONDS = 0.7
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from palyra.model.call import Tier
-from tests.conformance.arena import OWNERS, Arena, arena, require
+from tests.conformance.arena import Arena
 
 pytestmark = pytest.mark.slow
 
@@ -37,16 +37,6 @@ async def run(*argv):
 def children():
     return open(f"/proc/self/task/{os.getpid()}/children").read().split()
 """
-
-
-@pytest.fixture(
-    params=[(tier, uid) for tier in (Tier.B, Tier.C) for uid in OWNERS], ids=lambda p: f"{p[0]}-owner{p[1]}"
-)
-def place(request: pytest.FixtureRequest):
-    tier, owner = request.param
-    require(tier)
-    with arena(tier, owner) as made:
-        yield made
 
 
 def own_process(place: Arena, program: str) -> Any:

@@ -36,7 +36,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     config = base / "home" / "palyra.toml"
     config.write_text(f'posture = "developer"\n[daemon]\nnames = ["{NAME}"]\n')
     config.chmod(0o600)
-    return Cli(base / "home", workspace, base / "bytecode")
+    return Cli(base / "home", workspace)
 
 
 @pytest.fixture(scope="module")

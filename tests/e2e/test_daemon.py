@@ -197,10 +197,10 @@ def head_of_a_post(token: str, length: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def hardened(tmp_path_factory, bytecode):
+def hardened(tmp_path_factory):
     """A daemon with little patience, for all the tests below."""
     folder = tmp_path_factory.mktemp("hostile")
-    cli = Cli(folder / "home", folder, bytecode)
+    cli = Cli(folder / "home", folder)
     cli.home.mkdir(mode=0o700)
     (cli.home / "palyra.toml").write_text("[daemon]\nheader_timeout_ms = 500\nbody_timeout_ms = 500\n")
     token = make_token(cli)

@@ -24,11 +24,11 @@ from tests.serving import Served, make_token, serving
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory, bytecode):
+def beside(tmp_path_factory):
     """(the command line of a home without a daemon, that of one with, the daemon)."""
     workspace = tmp_path_factory.mktemp("ws")
-    alone = Cli(tmp_path_factory.mktemp("alone") / "home", workspace, bytecode)
-    served_home = Cli(tmp_path_factory.mktemp("served") / "home", workspace, bytecode)
+    alone = Cli(tmp_path_factory.mktemp("alone") / "home", workspace)
+    served_home = Cli(tmp_path_factory.mktemp("served") / "home", workspace)
     with serving(served_home) as served:
         yield alone, served_home, served
         assert served.end()[0] == 0

@@ -63,7 +63,7 @@ def test_a_port_in_use_is_named(cli: Any) -> None:
 
     require(Tier.C)
     with serving(cli) as first:
-        other = type(cli)(cli.home.with_name("other"), cli.workspace, cli.bytecode)
+        other = type(cli)(cli.home.with_name("other"), cli.workspace)
         done = other("serve", "--port", str(first.port))
     told = done.stderr.decode()
     assert (done.returncode, f"127.0.0.1:{first.port}" in told, "Traceback" in told) == (125, True, False), told
