@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from palyra.approvals.rules import Verdict, bind
-from palyra.approvals.store import ApprovalStore, Times
+from palyra.approvals.store.desk import ApprovalStore, Times
 from palyra.budget.store import BudgetStore
 from palyra.journal.store import JournalStore
 from palyra.model.approval import Approval, Permission, Question

@@ -10,7 +10,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypedDict, Unpack
 
 from palyra.approvals.rules import Verdict
-from palyra.approvals.store import LAST, ApprovalStore
+from palyra.approvals.store.desk import ApprovalStore
+from palyra.approvals.store.rows import LAST
 from palyra.canon import Json
 from palyra.model.approval import ApprovalState, Scope
 from palyra.model.call import parse_principal

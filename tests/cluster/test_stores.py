@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from palyra.approvals.store import ApprovalStore, Times
+from palyra.approvals.store.desk import ApprovalStore, Times
 from palyra.budget.store import BudgetStore
 from palyra.cluster.opening import open_writer
 from palyra.cluster.postgres import CHANNEL

@@ -16,7 +16,7 @@ from palyra.cli.say import say
 
 if TYPE_CHECKING:
     from palyra.approvals.rules import Verdict
-    from palyra.approvals.store import ApprovalStore
+    from palyra.approvals.store.desk import ApprovalStore
     from palyra.canon import Json
     from palyra.model.approval import Approval
     from palyra.wiring.embedded import Installation
@@ -44,7 +44,7 @@ def command() -> None:
 @with_settings
 def list_command(settings: Settings, state: str, before: str | None) -> int:
     """Requests, the newest first: those that wait, or others by --state."""
-    from palyra.approvals.store import LAST
+    from palyra.approvals.store.rows import LAST
     from palyra.model.approval import ApprovalState
 
     states = tuple(ApprovalState) if state == "all" else (ApprovalState(state),)

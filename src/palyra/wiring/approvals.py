@@ -6,7 +6,7 @@ import getpass
 import os
 import re
 
-from palyra.approvals.store import ApprovalStore, Times
+from palyra.approvals.store.desk import ApprovalStore, Times
 from palyra.config.schema import ApprovalsConfig
 from palyra.engine.ports import Clock, Ids
 from palyra.state.writer import Writer

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from palyra.approvals.store import ApprovalStore
+from palyra.approvals.store.desk import ApprovalStore
 from palyra.artifacts.store import ArtifactStore
 from palyra.budget.store import BudgetStore
 from palyra.config.load import Home, load_config, read_passphrase, user_home

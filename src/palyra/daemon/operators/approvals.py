@@ -12,7 +12,7 @@ import orjson
 from pydantic import Field
 
 from palyra.approvals.rules import Verdict, difference
-from palyra.approvals.store import LAST
+from palyra.approvals.store.rows import LAST
 from palyra.canon import Json
 from palyra.daemon.operators.answering import Line, Listed, Maybe, NextPage, change, get, installed
 from palyra.daemon.routes import AnswerModel, Asked, Model, Refused, not_found
