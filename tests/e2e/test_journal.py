@@ -138,8 +138,9 @@ async def main():
     async with AsyncPalyra.open(sys.argv[1]) as palyra:
         async def one(n):
             run = palyra.run("user:busy", sys.argv[2])
+            seconds = "60" if n < 4 else "0.05"  # some are surely under way when all is killed
             while True:
-                outcome = await run.call("palyra.process.run", {"command": "sleep", "args": ["0.05"]})
+                outcome = await run.call("palyra.process.run", {"command": "sleep", "args": [seconds]})
                 if outcome.receipt:
                     print(json.dumps([outcome.receipt["index"], outcome.call_id]), flush=True)
         await asyncio.gather(*(one(n) for n in range(100)))

@@ -116,6 +116,12 @@ def decide(approval: Approval, verdict: Verdict, *, now_unix_ms: int, grant_ms: 
     )
 
 
+_AFTERWARDS = {
+    ApprovalState.APPROVED: "palyra approvals revoke ID takes the grant back.",
+    ApprovalState.DENIED: "The same call asks again once the request would have expired: palyra approvals show ID.",
+}
+
+
 def check_pending(approval: Approval, *, now_unix_ms: int) -> None:
     """5"""
     if is_overdue(approval, now_unix_ms=now_unix_ms):
@@ -125,7 +131,7 @@ def check_pending(approval: Approval, *, now_unix_ms: int) -> None:
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             f"The request is {approval.state.value} already{by}; it is decided once.",
-            "palyra approvals revoke ID takes a grant back.",
+            _AFTERWARDS.get(approval.state, "The caller repeats the call to ask again."),
         )
 
 

@@ -76,8 +76,10 @@ def tail(settings: Settings, count: int, before: int | None, **filters: str | No
 
         click.echo(orjson.dumps({"items": [entry_json(e) for e in entries], "next": following}))
     else:
-        for entry in entries:
-            click.echo(_line(entry))
+        from palyra.cli.tables import say_table
+
+        headings = ("ENTRY", "WHEN", "KIND", "WHAT", "SAID", "WHO", "ABOUT")
+        say_table(settings, headings, [_row(entry) for entry in entries], nothing="No entries.")
     return 0
 
 
@@ -269,26 +271,23 @@ def _checkpoint_of(path: Path) -> str:
     return found
 
 
-def _line(entry: Entry) -> str:
-    """One entry for people: index, time, kind, tool, status, reason, principal."""
-    from palyra.cli.render import visible_line
+def _row(entry: Entry) -> tuple[str, ...]:
+    """One entry for people."""
     from palyra.journal.entry import parse_entry
 
     try:
         view = parse_entry(entry.body)
     except ValueError as error:
-        return visible_line(f"{entry.index:>8}  cannot be read: {error}")
+        return str(entry.index), "", "", f"cannot be read: {error}", "", "", ""
     try:
         at = datetime.fromtimestamp(view.at_unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):  # the clock was far off, or somebody wrote that
         at = f"{view.at_unix_ms} ms"
-    kind = view.kind.rsplit(":", 2)[-2]
     said = view.predicate
     words = (
         said.get("tool") or said.get("act"),
-        said.get("status"),
-        said.get("reason"),
+        " ".join(str(said[name]) for name in ("status", "reason") if said.get(name)),
         said.get("principal") or said.get("actor"),
         view.call_id or view.subject,
     )
-    return visible_line(f"{entry.index:>8}  {at}  {kind:6}  " + "  ".join(str(word) for word in words if word))
+    return str(entry.index), at, view.kind.rsplit(":", 2)[-2], *(str(word or "") for word in words)

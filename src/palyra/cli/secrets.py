@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
 from palyra.cli.say import say_failure
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def set_secret(
             if not value:
                 say_failure("BAD_ARGUMENTS", "No value came on stdin.", f"palyra secrets set {name} < FILE")
                 return 1
-            facts = await installation.vault.set(name, value, scope=scopes, binding=binding, actor=_actor())
+            facts = await installation.vault.set(name, value, scope=scopes, binding=binding, actor=login_principal())
         except ConfigError as error:  # the value, the name or the binding cannot be kept
             say_failure("BAD_ARGUMENTS", error.detail, error.hint)
             return 1
@@ -103,7 +102,7 @@ def delete_secret(settings: Settings, name: str) -> int:
     """Take a secret out of the vault. Copies of the file keep it: change it where it is used."""
 
     async def work(installation: Installation) -> int:
-        if not await installation.vault.delete(name, actor=_actor()):
+        if not await installation.vault.delete(name, actor=login_principal()):
             say_failure("NOT_FOUND", f"There is no secret {name[:80]!r}.", "palyra secrets list shows them all.")
             return 1
         if settings.json:
@@ -153,10 +152,6 @@ def _value() -> bytes:
         return getpass.getpass("Value: ").encode("utf-8", "surrogateescape")
     data = sys.stdin.buffer.read(MAX_STDIN_BYTES)
     return data.removesuffix(b"\n").removesuffix(b"\r")
-
-
-def _actor() -> str:
-    return f"uid:{os.getuid()}"
 
 
 def _tell(settings: Settings, facts: SecretFacts) -> None:

@@ -21,6 +21,8 @@ from palyra.policy.verdict import Verdict, judge
 MISSING_EXECUTABLE = "guard.25-executable-missing"
 """The policy of an allowed program that is not there: first among a denial's policies, it means exit code 127."""
 
+RUN_TOOL = "palyra.process.run"
+"""What `palyra run` is a shorter way to; every other tool is called with `palyra call`, which has the same flags."""
 _REMEDY_HINTS = {
     "tier C": 'It would be allowed in tier C: leave out --tier, or set tier = "auto".',
     "strict egress": "It would be allowed with strict egress: use --egress strict or that egress_enforcement_mode.",
@@ -74,8 +76,16 @@ def _deny(bundle: PolicyBundle, request: Request, verdict: Verdict, details: Col
         reason=reason,
         policies=verdict.policies,
         message=said or _plain(request, forbidden=first is not None),
-        hint=hint.replace("{program}", program_name(request)).replace("{host}", _host_name(details)) or None,
+        hint=_filled(hint, request, details) or None,
     )
+
+
+def _filled(hint: str, request: Request, details: Iterable[tuple[str, str]]) -> str:
+    command = "palyra run" if request.tool == RUN_TOOL else "palyra call"
+    named = {"{program}": program_name(request), "{host}": _host_name(details), "{command}": command}
+    for mark, name in named.items():
+        hint = hint.replace(mark, name)
+    return hint
 
 
 def _host_name(details: Iterable[tuple[str, str]]) -> str:

@@ -40,7 +40,8 @@ class PolicyInfo:
     reason: str = ""
     """One sentence for whoever was refused (or allowed)."""
     hint: str = ""
-    """What to do about it; `{program}` stands for the program's name, `{host}` for a host that was not granted."""
+    """What to do about it; `{program}` stands for the program's name, `{host}` for a host that was not granted,
+    `{command}` for the command that takes the call's flags."""
     final: str = ""
     """Why a local policy may not replace it; empty when it may."""
     file: str = ""

@@ -289,3 +289,13 @@ def test_a_hint_names_the_host_that_would_have_to_be_granted():
         decision = decide(bundle, request, details=named)
         assert isinstance(decision, Deny)
         assert decision.hint == f"Grant {shown} for curl."
+
+
+@pytest.mark.parametrize(
+    ("tool", "command"), [("palyra.process.run", "palyra run"), ("palyra.http.fetch", "palyra call")]
+)
+def test_a_hint_names_the_command_whose_flag_would_help(tool: str, command: str):
+    bundle = load_bundle("standard", read_posture("standard"))
+    decision = decide(bundle, ordinary_request(tool=tool, hosts_named=1, hosts_denied=1))
+    assert isinstance(decision, Deny)
+    assert (decision.hint or "").startswith(f"An operator grants it for one call with {command} --allow-host HOST, ")
