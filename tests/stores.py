@@ -14,7 +14,7 @@ import pytest
 
 from palyra.journal.audit import Report
 from palyra.journal.store import verify_journal
-from palyra.state import db
+from palyra.state import connection as connections
 from palyra.state.db import Home
 from palyra.state.writer import Writer
 
@@ -52,7 +52,7 @@ def audit(home: Home, *, known: tuple[str, ...] = (), alive: bool = False, every
 def snapshot(home: Home) -> Iterator[Any]:
     """One unchanging view, for `JournalRows`."""
     if WHERE == "sqlite":
-        with db.snapshot(home.database) as connection:
+        with connections.snapshot(home.database) as connection:
             yield connection
         return
     from palyra.cluster import verifying

@@ -4,7 +4,7 @@ Rules: a public key that exists is sound (canonical, on the curve, not of small 
 and under a small-order key one signature fits many messages); a check returns or raises `TrustError`, it never
 answers "maybe"; a private key shows itself nowhere and does not travel by pickle.
 
-Not here: what is signed (attest, journal/checkpoint), where keys lie on disk (state/db), who is trusted (skills).
+Not here: what is signed (attest, journal/checkpoint), where keys lie on disk (state/keyfile), who is trusted (skills).
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ import pytest
 
 from palyra.journal.entry import parse_entry
 from palyra.journal.store import JournalRows
-from palyra.state.db import open_home, snapshot
+from palyra.state.connection import snapshot
+from palyra.state.db import open_home
 from tests.children import PROJECT, child_environ, run_child
 from tests.journaling import audit_home, open_store, opening, run_spec, ulid
 
@@ -80,7 +81,7 @@ KILLER = """
 import asyncio, json, os, random, signal, sys, time
 from pathlib import Path
 from palyra.journal.store import JournalRows
-from palyra.state.db import snapshot
+from palyra.state.connection import snapshot
 from tests.journaling import *
 
 home, kills, callers = Path(sys.argv[1]), int(sys.argv[2]), 64

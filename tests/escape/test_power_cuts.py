@@ -62,7 +62,8 @@ import asyncio, json, pickle, random, shutil, sys
 from pathlib import Path
 from palyra.errors import StateError
 from palyra.journal.store import JournalRows
-from palyra.state.db import open_home, snapshot
+from palyra.state.connection import snapshot
+from palyra.state.db import open_home
 from tests.fake_disk import *
 from tests.journaling import *
 

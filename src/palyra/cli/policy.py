@@ -53,7 +53,8 @@ def in_force(settings: Settings) -> tuple[PolicyBundle, str | None]:
     """The bundle and its version, read as they lie there: showing policies makes no home."""
     from palyra.config.load import find_home, load_config
     from palyra.policy.store import PolicyStore, load_posture
-    from palyra.state.db import read_home, snapshot
+    from palyra.state.connection import snapshot
+    from palyra.state.db import read_home
     from palyra.wiring.versions import VersionRows
 
     home = find_home(settings.home)

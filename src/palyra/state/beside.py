@@ -22,7 +22,7 @@ import orjson
 
 from palyra.errors import StateError
 from palyra.journal.audit_kept import Claim, Finding, Located
-from palyra.state.db import snapshot
+from palyra.state.connection import snapshot
 from palyra.state.rows import JournalRows
 
 BATCH = 512

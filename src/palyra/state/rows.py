@@ -45,7 +45,7 @@ class Reading(Protocol):
 
 
 class JournalRows:
-    """The rows of one snapshot (`state.db.snapshot`, `cluster.verifying.snapshot`)."""
+    """The rows of one snapshot (`state.connection.snapshot`, `cluster.verifying.snapshot`)."""
 
     def __init__(self, connection: Reading, segments: Path | None = None) -> None:
         """`segments` is the folder of sealed files; without it their entries have no bodies."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from palyra.errors import StateError
 from palyra.model.record import Receipt
 from palyra.state.absence import AWAY_PAUSE_S, Unbroken, Waiting
-from palyra.state.db import PATIENCE_S
+from palyra.state.connection import PATIENCE_S
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 
 T = TypeVar("T")

@@ -15,8 +15,9 @@ from typing import Any
 
 from palyra.errors import StateError
 from palyra.journal.lookup import TREE_SIZE
+from palyra.state.connection import PATIENCE_S, connect
 from palyra.state.database import InVain, Trouble
-from palyra.state.db import PATIENCE_S, Home, connect
+from palyra.state.db import Home
 from palyra.state.lock import FileLock
 from palyra.state.log_index import LogIndex
 from palyra.state.mark import Mark, check_mark, read_mark

@@ -17,7 +17,8 @@ from palyra.journal.audit import Audit, Report, run_rows
 from palyra.journal.audit_kept import KeptCheck
 from palyra.model.record import Owner
 from palyra.state.beside import BesideLost, begin_beside
-from palyra.state.db import Home, ReadHome, snapshot, strangers
+from palyra.state.connection import snapshot, strangers
+from palyra.state.db import Home, ReadHome
 from palyra.state.mark import read_mark
 from palyra.state.rows import JournalRows
 from palyra.values import dataclass

@@ -253,7 +253,8 @@ def anchors(rows: Rows, origin: str) -> Iterator[Anchor]:
 
 
 def _home_anchor(name: str, path: str, origin: str) -> Anchor:
-    from palyra.state.db import read_home, snapshot
+    from palyra.state.connection import snapshot
+    from palyra.state.db import read_home
 
     try:
         with snapshot(read_home(Path(path)).database) as connection:

@@ -28,8 +28,9 @@ from palyra.journal.merkle import EMPTY_ROOT, Frontier
 from palyra.model.record import Checkpoint, Receipt
 from palyra.signing import NoteSigner
 from palyra.state.absence import MOST_LOSSES, Absence, Sent, Waiting
+from palyra.state.connection import PATIENCE_S
 from palyra.state.database import Database, Trouble
-from palyra.state.db import PATIENCE_S, Home, open_home
+from palyra.state.db import Home, open_home
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from palyra.state.schema import HEAD_EVERY
 from palyra.state.sharing import Sharing

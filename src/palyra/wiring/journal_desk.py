@@ -28,7 +28,8 @@ from palyra.journal.search import Page, Question
 from palyra.journal.store import checked_call, verify_journal
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint, Entry, Owner, StoredCall
-from palyra.state.db import read_home, snapshot
+from palyra.state.connection import snapshot
+from palyra.state.db import read_home
 from palyra.state.sealed import SealedBodies
 from palyra.state.search import catch_up, indexed_until, search
 from palyra.state.witness import Anchor, anchors

@@ -21,7 +21,7 @@ from palyra.canon import sha256_hex
 from palyra.errors import StateError
 from palyra.skills.archive import MAX_ENTRIES, check_path, most_bytes, write_zip
 from palyra.skills.findings import Finding, SkillRefused
-from palyra.state.db import PATIENCE_S
+from palyra.state.connection import PATIENCE_S
 from palyra.state.keyfile import sync_folder
 from palyra.state.lock import FileLock
 

@@ -13,7 +13,8 @@ import pytest
 
 from palyra.errors import StateError
 from palyra.signing import parse_vkey
-from palyra.state.db import Home, open_home, read_home, snapshot
+from palyra.state.connection import snapshot
+from palyra.state.db import Home, open_home, read_home
 from palyra.state.keyfile import create_key, read_key
 from palyra.state.reserve import RESERVE_BYTES
 from palyra.state.schema import MIGRATIONS, Migration
@@ -279,5 +280,5 @@ def refuse_writing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise sqlite3.OperationalError("unable to open database file")
         return real(name, **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr("palyra.state.db._is_writable", lambda _: False)
-    monkeypatch.setattr("palyra.state.db.sqlite3.connect", connect)
+    monkeypatch.setattr("palyra.state.connection.is_writable", lambda _: False)
+    monkeypatch.setattr("palyra.state.connection.sqlite3.connect", connect)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from palyra.state import log_index
-from palyra.state.db import connect
+from palyra.state.connection import connect
 from palyra.state.log_index import LogIndex
 from palyra.state.remembered import MAX_QUESTIONS, Remembered
 from palyra.state.writer import Writer

@@ -17,7 +17,7 @@ from palyra.journal.store import JournalRows
 from palyra.launch import store
 from palyra.model.process import BackgroundProcess, Lifetime, NotStarted, ProcessOwner, ProcessStatus
 from palyra.model.record import Owner
-from palyra.state.db import snapshot
+from palyra.state.connection import snapshot
 from palyra.state.writer import Writer
 from palyra.testing import FakeClock, FakeOwners
 from palyra.wiring.processes import KeptProcesses
