@@ -30,6 +30,11 @@ class JoiningTransport(asyncio.Transport):
         if data:
             self._transport.write(data)
 
+    def write_whole(self, data: bytes) -> None:
+        """Head and body together: nothing comes behind them."""
+        self._transport.write(self._head + data)
+        self._head = b""
+
     def close(self) -> None:
         self.write(b"")
         self._transport.close()

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from palyra.daemon.bodies import Share
 from palyra.daemon.patience import within
-from palyra.daemon.routes import Refused, heads_of
+from palyra.daemon.routes import WHOLE_BODY, Refused, heads_of
 from palyra.errors import Reason, Rejected
 from palyra.protocol.parse import MAX_DEPTH, parse_value
 
@@ -28,6 +28,12 @@ MAX_VALUES = 65_536
 
 
 async def read_body(request: Request, share: Share, *, max_bytes: int, timeout_s: float) -> bytes:
+    whole: bytes | None = request.scope.get(WHOLE_BODY)
+    if whole is not None:
+        if len(whole) > max_bytes:
+            raise too_large(max_bytes)
+        share.add(len(whole))
+        return whole
     chunks: list[bytes] = []
 
     def take(chunk: bytes) -> None:

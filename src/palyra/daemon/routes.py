@@ -9,7 +9,7 @@ raises `Refused` (or the engine's `Rejected`) and never makes an error answer by
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -153,16 +153,21 @@ def not_found(what: str) -> Refused:
     return Refused(404, "NOT_FOUND", f"There is no such {what}.", "Check the id; others' are not shown.")
 
 
-_HEADS = "palyra.heads"
+HEADS = "palyra.heads"
+WHOLE_BODY = "palyra.body"
+"""Where a request's scope has its body, if that came with its head."""
 
 
 def heads_of(request: Request) -> Mapping[str, str]:
     """A request's headers by their names in lower case, of two the first: Starlette's looks through all for each."""
-    heads: dict[str, str] | None = request.scope.get(_HEADS)
+    heads: dict[str, str] | None = request.scope.get(HEADS)
     if heads is None:
-        sent = reversed(request.scope["headers"])
-        heads = request.scope[_HEADS] = {name.decode("latin-1"): value.decode("latin-1") for name, value in sent}
+        heads = request.scope[HEADS] = heads_in(request.scope["headers"])
     return heads
+
+
+def heads_in(sent: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(sent)}
 
 
 HEADERS = (
@@ -174,6 +179,9 @@ HEADERS = (
 """Of every answer that does not say otherwise."""
 
 
+HEADERS_SAID = [(b"content-type", JSON_TYPE.encode()), *HEADERS]
+
+
 class Said(Response):
     """JSON that is written already, with all of its headers: an answer to every call is made so."""
 
@@ -182,10 +190,7 @@ class Said(Response):
     def __init__(self, body: bytes, *, status: int = 200) -> None:
         # Starlette's own finds the same out step by step.
         self.status_code, self.background, self.body = status, None, body
-        self.raw_headers = [(b"content-length", b"%d" % len(body)), _JSON_HEADER, *HEADERS]
-
-
-_JSON_HEADER = (b"content-type", JSON_TYPE.encode())
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), *HEADERS_SAID]
 
 
 def json_response(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -19,6 +19,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from palyra.daemon.joining import JoiningTransport
+from palyra.daemon.plain import PlainCycle, PlainHead, read_plain_head, scope_of
 from palyra.daemon.routes import Refused
 
 OWNERS_OWN = 32
@@ -69,6 +70,12 @@ class GuardedProtocol(H11Protocol):
     max_header_bytes = 32_768
     _deadline: asyncio.TimerHandle | None = None
     _rest: asyncio.TimerHandle | None = None
+    _plain_head: PlainHead | None = None
+    """Of the last plain request: the next one's is mostly the same."""
+    _plain_bytes = 0
+    """How long a plain head may be."""
+    _early = b""
+    """What came while a plain request was under way."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoiningTransport(transport))
@@ -78,9 +85,18 @@ class GuardedProtocol(H11Protocol):
             return
         if uid is not None:
             self.app_state = {**self.app_state, "peer_uid": uid}
+        self._plain_bytes = self.max_header_bytes if self._is_set_up_plainly() else 0
         self._watch()
 
+    def _is_set_up_plainly(self) -> bool:
+        """Whether uvicorn was told nothing that would change what it does between a request and its answer."""
+        config = self.config
+        told = (self.access_log, self.root_path, self.server_state.default_headers, config.reset_contextvars)
+        return not any(told) and self.limit_concurrency is None
+
     def data_received(self, data: bytes) -> None:
+        if self._takes_plain(data):
+            return
         if self._heads_too_large(data):
             self.send_400_response("")
             return
@@ -89,7 +105,59 @@ class GuardedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._watch()
+        early, self._early = self._early, b""
+        if early and not self.transport.is_closing():
+            self.data_received(early)
+        else:
+            self._watch()
+
+    def _takes_plain(self, data: bytes) -> bool:
+        """Begin a plain request; h11 has not heard of it, so what comes meanwhile must wait for its end."""
+        if isinstance(self.cycle, PlainCycle) and not self.cycle.response_complete:
+            self._early += data
+            self.flow.pause_reading()
+            return True
+        conn, head = self.conn, self._plain_head
+        if conn.their_state is not h11.IDLE or conn.our_state is not h11.IDLE or conn.trailing_data[0]:
+            return False
+        if head is None or not data.startswith(head.text):
+            head = self._plain_head = read_plain_head(data)
+        if head is None or len(data) != len(head.text) + head.body_bytes or len(head.text) > self._plain_bytes:
+            return False
+        self._unset_keepalive_if_required()
+        self._unwatch()
+        self._begin(data, head)
+        return True
+
+    def _begin(self, data: bytes, head: PlainHead) -> None:
+        """As uvicorn does."""
+        body = data[len(head.text) :]
+        self.scope = scope_of(  # type: ignore[assignment]
+            head,
+            body,
+            asgi={"version": self.asgi_version, "spec_version": "2.3"},
+            server=self.server,
+            client=self.client,
+            scheme=self.scheme,
+            state=self.app_state.copy(),
+        )
+        self.cycle = PlainCycle(
+            data,
+            body,
+            scope=self.scope,
+            conn=self.conn,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            on_response=self.on_response_complete,
+        )
+        task = self.loop.create_task(self.cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
