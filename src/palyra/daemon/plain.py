@@ -14,7 +14,7 @@ two against each other). Not here: connections and their deadlines (daemon/wire_
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, RequestResponseCycle
@@ -110,6 +110,7 @@ class PlainCycle(RequestResponseCycle):
         if line is None or headers[:1] != [(b"content-length", length)] or headers[1:] != HEADERS_SAID:
             return False
         self.response_complete = True
+        self._forget()
         self.message_event.set()
         assert isinstance(self.transport, JoiningTransport)
         self.transport.write_whole(b"%scontent-length: %s\r\n%s\r\n%s" % (line, length, _SAID, body))
@@ -120,11 +121,17 @@ class PlainCycle(RequestResponseCycle):
         """From here on it is h11's: it reads what came, and is told what was begun."""
         self.is_plain = False
         self.conn.receive_data(self._data)
+        self._forget()
         while not isinstance(event := self.conn.next_event(), h11.EndOfMessage):
             assert event not in (h11.NEED_DATA, h11.PAUSED), "it came whole"
         if self._start is not None and not self.response_complete:
             self.response_started = False
             await super().send(self._start)  # type: ignore[arg-type]
+
+    def _forget(self) -> None:
+        """An idle connection keeps its last request: thousands of them must not keep as many bodies."""
+        self._data = b""
+        cast("dict[str, Any]", self.scope).pop(WHOLE_BODY, None)
 
 
 def scope_of(head: PlainHead, body: bytes, **given: Any) -> dict[str, Any]:

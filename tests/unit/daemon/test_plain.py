@@ -11,6 +11,7 @@ import h11
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -278,6 +279,28 @@ def test_bytes_behind_a_request_are_not_read_without_end():
                 assert b" 400 " in await line.rest()
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("status", [202, 404])
+def test_an_idle_connection_keeps_no_body(status):
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        answer = Said(END, status=202) if status == 202 else Response(END, status_code=404)
+        await answer(scope, receive, send)
+
+    async def work() -> None:
+        async with served(app) as (line, state):
+            assert b" %d " % status in await line.ask(PLAIN.replace(b"th: 2", b"th: 40000") + b"x" * 39_998)
+            await turn()
+            (protocol,) = state.connections
+            kept = [vars(protocol), vars(protocol.cycle), protocol.scope]  # type: ignore[union-attr]
+            assert not [name for one in kept for name, value in one.items() if b"x" * 100 in _bytes(value)]
+
+    asyncio.run(work())
+
+
+def _bytes(value: object) -> bytes:
+    return bytes(value) if isinstance(value, bytes | bytearray) else b""
 
 
 def streaming(*pieces: bytes) -> App:
