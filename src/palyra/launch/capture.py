@@ -11,7 +11,6 @@ Not here: killing (ending), the nonce's meaning (message).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import select
 
@@ -133,8 +132,10 @@ class Capture:
         if fd is not None:
             if self._listens:
                 self._loop.remove_reader(fd)
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105  # once or twice in every call
                 os.close(fd)
+            except OSError:
+                pass
         if not self._open and not self._ended.done():
             self._ended.set_result(None)
 

@@ -144,6 +144,9 @@ class _Container:
         fd, self._streams[name] = self._streams[name], -1
         return fd
 
+    def look_ahead(self) -> None:
+        """Nothing."""
+
     async def begin(self) -> bytes:
         """It has begun: the client was given the program's argv, and says itself what went wrong."""
         return nonce_from(os.urandom(16))

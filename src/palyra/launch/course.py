@@ -55,6 +55,9 @@ class Running(Protocol):
     def take(self, name: str) -> int:
         """Hand over stdin, stdout or stderr to someone who will close it."""
 
+    def look_ahead(self) -> None:
+        """While the program runs, and nobody waits for us: see to it that what comes after its end will be done."""
+
     async def begin(self) -> bytes:
         """The program runs when this returns, or LaunchFailed is raised. What stderr holds where it never started."""
 
@@ -95,7 +98,10 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
             feeding = asyncio.create_task(feed.run(plan.stdin, source if plan.stdin_streamed else None))
         else:
             feed.close()
-        watched = _watch_briefly(running, plan, began_ns) if running.is_alone and feeding is None else None
+        watched = None
+        if running.is_alone and feeding is None:
+            running.look_ahead()
+            watched = _watch_briefly(running, plan, began_ns)
         if watched is None:
             capture.start()
             watched = await _watch(running, plan, capture, began_ns)
@@ -105,7 +111,9 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
         raise
     finally:
         capture.stop()
-        await _stop_feeding(feeding, feed)
+        if feeding is not None:
+            await _stop_feeding(feeding)
+        feed.close()
     if capture.tripped.done():
         capture.tripped.result()  # a sink that broke after the program ended
     return _execution(plan, watched=watched, ended=ended, capture=capture, feed=feed)
@@ -155,12 +163,10 @@ def _us_since(began_ns: int) -> int:
     return (time.perf_counter_ns() - began_ns) // 1000
 
 
-async def _stop_feeding(feeding: asyncio.Task[None] | None, feed: Feed) -> None:
+async def _stop_feeding(feeding: asyncio.Task[None]) -> None:
     """The program is gone, so nobody reads; what a caller's stream raised is the caller's own affair."""
-    if feeding is not None:
-        feeding.cancel()
-        await asyncio.gather(feeding, return_exceptions=True)
-    feed.close()
+    feeding.cancel()
+    await asyncio.gather(feeding, return_exceptions=True)
 
 
 def _execution(plan: ProcessPlan, *, watched: _Watched, ended: Ended, capture: Capture, feed: Feed) -> Execution:

@@ -6,7 +6,6 @@ else; the pipe is closed at the end of the input, or when the program ends. Not 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -42,8 +41,10 @@ class Feed:
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105  # in every call
                 os.close(fd)
+            except OSError:
+                pass
 
     async def _write(self, data: bytes) -> bool:
         """False when nobody reads any more."""

@@ -55,7 +55,7 @@ class Leftovers:
             self._launchers.append(launcher)
         if domain is not None:
             self._domains.append(domain)
-        self._arm()
+        self.arm()
 
     def _leave_to_parent(self) -> None:
         if self._pid != os.getpid():  # a fork: what is in the lists is its copy of the parent's
@@ -64,7 +64,8 @@ class Leftovers:
             del self._launchers[:], self._domains[:]  # no thread comes along with a fork
             self._pid, self._timer, self._threads = os.getpid(), None, set()
 
-    def _arm(self) -> None:
+    def arm(self) -> None:
+        """Also before there is anything: what is kept before the time is over is let go then."""
         loop = asyncio.get_running_loop()
         if self._timer is None or self._timer.cancelled() or self._timer.when() < loop.time():
             # Weakly: an executor that nobody closes is dropped with its last user, and what it kept with it.

@@ -59,10 +59,15 @@ def limit_steps(
     """`inherited`: by the process that waits; else what one would that is started now."""
     processes = None
     if uid != 0:  # the kernel does not count uid 0's processes
-        # Since 5.14 the kernel counts the processes of a user namespace apart from those outside.
-        apart = own_user_namespace and kernel_at_least(5, 14)
-        processes = limits.processes + (0 if apart else tasks_of(uid) - 1)  # the held shell itself is among them
+        others = counts_others(uid=uid, own_user_namespace=own_user_namespace)
+        processes = limits.processes + (tasks_of(uid) - 1 if others else 0)  # the held shell itself is among them
     return _steps(limits, processes, inherited or own_limits())
+
+
+def counts_others(*, uid: int, own_user_namespace: bool) -> bool:
+    """Whether a limit on processes has to leave room for the user's others, which come and go. Since 5.14 the kernel
+    counts the processes of a user namespace apart from those outside."""
+    return uid != 0 and not (own_user_namespace and kernel_at_least(5, 14))
 
 
 @lru_cache(maxsize=64)

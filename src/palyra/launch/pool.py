@@ -19,6 +19,7 @@ import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 
+from palyra.launch.at_work import AtWork
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.held import Held, Template
 from palyra.launch.verifying import is_as_planned
@@ -27,6 +28,8 @@ from palyra.values import dataclass
 log = logging.getLogger("palyra.launch.pool")
 
 LATE_S = 0.002
+AHEAD_S = 0.002
+"""Of a program that ends in the moment that is waited for it in place."""
 Start = Callable[[Template], Awaitable[Held]]
 End = Callable[[Held], Awaitable[None]]
 
@@ -53,7 +56,8 @@ class PoolCounts:
 
 
 class Pool:
-    def __init__(self, start: Start, end: End, size: PoolSize) -> None:
+    def __init__(self, start: Start, end: End, size: PoolSize, at_work: AtWork) -> None:
+        self._at_work = at_work
         self._start = start
         self._end = end
         self._size = size
@@ -61,6 +65,8 @@ class Pool:
         self._refilling: asyncio.Task[None] | None = None
         self._due: asyncio.TimerHandle | None = None
         """The next refill: the answer goes out first."""
+        self._ahead: Template | None = None
+        """What the last call wished for while its program ran; the next refill is due then."""
         self._aging: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -89,6 +95,17 @@ class Pool:
 
     def wish(self, template: Template) -> None:
         """This shape of call was used: keep some ready. Work begins once the loop has answered the call."""
+        if self._ahead is template:
+            self._ahead = None
+            return
+        self._wish(template, self._size.refill_after_s)
+
+    def wish_ahead(self, template: Template) -> None:
+        """The same while the program runs, when nobody waits for us: where it ends in time, that is all."""
+        self._wish(template, self._size.refill_after_s + AHEAD_S)
+        self._ahead = template if self._due is not None else None
+
+    def _wish(self, template: Template, after_s: float) -> None:
         if self._closed or self._size.total <= 0:
             return
         self._ready.setdefault(template, deque())
@@ -98,18 +115,21 @@ class Pool:
             for _, held in dropped:
                 self._discard(held)
         if self._due is None and (self._refilling is None or self._refilling.done()):
-            self._due = asyncio.get_running_loop().call_later(self._size.refill_after_s, self._refill_in_time)
+            self._due = asyncio.get_running_loop().call_later(after_s, self._refill_in_time)
 
     def _refill_in_time(self) -> None:
-        """A loop that comes late was held up, by a commit on a slow disk perhaps: whoever waited for it goes first."""
+        """A loop that comes late was held up, by a commit on a slow disk perhaps: whoever waited for it goes first. A
+        program that still runs wishes again at its end."""
         loop, due = asyncio.get_running_loop(), self._due
-        if due is not None and loop.time() - due.when() > max(LATE_S, self._size.refill_after_s / 2):
+        if self._ahead is not None and self._at_work.running:
+            self._due = self._ahead = None
+        elif due is not None and loop.time() - due.when() > max(LATE_S, self._size.refill_after_s / 2):
             self._due = loop.call_later(self._size.refill_after_s, self._refill_in_time)
         else:
             self._start_refilling()
 
     def _start_refilling(self) -> None:
-        self._due = None
+        self._due = self._ahead = None
         self._refilling = asyncio.get_running_loop().create_task(self._refill())
 
     async def _refill(self) -> None:

@@ -10,7 +10,6 @@ Not here: the sandbox (held), a program's course (course), its end (ending), wha
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
 import time
@@ -19,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from palyra.launch import _os
+from palyra.launch.at_work import AtWork
 from palyra.launch.course import Running, follow
 from palyra.launch.data_files import DataFiles
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, ended_with, is_gone, is_told, tells_within
@@ -29,7 +29,7 @@ from palyra.launch.jobs import Jobs
 from palyra.launch.leftovers import Leftovers
 from palyra.launch.network import Unreachable
 from palyra.launch.pool import Pool, PoolSize
-from palyra.launch.telling import make_order, tell
+from palyra.launch.telling import Orders, tell
 from palyra.launch.waiting import ends_within, has_ended, is_collected_within, unbroken
 from palyra.model.host import HostFacts
 from palyra.model.outcome import Connection, Execution
@@ -65,10 +65,11 @@ class ProcessExecutor:
         self.etc = EtcFolders(host)
         self._leftovers = Leftovers()
         self._starts = 0
-        self._at_work = _AtWork()
+        self._at_work = AtWork(_calls_at_once())
+        self._orders = Orders(host)
+        self._shared = _Shared(host=host, leftovers=self._leftovers, at_work=self._at_work, orders=self._orders)
         self._templates: dict[int, tuple[ProcessPlan, Template]] = {}
-        self._room = asyncio.Semaphore(_calls_at_once())
-        self.pool = Pool(self._start, self._abandon, warm) if warm is not None else None
+        self.pool = Pool(self._start, self._abandon, warm, self._at_work) if warm is not None else None
         if host.subreaper:
             _os.become_subreaper()
 
@@ -88,12 +89,12 @@ class ProcessExecutor:
 
                 self._containers = ContainerRoad()
             return await self._containers.run(plan, sink, source)
-        async with self._room:
-            self._at_work.running += 1
-            try:
-                return await self._run_native(plan, sink, source, credentials)
-            finally:
-                self._at_work.running -= 1
+        if not self._at_work.has_entered():
+            await self._at_work.turn()
+        try:
+            return await self._run_native(plan, sink, source, credentials)
+        finally:
+            self._at_work.leave()
 
     async def _run_native(
         self, plan: ProcessPlan, sink: Sink, source: Source | None, credentials: Sequence[Credential]
@@ -102,16 +103,17 @@ class ProcessExecutor:
             template = self._template(plan)
         except LaunchFailed as error:
             return not_started(error)
+        pool = self.pool
         try:
-            held = self.pool.take(template) if self.pool is not None else None
+            held = pool.take(template) if pool is not None else None
             if held is None:
                 held = await self._start(template, is_alone=self._at_work.running == 1, known=plan)
-            return await self.run_held(held, plan, sink, source, credentials)
+            return await self.run_held(held, plan, sink, source, credentials, template)
         except LaunchFailed as error:
             return not_started(error)
         finally:
-            if self.pool is not None:
-                self.pool.wish(template)
+            if pool is not None:
+                pool.wish(template)
 
     def _template(self, plan: ProcessPlan) -> Template:
         """Of the very same plan the same one: a call that is asked again comes with the plan it had."""
@@ -128,7 +130,7 @@ class ProcessExecutor:
     async def begin(self, plan: ProcessPlan) -> Running:
         """Start a program that its caller speaks with over its pipes; the caller takes all three and ends it."""
         held = await self._start(template_of(plan), stays=True)
-        program = _HeldProgram(held, plan, self._host, self._leftovers, self._at_work)
+        program = _HeldProgram(held, plan, self._shared)
         try:
             await program.begin()
         except BaseException:
@@ -170,7 +172,7 @@ class ProcessExecutor:
     async def _hold(self, template: Template, *, is_alone: bool, known: ProcessPlan | None) -> Held:
         def meanwhile(held: Held) -> None:
             if known is not None and template.is_started_by_us:  # a shell's says more, once it is there
-                held.order = make_order(held, known, self._host)
+                held.order = self._orders.make(held, known)
             if is_alone or not self._at_work.running:
                 self._leftovers.let_go_here()
                 self._files.get_ready(template.data)
@@ -194,22 +196,23 @@ class ProcessExecutor:
         sink: Sink,
         source: Source | None = None,
         credentials: Sequence[Credential] = (),
+        template: Template | None = None,
     ) -> Execution:
-        """Run a plan in a sandbox made from its template. The sandbox is used up, however this ends."""
+        """Run a plan in a sandbox made from its template. The sandbox is used up, however this ends. `template`: one
+        like it is wanted for the next call."""
         try:
             serving = self._serve(held, plan, credentials)
         except BaseException:
             await self._abandon(held)
             raise
+        program = _HeldProgram(held, plan, self._shared)
+        if self.pool is not None and template is not None:
+            program.wish = self.pool, template
         if serving is None:
-            return await follow(
-                _HeldProgram(held, plan, self._host, self._leftovers, self._at_work), plan, sink, source
-            )
+            return await follow(program, plan, sink, source)
         unreachable = Unreachable(held.init)
         try:
-            execution = await follow(
-                _HeldProgram(held, plan, self._host, self._leftovers, self._at_work), plan, sink, source
-            )
+            execution = await follow(program, plan, sink, source)
         finally:
             connections = (*serving.finish(), *_unreachable(unreachable.close()))
             sink.reached(connections)
@@ -234,23 +237,28 @@ def _unreachable(count: int) -> tuple[Connection, ...]:
     return (Connection(host="*", port=0, verdict="unreachable", why=why),)
 
 
-@dataclass(slots=True)
-class _AtWork:
-    running: int = 0
-    """Calls that have a sandbox in this executor now."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What the programs of one executor have in common."""
+
+    host: HostFacts
+    leftovers: Leftovers
+    at_work: AtWork
+    orders: Orders
 
 
 class _HeldProgram:
     """A held shell and what it is to become."""
 
-    def __init__(self, held: Held, plan: ProcessPlan, host: HostFacts, leftovers: Leftovers, at_work: _AtWork) -> None:
-        self._at_work = at_work
+    def __init__(self, held: Held, plan: ProcessPlan, shared: _Shared) -> None:
         self._held = held
-        self._leftovers = leftovers
         self._plan = plan
-        self._host = host
+        self._host = shared.host
+        self._shared = shared
         self._is_gone = False
         self._is_over = False
+        self.wish: tuple[Pool, Template] | None = None
+        """Of which pool another like it is wanted, once this one is used up."""
 
     @property
     def program_fd(self) -> int:
@@ -259,7 +267,7 @@ class _HeldProgram:
 
     @property
     def is_alone(self) -> bool:
-        return self._at_work.running == 1
+        return self._shared.at_work.running == 1
 
     def ends_within(self, timeout_s: float) -> bool:
         held = self._held
@@ -280,6 +288,11 @@ class _HeldProgram:
     def take(self, name: str) -> int:
         return self._held.take(name)
 
+    def look_ahead(self) -> None:
+        if self.wish is not None:
+            self.wish[0].wish_ahead(self.wish[1])
+        self._shared.leftovers.arm()
+
     def ask_to_end(self) -> None:
         ask_to_end(self._held)
 
@@ -294,7 +307,7 @@ class _HeldProgram:
         return ended
 
     async def _end(self, *, program_ended: bool) -> Ended:
-        held, leftovers = self._held, self._leftovers
+        held, leftovers = self._held, self._shared.leftovers
         if not held.cut_off:
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
         if self._is_gone and program_ended and held.launcher_stays and held.status is not None:
@@ -317,12 +330,12 @@ class _HeldProgram:
         held, launcher = self._held, (self._held.pid, self._held.take("pid_fd"))
         held.pid = 0
         _os.forget(held.init)
-        self._leftovers.keep(fds=held.take_rest(), launcher=launcher)
+        self._shared.leftovers.keep(fds=held.take_rest(), launcher=launcher)
         return ended_with(status)
 
     async def begin(self) -> bytes:
         held = self._held
-        order = held.order or make_order(held, self._plan, self._host)
+        order = held.order or self._shared.orders.make(held, self._plan)
         if held.domain is not None:
             held.began = _os.last_pid(), time.monotonic()
         await tell(held, order, subreaper=self._host.subreaper)

@@ -21,7 +21,7 @@ from palyra.launch import _os
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.feed import write_all
 from palyra.launch.held import START_TIMEOUT_S, Held
-from palyra.launch.limits import Step, limit_held, limit_steps
+from palyra.launch.limits import Ceilings, Step, counts_others, limit_held, limit_steps
 from palyra.launch.message import launch_message, nonce_from
 from palyra.sandbox.start_message import start_message
 from palyra.sandbox.starter import is_started_by_it
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from palyra.model.host import HostFacts
     from palyra.model.plan import ProcessPlan
 
+MAX_KNOWN = 64
+MAX_KNOWN_BYTES = 8192
 _ENDED = "The sandbox ended before the program could be started."
 
 
@@ -39,6 +41,43 @@ class Order:
     message: bytes
     nonce: bytes
     """Says on stderr that the program was never started."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    plan: ProcessPlan
+    ceilings: Ceilings
+    before: bytes
+    after: bytes
+    """Of the message, around its nonce."""
+
+
+class Orders:
+    """One for each executor. A plan that comes again says the same again, but for its nonce."""
+
+    def __init__(self, host: HostFacts) -> None:
+        self._host = host
+        self._known: dict[int, _Known] = {}
+
+    def make(self, held: Held, plan: ProcessPlan) -> Order:
+        known = self._known.get(id(plan))
+        if known is None or known.plan is not plan or known.ceilings != held.ceilings:
+            return self._make_first(held, plan)
+        nonce = nonce_from(os.urandom(16))
+        return Order(message=b"".join((known.before, nonce, known.after)), nonce=nonce)
+
+    def _make_first(self, held: Held, plan: ProcessPlan) -> Order:
+        order = make_order(held, plan, self._host)
+        uid = plan.run_as[0] if plan.run_as else self._host.uid
+        if not is_started_by_it(plan.launcher) or counts_others(uid=uid, own_user_namespace=plan.pid_namespace):
+            return order
+        if len(order.message) <= MAX_KNOWN_BYTES and not plan.stdin:  # what may be large is not kept
+            before, _, after = order.message.partition(order.nonce)
+            while len(self._known) >= MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            # It holds the plan, so that no other has this id meanwhile.
+            self._known[id(plan)] = _Known(plan, held.ceilings, before, after)
+        return order
 
 
 def make_order(held: Held, plan: ProcessPlan, host: HostFacts) -> Order:

@@ -50,20 +50,19 @@ async def readable_within(fd: int, timeout_s: float, *, or_done: asyncio.Future[
 
 def has_ended(pidfd: int) -> bool:
     """Whether the process behind a pidfd is gone already."""
-    return ends_within(pidfd, 0.0)
-
-
-def ends_within(pidfd: int, timeout_s: float) -> bool:
-    """The same after a moment that is waited for here, in this thread: for waits that are shorter than the loop's own
-    turns, where nobody else needs the loop."""
-    return readable_in(pidfd, timeout_s)
+    return readable_in(pidfd, 0.0)
 
 
 def readable_in(fd: int, timeout_s: float) -> bool:
-    """Likewise of any descriptor."""
+    """Whether there is something to read, or the end, after a moment that is waited for here, in this thread: for waits
+    that are shorter than the loop's own turns, where nobody else needs the loop."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))
+
+
+ends_within = readable_in
+"""The same of the process behind a pidfd."""
 
 
 def is_collected_within(pidfd: int, collector_fd: int, timeout_s: float) -> bool:
