@@ -18,6 +18,7 @@ from palyra.canon import Json
 from palyra.errors import Reason, Rejected
 from palyra.late import late
 from palyra.protocol.plain import NO_NUL, plainly_fits
+from palyra.protocol.schema_cost import SchemaCost, cost_of
 
 MAX_SHOWN_ERRORS = 8
 MAX_EXPLAINED_VALUES = 1000
@@ -62,9 +63,18 @@ class CompiledSchema:
         import jsonschema_rs  # the heaviest of all that a command may import
 
         try:
-            return jsonschema_rs.Draft202012Validator(dict(self.schema), keywords={"x-maxBytes": _MaxBytes})
+            return jsonschema_rs.Draft202012Validator(
+                dict(self.schema),
+                keywords={"x-maxBytes": _MaxBytes},
+                # The engine whose time is linear: with look-around a pattern of ten letters takes an hour.
+                pattern_options=jsonschema_rs.RegexOptions(),
+            )
         except (ValueError, jsonschema_rs.ValidationError) as error:
             raise ValueError(f"not a JSON Schema: {str(error)[:_MAX_SENTENCE]}") from error
+
+    @cached_property
+    def cost(self) -> SchemaCost:
+        return cost_of(self.schema)
 
     @cached_property
     def has_integers(self) -> bool:
@@ -87,7 +97,15 @@ def _names_integer(schema: Any) -> bool:
 
 def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None:
     """Raise BAD_ARGUMENTS with a path and a sentence for each error, in a fixed order."""
-    if plainly_fits(compiled.schema, value) or (not compiled.has_integers and compiled.validator.is_valid(value)):
+    if plainly_fits(compiled.schema, value):
+        return
+    if not compiled.cost.is_affordable(value):
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            "The value has too many parts for its schema: looking at all of them would take too long.",
+            "Send less at once; palyra tools show TOOL prints the schema.",
+        )
+    if not compiled.has_integers and compiled.validator.is_valid(value):
         return
     fractions = {*islice(_fractions(compiled.schema, value, ""), MAX_EXPLAINED_VALUES)}
     wrong_type = {(path, NO_INTEGER) for path, _ in fractions}  # the same error, told by the validator

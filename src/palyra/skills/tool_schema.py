@@ -3,7 +3,8 @@
 A reference out of the schema would make whoever compiles it open an address or a file that the skill's author chose, so
 `$ref` may point only into the schema itself, and `$schema` may name no other dialect than 2020-12. References never
 lead back to where they stand, and followed through they make a schema of bounded size: forty definitions that each name
-the next one twice would otherwise keep the engine busy for years over an empty object.
+the next one twice would otherwise keep the engine busy for years over an empty object. Patterns have no look-around and
+no back references, whose time has no bound. How much a schema may cost over a value is protocol/schema_cost's.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from palyra.skills.fields import bad
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_BYTES = 64 << 10
 MAX_DEPTH = 24
+MAX_PATTERNS = 64
 MAX_EXPANDED = 20_000
 """Parts of a schema with every reference followed."""
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _NAMING = frozenset({"$id", "$anchor", "$dynamicAnchor", "$vocabulary"})
+_COSTLY = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+"""Nested in each other, each asks all those within again: eleven of them take ten seconds over two thousand keys."""
 
 
 def check_schema(value: object, path: str, *, of_object: bool) -> dict[str, Json]:
@@ -39,8 +43,10 @@ def check_schema(value: object, path: str, *, of_object: bool) -> dict[str, Json
     if of_object and value.get("type") != "object":
         raise bad(path, 'does not say type = "object"')
     _check_expanded(value, path)
+    if _count_patterns(value) > MAX_PATTERNS:
+        raise bad(path, f"has more than {MAX_PATTERNS} patterns")
     try:
-        jsonschema_rs.Draft202012Validator(value)
+        jsonschema_rs.Draft202012Validator(value, pattern_options=jsonschema_rs.RegexOptions())
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise bad(path, f"is not a JSON Schema: {str(error).splitlines()[0][:120]}") from None
     return value
@@ -89,6 +95,15 @@ def _check_expanded(schema: dict[str, Json], path: str) -> None:
         raise bad(path, f"has more than {MAX_EXPANDED} parts with its references followed")
 
 
+def _count_patterns(value: Any) -> int:
+    if isinstance(value, Mapping):
+        return isinstance(value.get("pattern"), str) + sum(
+            _count_patterns(item) + (len(item) if key == "patternProperties" and isinstance(item, Mapping) else 0)
+            for key, item in value.items()
+        )
+    return sum(map(_count_patterns, value)) if isinstance(value, list) else 0
+
+
 def _at(schema: Any, pointer: str, path: str) -> Any:
     """RFC 6901, within the schema. Percent signs are refused: readers disagree about them."""
     found = schema
@@ -108,6 +123,8 @@ def _check_key(key: str, item: Any, path: str) -> None:
         raise bad(path, f"has a {key} that leads out of the schema")
     if key in _NAMING and isinstance(item, str):
         raise bad(path, f"has a {key}: references are written as #/$defs/NAME")
+    if key in _COSTLY:
+        raise bad(path, f"has {key}, which takes too long: use additionalProperties or items")
     if key == "$schema" and item != DIALECT:
         raise bad(path, f"names another dialect than {DIALECT}")
     if key == "x-maxBytes" and (type(item) is not int or item < 0):

@@ -60,3 +60,21 @@ def test_a_schema_that_could_run_for_ever_or_leads_nowhere_is_refused(schema):
 )
 def test_ordinary_schemas_with_definitions_are_taken(schema):
     assert check_schema(schema, "input_schema", of_object=True) == schema
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"pattern": "(?=(a+)+$)b"},
+        {"pattern": r"(a+)\1"},
+        {"unevaluatedProperties": False},
+        {"allOf": [{"unevaluatedItems": {"type": "string"}}]},
+        {"allOf": [{"pattern": f"a{at}"} for at in range(65)]},
+        {"patternProperties": {f"a{at}": {} for at in range(65)}},
+    ],
+    ids=lambda part: str(part)[:40],
+)
+def test_what_a_schema_could_take_without_bound_is_refused_before_it_is_compiled(part):
+    with pytest.raises(SkillRefused) as caught:
+        check_schema({"type": "object", "properties": {"a": part}}, "input_schema", of_object=True)
+    assert caught.value.finding is Finding.MANIFEST_VALUE
