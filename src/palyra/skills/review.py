@@ -18,7 +18,7 @@ from palyra.skills.capabilities import OWN_SCOPE, Capabilities
 from palyra.skills.findings import Check, CheckStatus
 from palyra.skills.manifest import SkillManifest
 from palyra.skills.version import Version
-from palyra.skills.words import differences
+from palyra.skills.words import described_anew, differences, loosened
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 MAX_SHOWN = 16
@@ -324,9 +324,16 @@ def _difference(subject: Subject) -> Check:
     before = subject.previous
     if before is None:
         return _check("capability.diff", PASS, "There is no version before this one.")
-    added, removed = differences(before.capabilities, subject.manifest.capabilities)
+    asked, removed = differences(before.capabilities, subject.manifest.capabilities)
+    added = (*asked, *loosened(before, subject.manifest))
     details: dict[str, Json] = {"from": before.version, "added": list(added), "removed": list(removed)}
+    told = described_anew(before, subject.manifest)
+    if told:
+        details["described_anew"] = list(told)
     if added:
-        message = f"It asks for more than version {before.version} did."
+        message = f"It asks for more than version {before.version} did, or has people asked about less."
+        return _check("capability.diff", WARN, message, **details)
+    if told:
+        message = f"It asks for no more than version {before.version} did; agents are told other things of its tools."
         return _check("capability.diff", WARN, message, **details)
     return _check("capability.diff", PASS, f"It asks for no more than version {before.version} did.", **details)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from palyra.skills.capabilities import VAULT_SCOPE, Capabilities, SecretScope
+from palyra.skills.capabilities import COMPONENT_FUEL, CORE_FUEL, VAULT_SCOPE, Capabilities, SecretScope
+from palyra.skills.manifest import SkillManifest
 
 
 def capability_words(asked: Capabilities) -> tuple[str, ...]:
@@ -53,6 +54,39 @@ def _quotas(before: Capabilities, after: Capabilities) -> set[str]:
     figures = {
         f"Runs up to {new.wall_clock_timeout_ms} ms.": new.wall_clock_timeout_ms > old.wall_clock_timeout_ms,
         f"Uses up to {new.max_memory_bytes} bytes of memory.": new.max_memory_bytes > old.max_memory_bytes,
-        f"Uses up to {new.fuel_budget} fuel.": (new.fuel_budget or 0) > (old.fuel_budget or 0),
+        f"Uses up to {new.fuel_budget or 'the usual'} fuel.": _has_more_fuel(old.fuel_budget, new.fuel_budget),
     }
     return {sentence for sentence, more in figures.items() if more}
+
+
+def _has_more_fuel(old: int | None, new: int | None) -> bool:
+    """None is what its kind of module has by default, which may be more than a figure was."""
+    if old is None and new is None:
+        return False
+    return (COMPONENT_FUEL if new is None else new) > (CORE_FUEL if old is None else old)
+
+
+def loosened(before: SkillManifest, after: SkillManifest) -> tuple[str, ...]:
+    """What the older version had people asked or told about and the newer one has not; and tools that are new."""
+    known = {tool.id: tool for tool in before.tools}
+    found = []
+    for tool in after.tools:
+        was = known.get(tool.id)
+        if was is None:
+            found.append(f"Brings the new tool {tool.id}.")
+            continue
+        if was.requires_approval and not tool.requires_approval:
+            found.append(f"No longer has a person asked before each call of {tool.id}.")
+        if was.default_sensitive and not tool.default_sensitive:
+            found.append(f"No longer marks {tool.id} as sensitive.")
+    if before.review_required and not after.review_required:
+        found.append("No longer wants each version to be reviewed.")
+    return tuple(found)
+
+
+def described_anew(before: SkillManifest, after: SkillManifest) -> tuple[str, ...]:
+    """Tools of which agents are told something else: that is what they go by."""
+    known = {tool.id: (tool.name, tool.description) for tool in before.tools}
+    return tuple(
+        tool.id for tool in after.tools if tool.id in known and known[tool.id] != (tool.name, tool.description)
+    )

@@ -181,6 +181,36 @@ def test_what_a_version_asks_for_beyond_the_one_before_is_named():
     }
 
 
+def test_an_update_that_has_people_asked_about_less_does_not_pass_for_the_same():
+    now = manifest()
+    (tool,) = now.tools
+    before = replace(now, version="0.0.9", tools=(replace(tool, requires_approval=True, default_sensitive=True),))
+    status, details = judged("capability.diff", previous=before, manifest=replace(now, review_required=False))
+    assert (status, details["added"]) == (
+        CheckStatus.WARN,
+        [
+            f"No longer has a person asked before each call of {tool.id}.",
+            f"No longer marks {tool.id} as sensitive.",
+            "No longer wants each version to be reviewed.",
+        ],
+    )
+
+
+def test_a_tool_that_is_new_or_described_anew_is_named():
+    now = manifest()
+    (tool,) = now.tools
+    told = replace(now, version="0.0.9", tools=(replace(tool, description="Something harmless."),))
+    status, details = judged("capability.diff", previous=told)
+    assert (status, details["described_anew"], details["added"]) == (CheckStatus.WARN, [tool.id], [])
+    more = replace(now, tools=(tool, replace(tool, id=f"{tool.id}-two")))
+    assert judged("capability.diff", previous=now, manifest=more)[1]["added"] == [f"Brings the new tool {tool.id}-two."]
+
+
+def test_fuel_that_is_not_named_any_more_may_be_more():
+    before = manifest(version="0.0.9", capabilities=Capabilities(quotas=Quotas(fuel_budget=1000)))
+    assert judged("capability.diff", previous=before)[1]["added"] == ["Uses up to the usual fuel."]
+
+
 def test_another_key_than_the_version_before_is_told():
     assert judged("trust.key", previous=manifest(version="0.0.9"), previous_key_id="old")[0] is CheckStatus.WARN
 
