@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -96,11 +97,11 @@ def test_inputs_and_outputs_never_stand_in_an_entry(cli):
 
 
 def test_a_crowd_of_runs_at_once_in_one_home_all_succeed_and_verify(cli):
-    started = [cli.start("run", "--", "true") for _ in range(50)]
+    started = [cli.start("run", "--", "true") for _ in range(24)]
     failed = [(p.returncode, err) for p in started for err in [p.communicate(timeout=240)[1]] if p.returncode != 0]
     assert failed == []
     code, report = verify(cli)
-    assert (code, report["findings"], report["entries"]) == (0, [], 100)
+    assert (code, report["findings"], report["entries"]) == (0, [], 48)
 
 
 def test_one_more_run_neither_waits_for_nor_marks_a_long_one(cli):
@@ -120,14 +121,22 @@ def test_one_more_run_neither_waits_for_nor_marks_a_long_one(cli):
 
 
 def _wait_for_intents(cli, count: int) -> None:
+    """Looks into the file: a command for each look would slow down what it waits for."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        done = cli("journal", "tail", "-n", "1000", "--json")
-        items = json.loads(done.stdout)["items"] if done.returncode == 0 else []  # 1 until there is an installation
-        if sum(i["entry"]["predicateType"].endswith(":intent:v1") for i in items) >= count:
+        if _intents(cli.home / "state" / "palyra.db") >= count:
             return
-        time.sleep(0.1)
+        time.sleep(0.05)
     raise AssertionError("the calls never started")
+
+
+def _intents(database) -> int:
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            bodies = connection.execute("SELECT body FROM entries").fetchall()
+    except sqlite3.OperationalError:  # until there is an installation
+        return 0
+    return sum(b":intent:v1" in body for (body,) in bodies)
 
 
 BUSY = """
