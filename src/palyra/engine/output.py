@@ -19,6 +19,7 @@ from palyra.redact.both import BothStreams
 from palyra.redact.values import redact_json
 
 _STREAMS = tuple(StreamName)
+_NAMED = tuple((stream, stream.value) for stream in _STREAMS)
 OnOutput = Callable[[StreamName, bytes], None]
 
 
@@ -37,8 +38,10 @@ class Collector:
         self, secrets: Sequence[tuple[str, bytes]], on_output: OnOutput | None = None, *, lagging: bool = False
     ) -> None:
         self._secrets = secrets
-        self._redacting = BothStreams(secrets, lagging=lagging or on_output is None)
-        self._kept: dict[StreamName, list[bytes]] = {name: [] for name in _STREAMS}
+        self._lagging = lagging or on_output is None
+        self._redacting: BothStreams | None = None
+        """From the first byte on: many programs say nothing."""
+        self._kept: dict[StreamName, list[bytes]] = {}
         self._on_output = on_output
         pacing: object = on_output
         # Asking a Protocol is slow, and most calls stream to nobody.
@@ -51,6 +54,8 @@ class Collector:
 
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.fed[stream] += len(chunk)
+        if self._redacting is None:
+            self._redacting = BothStreams(self._secrets, lagging=self._lagging)
         self._keep(stream, self._redacting.feed(stream, chunk))
 
     def room(self, stream: StreamName) -> asyncio.Future[None] | None:
@@ -62,17 +67,19 @@ class Collector:
     def finish(self, status: Status) -> None:
         """A program that was ended midway may have been writing a secret: what is undecided is then not shown."""
         redacting = self._redacting
+        if redacting is None:
+            return
         for stream, clean in redacting.finish() if status is Status.COMPLETED else redacting.cut():
             self._keep(stream, clean)
 
     def _keep(self, stream: StreamName, clean: bytes) -> None:
         if clean:
-            self._kept[stream].append(clean)
+            self._kept.setdefault(stream, []).append(clean)
             if self._on_output is not None:
                 self._on_output(stream, clean)
 
     def bytes_of(self, stream: StreamName) -> bytes:
-        return b"".join(self._kept[stream])
+        return b"".join(self._kept.get(stream, ()))
 
     def clean(self, value: Json) -> Json:
         """Names that a program chose reach who called it, too: of hosts it looked up, of files it made."""
@@ -84,20 +91,20 @@ class Collector:
 
     @property
     def redactions(self) -> Mapping[str, int]:
-        return self._redacting.counts
+        return self._redacting.counts if self._redacting is not None else {}
 
 
 def process_output(plan: ProcessPlan, execution: Execution, collector: Collector) -> dict[str, Json]:
     """The `output` object of a process (contracts.md)."""
     output: dict[str, Json] = {"exit_code": execution.exit_code, "signal": execution.signal}
     replaced = False
-    for stream in _STREAMS:
+    for stream, name in _NAMED:
         data = collector.bytes_of(stream)
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:
             text, replaced = data.decode("utf-8", "replace"), True
-        output[stream.value] = text
+        output[name] = text
     output |= {
         "stdout_bytes": execution.stdout_bytes,
         "stderr_bytes": execution.stderr_bytes - collector.own_bytes,

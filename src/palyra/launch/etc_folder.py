@@ -151,8 +151,9 @@ class EtcFolders:
 
 def is_unchanged(seen: Seen) -> bool:
     """Asked in every call that takes a sandbox from a pool."""
-    for path, was in seen:  # noqa: SIM110  # a generator's turns would cost as much as the looks
-        if _identity(path) != was:
+    # A generator's turns, and errors about what is not there, would cost as much as the looks.
+    for path, was in seen:  # noqa: SIM110
+        if os.access(path, os.F_OK) if was is None else _identity(path) != was:
             return False
     return True
 
