@@ -67,7 +67,7 @@ def skill_file(view: Mapping[str, Any], tools: Sequence[tuple[str, str, Mapping[
     lines = ["---", *_yaml(frontmatter), "---", "", f"# {_line(str(view.get('display_name') or skill_id))}", ""]
     lines += [str(frontmatter["description"]), "", "## Tools", ""]
     for listed, description, schema in tools:
-        lines += [f"- `{listed}`: {_line(description)} Input schema: `{orjson.dumps(schema).decode()}`"]
+        lines += [f"- `{listed}`: {_line(description)} Input schema: `{_json(schema)}`"]
     words = [_line(str(word)) for word in view.get("capability_words", [])]
     lines += ["", "## What it may do", "", *(f"- {word}" for word in words or ["Nothing but compute."]), ""]
     uri = f"skill://{'/'.join((*above, name))}/SKILL.md"
@@ -82,6 +82,11 @@ def _name(label: str) -> str:
 def _line(text: str) -> str:
     """A publisher's words: one line, nothing that ends it or redraws it."""
     return " ".join(visible_line(text.replace("\n", " ")).replace("`", "'").split())[:_MAX_LINE]
+
+
+def _json(schema: Mapping[str, Json]) -> str:
+    """Still the same JSON, and no sign in it ends the quotation."""
+    return visible_line(orjson.dumps(schema).decode()).replace("`", "\\u0060")
 
 
 def _yaml(value: Mapping[str, Json], indent: str = "") -> list[str]:

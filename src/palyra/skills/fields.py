@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from palyra.canon import MAX_INT
+from palyra.model.visible import visible
 from palyra.skills.findings import Finding, SkillRefused
 
 T = TypeVar("T")
@@ -101,7 +102,8 @@ class Table:
 def check_line(value: object, path: str, *, most: int) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= most:
         raise bad(path, f"is not a text of 1 to {most} characters")
-    if value != value.strip() or not value.isprintable() or unicodedata.normalize("NFC", value) != value:
+    hides = not value.isprintable() or visible(value) != value
+    if value != value.strip() or hides or unicodedata.normalize("NFC", value) != value:
         raise bad(path, "has spaces at its ends, hidden characters, or is not in normal form (NFC)")
     return value
 

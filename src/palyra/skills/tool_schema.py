@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema_rs
 
 from palyra.canon import Json, canonical
+from palyra.model.visible import visible
 from palyra.skills.fields import bad
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -62,7 +63,9 @@ def _check_values(value: Any, path: str, *, depth: int) -> None:
     elif isinstance(value, list):
         for item in value:
             _check_values(item, path, depth=depth + 1)
-    elif not isinstance(value, (str, int, float, bool)):
+    elif isinstance(value, str):
+        _check_seen(value, path)
+    elif not isinstance(value, (int, float, bool)):
         raise bad(path, "holds a date or a time, which JSON does not have")
 
 
@@ -118,7 +121,14 @@ def _at(schema: Any, pointer: str, path: str) -> Any:
     return found
 
 
+def _check_seen(text: str, path: str) -> None:
+    """Agents are given schemas as they are and read every letter of them; people see those that are drawn."""
+    if visible(text) != text:
+        raise bad(path, "holds letters that nobody sees")
+
+
 def _check_key(key: str, item: Any, path: str) -> None:
+    _check_seen(key, path)
     if key in _REFERENCES and not (isinstance(item, str) and (item == "#" or item.startswith("#/"))):
         raise bad(path, f"has a {key} that leads out of the schema")
     if key in _NAMING and isinstance(item, str):

@@ -78,3 +78,16 @@ def test_what_a_schema_could_take_without_bound_is_refused_before_it_is_compiled
     with pytest.raises(SkillRefused) as caught:
         check_schema({"type": "object", "properties": {"a": part}}, "input_schema", of_object=True)
     assert caught.value.finding is Finding.MANIFEST_VALUE
+
+
+@pytest.mark.parametrize("hidden", ["\U000e0069\U000e0067", "\u200b", "\u202e", "\u3164", "\ufe01", "\x1b[8m"])
+def test_what_only_agents_would_read_has_no_place_in_a_schema(hidden):
+    """Invisible letters are instructions to a model that no reviewer sees."""
+    for part in ({"description": f"A name.{hidden}"}, {"enum": [f"a{hidden}"]}, {"properties": {f"a{hidden}": {}}}):
+        with pytest.raises(SkillRefused, match="nobody sees"):
+            check_schema({"type": "object", "properties": {"a": part}}, "input_schema", of_object=True)
+
+
+def test_a_description_of_several_lines_in_any_language_is_taken():
+    schema = {"type": "object", "properties": {"a": {"type": "string", "description": "Ein Name.\n\t日本語 ✔\ufe0f é"}}}
+    assert check_schema(schema, "input_schema", of_object=True) == schema
