@@ -20,6 +20,7 @@ from palyra.egress.http import (
     Response,
     check_path,
     find_head,
+    other_hosts,
     parse_request,
     parse_response,
     read_url,
@@ -157,9 +158,15 @@ class Exchange:
 
     def _named(self, request: Request, target: Target) -> Target:
         named = the_host(request, default_port=self._port)
-        if not (named == target if self._fixed is None else self._terms.may_name(target, named)):
+        if not self._may_name(target, named):
             raise Refused(named, f"Host names {named}, the connection was made to {target}")
+        for field, other in other_hosts(request, port=named.port):
+            if other != named and not self._may_name(target, other):
+                raise Refused(other, f"{field} names {other}, the connection was made to {target}")
         return named
+
+    def _may_name(self, target: Target, named: Target) -> bool:
+        return named == target if self._fixed is None else self._terms.may_name(target, named)
 
     # ── the host's side ──
 
@@ -233,7 +240,7 @@ def _download(response: Response) -> Body:
 def _forwarded(request: Request, authority: str) -> Fields:
     fields = [("Host", authority)]
     fields += [
-        (name, value)
+        (name, _plain_framing(name, value))
         for name, value in request.fields
         if name.lower() not in _HOP and not name.lower().startswith("proxy-")
     ]
@@ -242,3 +249,13 @@ def _forwarded(request: Request, authority: str) -> Fields:
     elif "close" in request.options or "keep-alive" in request.options:
         fields.append(("Connection", "close" if "close" in request.options else "keep-alive"))
     return tuple(fields)
+
+
+def _plain_framing(name: str, value: str) -> str:
+    """How far the body reaches, in the one spelling that no reader takes for another: `cHuNkEd`, `007`."""
+    match name.lower():
+        case "transfer-encoding":
+            return value.lower()
+        case "content-length":
+            return str(int(value))
+    return value

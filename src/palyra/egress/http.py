@@ -11,6 +11,7 @@ Not here: bodies (egress/bodies), whose Host it may be (egress/exchange), creden
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from palyra.egress.grammar import Malformed, Target, parse_authority, show
 from palyra.values import dataclass
@@ -28,6 +29,10 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _CONNECTION = frozenset({"close", "keep-alive", "upgrade", "te", "http2-settings", "proxy-connection", "keepalive"})
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
+_OTHER_HOSTS = frozenset(
+    {"x-forwarded-host", "x-forwarded-server", "x-original-host", "x-host", "x-http-host-override"}
+)
+_FORWARDED_HOST = re.compile(r"(?i:host)[ \t]*=[ \t]*(\"[^\"]*\"|[^;, \t]*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +151,20 @@ def the_host(request: Request, *, default_port: int) -> Target:
     if len(values) != 1:
         raise Malformed("there must be exactly one Host header" if values else "there is no Host header")
     return parse_authority(values[0], default_port=default_port)
+
+
+def other_hosts(request: Request, *, port: int) -> Iterator[tuple[str, Target]]:
+    """(field, host) of what some servers go by in Host's place. A program has no proxy before it that could have said
+    so. Without its port, which such a field need not repeat. Raises `Malformed`."""
+    for name, value in request.fields:
+        if name.lower().replace("_", "-") in _OTHER_HOSTS:
+            named = [word for word in value.split(",") if word.strip(" \t")]
+        elif name.lower() == "forwarded":
+            named = _FORWARDED_HOST.findall(value)
+        else:
+            continue
+        for text in named:
+            yield name, Target(parse_authority(text.strip(' \t"'), default_port=port).host, port)
 
 
 def values_of(fields: Fields, name: str) -> list[str]:

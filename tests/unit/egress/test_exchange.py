@@ -47,6 +47,33 @@ def test_domain_fronting_by_host_is_refused_on_other_ports_too(host):
     assert play.rulings[-1][2] is Ruling.REFUSED
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"X-Forwarded-Host: evil.test", b"x-forwarded-host: a.test, b.test", b"X_Forwarded_Host: evil.test",
+        b"X-Original-Host: evil.test:80", b"X-Host: \"evil.test\"", b"Forwarded: for=1.1.1.1;host=evil.test",
+        b"Forwarded: host=a.test, for=x;Host=\"evil.test:80\"", b"X-Forwarded-Host: evil test",
+    ],
+)  # fmt: skip
+def test_no_other_field_names_another_host_in_the_place_of_host(field):
+    play = opened(b"GET / HTTP/1.1\r\nHost: a.test\r\n" + field + b"\r\n\r\n")
+    assert (play.upstream, play.rulings[-1][2]) == (b"", Ruling.REFUSED)
+
+
+def test_a_forwarded_host_that_agrees_and_other_parts_of_the_field_are_sent():
+    said = b"GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Host: a.test\r\nForwarded: for=1.1.1.1;proto=https\r\n\r\n"
+    assert opened(said).upstream == said
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"), [(b"Transfer-Encoding: cHuNkEd", b"Transfer-Encoding: chunked"),
+                       (b"Content-Length: 0002", b"Content-Length: 2")]
+)  # fmt: skip
+def test_how_long_a_body_is_is_said_in_one_spelling(said, sent):
+    play = opened(b"POST / HTTP/1.1\r\nHost: a.test\r\n" + said + b"\r\n\r\n")
+    assert play.upstream == b"POST / HTTP/1.1\r\nHost: a.test\r\n" + sent + b"\r\n\r\n"
+
+
 def test_a_pipelined_second_request_for_another_host_never_leaves():
     play = opened(GET + EVIL)
     assert play.upstream == GET
