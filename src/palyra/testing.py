@@ -51,7 +51,6 @@ LINUX = HostFacts(
     gid=1000,
     shell="/bin/sh",
     bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="0.8.0", disable_userns=True),
-    system_folders=("/usr",),
     home="/home/tester",
     state_home="/home/tester/.local/share/palyra",
 )

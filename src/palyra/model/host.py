@@ -147,8 +147,6 @@ class HostFacts:
     """/bin, /lib … are links into /usr."""
     localtime: str = ""
     """The file below /usr that /etc/localtime leads to; empty where it is no such link."""
-    system_folders: tuple[str, ...] = ()
-    """Which of /usr /bin /sbin /lib /lib64 /lib32 exist as real folders."""
     home: str = ""
     state_home: str = ""
     """Palyra's own state folder: never visible inside a sandbox."""

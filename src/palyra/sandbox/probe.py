@@ -35,7 +35,6 @@ _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
 _KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
 """Those whose behaviour the launch message is written for."""
 _LISTENERS = os.path.join(os.path.dirname(str(inside.__file__)), "listeners.py")
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +162,6 @@ def _basics(home: str, state_home: str) -> HostFacts:
         setpriv=_find("setpriv", _TOOLS),
         usr_merged=os.path.islink("/bin") and os.path.islink("/lib"),
         localtime=_localtime(),
-        system_folders=tuple(f for f in _SYSTEM if os.path.isdir(f) and not os.path.islink(f)),
         home=os.path.realpath(home) if home else "",
         state_home=os.path.realpath(state_home) if state_home else "",
     )

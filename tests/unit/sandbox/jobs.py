@@ -24,7 +24,6 @@ def make_host(**changes: Any) -> HostFacts:
         "nsenter": "/usr/bin/nsenter",
         "setpriv": "/usr/bin/setpriv",
         "bubblewrap": BubblewrapFacts(path="/usr/bin/bwrap", version="0.8.0", disable_userns=True),
-        "system_folders": ("/usr",),
         "home": "/home/alice",
         "state_home": "/home/alice/.local/state/palyra",
     }

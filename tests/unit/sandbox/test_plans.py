@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
     "tier-c-root-engine": (make_job(), ROOT),
     "tier-c-not-merged": (
         make_job(),
-        make_host(usr_merged=False, system_folders=("/usr", "/bin", "/sbin", "/lib", "/lib64")),
+        make_host(usr_merged=False),
     ),
     "tier-b-plain-user": (make_job(tier=Tier.B, net=OPEN), make_host()),
     "tier-b-root-engine": (make_job(tier=Tier.B, net=OPEN), replace(ROOT, cgroup_kill="/sys/fs/cgroup/palyra")),
