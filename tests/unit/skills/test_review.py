@@ -184,7 +184,8 @@ def test_what_a_version_asks_for_beyond_the_one_before_is_named():
 def test_an_update_that_has_people_asked_about_less_does_not_pass_for_the_same():
     now = manifest()
     (tool,) = now.tools
-    before = replace(now, version="0.0.9", tools=(replace(tool, requires_approval=True, default_sensitive=True),))
+    strict = (replace(tool, requires_approval=True, default_sensitive=True),)
+    before = replace(now, version="0.0.9", tools=strict, review_required=True)
     status, details = judged("capability.diff", previous=before, manifest=replace(now, review_required=False))
     assert (status, details["added"]) == (
         CheckStatus.WARN,
