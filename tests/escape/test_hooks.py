@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -84,3 +85,14 @@ def test_what_only_reads_and_plain_files_still_get_one(ask: Callable[..., list[s
     asked = (line("ls -la && cat plain.txt | wc -l"), write("new.py"), ("Read", {"file_path": "plain.txt"}))
     assert ask(*asked) == ["allow", "allow", "allow"]
     assert ask(("Read", {"file_path": ".env.example"}), line("cat .git/config")) == ["allow", "allow"]
+
+
+def test_a_line_that_the_shell_itself_obeys_gets_no_plain_yes(ask: Callable[..., list[str]], tmp_path: Path) -> None:
+    """printf and test are programs that only read, and in a shell something else: each of these ran what the agent had
+    written beside it, with the user's own rights."""
+    lines = ("printf -v PATH ./bin && ls", "test -v 'a[$(touch escaped)]'", "printf -v 'a[$(touch escaped)]' x")
+    assert "allow" not in ask(*map(line, lines))
+    shell = shutil.which("bash")
+    if shell is not None:  # that it would have
+        subprocess.run([shell, "-c", lines[1]], cwd=tmp_path, check=False)
+        assert (tmp_path / "escaped").exists()

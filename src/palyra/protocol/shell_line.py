@@ -18,9 +18,16 @@ _IN_DOUBLE = frozenset('$`\\"!')
 MAX_LINE_CHARS = 64 * 1024
 KEYWORDS = frozenset(
     "if then else elif fi for while until do done case esac in function select time coproc eval exec source export set "
-    "unset alias trap return exit shift read wait command builtin declare local readonly let pushd popd .".split()
+    "unset alias trap return exit shift read wait command builtin declare local readonly let pushd popd . "
+    "autoload bg bind break caller chdir compgen complete compopt continue dirs disable disown emulate enable fc fg "
+    "float foreach functions getopts hash help history integer jobs limit logout mapfile nocorrect noglob print "
+    "private readarray rehash repeat sched setopt shopt suspend times ttyctl type typeset ulimit umask unalias "
+    "unfunction unhash unsetopt vared zcompile zformat zle zmodload zparseopts zstyle".split()
 )
 """Words that the shell itself obeys: what they run is not in the first word."""
+_SETS = ("-v", "-R")
+_EVALUATED = frozenset("$`[(=")
+_COMPARISONS = frozenset({"=", "==", "!="})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +88,15 @@ def _word(line: str, at: int) -> tuple[str | None, int]:
 
 def _is_plain(words: tuple[str, ...]) -> bool:
     first = words[0]
-    return bool(first) and "=" not in first and first not in KEYWORDS
+    return bool(first) and "=" not in first and first not in KEYWORDS and not _is_evaluated(words)
+
+
+def _is_evaluated(words: tuple[str, ...]) -> bool:
+    """Shells have a `printf` and a `test` of their own, which read names of variables and sums in their arguments,
+    quoted or not: `printf -v PATH ./bin`, `test -v 'a[$(id)]'`, and in zsh `printf %d 'path[1]=5'`."""
+    if words[0] not in ("printf", "test"):
+        return False
+    if any(word.startswith(_SETS) for word in words[1:]):
+        return True
+    told = words[2:] if words[0] == "printf" else words[1:]  # a format is never evaluated
+    return any(not _EVALUATED.isdisjoint(word) for word in told if word not in _COMPARISONS)
