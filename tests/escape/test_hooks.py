@@ -29,6 +29,7 @@ def ask(tmp_path: Path) -> Callable[..., list[str]]:
     (workspace / ".env").write_text("KEY=1\n")
     (workspace / "plain.txt").write_text("plain\n")
     (workspace / "link").symlink_to(".git/config")
+    (workspace / "hooks").symlink_to(".git/hooks")
 
     async def one(installation: Installation, tool: str, given: dict[str, Any]) -> str:
         event = {"hook_event_name": "PreToolUse", "cwd": str(workspace), "tool_name": tool, "tool_input": given}
@@ -96,3 +97,9 @@ def test_a_line_that_the_shell_itself_obeys_gets_no_plain_yes(ask: Callable[...,
     if shell is not None:  # that it would have
         subprocess.run([shell, "-c", lines[1]], cwd=tmp_path, check=False)
         assert (tmp_path / "escaped").exists()
+
+
+def test_a_way_back_out_of_a_link_is_followed_on_the_disk(ask: Callable[..., list[str]]) -> None:
+    """A repository brings the link along; by its letters `hooks/../config` is a plain file beside it."""
+    asked = (write("hooks/../config"), write("sub/../new.py"), line("cp plain.txt hooks/../config"))
+    assert ask(*asked) == ["ask", "allow", "ask"]

@@ -129,7 +129,13 @@ class _Place:
     def relative(self, path: str) -> str:
         """As our tools name files: below the workspace. What is elsewhere keeps its name, and is refused for it."""
         absolute = os.path.normpath(os.path.join(self.cwd, path))
-        return os.path.relpath(absolute, self.workspace) if _below(absolute, self.workspace) else path
+        if not _below(absolute, self.workspace):
+            return path
+        whole = os.path.join(self.cwd, path)
+        if ".." in path.split("/") and whole.startswith(self.workspace.rstrip("/") + "/"):
+            # Behind a link `link/../x` is another file than x: the disk says which.
+            return whole[len(self.workspace.rstrip("/")) + 1 :]
+        return os.path.relpath(absolute, self.workspace)
 
 
 def _below(path: str, folder: str) -> bool:
