@@ -103,3 +103,12 @@ def test_a_way_back_out_of_a_link_is_followed_on_the_disk(ask: Callable[..., lis
     """A repository brings the link along; by its letters `hooks/../config` is a plain file beside it."""
     asked = (write("hooks/../config"), write("sub/../new.py"), line("cp plain.txt hooks/../config"))
     assert ask(*asked) == ["ask", "allow", "ask"]
+
+
+def test_a_path_that_a_host_may_take_for_another_gets_no_yes(ask: Callable[..., list[str]]) -> None:
+    """Hosts trim what they are given; file systems drop letters that nobody sees, and dots at the end."""
+    names = (" .git/config ", "\t.git/config", ".git/config\n", ".gi\u200ct/config", ".git./config", ".git /config",
+             "GIT~1/config", "file:///etc/passwd", "$HOME/.bashrc", "%USERPROFILE%/x", "\u3000.git/config")  # fmt: skip
+    assert set(ask(*map(write, names))) == {"deny"}
+    assert set(ask(*(("Read", {"file_path": name}) for name in names))) == {"deny"}
+    assert ask(write("a b/c.d-é_~x.py"), write(".hidden")) == ["allow", "allow"]

@@ -21,6 +21,7 @@ import orjson
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
+from palyra.model.visible import visible_line
 from palyra.protocol.shell_line import programs_of
 
 MAX_EVENT_BYTES = 4 << 20
@@ -31,6 +32,7 @@ _SHELLS = frozenset({"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/usr/bin/bash
 _PATCHED = re.compile(r"^\s*\*\*\* (?:Add|Update|Delete) File: (.+)$|^\s*\*\*\* Move to: (.+)$", re.MULTILINE)
 """Indented as well: who applies the patch takes such a line too."""
 _WILD = frozenset("*?[]{}!()")
+_SHORT_NAME = re.compile(r"git~[0-9]", re.IGNORECASE)
 
 Call = tuple[str, dict[str, Json]]
 """A tool of ours, and its input."""
@@ -129,6 +131,7 @@ class _Place:
     def relative(self, path: str) -> str:
         """As our tools name files: below the workspace. What is elsewhere keeps its name, and is refused for it."""
         absolute = os.path.normpath(os.path.join(self.cwd, path))
+        _check_spelling(path)
         if not _below(absolute, self.workspace):
             return path
         whole = os.path.join(self.cwd, path)
@@ -136,6 +139,19 @@ class _Place:
             # Behind a link `link/../x` is another file than x: the disk says which.
             return whole[len(self.workspace.rstrip("/")) + 1 :]
         return os.path.relpath(absolute, self.workspace)
+
+
+def _check_spelling(path: str) -> None:
+    """Hosts and file systems read some spellings as another file: they trim blanks, follow URLs and variables, drop
+    letters that nobody sees and dots at the end, know `GIT~1`. Rejected: which file is meant cannot be told."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    odd = path != path.strip() or visible_line(path) != path or path.startswith(("$", "%")) or "://" in path
+    if odd or any(part[-1] in ". " or _SHORT_NAME.match(part) for part in parts):
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            "The path is spelled in a way that the host could take for another file's.",
+            "Name the file plainly: no blanks or dots at its ends, no hidden letters, no URL, no variable.",
+        )
 
 
 def _below(path: str, folder: str) -> bool:
