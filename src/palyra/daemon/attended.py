@@ -59,6 +59,13 @@ class Paced:
             room, self._room = self._room, None
             room.set_result(None)
 
+    def end(self, _: object = None) -> None:
+        """Nothing more comes: whoever still waits for room, and all it holds, is let go."""
+        self._unsent = 0
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._room = None
+
 
 class Attendance:
     """What the other end may add while the call goes on."""
@@ -105,6 +112,7 @@ def attend(state: State, order: Order) -> Response:
     assert request.call_id is not None, "a door gives every call its id"
     feed.put("begun", orjson.dumps({"call_id": request.call_id, "run_id": request.run.run_id}))
     call = state.calls.begin(request, listener=feed)
+    call.task.add_done_callback(paced.end)
     if state.calls.find(call.call_id) is call:  # else another call has this id, and its own other end
         state.attended[call.call_id] = attendance
         call.task.add_done_callback(lambda _: state.attended.pop(call.call_id, None))

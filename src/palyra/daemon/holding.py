@@ -113,6 +113,7 @@ class _Line:
     def stop_watching(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
+            self._watching = None  # it holds on to this line by where it was cancelled
 
     def _reason(self) -> str | None:
         """A look that fails must not be the last one: the stream would go on with nobody looking."""

@@ -42,6 +42,11 @@ class JoiningTransport(asyncio.Transport):
     def abort(self) -> None:
         self._transport.abort()
 
+    def let_go(self) -> None:
+        """The connection is over: asyncio's transport holds on to itself by what it calls to read."""
+        if getattr(self._transport, "_read_ready_cb", None) is not None:
+            self._transport._read_ready_cb = None  # type: ignore[attr-defined]
+
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 

@@ -35,21 +35,39 @@ def event_bytes(event: Event) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.name.encode(), event.data)
 
 
-class _Stream(StreamingResponse):
+class EventStream(StreamingResponse):
     """Tells when it is over, also where the listener had gone before the first event was asked for: a generator that
-    never began has no end of its own."""
+    never began has no end of its own. Starlette's own way, a task group, leaves its tasks in circles."""
 
     on_end: Callable[[], object] = staticmethod(lambda: None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            await self._until_gone(receive, send)
         finally:
             self.on_end()
 
+    async def _until_gone(self, receive: Receive, send: Send) -> None:
+        streaming = asyncio.ensure_future(self.stream_response(send))
+        listening = asyncio.ensure_future(self.listen_for_disconnect(receive))
+        try:
+            await asyncio.wait([streaming, listening], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            streaming.cancel()
+            listening.cancel()
+            await asyncio.wait([streaming, listening])
+        errors = (one.exception() for one in (streaming, listening) if not one.cancelled())
+        failed = next(filter(None, errors), None)
+        del streaming, listening, errors  # what is raised here would hold on to itself by them
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed
+
 
 def stream(events: AsyncIterator[Event], *, on_end: Callable[[], object] | None = None) -> StreamingResponse:
-    response = _Stream(_bytes(events), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
+    response = EventStream(_bytes(events), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
     if on_end is not None:
         response.on_end = on_end
     return response
@@ -61,8 +79,8 @@ async def _bytes(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
     try:
         while True:
             coming = coming or asyncio.ensure_future(anext(events))
-            done, _ = await asyncio.wait([coming], timeout=QUIET_S)
-            if not done:
+            await asyncio.wait([coming], timeout=QUIET_S)
+            if not coming.done():
                 yield b": quiet\n\n"
                 continue
             try:
@@ -74,3 +92,4 @@ async def _bytes(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
     finally:
         if coming is not None:
             coming.cancel()
+            coming = None  # what it raised holds on to this frame

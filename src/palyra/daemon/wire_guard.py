@@ -163,6 +163,8 @@ class GuardedProtocol(H11Protocol):
         self._unwatch()
         self._watch_rest(is_left=False)
         super().connection_lost(exc)
+        if isinstance(self.transport, JoiningTransport):
+            self.transport.let_go()
 
     def _heads_too_large(self, data: bytes) -> bool:
         """h11 bounds what is incomplete; headers that come whole in one piece are bounded here."""

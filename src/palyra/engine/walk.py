@@ -177,6 +177,7 @@ class Engine:
             ending = await self._walk(trip)
         except Rejected as refusal:
             ending = refused(refusal)
+            refusal.__traceback__ = None  # the door's own is kept with the request, which the frames of this hold
         except DuplicateCall:
             return await finish_whatever_comes(self._repeat(trip))
         except StateError as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import mmap
 import sys
+from functools import cache
+from typing import Any
 
 REFUSED = "This process may not make memory executable, and WebAssembly is compiled to machine code."
 REMEDY = (
@@ -17,13 +19,21 @@ REMEDY = (
 )
 
 
+@cache
+def _libc() -> Any:
+    """Once: each makes classes of its own."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def may_make_code() -> bool:
     """Of Linux only; elsewhere nobody is known to say no."""
     if sys.platform != "linux":
         return True
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
     with mmap.mmap(-1, mmap.PAGESIZE) as page:
         held = ctypes.c_char.from_buffer(page)
         try:

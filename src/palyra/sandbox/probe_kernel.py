@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 from palyra.model.host import CgroupFacts
@@ -46,11 +47,19 @@ for name, flags in (("user", 0x10000000), ("user+net", 0x50000000), ("user+pid",
 # ── Landlock ─────────────────────────────────────────────────────────────────
 
 
+@cache
+def _libc() -> Any:
+    """Once: each makes classes of its own."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def try_landlock() -> int:
     """The version up to which the walls were seen to stand; 0 where there are none."""
     import ctypes
 
-    libc: Any = ctypes.CDLL(None, use_errno=True)
+    libc = _libc()
 
     def call(number: int, *arguments: object) -> int:
         return int(libc.syscall(ctypes.c_long(number), *arguments))

@@ -50,5 +50,5 @@ def remember(state_home: str, key: str, found: Any) -> None:
     with contextlib.suppress(OSError):
         fd, temporary = tempfile.mkstemp(prefix=".probe-", dir=state_home)
         with open(fd, "w", encoding="utf-8") as file:
-            json.dump(kept, file)
+            file.write(json.dumps(kept))
         os.replace(temporary, path)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import weakref
 from typing import Any
 
 import pytest
@@ -61,3 +64,35 @@ def test_what_waits_is_dropped_with_a_connection_that_is_cut() -> None:
     joining.write(HEAD)
     joining.abort()
     assert line.seen == ["aborted"]
+
+
+def test_a_connection_that_is_over_leaves_no_circle():
+    """asyncio's transport holds on to itself by what it calls to read."""
+
+    async def work() -> list[object]:
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+
+        class Protocol(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                assert isinstance(transport, asyncio.Transport)
+                self.line = JoiningTransport(transport)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                self.line.let_go()
+                gone.set()
+
+        one, other = socket.socketpair()
+        transport, protocol = await loop.connect_accepted_socket(Protocol, one)
+        left = weakref.ref(transport)
+        del transport, protocol
+        other.close()
+        await gone.wait()
+        await asyncio.sleep(0)
+        return [left()]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(work()) == [None]
+    finally:
+        gc.enable()

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+from typing import Any
 
+import orjson
 import pytest
 
+from palyra.daemon.attended import Paced
+from palyra.daemon.holding import _Line
 from palyra.daemon.live import LiveCall
+from palyra.daemon.sse import EventStream
 from palyra.engine.trip import CallRequest, Trip
+from palyra.errors import Rejected
+from palyra.launch.capture import Capture
 from palyra.model.outcome import Outcome
-from tests.daemons import AGENT
+from tests.daemons import AGENT, HOST
 
 ECHO = {"tool": "palyra.echo", "input": {"hello": "world"}}
 REFUSED = {"tool": "palyra.process.run", "input": {"command": "no-such-program"}}
@@ -23,17 +31,85 @@ def only_counting():
     gc.enable()
 
 
+OURS = LiveCall | CallRequest | Trip | Outcome | EventStream | Paced | Capture | Rejected | _Line
+"""What a request is made of, and what its tasks and frames hold."""
+
+
 def _alive() -> dict[int, object]:
-    return {id(one): one for one in gc.get_objects() if isinstance(one, LiveCall | CallRequest | Trip | Outcome)}
+    return {id(one): one for one in gc.get_objects() if isinstance(one, OURS)}
+
+
+def _left(served, before) -> list[str]:
+    """Of what is over, once nobody keeps it for those who come back."""
+    served.run(served.state.calls.finish(within_s=10))
+    served.run(asyncio.sleep(0.05))  # what was cancelled has ended
+    served.state.calls.stopping = False
+    served.state.calls._ended.clear()
+    return [type(one).__name__ for number, one in _alive().items() if number not in before]
 
 
 @pytest.mark.parametrize("body", [ECHO, REFUSED, ECHO | {"wait": False}], ids=["made", "refused", "not waited for"])
 def test_a_call_that_is_over_leaves_nothing_for_the_collector(served, only_counting, body):
     """In circles, a daemon's calls stopped all others for a tenth of a second while somebody looked for them."""
-    token, calls, before = served.token(AGENT), served.state.calls, _alive()
+    token, before = served.token(AGENT), _alive()
     for _ in range(3):
         assert served.ask("POST", "/v1/calls", token=token, json=body).status_code in (200, 202)
-    served.run(calls.finish(within_s=10))
-    calls.stopping = False
-    calls._ended.clear()
-    assert [type(one).__name__ for number, one in _alive().items() if number not in before] == []
+    assert _left(served, before) == []
+
+
+def test_a_body_that_is_none_leaves_nothing_for_the_collector(served, only_counting):
+    """Its refusal is made at the door and raised by the walk: what was raised holds the frames that hold it."""
+    token, before = served.token(AGENT), _alive()
+    for _ in range(3):
+        assert served.ask("POST", "/v1/calls", token=token, content=b"{").status_code == 400
+    assert _left(served, before) == []
+
+
+@pytest.mark.parametrize("path", ["/v1/calls", "/v1/calls/{}/stream"], ids=["attended", "followed"])
+def test_a_stream_that_is_over_leaves_nothing_for_the_collector(served, only_counting, path):
+    token, before = served.token(AGENT), _alive()
+    events = {"Accept": "text/event-stream"}
+    for _ in range(3):
+        if path == "/v1/calls":
+            answer = served.ask("POST", path, token=token, json=ECHO, headers=events)
+        else:
+            call_id = served.ask("POST", "/v1/calls", token=token, json=ECHO).json()["call_id"]
+            answer = served.ask("GET", path.format(call_id), token=token, headers=events)
+        assert b"event: outcome" in answer.content
+    assert _left(served, before) == []
+
+
+@pytest.mark.parametrize("flood", [False, True], ids=["quiet", "writing"])
+def test_a_stream_that_was_left_midway_leaves_nothing_for_the_collector(served, only_counting, workspace, flood):
+    """Its tasks were cancelled, and a program that wrote faster than its reader read was ended while it waited."""
+    command = {"command": "yes"} if flood else {"command": "sleep", "args": ["60"]}
+    token, before = served.token(AGENT, workspace=str(workspace)), _alive()
+    for _ in range(2):
+        served.run(_leave_midway(served, token, {"tool": "palyra.process.run", "input": command}))
+    assert _left(served, before) == []
+
+
+async def _leave_midway(served, token: str, body: Any) -> None:
+    gone, told = asyncio.Event(), asyncio.Event()
+    content = orjson.dumps(body)
+    parts = [{"type": "http.request", "body": content, "more_body": False}]
+    heads = {"host": HOST, "authorization": f"Bearer {token}", "accept": "text/event-stream"}
+
+    async def receive() -> dict[str, Any]:
+        if not parts:
+            await gone.wait()
+        return parts.pop() if parts else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if b"event: begun" in message.get("body", b""):
+            told.set()
+        elif told.is_set():
+            await gone.wait()  # it reads no further
+
+    headers = [(name.encode(), value.encode()) for name, value in heads.items()]
+    scope = {"type": "http", "method": "POST", "path": "/v1/calls", "headers": headers, "query_string": b""}
+    answering = asyncio.ensure_future(served.app(scope | {"root_path": "", "state": {}}, receive, send))
+    await asyncio.wait_for(told.wait(), 20)
+    await asyncio.sleep(0.5)
+    gone.set()
+    await asyncio.wait_for(answering, 20)

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 import orjson
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from palyra.canon import Json
 from palyra.daemon.operators.answering import PREFIX, Maybe, Place, installed, journal_of
 from palyra.daemon.routes import Answer, Asked, Model, Refused, Route, Who
+from palyra.daemon.sse import EventStream
 from palyra.errors import StateError
 from palyra.journal.chain import ACT, INTENT, RESULT
 from palyra.journal.entry import parse_entry
@@ -43,7 +44,7 @@ async def stream_events(asked: Asked) -> Response:
         return Response(media_type=STREAM)  # a stream without a body would never end
     if _open >= MAX_STREAMS:
         raise Refused(429, "BUSY", f"{MAX_STREAMS} streams are open.", "Close some.", headers={"Retry-After": "5"})
-    return StreamingResponse(_events(asked, _after(asked)), media_type=STREAM, headers={"X-Accel-Buffering": "no"})
+    return EventStream(_events(asked, _after(asked)), media_type=STREAM, headers={"X-Accel-Buffering": "no"})
 
 
 def _after(asked: Asked) -> int:
