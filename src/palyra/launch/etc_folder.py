@@ -240,7 +240,8 @@ def _parts(path: str, top: Identity) -> Iterator[tuple[str, Identity | None]]:
 def _write(folder: str, template: Template, etc: Etc, host: _Host) -> bool:
     """False where something of the host changed a moment ago: then it is tried again at the next start."""
     root = os.path.dirname(folder)
-    os.makedirs(root, mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(root, 0o700)  # not its parents: a home is made by whoever opens it
     making = os.path.join(root, f"{_MAKING}{os.urandom(8).hex()}")
     os.mkdir(making, 0o755)
     try:

@@ -76,6 +76,7 @@ def bind(path: Path) -> tuple[str, str, str]:
 
 
 def folders(tmp_path: Path) -> EtcFolders:
+    (tmp_path / "state").mkdir(exist_ok=True)
     return EtcFolders(make_host(state_home=str(tmp_path / "state")))
 
 
@@ -232,7 +233,7 @@ def test_some_sandboxes_have_an_etc_of_their_own(changes: dict[str, Any], etc: P
     assert made.shortened(plan) is plan
     made.close()
     assert made.shortened(plan) is plan
-    assert not (tmp_path / "state").exists()
+    assert not any((tmp_path / "state").iterdir())
 
 
 def test_without_a_state_folder_or_after_a_failed_start_there_is_none(etc: Path, tmp_path: Path) -> None:
@@ -247,10 +248,13 @@ def test_without_a_state_folder_or_after_a_failed_start_there_is_none(etc: Path,
 
 
 def test_a_place_where_it_cannot_be_made_is_no_error(etc: Path, tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file")
     made, plan = folders(tmp_path), template(etc)
-    made.make(plan)
-    assert made.shortened(plan) is plan
+    for stands_there in (lambda: (tmp_path / "state" / "sandbox-etc").touch(), (tmp_path / "state").rmdir):
+        stands_there()
+        made.make(plan)
+        assert made.shortened(plan) is plan
+        (tmp_path / "state" / "sandbox-etc").unlink(missing_ok=True)
+    assert not (tmp_path / "state").exists(), "no home is made for it"
 
 
 def test_one_that_others_may_write_is_not_shown(etc: Path, tmp_path: Path) -> None:
