@@ -249,7 +249,7 @@ def test_without_a_state_folder_or_after_a_failed_start_there_is_none(etc: Path,
 
 def test_a_place_where_it_cannot_be_made_is_no_error(etc: Path, tmp_path: Path) -> None:
     made, plan = folders(tmp_path), template(etc)
-    for stands_there in (lambda: (tmp_path / "state" / "sandbox-etc").touch(), (tmp_path / "state").rmdir):
+    for stands_there in ((tmp_path / "state" / "sandbox-etc").touch, (tmp_path / "state").rmdir):
         stands_there()
         made.make(plan)
         assert made.shortened(plan) is plan
