@@ -1,34 +1,29 @@
-"""`palyra journal tail | show | verify | checkpoint`: read and verify the tamper-evident journal.
+"""`palyra journal tail | show | checkpoint`: read the tamper-evident journal.
 
 Rules: the home is read as it lies there, also from read-only media and with a broken configuration; nothing is created.
-Only `verify` writes, and only to close what a crash left open in a journal it found sound otherwise.
+Not here: the other commands of this noun (journal_*), which this one gathers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import orjson
 
 from palyra.cli.journal_export import export, prove
-from palyra.cli.journal_home import Reading, cluster_database, entries_of, readable, reading
+from palyra.cli.journal_home import Reading, entries_of, reading
 from palyra.cli.journal_keep import redact, retain
-from palyra.cli.journal_replay import check_again
 from palyra.cli.journal_search import catch_up_quietly, find_page, make_question
+from palyra.cli.journal_verify import verify
 from palyra.cli.journal_witness import rotate_key, witness
 from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say_failure
 
 if TYPE_CHECKING:
     from palyra.canon import Json
-    from palyra.journal.audit import Report
     from palyra.model.record import Entry
-    from palyra.state.witness import Anchor
-    from palyra.wiring.embedded import Installation
 
 
 @click.group("journal", cls=NounGroup)
@@ -41,6 +36,7 @@ command.add_command(prove)
 command.add_command(redact)
 command.add_command(retain)
 command.add_command(rotate_key)
+command.add_command(verify)
 command.add_command(witness)
 
 
@@ -121,105 +117,6 @@ def _found(journal: Reading, id: str) -> dict[str, Json] | None:
     return call_json(stored, lookup.by_call(id))
 
 
-@command.command(
-    "verify", epilog="\b\nExamples:\n  palyra journal verify\n  palyra journal verify --known outcome.json"
-)
-@click.option("--replay", is_flag=True, help="Then make every recorded decision again.")
-@click.option("--every-signature", is_flag=True, help="Check every checkpoint's signature, not only the newest.")
-@click.option(
-    "--known", "known", multiple=True, metavar="FILE", help="An outcome or checkpoint got earlier: finds truncation."
-)
-@with_settings
-def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
-    """Every entry, the tree, the checkpoints, every call closed or owned by a living process. Exit 1 if not."""
-    from palyra.cli.progress import bar
-    from palyra.journal.store import verify_journal
-    from palyra.wiring.owners import ProcessOwners
-
-    notes = [_checkpoint_of(Path(name)) for name in known]
-    if (server := cluster_database(settings)) is not None:
-        from palyra.cluster.verifying import verify_cluster
-
-        root, cluster = server
-        with reading(settings) as journal:
-            notes += [anchor.head.note for anchor in journal.anchors() if anchor.head is not None]
-        with bar(None, "entries") as move:
-            report = verify_cluster(
-                cluster.database,
-                root,
-                is_alive=ProcessOwners().is_alive,
-                known=notes,
-                every_signature=every_signature,
-                progress=move,
-                segments=cluster.segments,
-            )
-        return _tell(settings, report, (), replay=replay)
-    with reading(settings) as journal:
-        anchors = journal.anchors()
-    notes += [anchor.head.note for anchor in anchors if anchor.head is not None]
-    with readable(settings) as home:
-        is_alive = ProcessOwners(home.lock).is_alive
-        with bar(None, "entries") as move:
-            report = verify_journal(
-                home, is_alive=is_alive, known=notes, every_signature=every_signature, progress=move
-            )
-        # Only what is sound is written to, and only where something was left open.
-        if report.findings and {f.code for f in report.findings} == {"DANGLING"} and home.is_writable:
-            _close_left_open(settings)
-            report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
-    if not home.holds_key:
-        click.echo("palyra: the key file could not be used; the key is the one the database names.", err=True)
-    return _tell(settings, report, anchors, replay=replay)
-
-
-def _close_left_open(settings: Settings) -> None:
-    """What a crash left open is closed as interrupted. If that fails, the journal is verified as it is."""
-    from palyra.cli.session import with_installation
-
-    async def opened(installation: Installation) -> int:
-        return 0
-
-    try:
-        with_installation(settings, opened)
-    except Exception as error:  # noqa: BLE001  # whatever hinders it must not hinder the audit
-        click.echo(f"palyra: calls left open could not be closed: {error}", err=True)
-
-
-def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor], *, replay: bool) -> int:
-    """Decisions are made again only from a journal that is sound; what was found about it is told in either case."""
-    again = check_again(settings) if replay and report.sound else None
-    code = 0 if report.sound and (again is None or again.holds) else 1
-    if settings.json:
-        from palyra.wiring.journal_desk import report_json
-
-        more = again.as_json() if again is not None else {}
-        click.echo(orjson.dumps({**report_json(report, anchors), **more, "ok": code == 0}))
-        return code
-    _tell_people(report, anchors)
-    if again is not None:
-        again.tell_people()
-    return code
-
-
-def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
-    from palyra.cli.render import visible_line
-    from palyra.cli.say import say
-
-    for finding in report.findings:
-        say(visible_line(f"{finding.code}: {finding.detail}"))
-    for anchor in anchors:
-        seen = anchor.problem or f"has seen {anchor.head.size if anchor.head else 0} entries"
-        say(visible_line(f"witness {anchor.name}: {seen}"))
-    if report.sound:
-        tail = report.entries - report.anchored
-        click.echo(f"The journal verifies: {report.entries} entries, {report.checkpoints} checkpoints.")
-        click.echo(
-            f"Anchored to outside evidence up to entry {report.anchored}; the last {tail} rest on this key alone."
-            if report.anchored
-            else "Nothing from outside was given (--known FILE, a witness), so a truncated tail could not be seen."
-        )
-
-
 @command.command("checkpoint", epilog="Example: palyra journal checkpoint > head.txt")
 @with_settings
 def checkpoint(settings: Settings) -> int:
@@ -249,26 +146,6 @@ def _show_witnesses(settings: Settings) -> int:
     for shown in refused:
         click.echo(f"palyra: {shown.name} did not take the head: {shown.refusal}", err=True)
     return 1 if refused else 0
-
-
-def _checkpoint_of(path: Path) -> str:
-    """A checkpoint as text, or the one in an outcome's receipt."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"{path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"{path} is not text.") from error
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        value = orjson.loads(text)
-        found = value.get("checkpoint") or (value.get("receipt") or {}).get("checkpoint")
-    except (orjson.JSONDecodeError, AttributeError) as error:
-        raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt") from error
-    if not isinstance(found, str):
-        raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt")
-    return found
 
 
 def _row(entry: Entry) -> tuple[str, ...]:

@@ -1,0 +1,147 @@
+"""`palyra journal verify`: the whole journal against its own signatures, its witnesses, and what was kept elsewhere.
+
+Rules: it reads as the other commands do, and writes only to close what a crash left open in a journal it found sound
+otherwise. Not here: the audit itself (journal/audit), decisions made again (journal_replay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import orjson
+
+from palyra.cli.journal_home import cluster_database, readable, reading
+from palyra.cli.journal_replay import check_again
+from palyra.cli.options import Settings, with_settings
+
+if TYPE_CHECKING:
+    from palyra.config.cluster import ClusterConfig
+    from palyra.journal.audit import Report
+    from palyra.state.witness import Anchor
+    from palyra.wiring.embedded import Installation
+
+
+@click.command("verify", epilog="\b\nExamples:\n  palyra journal verify\n  palyra journal verify --known outcome.json")
+@click.option("--replay", is_flag=True, help="Then make every recorded decision again.")
+@click.option("--every-signature", is_flag=True, help="Check every checkpoint's signature, not only the newest.")
+@click.option(
+    "--known", "known", multiple=True, metavar="FILE", help="An outcome or checkpoint got earlier: finds truncation."
+)
+@with_settings
+def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
+    """Every entry, the tree, the checkpoints, every call closed or owned by a living process. Exit 1 if not."""
+    notes = [_checkpoint_of(Path(name)) for name in known]
+    with reading(settings) as journal:
+        anchors = journal.anchors()
+    notes += [anchor.head.note for anchor in anchors if anchor.head is not None]
+    if (server := cluster_database(settings)) is not None:
+        return _tell(settings, _audit_server(*server, notes, every_signature=every_signature), (), replay=replay)
+    return _tell(settings, _audit_home(settings, notes, every_signature=every_signature), anchors, replay=replay)
+
+
+def _audit_server(root: Path, cluster: ClusterConfig, notes: list[str], *, every_signature: bool) -> Report:
+    from palyra.cli.progress import bar
+    from palyra.cluster.verifying import verify_cluster
+    from palyra.wiring.owners import ProcessOwners
+
+    with bar(None, "entries") as move:
+        return verify_cluster(
+            cluster.database,
+            root,
+            is_alive=ProcessOwners().is_alive,
+            known=notes,
+            every_signature=every_signature,
+            progress=move,
+            segments=cluster.segments,
+        )
+
+
+def _audit_home(settings: Settings, notes: list[str], *, every_signature: bool) -> Report:
+    from palyra.cli.progress import bar
+    from palyra.journal.store import verify_journal
+    from palyra.wiring.owners import ProcessOwners
+
+    with readable(settings) as home:
+        is_alive = ProcessOwners(home.lock).is_alive
+        with bar(None, "entries") as move:
+            report = verify_journal(
+                home, is_alive=is_alive, known=notes, every_signature=every_signature, progress=move
+            )
+        # Only what is sound is written to, and only where something was left open.
+        if report.findings and {f.code for f in report.findings} == {"DANGLING"} and home.is_writable:
+            _close_left_open(settings)
+            report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
+    if not home.holds_key:
+        click.echo("palyra: the key file could not be used; the key is the one the database names.", err=True)
+    return report
+
+
+def _close_left_open(settings: Settings) -> None:
+    """What a crash left open is closed as interrupted. If that fails, the journal is verified as it is."""
+    from palyra.cli.session import with_installation
+
+    async def opened(installation: Installation) -> int:
+        return 0
+
+    try:
+        with_installation(settings, opened)
+    except Exception as error:  # noqa: BLE001  # whatever hinders it must not hinder the audit
+        click.echo(f"palyra: calls left open could not be closed: {error}", err=True)
+
+
+def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor], *, replay: bool) -> int:
+    """Decisions are made again only from a journal that is sound; what was found about it is told in either case."""
+    again = check_again(settings) if replay and report.sound else None
+    code = 0 if report.sound and (again is None or again.holds) else 1
+    if settings.json:
+        from palyra.wiring.journal_desk import report_json
+
+        more = again.as_json() if again is not None else {}
+        click.echo(orjson.dumps({**report_json(report, anchors), **more, "ok": code == 0}))
+        return code
+    _tell_people(report, anchors)
+    if again is not None:
+        again.tell_people()
+    return code
+
+
+def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
+    from palyra.cli.render import visible_line
+    from palyra.cli.say import say
+
+    for finding in report.findings:
+        say(visible_line(f"{finding.code}: {finding.detail}"))
+    for anchor in anchors:
+        seen = anchor.problem or f"has seen {anchor.head.size if anchor.head else 0} entries"
+        say(visible_line(f"witness {anchor.name}: {seen}"))
+    if report.sound:
+        tail = report.entries - report.anchored
+        click.echo(f"The journal verifies: {report.entries} entries, {report.checkpoints} checkpoints.")
+        click.echo(
+            f"Anchored to outside evidence up to entry {report.anchored}; the last {tail} rest on this key alone."
+            if report.anchored
+            else "Nothing from outside was given (--known FILE, a witness), so a truncated tail could not be seen."
+        )
+
+
+def _checkpoint_of(path: Path) -> str:
+    """A checkpoint as text, or the one in an outcome's receipt."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{path} is not text.") from error
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        value = orjson.loads(text)
+        found = value.get("checkpoint") or (value.get("receipt") or {}).get("checkpoint")
+    except (orjson.JSONDecodeError, AttributeError) as error:
+        raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt") from error
+    if not isinstance(found, str):
+        raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt")
+    return found
