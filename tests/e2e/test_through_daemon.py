@@ -188,6 +188,8 @@ def test_a_wrong_token_and_no_daemon_are_told_apart(served):
     with Palyra.connect(served.listening[0], token="wrong") as palyra, pytest.raises(DaemonError) as caught:
         palyra.tools()
     assert caught.value.status in (401, 429)
+    hint = str(caught.value.hint)
+    assert (caught.value.__notes__, hint in str(caught.value)) == ([f"hint: {hint}"], False)
     with Palyra.connect("http://127.0.0.1:9") as nobody, pytest.raises(Unreachable):
         nobody.tools()
 

@@ -37,7 +37,7 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("--home bad.toml run -- ls", 125, "is not a folder"),
     ("serve --host 0.0.0.0 --port 0", 125, "can be reached from other machines"),
     # 126: the call is refused
-    ("run --workspace nowhere -- ls", 126, "hint: Name another folder with --workspace DIR."),
+    ("run --workspace nowhere -- ls", 126, "hint: Name another folder as the workspace: at"),
     ("run --allow-host http://x/y -- ls", 126, "is an address of a page, not a host"),
     ("run -- ./script.sh", 126, "hint: For an installed program use command="),
     ("call palyra.echo {bad", 126, "MALFORMED"),

@@ -6,6 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ FACES = (api.Palyra, api.AsyncPalyra, api.SyncRun, api.AsyncRun, api_approvals.A
 def test_every_promised_name_is_there_and_a_wrong_one_is_not():
     assert all(getattr(palyra, name) is not None for name in palyra.__all__)
     assert set(palyra.__all__) <= set(dir(palyra))
-    assert set(palyra.__all__) - {"__version__"} <= set(api.__all__)
+    assert set(palyra.__all__) - {"__version__", "DaemonError", "Unreachable"} <= set(api.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Palira'"):
         palyra.Palira  # noqa: B018  # asking is what is tried
 
@@ -27,6 +28,12 @@ def test_importing_it_loads_nothing_of_the_engine():
     tell = "import palyra, sys; print([name for name in sys.modules if name.startswith('palyra.')])"
     done = subprocess.run([sys.executable, "-c", tell], capture_output=True, text=True, check=True)
     assert done.stdout == "['palyra.version']\n"
+
+
+def test_what_a_client_may_meet_has_a_name_that_loads_no_engine():
+    tell = "from palyra import DaemonError, Unreachable; import sys; print('palyra.engine.walk' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", tell], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
@@ -40,6 +47,12 @@ def test_what_an_editor_shows_has_words(face):
 
 def test_a_home_may_be_a_path(tmp_path):
     assert str(api.AsyncPalyra.open(tmp_path / "home")._home.root) == os.fspath(tmp_path / "home")
+
+
+def test_an_outcome_shows_what_happened_and_not_its_signatures():
+    plain = palyra.Outcome(call_id="c", run_id="r", tool="t", status=palyra.Status.COMPLETED, success=True)
+    shown = repr(replace(plain, output={"stdout": "x"}, attestation={"envelope": "long"}, receipt={"head": "long"}))
+    assert ("'stdout': 'x'" in shown, "long" in shown) == (True, False)
 
 
 def test_a_run_shows_itself_in_a_line(tmp_path):

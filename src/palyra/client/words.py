@@ -26,10 +26,10 @@ class DaemonError(PalyraError):
     """The daemon refused a request, for a reason that is not one of a call's."""
 
     def __init__(self, status: int, code: str, message: str, hint: str | None) -> None:
-        super().__init__(f"{code}: {message}" + (f" ({hint})" if hint else ""))
+        super().__init__(f"{code}: {message}")
         self.status = status
         self.code = code
-        self.hint = hint
+        self.advise(hint)
 
 
 def input_of(given: Mapping[str, Json] | bytes | None) -> Json:

@@ -167,11 +167,12 @@ class Outcome:
     message: str | None = None
     hint: str | None = None
     output: Mapping[str, Json] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
-    budget: BudgetView = field(default_factory=BudgetView)
+    # What follows with repr=False is kilobytes of figures and signatures: no reader of a terminal looks for them there.
+    usage: Usage = field(default_factory=Usage, repr=False)
+    budget: BudgetView = field(default_factory=BudgetView, repr=False)
     approval: Mapping[str, Json] | None = None
     artifacts: tuple[ArtifactRef, ...] = ()
-    attestation: Mapping[str, Json] = field(default_factory=dict)
+    attestation: Mapping[str, Json] = field(default_factory=dict, repr=False)
     """Every field flat, and `envelope`: the signed DSSE envelope."""
-    receipt: Mapping[str, Json] | None = None
+    receipt: Mapping[str, Json] | None = field(default=None, repr=False)
     """index, tree_size, checkpoint: what makes each client a witness."""
