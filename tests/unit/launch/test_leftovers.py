@@ -42,7 +42,9 @@ def test_they_are_let_go_a_moment_later_on_another_thread(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("how", ["closed", "dropped"])
-def test_a_loop_that_ends_first_loses_none(how: str) -> None:
+def test_a_loop_that_ends_first_loses_none(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LET_GO_AFTER_S", 60.0)
+
     async def story(kept: Leftovers, fd: int) -> None:
         kept.keep(fds=[fd])
 
