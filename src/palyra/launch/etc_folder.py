@@ -21,8 +21,9 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.canon import sha256_hex
@@ -150,11 +151,13 @@ class EtcFolders:
 
 
 def is_unchanged(seen: Seen) -> bool:
-    """Asked in every call that takes a sandbox from a pool."""
-    # A generator's turns, and errors about what is not there, would cost as much as the looks.
-    for path, was in seen:  # noqa: SIM110
-        if os.access(path, os.F_OK) if was is None else _identity(path) != was:
-            return False
+    """Asked in every call that takes a sandbox from a pool: no generator, and no error about what is not there."""
+    try:
+        for path, was in seen:
+            if os.access(path, os.F_OK) if was is None else _identity_in(os.stat(path)) != was:
+                return False
+    except OSError:
+        return False
     return True
 
 
@@ -165,10 +168,14 @@ def _may_be_shortened(template: Template) -> bool:
 def _identity(path: str) -> Identity | None:
     """Links followed, as a launcher does."""
     try:
-        found = os.stat(path)
+        return _identity_in(os.stat(path))
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+_identity_in: Callable[[os.stat_result], Identity] = attrgetter(
+    "st_dev", "st_ino", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns"
+)
 
 
 def _which(folder: str) -> tuple[int, int]:

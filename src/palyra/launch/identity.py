@@ -15,9 +15,10 @@ def identity_of(path: str) -> tuple[int, int]:
     Step by step: one open of the whole path follows links on the way, and the kernel's own name of what was reached
     does not tell. A link into another mount namespace (/proc/PID/root) leads to a foreign place of the very same name.
     """
-    fd = os.open("/", _FLAGS)
+    first, *parts = path.strip("/").split("/")
+    fd = os.open(f"/{first}", _FLAGS)
     try:
-        for part in path.strip("/").split("/"):
+        for part in parts:
             above, fd = fd, os.open(part, _FLAGS, dir_fd=fd)
             os.close(above)
         found = os.fstat(fd)

@@ -40,6 +40,9 @@ class Leftovers:
         self._launchers: list[Launcher] = []
         self._domains: list[Domain] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._armed_on: asyncio.AbstractEventLoop | None = None
+        self._is_expecting = False
+        """The time is set already for what will be kept."""
         self._threads: set[asyncio.Future[None]] = set()
         """At work on what was let go."""
         self._pid = os.getpid()
@@ -55,24 +58,32 @@ class Leftovers:
             self._launchers.append(launcher)
         if domain is not None:
             self._domains.append(domain)
-        self.arm()
+        if not self._is_expecting or self._armed_on is not asyncio.get_running_loop():
+            self._arm()
+        self._is_expecting = False
+
+    def expect(self) -> None:
+        """Something is about to be kept: its time is set now, when nobody waits for us."""
+        self._arm()
+        self._is_expecting = True
 
     def _leave_to_parent(self) -> None:
         if self._pid != os.getpid():  # a fork: what is in the lists is its copy of the parent's
             _close_all(self._fds)
             _close_all([fd for _, fd in self._launchers])
             del self._launchers[:], self._domains[:]  # no thread comes along with a fork
-            self._pid, self._timer, self._threads = os.getpid(), None, set()
+            self._pid, self._timer, self._threads, self._is_expecting = os.getpid(), None, set(), False
 
-    def arm(self) -> None:
-        """Also before there is anything: what is kept before the time is over is let go then."""
+    def _arm(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._timer is None or self._timer.cancelled() or self._timer.when() < loop.time():
+        timer = self._timer if self._armed_on is loop else None  # another loop may have ended before its time
+        if timer is None or timer.cancelled() or timer.when() < loop.time():
+            self._armed_on = loop
             # Weakly: an executor that nobody closes is dropped with its last user, and what it kept with it.
             self._timer = loop.call_later(LET_GO_AFTER_S, _let_go_in_time, weakref.ref(self), loop)
 
     def let_go(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
+        self._timer, self._is_expecting = None, False
         _end_all(self._domains)
         if not self._fds and not self._launchers:
             return
@@ -101,7 +112,7 @@ class Leftovers:
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._is_expecting = None, False
         _end_all(self._domains)
         _let_go_of(self._fds, self._launchers)
 

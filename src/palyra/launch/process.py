@@ -291,7 +291,7 @@ class _HeldProgram:
     def look_ahead(self) -> None:
         if self.wish is not None:
             self.wish[0].wish_ahead(self.wish[1])
-        self._shared.leftovers.arm()
+        self._shared.leftovers.expect()
 
     def ask_to_end(self) -> None:
         ask_to_end(self._held)

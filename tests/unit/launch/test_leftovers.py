@@ -41,6 +41,39 @@ def test_they_are_let_go_a_moment_later_on_another_thread(monkeypatch: pytest.Mo
     assert threads[0] is not threading.main_thread()
 
 
+def test_what_was_expected_is_let_go_no_later() -> None:
+    async def story(kept: Leftovers, *, waits: bool) -> list[bool]:
+        fd = open_null()
+        kept.expect()
+        if waits:  # a program that ran longer than its time was set for
+            await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+        kept.keep(fds=[fd])
+        before = is_open(fd)
+        await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        return [before, is_open(fd)]
+
+    assert [asyncio.run(story(Leftovers(), waits=waits)) for waits in (False, True)] == [[True, False]] * 2
+
+
+@pytest.mark.parametrize("expects", [True, False])
+def test_what_a_call_of_another_loop_expected_delays_nothing(expects: bool) -> None:
+    async def begin(kept: Leftovers) -> None:
+        kept.expect()  # and the call came to nothing
+
+    async def story(kept: Leftovers, fd: int) -> bool:
+        if expects:
+            kept.expect()
+        kept.keep(fds=[fd])
+        await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        return is_open(fd)
+
+    kept = Leftovers()
+    asyncio.run(begin(kept))
+    assert not asyncio.run(story(kept, open_null()))
+
+
 @pytest.mark.parametrize("how", ["closed", "dropped"])
 def test_a_loop_that_ends_first_loses_none(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LET_GO_AFTER_S", 60.0)
