@@ -15,10 +15,11 @@ from palyra.launch.held import template_of
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
+from palyra.model.net import NO_NETWORK, NetGrant
 from palyra.model.outcome import Status
 from palyra.model.plan import ProcessPlan
 from palyra.sandbox.planner import plan_job
-from tests.conformance.arena import PRELUDE, PYTHON, Arena, Kept, arena, host, require
+from tests.conformance.arena import OPEN, PRELUDE, PYTHON, Arena, Kept, arena, host, require
 
 pytestmark = pytest.mark.slow
 
@@ -57,9 +58,10 @@ async def told(made: ProcessExecutor, plan: ProcessPlan) -> Any:
     return json.loads(kept.stdout)
 
 
-def test_a_program_sees_the_same_etc_with_and_without_the_folder(place: Arena) -> None:
+@pytest.mark.parametrize("net", [NO_NETWORK, OPEN], ids=["isolated", "shared network"])
+def test_a_program_sees_the_same_etc_with_and_without_the_folder(place: Arena, net: NetGrant) -> None:
     async def story() -> tuple[Any, Any]:
-        made, plan = ProcessExecutor(host()), planned(place, LOOK)
+        made, plan = ProcessExecutor(host()), planned(place, LOOK, net=net)
         try:
             without = await told(made, plan)
             made.etc.make(template_of(plan))

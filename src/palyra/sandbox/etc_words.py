@@ -109,7 +109,7 @@ def shorten(
     words: list[Word] = list(launcher[: etc.first])
     words += ["--ro-bind", folder, ETC]
     for path in bound:
-        words += ["--ro-bind", path, path]
+        words += ["--ro-bind-try", path, path]
     words += launcher[etc.after :]
     kept: list[int] = []
     for at, word in enumerate(words):

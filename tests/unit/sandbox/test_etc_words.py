@@ -54,7 +54,7 @@ def test_shortened_words_differ_in_etc_alone_and_name_the_data_that_is_left() ->
     etc = etc_of(made.launcher)
     assert etc is not None
     words, data = shorten(made.launcher, made.data, etc, folder=FOLDER, bound=["/etc/ssl/certs"])
-    own = (*("--ro-bind", FOLDER, "/etc"), *("--ro-bind", "/etc/ssl/certs", "/etc/ssl/certs"))
+    own = (*("--ro-bind", FOLDER, "/etc"), *("--ro-bind-try", "/etc/ssl/certs", "/etc/ssl/certs"))
     assert words[: etc.first + 6] == (*made.launcher[: etc.first], *own)
     assert [replace(w, index=7) if isinstance(w, Hole) and w.index >= 0 else w for w in words[etc.first + 6 :]] == list(
         made.launcher[etc.after :]
