@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from palyra.config.load import Home
+from palyra.protocol.agent_answers import BLOCK
 from palyra.protocol.agent_events import Agent
 from palyra.wiring.embedded import Installation, open_installation
 from palyra.wiring.hooks import answer_hook
@@ -34,6 +35,8 @@ def ask(tmp_path: Path) -> Callable[..., list[str]]:
     async def one(installation: Installation, tool: str, given: dict[str, Any]) -> str:
         event = {"hook_event_name": "PreToolUse", "cwd": str(workspace), "tool_name": tool, "tool_input": given}
         said = await answer_hook(installation, Agent.CLAUDE_CODE, json.dumps(event).encode(), project=str(workspace))
+        if said.code == BLOCK:
+            return "deny"
         assert said.code == 0, said.stderr
         decision: str = json.loads(said.stdout).get("hookSpecificOutput", {}).get("permissionDecision", "none")
         return decision
