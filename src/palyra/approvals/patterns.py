@@ -1,7 +1,8 @@
 """Patterns over a program's arguments: an explicit, shown widening of one approval.
 
-Rules: one pattern word matches one argument; `*` inside a word stands for any characters of it, `\\*` for a star; a
-last word `**` stands for any further arguments. The program itself is named in full, and a pattern that opens
+Rules: one pattern word matches one argument; `*` inside a word stands for any characters of it, `\\*` for a star; at
+its beginning it does not stand for the dash of an option, which would make the program do something else; a last word
+`**` stands for any further arguments, options too. The program itself is named in full, and a pattern that opens
 everything is refused: it would be an approval of the program alone. Nothing but the arguments is ever open.
 """
 
@@ -51,4 +52,5 @@ def matches(words: tuple[str, ...], argv: tuple[str, ...]) -> bool:
 def _compiled(word: str) -> re.Pattern[str]:
     parts = re.split(r"(\\\*|\*+)", word)
     spelled = (".*" if part and not part.strip("*") else re.escape(part.replace("\\*", "*")) for part in parts)
-    return re.compile("".join(spelled), re.DOTALL)
+    no_option = "(?!-)" if word.startswith("*") else ""
+    return re.compile(no_option + "".join(spelled), re.DOTALL)
