@@ -19,7 +19,11 @@ _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\U0001d159")
 """Drawn as nothing, or as a space, though they count as letters and marks."""
 _SELECTORS = late("[\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_PICTURES = frozenset("\ufe0e\ufe0f")
+"""Behind a sign: drawn as a picture, or not as one."""
 _MARKS = frozenset({"Mn", "Me"})
+_HIDES, _SELECTS = "hides", "selects"
+_TOLD = _MARKS | {_HIDES, _SELECTS}
 MAX_MARKS = 4
 """On one letter: no language needs more."""
 _OTHER_SPACES = late("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
@@ -29,21 +33,28 @@ def visible(text: str) -> str:
     """Control, format (bidi, zero-width), private and blank characters spelled out; everything else as it is."""
     if text.isascii() and text.isprintable():
         return text
+    kinds = {char: _kind(char) for char in set(text)}  # a text has few different letters, and many of them
+    if _TOLD.isdisjoint(kinds.values()):
+        return text
     out: list[str] = []
     marks, before = 0, ""
     for char in text:
-        category = unicodedata.category(char)
-        marks = marks + 1 if category in _MARKS else 0
-        hidden = category in _HIDDEN_CATEGORIES and char not in _KEEP
-        out.append(_spell(char) if hidden or marks > MAX_MARKS or _is_blank(char, before) else char)
-        before = category
+        kind = kinds[char]
+        marks = marks + 1 if kind in _MARKS else 0
+        shown = kind == _SELECTS and before == "So" and char in _PICTURES
+        hidden = kind in (_HIDES, _SELECTS) and not shown
+        out.append(_spell(char) if hidden or marks > MAX_MARKS else char)
+        before = kind
     return "".join(out)
 
 
-def _is_blank(char: str, before: str) -> bool:
-    if char in "\ufe0e\ufe0f" and before == "So":  # a sign drawn as a picture, or not as one
-        return False
-    return char in _BLANK or _SELECTORS.match(char) is not None
+def _kind(char: str) -> str:
+    if char in _KEEP:
+        return ""
+    if _SELECTORS.match(char):
+        return _SELECTS
+    category = unicodedata.category(char)
+    return _HIDES if char in _BLANK or category in _HIDDEN_CATEGORIES else category
 
 
 def visible_line(text: str) -> str:
