@@ -99,13 +99,14 @@ class Sniffer:
 
 
 class _Fields:
-    """Lines behind a first one that names no protocol: a head, if each has a colon and an empty one ends them.
-    `within`: so many bytes of the first one have come, and not its end."""
+    """Lines behind a first one that names no protocol: a head, if each has a colon and an empty one ends them; and if
+    there is a Host, whatever stands before it, because some servers step over what they do not understand. `within`:
+    so many bytes of the first one have come, and not its end."""
 
     def __init__(self, *, within: int = 0) -> None:
         self._prefix = b"-" if within else b""
         self._length, self._count = within, 0
-        self._has_colon, self._is_behind_cr = bool(within), False
+        self._has_colon, self._is_behind_cr, self._is_odd = bool(within), False, False
 
     def feed(self, data: bytes) -> Kind:
         at = 0
@@ -126,10 +127,9 @@ class _Fields:
         self._has_colon = self._has_colon or b":" in piece
 
     def _line_ended(self) -> Kind | None:
-        if not self._length or _NAMED.match(self._prefix):
+        if _NAMED.match(self._prefix) or not (self._length or self._is_odd):
             return Kind.HTTP
-        if not self._has_colon:
-            return Kind.OTHER
+        self._is_odd = self._is_odd or not self._has_colon
         self._prefix, self._length, self._has_colon = b"", 0, False
         self._count += 1
         return None

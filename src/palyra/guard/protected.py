@@ -10,7 +10,8 @@ PROTECTED_NAMES = frozenset(
     .github .gitlab-ci.yml .gitlab .circleci .travis.yml .drone.yml .woodpecker .woodpecker.yml .buildkite .teamcity
     azure-pipelines.yml .azure-pipelines bitbucket-pipelines.yml appveyor.yml .appveyor.yml Jenkinsfile .jenkins
     .vscode .idea .fleet .husky .pre-commit-config.yaml .pre-commit-hooks.yaml lefthook.yml .lefthook.yml .devcontainer
-    .devcontainer.json .claude .cursor .codex .gemini .mcp.json .palyra palyra.toml
+    .devcontainer.json .claude .cursor .codex .gemini .mcp.json .windsurf .kiro .amazonq .opencode opencode.json
+    opencode.jsonc .aider.conf.yml .palyra palyra.toml
     """.split()
 )
 """At the top of a workspace: what other programs on the host run from there without being asked again."""

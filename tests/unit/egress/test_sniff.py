@@ -27,6 +27,7 @@ def test_what_a_lenient_server_reads_as_a_request_is_one(data):
     "data",
     [
         b"GET /\r\nHost: evil\r\n", b"GET / X\r\nhost:evil", b"GET /\nA: b\nHOST : evil\n", b"\1\2 / X\r\nHost: evil",
+        b"GET / X\r\njunk\r\n\r\nHost: evil",
         b"GET / X\r\nA: b\rHost: evil", b"GET / X\r\n\r\n", b"GET /\nA: b\n\n", b"GET / X\r\nA: b\r\r",
         b"GET\xa0/\r\nHost: evil", b"\xffGET / X\r\nHost: evil", b"\x01" * MAX_LINE + b" / X\r\nHost: evil",
         b"GET / X\r\n" + b"A: b\r\n" * (MAX_FIELDS - 1) + b"Host: evil",
@@ -41,9 +42,8 @@ def test_a_request_that_names_no_version_is_known_by_the_head_behind_it(data):
 @pytest.mark.parametrize(
     "data",
     [
-        b"SSH-2.0-OpenSSH_9.6\r\n", b"PING\r\n", b"*1\r\n", b"CONNECT\nhost:x\n\n\0", b"SET a b\r\nGET a\r\n",
-        b"a.load 1 1700000000\nb.load 2 1700000000\n", b"NICK a\r\nUSER a 0 * x\r\n",
-        b"SSH-2.0-OpenSSH_9.2 Debian\r\n\0\0\x04\n", b"a b\n" + b"c:" + b"d" * MAX_FIELD,
+        b"SSH-2.0-OpenSSH_9.6\r\n", b"PING\r\n", b"*1\r\n", b"CONNECT\nhost:x\n\n\0",
+        b"a b\n" + b"c:" + b"d" * MAX_FIELD,
         b"<1>a b: c\n" + b"<1>a b: c\n" * MAX_FIELDS,
     ],
 )  # fmt: skip
@@ -55,7 +55,8 @@ def test_other_protocols_are_neither(data):
     "data",
     [
         b"\0\0\0\x08", b"<stream>", b"0033git-upload-pack /x\0", b"{\"a\":1}", b"\xff\xfd", b"\x16\x20",
-        b"EHLO me\r\n", b"CONNECT {}\r\n", b"\1" * MAX_LINE,
+        b"EHLO me\r\n", b"CONNECT {}\r\n", b"\1" * MAX_LINE, b"SET a b\r\nGET a\r\n", b"NICK a\r\nUSER a 0 * x\r\n",
+        b"a.load 1 1700000000\nb.load 2 1700000000\n", b"SSH-2.0-OpenSSH_9.2 Debian\r\n\0\0\x04\n", b"a b\nc\n\n",
     ],
 )  # fmt: skip
 def test_what_may_still_become_a_request_to_somebody_is_watched_on(data):
