@@ -7,6 +7,7 @@ never need are named, because one of them can undo all the rest.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import Cli
+from tests.serving import Served
 
 TELL = """
 import sys
@@ -53,3 +55,19 @@ def test_a_short_command_imports_no_more_than_it_needs(cli: Cli, tmp_path: Path,
     assert HEAVY.intersection(imported) - measured == set()
     assert len(palyra) <= ours, palyra
     assert len(libraries) <= others, libraries
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/mcp"])
+def test_a_daemon_brings_mcp_in_when_somebody_asks_for_it(cli: Cli, tmp_path: Path, path: str) -> None:
+    """It is as large as the rest of the daemon, and many never speak it."""
+    told = tmp_path / "told"
+    command = [sys.executable, "-P", "-c", TELL, str(told), "--home", str(cli.home), "--json", "serve", "--port", "0"]
+    with subprocess.Popen(command, cwd=cli.workspace, env=cli.environ, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            served = Served(process, json.loads(process.stdout.readline())["listening"])
+            assert served.ask("GET", path)[0] == (200 if path == "/healthz" else 401)
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+    assert ("mcp" in told.read_text().split()) is (path == "/mcp")

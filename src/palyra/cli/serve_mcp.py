@@ -7,7 +7,7 @@ sends its cookie by itself. Calls count among the daemon's own: there is one lim
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from palyra.cli.late_app import LateApp
 from palyra.daemon.app import SLOWEST_BYTES_S, identify
 from palyra.daemon.auth import CALLER, Proof, unauthenticated
 from palyra.daemon.bodies import Counted
@@ -36,21 +37,28 @@ async def mounted(state: State) -> AsyncIterator[dict[str, ASGIApp]]:
     if find_spec("mcp") is None:
         yield {}
         return
+    app = LateApp("palyra.mcp.http", lambda: opened(state))
+    async with app.running():
+        yield {PATH: Held(app, state)}
+
+
+@asynccontextmanager
+async def opened(state: State) -> AsyncIterator[ASGIApp]:
     from palyra.mcp.bodies import MAX_BODY_BYTES, Bounds
     from palyra.mcp.http import http_app
 
     max_bytes = min(MAX_BODY_BYTES, state.settings.max_body_bytes)
-    timeout_s = max(state.settings.body_timeout_ms / 1000, max_bytes / SLOWEST_BYTES_S)
-    async with AsyncExitStack() as stack:
-        app = http_app(
-            state.installation,
-            lambda request: who_asks(request, state),
-            # Its output can be followed at /v1 too, by an agent, who must not learn from when bytes come.
-            begin=lambda request: state.calls.begin(replace(request, lagging=True)).task,
-            bounds=Bounds(max_bytes=max_bytes, timeout_s=timeout_s),
-        )
-        await stack.enter_async_context(app.running())
-        yield {PATH: Held(Counted(app, state.bodies, answer=as_mcp), state)}
+    app = http_app(
+        state.installation,
+        lambda request: who_asks(request, state),
+        # Its output can be followed at /v1 too, by an agent, who must not learn from when bytes come.
+        begin=lambda request: state.calls.begin(replace(request, lagging=True)).task,
+        bounds=Bounds(
+            max_bytes=max_bytes, timeout_s=max(state.settings.body_timeout_ms / 1000, max_bytes / SLOWEST_BYTES_S)
+        ),
+    )
+    async with app.running():
+        yield Counted(app, state.bodies, answer=as_mcp)
 
 
 def who_asks(request: Request, state: State) -> Identity | Response:
