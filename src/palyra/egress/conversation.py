@@ -8,8 +8,8 @@ The order of judgement, the same on every face:
 On other ports 4 comes before 3, so that hosts that speak first can; their bytes wait for 3 only as long as the client
 says nothing that may be TLS or HTTP. Refusals are said in the client's own protocol, and each is a record.
 
-Not here: sockets, clocks and limits (egress/server, egress/limits), HTTP itself (egress/exchange), what a TLS hello may
-say (egress/hello).
+Not here: sockets, clocks and limits (egress/server, egress/limits), what first bytes may be (egress/first_bytes), HTTP
+itself (egress/exchange), what a TLS hello may say (egress/hello).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from palyra.egress import events as ev
 from palyra.egress import socks
 from palyra.egress.events import Command, Event, Face, Ruling, Side, Timer
 from palyra.egress.exchange import Exchange
+from palyra.egress.first_bytes import JUDGED_PORTS, FirstBytes
 from palyra.egress.grammar import Malformed, Target
 from palyra.egress.hello import HelloTalk
 from palyra.egress.hosts import embedded
 from palyra.egress.outbox import Outbox
-from palyra.egress.sniff import OPEN, Kind, Sniffer
+from palyra.egress.sniff import OPEN, Kind
 from palyra.egress.terms import Broken, Refused, Terms
 from palyra.egress.voice import Voice, say_failed, say_refused
 from palyra.egress.way import Way
 
 READ_AHEAD = 65_536
 """Bytes of one side that are held while they wait for their turn."""
-JUDGED_PORTS = (80, 443)
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -44,9 +44,7 @@ class Conversation:
         self._voice = Voice.NONE
         self._inbox = bytearray()
         self._answer = bytearray()
-        self._sniffer, self._sniffed = Sniffer(), 0
-        self._has_passed = False
-        """Bytes went to the host before it was known what they are."""
+        self._first = FirstBytes()
         self._client_eof = self._upstream_eof = False
         self._is_open = self._is_over = self._is_handshaking = False
         self._target: Target | None = None
@@ -139,12 +137,8 @@ class Conversation:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """What was looked at and is still nothing: it may go, and is remembered to have gone."""
-        if self._inbox:
-            self._out.put(ev.SendUpstream(bytes(self._inbox)))
-            self._has_passed = True
-            self._inbox.clear()
-        self._sniffed = 0
+        if gone := self._first.take(self._inbox):
+            self._out.put(ev.SendUpstream(gone))
 
     # ── which host is meant ──
 
@@ -199,32 +193,23 @@ class Conversation:
 
     def _first_bytes(self) -> bool:
         assert self._target is not None
-        is_judged = self._target.port in JUDGED_PORTS
-        kind = self._sniffer.feed(bytes(self._inbox[self._sniffed :]))
-        self._sniffed = len(self._inbox)
-        if is_judged and kind in (Kind.LOOSE, Kind.HTTP):
-            kind = Kind.HTTP if self._sniffer.has_method else Kind.OTHER
-        if kind in OPEN and (self._client_eof or self._answer or self._upstream_eof):
-            if is_judged and not self._answer:
-                return self._end_if(self._client_eof or self._upstream_eof)
+        port, is_ended = self._target.port, self._client_eof or self._upstream_eof
+        kind = self._first.look(self._inbox, port)
+        if kind in OPEN and (is_ended or self._answer):
+            if port in JUDGED_PORTS and not self._answer:
+                return self._end_if(is_ended)
             kind = Kind.OTHER
-        if kind is Kind.LOOSE:
-            self._out.stop(Timer.SNIFF)
-            self._pass_on()
-            return False
         if kind is Kind.UNDECIDED:
-            if not is_judged and self._inbox:
+            if port not in JUDGED_PORTS and self._inbox:
                 self._out.start(Timer.SNIFF)
             return False
         self._out.stop(Timer.SNIFF)
+        if kind is Kind.LOOSE:
+            self._pass_on()
+            return False
+        self._first.check(kind, port)
         if kind is Kind.OTHER:
-            if is_judged:
-                raise Malformed(f"on port {self._target.port} only TLS and HTTP are passed on")
             return self._relay()
-        if kind is Kind.PROXY_HEADER:
-            raise Malformed("a PROXY protocol header is not passed on")
-        if self._has_passed:
-            raise Malformed("what looks like a request came too slowly to be judged", status=408)
         if kind is Kind.TLS:
             self._out.start(Timer.HEAD)
             self._voice, self._step = Voice.TLS, self._first_hello
