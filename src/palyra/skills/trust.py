@@ -5,7 +5,7 @@ refuses it); a revoked key, or a key of a revoked publisher, verifies nothing fr
 key outside its validity verifies nothing new. Nothing is pinned because somebody presented it: taking a publisher on
 first use is its own act, and only where the publisher has no key yet. A rotation is signed by the key it retires.
 
-Not here: where pins are kept (skills/trust_store), signatures of packages (bundle).
+Not here: where pins are kept (skills/store/pins), signatures of packages (bundle).
 """
 
 from __future__ import annotations
