@@ -5,7 +5,7 @@ call's intent, so of two repeats only one can use a `once`; request and terms ar
 the one checked before anybody looks or decides, the other at every use (seals). Arguments enter entries only as
 commitments.
 
-Not here: what binds and who may decide (rules), the statements (rows), how it looks (cli/approvals).
+Not here: what binds and who may decide (approvals/rules), the statements (rows), how it looks (cli/approvals).
 """
 
 from __future__ import annotations
