@@ -12,13 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from palyra.api_approvals import AsyncApprovals
+from palyra.api_output import heard
 from palyra.canon import Json
 from palyra.config.load import find_home
 from palyra.engine.listing import tools_for
 from palyra.engine.output import OnOutput
 from palyra.engine.runs import Run, start_run
 from palyra.engine.trip import CallRequest
-from palyra.errors import PalyraError
+from palyra.errors import PalyraError, Reason, Rejected
 from palyra.model.budget import UNLIMITED, Allowance
 from palyra.model.call import Door, OperatorGrant, RequestContext, parse_principal, parse_ulid
 from palyra.model.limits import Limits
@@ -71,9 +72,9 @@ class AsyncRun:
         """One call to its end: an outcome for everything that can happen to it, refusals too.
 
         `call_id`: a ULID of yours, under which it may be sent again and runs once. `project`: a large output comes as
-        its head and tail, the whole as artifacts. `on_output`: gets the redacted output as it comes. `wait_s`: how long
-        to wait for a person, where policy asks for one; then the outcome is pending. `changes`:
-        `output["changes"]` says which files of the workspace a process changed.
+        its head and tail, the whole as artifacts. `on_output`: gets the redacted output as it comes; what it raises
+        ends the call and is raised here. `wait_s`: how long to wait for a person, where policy asks for one; then the
+        outcome is pending. `changes`: `output["changes"]` says which files of the workspace a process changed.
         """
         if self._ended:
             raise PalyraError("this run has ended: start another with run()")
@@ -83,11 +84,11 @@ class AsyncRun:
             run=self.run,
             call_id=call_id,
             project=project,
-            on_output=on_output,
             wait_s=wait_s,
             changes=changes,
         )
-        return await self._installation.engine.call(request)
+        call = self._installation.engine.call
+        return await (call(request) if on_output is None else heard(call, request, on_output))
 
     def cancel(self, call_id: str) -> bool:
         """Whether a call under that id was under way; it ends, and its outcome says CANCELLED."""
@@ -175,6 +176,7 @@ class AsyncPalyra:
         `allowed_tools`, `allowed_capabilities`, `allowed_executables`, `allowed_egress_hosts` take away from what is
         configured under those names, and never add.
         """
+        _check_kinds(limits=(limits, Limits), grant=(grant, OperatorGrant), budget=(budget, Allowance))
         ports = self.installation.ports
         run = start_run(
             ports.config,
@@ -214,3 +216,14 @@ class AsyncPalyra:
     def approvals(self) -> AsyncApprovals:
         """What waits for a person, and the grants: for the operator's code, never for an agent's."""
         return AsyncApprovals(self.installation.approvals)
+
+
+_MADE_WITH = {"limits": "Limits(wall_ms=…)", "grant": "grant(executables=(…))", "budget": "Allowance(…)"}
+
+
+def _check_kinds(**given: tuple[object, type]) -> None:
+    """Who runs no type checker is told so here, and not by a name that is missing deep within."""
+    for name, (value, kind) in given.items():
+        if value is not None and not isinstance(value, kind):
+            detail = f"{name} must be of the class {kind.__name__}, not {type(value).__name__}."
+            raise Rejected(Reason.BAD_ARGUMENTS, detail, f"Make one with palyra.{_MADE_WITH[name]}.")

@@ -1,7 +1,8 @@
 """The sync face's one thread: an event loop that lives as long as its `Palyra`, waited for from any other thread.
 
 Rules: the thread is permanent, because a sandbox dies with the thread that started it; Ctrl-C in a waiting thread ends
-the call and closes its record first; after a fork, or when it was stopped, it says so instead of waiting for ever.
+the call and closes its record first; after a fork, when it was stopped, and to itself it says so instead of waiting for
+ever.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ class LoopThread:
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         self._check(work)
+        if threading.current_thread() is self._thread:  # it would wait for itself
+            work.close()
+            error = PalyraError("What is called on Palyra's own thread (on_output) cannot wait for a call.")
+            error.advise("Begin it with run.submit, or hand what came to a thread of your own.")
+            raise error
         finished = threading.Event()
         future = asyncio.run_coroutine_threadsafe(self._finish(work, finished), self._loop)
         try:

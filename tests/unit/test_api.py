@@ -59,3 +59,33 @@ def test_a_run_shows_itself_in_a_line(tmp_path):
     with api.Palyra.open(tmp_path / "home") as opened:
         run = opened.run("agent:demo", tmp_path)
         assert repr(run) == f"<SyncRun {run.run_id} of agent:demo in '{tmp_path}'>"
+
+
+@pytest.mark.parametrize("name", ["limits", "grant", "budget"])
+def test_an_option_of_the_wrong_class_is_refused_with_how_to_make_one(tmp_path, name):
+    with api.Palyra.open(tmp_path / "home") as opened, pytest.raises(palyra.Rejected) as refused:
+        opened.run("agent:demo", tmp_path, **{name: {"wall_ms": 3}})
+    maker = str(refused.value.hint).removeprefix("Make one with palyra.").split("(")[0]
+    assert (refused.value.reason, callable(getattr(palyra, maker))) == (palyra.Reason.BAD_ARGUMENTS, True)
+
+
+def test_what_palyras_own_thread_calls_cannot_wait_for_it_and_says_so(tmp_path):
+    """A call within on_output waited for the very thread it was made on, for ever."""
+    with api.Palyra.open(tmp_path / "home") as opened:
+        run, told = opened.run("agent:demo", tmp_path), []
+
+        async def on_its_thread() -> None:
+            try:
+                run.call("palyra.echo", {})
+            except palyra.PalyraError as error:
+                told.append((str(error), error.hint))
+
+        assert opened._thread is not None
+        opened._thread.submit(on_its_thread()).result(60)
+        assert told == [
+            (
+                "What is called on Palyra's own thread (on_output) cannot wait for a call.",
+                "Begin it with run.submit, or hand what came to a thread of your own.",
+            )
+        ]
+        assert run.call("palyra.echo", {}).success
