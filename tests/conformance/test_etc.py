@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,36 @@ def test_a_sandbox_that_waited_is_not_used_once_the_host_has_other_files(place: 
             await made.close()
 
     assert asyncio.run(story()) == (0, 1)
+
+
+def test_what_changes_on_the_host_while_a_sandbox_is_made_is_seen_by_it(place: Arena, tmp_path: Path) -> None:
+    async def story() -> list[int]:
+        made, plan = ProcessExecutor(host()), planned(place, "report(0)")
+        template = template_of(plan)
+        made.etc.make(template)
+        started = []
+        held = made._hold
+
+        async def hold(given: Any, **words: Any) -> Any:
+            started.append(len(given.host_files))
+            return await held(given, **words)
+
+        made._hold = hold  # type: ignore[method-assign]
+        try:
+            await told(made, plan)
+            await told(made, plan)
+            known = made.etc._made[template]
+            nothing = ((str(tmp_path), None),)  # where something is
+            made.etc._made[template] = replace(
+                known, seen=nothing, template=replace(known.template, host_files=nothing)
+            )
+            await told(made, plan)
+        finally:
+            await made.close()
+        return started
+
+    first, second, *third = asyncio.run(story())
+    assert (first, second > 1, third) == (0, True, [1, 0])
 
 
 def test_where_no_launcher_can_reach_it_sandboxes_start_without(place: Arena) -> None:

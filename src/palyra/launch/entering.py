@@ -18,6 +18,7 @@ import os
 from typing import TYPE_CHECKING
 
 from palyra.launch import _os
+from palyra.launch.etc_folder import is_unchanged
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.network import open_listeners
@@ -66,6 +67,8 @@ async def enter(held: Held, template: Template, jobs: Jobs, *, is_alone: bool, i
 async def _enter_namespaces(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
     bounding: asyncio.Task[bool] | None = None
     outside = look_outside(template)  # while the launcher starts
+    if not is_unchanged(template.host_files):
+        raise LaunchFailed("Files of the host's /etc changed while the sandbox was being made.")
     try:
         await _learn_init(held, is_alone=is_alone)
         if template.pid_max:

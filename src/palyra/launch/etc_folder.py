@@ -1,18 +1,16 @@
 """Folders that hold all of a sandbox's /etc, made ahead and shown by one bind; and whether one is still right.
 
 A folder holds what a plan's words would have made: synthetic files, links, our own programs, and copies of what the
-host shows there (alternatives, the linker's cache, certificates). Rules: it is named by a digest of all that is in it
-and of the identity (device, inode, mode, size, both times) of every file and folder of the host that was copied, links
-being told by the time of the folder they are in. Each of these is looked at before every use, and again when a sandbox
-that waited is taken: a folder is right or is not used. One that changed within the last seconds is not copied, because
-a second change in the same tick of a clock could not be told. What is large or no plain file keeps a bind of its own.
+host shows there. Rules: it is named by a digest of all that is in it and of the identity (device, inode, mode, size,
+both times) of every file and folder of the host that was copied, links being told by the time of the folder they are
+in. Each of these is looked at while a launcher works, and again when a sandbox that waited is taken: what a program
+sees is right or it does not begin. What changed within the last seconds is not copied: a second change in the same tick
+of a clock could not be told. What is large or no plain file keeps a bind of its own.
 
-It lies in Palyra's own state, which no program can reach, and is read-only inside. Under a name of its own until it is
+It lies in Palyra's own state, out of every program's reach, is read-only inside, and has its name only when it is
 complete; a boot makes its own, so that none is found half-written after a power cut. None is used where another user
-starts the sandbox, or where paths of the workspace are hidden (what stands for them must be the sandbox's own), or for
-a sandbox that stays: one that nobody asked for in two days is removed.
-
-Not here: which words (sandbox/etc_words), starting (held).
+starts the sandbox, where paths of the workspace are hidden (what stands for them is the sandbox's own), or for one that
+stays: what nobody asked for in two days is removed. Not here: which words (sandbox/etc_words), starting (held).
 """
 
 from __future__ import annotations
@@ -92,17 +90,27 @@ class EtcFolders:
 
     def shortened(self, template: Template) -> Template:
         """The same sandbox with one bind for its /etc; or the very same template, where there is no such folder yet:
-        then one is made for the next."""
+        then one is made for the next. Whether it is still right is looked at while the launcher works (entering)."""
         known = self._made.get(template)
-        if known is not None and is_unchanged(known.seen) and _which(known.folder) == known.which:
+        if known is not None:
             self._touch(known.folder)
             return known.template
-        self._made.pop(template, None)
         is_busy = self._making is not None and self._making.is_alive()
         if self._root and not is_busy and time.monotonic() >= self._not_before and _may_be_shortened(template):
             self._making = threading.Thread(target=self.make, args=(template,), name="palyra-etc", daemon=True)
             self._making.start()
         return template
+
+    def is_to_blame(self, template: Template) -> bool:
+        """Whether a sandbox that did not start may start without: the folder is not right any more, or none was ever
+        seen to work here."""
+        known = self._made.get(template)
+        if not self.is_seen_to_work:
+            self.give_up()  # a launcher may be kept from our state by what we cannot see
+        elif known is not None and is_unchanged(known.seen) and _which(known.folder) == known.which:
+            return False
+        self._made.pop(template, None)
+        return True
 
     def make(self, template: Template) -> None:
         """Here and now."""

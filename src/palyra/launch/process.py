@@ -162,9 +162,8 @@ class ProcessExecutor:
         try:
             held = await self._hold(short, is_alone=is_alone, known=known)
         except LaunchFailed:
-            if self.etc.is_seen_to_work:
+            if not self.etc.is_to_blame(template):
                 raise
-            self.etc.give_up()  # a launcher may be kept from our state by what we cannot see
             return await self._hold(template, is_alone=is_alone, known=known)
         self.etc.is_seen_to_work = True
         return held

@@ -161,8 +161,11 @@ def test_a_change_on_the_host_is_seen_by_the_next_sandbox(
     made.make(plan)
     before = made.shortened(plan)
     assert before is not plan
+    made.is_seen_to_work = True
+    assert not made.is_to_blame(plan)
     change(etc)
-    assert not module.is_unchanged(before.host_files)
+    assert not module.is_unchanged(before.host_files), "so that it does not start"
+    assert made.is_to_blame(plan)
     assert made.shortened(plan) is plan, "the host's own files, until there is a new folder"
     made.close()
     settle()
@@ -211,6 +214,8 @@ def test_one_that_was_removed_is_made_again(etc: Path, tmp_path: Path) -> None:
     made, plan = folders(tmp_path), template(etc)
     made.make(plan)
     module.remove_tree(shown_by(made.shortened(plan)))
+    made.is_seen_to_work = True
+    assert made.is_to_blame(plan)
     assert made.shortened(plan) is plan
     made.close()
     assert made.shortened(plan) is not plan
@@ -242,7 +247,7 @@ def test_without_a_state_folder_or_after_a_failed_start_there_is_none(etc: Path,
     nowhere.make(plan)
     given_up = folders(tmp_path)
     given_up.make(plan)
-    given_up.give_up()
+    assert given_up.is_to_blame(plan)
     given_up.make(plan)
     assert [made.shortened(plan) for made in (nowhere, given_up)] == [plan, plan]
 
