@@ -133,7 +133,7 @@ def test_what_changes_on_the_host_while_a_sandbox_is_made_is_seen_by_it(place: A
             started.append(len(given.host_files))
             return await held(given, **words)
 
-        made._hold = hold  # type: ignore[method-assign]
+        made._hold = hold  # type: ignore[assignment,method-assign]
         try:
             await told(made, plan)
             await told(made, plan)
