@@ -17,7 +17,7 @@ from palyra.cluster.moving import check_changes
 from palyra.cluster.node import END, STDOUT
 from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.token import Statement, open_token, sign_statement
-from palyra.errors import TrustError
+from palyra.errors import StateError, TrustError
 from palyra.model.outcome import Status
 from tests.cluster.machines import CLUSTER_KEY, Machines, plan_of
 from tests.conformance.arena import Kept
@@ -180,6 +180,26 @@ def test_a_file_that_changes_within_one_tick_of_the_clock_is_read_again(tmp_path
         with (folder / "a").open("r+b") as file:
             file.write(b"%04d" % (number + 5000))
         assert not trees.is_same(folder, taken, known, most=64)
+
+
+def test_a_folder_swapped_for_a_link_while_it_is_read_shows_nothing_of_where_it_leads(tmp_path):
+    """A process in the background writes the same workspace; what lies outside must not be sent to a node with it."""
+    blobs, folder, outside = BlobFolder(tmp_path / "b"), tmp_path / "w", tmp_path / "outside"
+    (folder / "a").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "secret").write_text("not the agent's")
+
+    def read_and_swap() -> None:
+        for one in trees._entries(folder):
+            found.append(one.name)
+            (folder / "a").rename(folder / "b")
+            (folder / "a").symlink_to(outside)
+
+    found: list[str] = []
+    with pytest.raises(StateError, match="changed while it was read"):
+        read_and_swap()
+    assert found == ["a"]
+    assert set(trees.take(folder, blobs)) == {"a", "b"}
 
 
 def test_small_folders_are_told_apart_without_reading_them(tmp_path):

@@ -1,18 +1,20 @@
 """Workspaces by digest: what a folder holds, made anew elsewhere, and what a call changed in it brought back.
 
-Rules: links are carried as links and never followed, on the way out and on the way back; what is neither file, folder
-nor link stays where it is; names are relative, without a step up; a tree is bounded in files and bytes. Bringing back
+Rules: links are carried as links and never followed, on the way out and on the way back: each folder is opened below the
+one that named it, because a program beside us may swap it for a link; what is neither file, folder nor link stays; names are relative, without a step up; a tree is bounded in files and bytes. Bringing back
 writes each file beside its place and renames it there. Two calls that change the same file: the later one wins, as in
 any folder they share.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +51,19 @@ def take(
     left = [MAX_BYTES]
     # What the kernel would stamp now: a file that bears this time could change again and bear it still.
     now_ns = time.clock_gettime_ns(_COARSE)
-    for place, seen in _walk(str(folder)):
+    for one in _entries(folder):
         if len(tree) >= MAX_ENTRIES:
             raise StateError(
                 f"The workspace has more than {MAX_ENTRIES} entries; it cannot be sent to another machine."
             )
-        name, mode = os.path.relpath(place, folder), stat.S_IMODE(seen.st_mode)
+        name, seen = one.name, one.seen
         _check_name(name)
         if stat.S_ISDIR(seen.st_mode):
-            tree[name] = ["d", mode]
+            tree[name] = ["d", stat.S_IMODE(seen.st_mode)]
         elif stat.S_ISLNK(seen.st_mode):
-            tree[name] = ["l", os.readlink(place)]
+            tree[name] = ["l", os.readlink(one.last, dir_fd=one.parent)]
         elif stat.S_ISREG(seen.st_mode):
-            tree[name] = _take_file(place, seen, blobs, left, known, now_ns)
+            tree[name] = _take_file(f"{folder}/{name}", one, blobs, left, known, now_ns)
         elif others is not None:
             others.append(name)
     return tree
@@ -72,9 +74,15 @@ def is_same(folder: Path, tree: Tree, known: Mapping[str, tuple[tuple[int, ...],
     where that cannot be told."""
     if len(tree) > most:
         return False
-    root, count = str(folder), 0
-    for place, seen in _walk(root):
-        node = tree.get(place[len(root) + 1 :])
+    with suppress(StateError):
+        return _is_same(folder, tree, known, most)
+    return False
+
+
+def _is_same(folder: Path, tree: Tree, known: Mapping[str, tuple[tuple[int, ...], Node]], most: int) -> bool:
+    count = 0
+    for one in _entries(folder):
+        node, seen = tree.get(one.name), one.seen
         count += 1
         if node is None or count > most:
             return False
@@ -82,9 +90,9 @@ def is_same(folder: Path, tree: Tree, known: Mapping[str, tuple[tuple[int, ...],
         if stat.S_ISDIR(seen.st_mode):
             same = node == ["d", mode]
         elif stat.S_ISLNK(seen.st_mode):
-            same = node == ["l", os.readlink(place)]
+            same = node == ["l", os.readlink(one.last, dir_fd=one.parent)]
         else:
-            same = stat.S_ISREG(seen.st_mode) and known.get(place) == (_times(seen, mode), node)
+            same = stat.S_ISREG(seen.st_mode) and known.get(f"{folder}/{one.name}") == (_times(seen, mode), node)
         if not same:
             return False
     return count == len(tree)
@@ -94,31 +102,65 @@ def _times(seen: os.stat_result, mode: int) -> tuple[int, ...]:
     return (seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, mode)
 
 
-def _walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+@dataclass(slots=True)
+class _Entry:
+    name: str
+    """From the top of the folder."""
+    seen: os.stat_result
+    parent: int
+    """Descriptor of the folder it lies in, open as long as this entry is looked at."""
+    last: str
+
+
+def _entries(folder: Path) -> Iterator[_Entry]:
+    root = os.open(folder, _OPEN | os.O_DIRECTORY)
+    try:
+        yield from _walk(root, "")
+    finally:
+        os.close(root)
+
+
+def _walk(folder: int, above: str) -> Iterator[_Entry]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
-            seen = entry.stat(follow_symlinks=False)
-            yield entry.path, seen
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(entry.path)
+            name, seen = above + entry.name, entry.stat(follow_symlinks=False)
+            yield _Entry(name, seen, folder, entry.name)
+            if stat.S_ISDIR(seen.st_mode):
+                inner = _open(entry.name, folder, os.O_DIRECTORY)
+                try:
+                    yield from _walk(inner, f"{name}/")
+                finally:
+                    os.close(inner)
+
+
+def _open(name: str, parent: int, flags: int) -> int:
+    """What was seen a moment ago, or StateError: something else stands there now."""
+    try:
+        return os.open(name, _OPEN | flags, dir_fd=parent)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise StateError(
+                "The workspace was changed while it was read.", "Repeat the call when nothing else writes there."
+            ) from error
+        raise
 
 
 def _take_file(
     place: str,
-    seen: os.stat_result,
+    one: _Entry,
     blobs: Blobs,
     left: list[int],
     known: dict[str, tuple[tuple[int, ...], Node]] | None,
     now_ns: int,
 ) -> Node:
-    mode = stat.S_IMODE(seen.st_mode)
+    seen, mode = one.seen, stat.S_IMODE(one.seen.st_mode)
     left[0] -= seen.st_size
     if seen.st_size > MAX_FILE_BYTES or left[0] < 0:
         raise StateError("The workspace is too large to be sent to another machine.", "Run it where the daemon is.")
     times = _times(seen, mode)
     if known is not None and place in known and known[place][0] == times:
         return known[place][1]
-    with os.fdopen(os.open(place, _OPEN | os.O_NONBLOCK), "rb") as file:
+    with os.fdopen(_open(one.last, one.parent, os.O_NONBLOCK), "rb") as file:
         node: Node = ["f", mode, blobs.put(file.read(MAX_FILE_BYTES))]
     if known is not None and max(seen.st_ctime_ns, seen.st_mtime_ns) < now_ns:
         known[place] = (times, node)
