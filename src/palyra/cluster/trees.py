@@ -1,9 +1,10 @@
 """Workspaces by digest: what a folder holds, made anew elsewhere, and what a call changed in it brought back.
 
-Rules: links are carried as links and never followed, on the way out and on the way back: each folder is opened below the
-one that named it, because a program beside us may swap it for a link; what is neither file, folder nor link stays; names are relative, without a step up; a tree is bounded in files and bytes. Bringing back
-writes each file beside its place and renames it there. Two calls that change the same file: the later one wins, as in
-any folder they share.
+Rules: links are carried as links and never followed, on the way out and on the way back: each folder is opened below
+the one that named it, because a program beside us may swap it for a link. What is neither file, folder nor link stays
+where it is; names are relative, without a step up; a tree is bounded in files and bytes. Bringing back writes each file
+beside its place and renames it there. Two calls that change the same file: the later one wins, as in any folder they
+share.
 """
 
 from __future__ import annotations
