@@ -76,7 +76,9 @@ def test_what_other_programs_trust_is_written_only_where_a_person_agrees(ask: Ca
 def test_programs_that_only_a_sandbox_holds_get_no_plain_yes(ask: Callable[..., list[str]]) -> None:
     """A tar that writes to absolute names, a copy of a folder with a .git in it, git with its helpers; and jq, which
     prints an environment that is the user's own here."""
-    lines = ("tar -P -xf a.tar", "cp -r sub other", "git fetch", "git log", "find . -delete", "jq -n env", "rm -rf .")
+    lines = ("tar -P -xf a.tar", "cp -r sub other", "git fetch", "git log", "find . -delete", "jq -n env", "rm -rf .",
+             "wc --files0-from=plain.txt", "du --fi=plain.txt", "sha256sum -c plain.txt",
+             "md5sum --che plain.txt")  # fmt: skip
     assert set(ask(*map(line, lines))) == {"none"}
 
 
@@ -88,6 +90,7 @@ def test_a_hidden_file_is_not_read_on_a_plain_yes(ask: Callable[..., list[str]])
 def test_what_only_reads_and_plain_files_still_get_one(ask: Callable[..., list[str]]) -> None:
     asked = (line("ls -la && cat plain.txt | wc -l"), write("new.py"), ("Read", {"file_path": "plain.txt"}))
     assert ask(*asked) == ["allow", "allow", "allow"]
+    assert ask(line("wc -c plain.txt"), line("sha256sum plain.txt"), line("du -c sub")) == ["allow", "allow", "allow"]
     assert ask(("Read", {"file_path": ".env.example"}), line("cat .git/config")) == ["allow", "allow"]
 
 

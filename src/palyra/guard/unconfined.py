@@ -11,7 +11,7 @@ Not here: the answer in the host's words (protocol/agent_answers), putting it to
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, PROTECTED_NAMES
@@ -29,6 +29,16 @@ def is_plain(facts: Facts) -> bool:
     """Whether the program does no harm with a user's own rights, whatever its arguments."""
     runs_code = facts.runs_code or facts.interpreter or facts.inline_code or facts.agent_writable
     return not runs_code and not facts.background and {facts.program, facts.effective_program} <= _PLAIN
+
+
+def reads_lists(program: str, args: Sequence[str]) -> bool:
+    """It takes the names of the files it reads from a file, where nobody looked at them: `wc --files0-from=list` tells
+    how long a key outside is, `sha256sum -c list` whether it is a certain one."""
+    words = [word.partition("=")[0] for word in args]
+    if program in ("du", "wc"):
+        return any(len(word) > 2 and "--files0-from".startswith(word) for word in words)
+    sums = program.endswith("sum") and any(word[:1] == "-" and word[1:2] != "-" and "c" in word for word in words)
+    return sums or (program.endswith("sum") and any(len(word) > 2 and "--check".startswith(word) for word in words))
 
 
 def may_read_hidden(facts: Facts, sights: Sights) -> bool:

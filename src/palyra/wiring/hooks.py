@@ -16,7 +16,7 @@ from palyra.canon import Json
 from palyra.engine.runs import RunScope, start_run
 from palyra.engine.trip import CallRequest, Trip
 from palyra.errors import PalyraError, Reason, Rejected, StateError
-from palyra.guard.unconfined import closed_name, is_plain, may_read_hidden
+from palyra.guard.unconfined import closed_name, is_plain, may_read_hidden, reads_lists
 from palyra.journal.acts import Act, ActKind
 from palyra.model.call import Door, RequestContext, parse_principal
 from palyra.model.grant import Ask
@@ -118,7 +118,7 @@ def _unconfined(trip: Trip) -> Verdict:
     assert trip.tool is not None
     assert trip.facts is not None
     is_process, sights = trip.tool.spec.kind is ToolKind.PROCESS, trip.sights
-    writes = not is_plain(trip.facts) if is_process else Capability.FILESYSTEM_WRITE in trip.tool.spec.capabilities
+    writes = not _only_reads(trip) if is_process else Capability.FILESYSTEM_WRITE in trip.tool.spec.capabilities
     closed = closed_name(sights, reads=not writes) if sights is not None else ""
     if closed:
         sentence = f"{closed[:200]} is closed to agents: other programs run or trust what stands there."
@@ -126,6 +126,12 @@ def _unconfined(trip: Trip) -> Verdict:
     searches = trip.tool.spec.name == SEARCH and sights is not None and bool(sights.workspace.masked)
     hidden = sights is not None and may_read_hidden(trip.facts, sights)
     return NO_OBJECTION if (is_process and writes) or searches or hidden else ALLOWED
+
+
+def _only_reads(trip: Trip) -> bool:
+    assert trip.facts is not None
+    assert trip.call is not None
+    return is_plain(trip.facts) and not reads_lists(trip.facts.program, trip.call.input.get("args", ()))
 
 
 def _no(wrong: Rejected) -> Verdict:
