@@ -148,24 +148,27 @@ def test_parallel_repeats_use_a_grant_once(asking):
     assert verified(asking)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        ("call", "palyra.process.run", '{"command": "ls", "args": ["-a"]}', "--as", "agent:demo"),
-        ("call", "palyra.process.run", '{"command": "ls", "env": {"TZ": "UTC"}}', "--as", "agent:demo"),
-        ("call", "palyra.process.run", '{"command": "ls", "cwd": "sub"}', "--as", "agent:demo"),
-        ("call", "palyra.process.run", '{"command": "ls", "requested_egress_hosts": ["x.org"]}', "--as", "agent:demo"),
-        ("call", "palyra.process.run", '{"command": "ls"}', "--as", "agent:other"),
-        ("run", "--as", "agent:demo", "--", "ls"),
-    ],
-    ids="argv env cwd host principal door".split(),
-)
-def test_a_grant_is_not_for_another_call(asking, other):
+def asks(principal: str, **input: object) -> tuple[str, ...]:
+    return "call", "palyra.process.run", json.dumps(input), "--as", principal
+
+
+OTHERS = {
+    "argv": asks("agent:demo", command="ls", args=["-a"]),
+    "env": asks("agent:demo", command="ls", env={"TZ": "UTC"}),
+    "cwd": asks("agent:demo", command="ls", cwd="sub"),
+    "host": asks("agent:demo", command="ls", requested_egress_hosts=["x.org"]),
+    "principal": asks("agent:other", command="ls"),
+    "door": ("run", "--as", "agent:demo", "--", "ls"),
+}
+
+
+def test_a_grant_is_not_for_another_call(asking):
     (asking.workspace / "sub").mkdir()
     asking(*LS)
-    asking("approvals", "approve", only(asking), "--for", "60")
+    asking("approvals", "approve", only(asking), "--for", "3600")
     assert asking(*LS).returncode == 0
-    assert asking(*other).returncode == 75
+    assert {name: asking(*other).returncode for name, other in OTHERS.items()} == dict.fromkeys(OTHERS, 75)
+    assert asking(*LS).returncode == 0
 
 
 def test_agents_and_requesters_cannot_decide(asking):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_line import Cli
+from tests.folders import open_folder
 from tests.serving import serving
 
 
@@ -121,6 +123,16 @@ def test_redaction_and_retention_leave_a_journal_that_verifies(cli):
     assert cli("verify", str(Path(cli.home) / "rest.jsonl")).returncode == 0
 
 
+@pytest.fixture(scope="module")
+def three_calls(tmp_path_factory):
+    with open_folder() as workspace:
+        cli = Cli(tmp_path_factory.mktemp("asked") / "home", workspace)
+        call(cli, n=1)
+        call(cli, n=2)
+        cli("call", "palyra.nothing", "{}")
+        yield cli
+
+
 @pytest.mark.parametrize(
     ("words", "count"),
     [
@@ -132,13 +144,10 @@ def test_redaction_and_retention_leave_a_journal_that_verifies(cli):
         (("--since", "2100-01-01"), 0),
     ],
 )
-def test_the_journal_is_asked_by_filters(cli, words, count):
-    call(cli, n=1)
-    call(cli, n=2)
-    cli("call", "palyra.nothing", "{}")
-    page = json.loads(cli("journal", "tail", *words, "--json").stdout)
+def test_the_journal_is_asked_by_filters(three_calls, words, count):
+    page = json.loads(three_calls("journal", "tail", *words, "--json").stdout)
     assert (len(page["items"]), page["next"]) == (count, None)
-    first = json.loads(cli("journal", "tail", "-n", "1", *words, "--json").stdout)
+    first = json.loads(three_calls("journal", "tail", "-n", "1", *words, "--json").stdout)
     assert len(first["items"]) == min(count, 1)
 
 

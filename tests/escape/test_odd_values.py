@@ -9,25 +9,31 @@ import pytest
 from palyra import Palyra
 from palyra.api import Rejected, grant
 from palyra.errors import Reason
+from palyra.journal.audit import Report
 from palyra.journal.store import verify_journal
 
 ODD = [7, 1.5, b"bytes", ["a"], {"a": 1}, object(), True, "", "not a ulid", "\udcff", "x" * 5000]
 
 
-@pytest.fixture
-def palyra(home: Path):
-    with Palyra.open(str(home)) as opened:
+@pytest.fixture(scope="module")
+def palyra(tmp_path_factory: pytest.TempPathFactory):
+    with Palyra.open(tmp_path_factory.mktemp("odd") / "home") as opened:
         yield opened
+
+
+def audit(palyra: Palyra) -> Report:
+    installation = palyra.installation
+    return verify_journal(installation.writer.home, is_alive=installation.ports.owners.is_alive)
 
 
 @pytest.mark.parametrize("value", ODD)
 def test_an_odd_call_id_is_refused_attested_and_journaled(palyra: Palyra, workspace: Path, value) -> None:
+    before = audit(palyra).entries
     outcome = palyra.run("agent:probe", workspace).call("palyra.echo", {"a": 1}, call_id=value)
     assert (outcome.status.value, outcome.reason) == ("refused", Reason.BAD_ARGUMENTS)
     assert outcome.attestation["call_id"] == outcome.call_id != value
-    installation = palyra.installation
-    report = verify_journal(installation.writer.home, is_alive=installation.ports.owners.is_alive)
-    assert (report.findings, report.entries, report.open_calls) == ((), 1, 0)
+    report = audit(palyra)
+    assert (report.findings, report.entries, report.open_calls) == ((), before + 1, 0)
 
 
 @pytest.mark.parametrize("value", [7, None, b"palyra.echo", ["palyra.echo"], object()])
