@@ -258,6 +258,15 @@ def test_an_edited_row_grants_nothing(home, edit):
     desk.writer.close()
 
 
+def test_a_row_that_nobody_can_read_is_no_answer_to_who_asks_again(desk):
+    first = asyncio.run(desk.store.ask(question()))
+    with tampering(desk.writer.home) as other:
+        other.execute("UPDATE approvals SET scope = 'everything'")
+    again = asyncio.run(desk.store.ask(question()))
+    assert again.approval_id != first.approval_id
+    assert again.state is ApprovalState.PENDING
+
+
 @pytest.mark.parametrize(
     "edit",
     [
