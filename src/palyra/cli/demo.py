@@ -7,7 +7,9 @@ what was asked, what came of it and why; the demo fails (exit 1) when a step doe
 from __future__ import annotations
 
 import shlex
+import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
     from palyra.model.outcome import Outcome
 
 FAKE_TOKEN = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+
+
+def _as_typed() -> str:
+    """`palyra` where a shell finds it; else the way to it by which this one was started, as `make demo` does."""
+    started = Path(sys.argv[0])
+    return "palyra" if started.name != "palyra" or shutil.which("palyra") else str(started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,8 @@ def command(settings: Settings) -> int:
             told += [_fact(outcome, status) for outcome, status in zip(acts, asked, strict=False)]
         proven = _proofs(palyra, kept, tell)
     good = proven and all(step["as_expected"] for step in told)
-    tell("\nThat was Palyra. Next: palyra run -- ls -la, palyra doctor, README.md." if good else "\nThe demo failed.")
+    next_steps = f"Next: {_as_typed()} run -- ls -la, {_as_typed()} doctor, README.md."
+    tell(f"\nThat was Palyra. {next_steps}" if good else "\nThe demo failed.")
     if settings.json:
         click.echo(orjson.dumps({"ok": good, "steps": told, "proofs_hold": proven}))
     return 0 if good else 1
