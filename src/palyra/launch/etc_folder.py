@@ -5,7 +5,8 @@ host shows there. Rules: it is named by a digest of all that is in it and of the
 both times) of every file and folder of the host that was copied, links being told by the time of the folder they are
 in. Each of these is looked at while a launcher works, and again when a sandbox that waited is taken: what a program
 sees is right or it does not begin. What changed within the last seconds is not copied: a second change in the same tick
-of a clock could not be told. What is large or no plain file keeps a bind of its own.
+of a clock could not be told. What is large, no plain file, or not for everybody to read keeps a bind of its own: a copy
+is its maker's, and would show what the kernel keeps from whoever is inside.
 
 It lies in Palyra's own state, out of every program's reach, is read-only inside, and has its name only when it is
 complete; a boot makes its own, so that none is found half-written after a power cut. None is used where another user
@@ -54,7 +55,7 @@ _NO_SYMLINKS = 0x2000  # ST_NOSYMFOLLOW
 
 
 class _TooMuch(Exception):
-    """Not to be copied: large, or no plain files."""
+    """Not to be copied: large, no plain files, or not for everybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +206,7 @@ def _look(paths: Sequence[str]) -> _Host:
     for path in paths:
         top = _identity(path)
         try:
-            if top is not None and path in ALWAYS_BOUND:
+            if top is not None and (path in ALWAYS_BOUND or not _is_for_everybody(top)):
                 raise _TooMuch
             found = list(_parts(path, top)) if top is not None else []
         except _TooMuch:
@@ -240,13 +241,19 @@ def _parts(path: str, top: Identity) -> Iterator[tuple[str, Identity | None]]:
                 if entry.is_symlink():
                     continue
                 which = _identity(entry.path)
-                if which is None or not (stat.S_ISREG(which[2]) or stat.S_ISDIR(which[2])):
+                if which is None or not _is_for_everybody(which):
                     raise _TooMuch
                 looks, size = looks + 1, size + which[3]
                 if looks > MAX_LOOKS or entries > MAX_ENTRIES or size > MAX_BYTES:
                     raise _TooMuch
                 folders += [entry.path] if stat.S_ISDIR(which[2]) else []
                 yield entry.path, which
+
+
+def _is_for_everybody(which: Identity) -> bool:
+    """Root's engine may read every file, and a program of its sandbox, without a capability, only what it is let."""
+    mode = which[2]
+    return (stat.S_ISREG(mode) and mode & 0o004 != 0) or (stat.S_ISDIR(mode) and mode & 0o005 == 0o005)
 
 
 # ── making one ───────────────────────────────────────────────────────────────
@@ -309,9 +316,11 @@ def _write_file(place: str, content: bytes, mode: int) -> None:
 def _copy(source: str, place: str) -> None:
     if not os.path.isdir(source):
         with open(source, "rb") as file:
-            _write_file(place, file.read(), 0o644)
+            mode = os.fstat(file.fileno()).st_mode
+            _write_file(place, file.read(), mode & 0o755)
         return
-    os.mkdir(place, 0o755)
+    os.mkdir(place)
+    os.chmod(place, 0o755)  # whatever the umask is
     with os.scandir(source) as found:
         for entry in found:
             target = os.path.join(place, entry.name)

@@ -143,7 +143,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "another folder": swap_folder,
     "what was not there": lambda etc: (etc / "absent").mkdir(),
     "what is not there any more": lambda etc: (etc / "ld.so.cache").unlink(),
-    "another mode": lambda etc: (etc / "ld.so.cache").chmod(0o600),
+    "another mode": lambda etc: (etc / "ld.so.cache").chmod(0o755),
     "the same size and time": lambda etc: (
         (etc / "ld.so.cache").write_bytes(b"\0CACHE"),
         os.utime(etc / "ld.so.cache", ns=(OLD_NS, OLD_NS)),
@@ -289,6 +289,47 @@ def test_the_hosts_network_files_and_what_is_large_keep_a_bind_of_their_own(
     }
     (etc / "hosts").write_text("127.0.0.1 other")
     assert made.shortened(plan) is short, "it is the host's own that is shown"
+
+
+def hide_file(etc: Path) -> None:
+    (etc / "certs" / "java" / "key").write_text("of another user")
+    (etc / "certs" / "java" / "key").chmod(0o640)
+
+
+def hide_folder(etc: Path) -> None:
+    (etc / "certs" / "java").chmod(0o711)
+
+
+def hide_top(etc: Path) -> None:
+    (etc / "certs").chmod(0o750)
+
+
+@pytest.mark.parametrize("hide", [hide_file, hide_folder, hide_top])
+def test_a_file_that_root_may_read_and_a_program_may_not_is_not_copied_for_it(
+    hide: Callable[[Path], None], etc: Path, tmp_path: Path
+) -> None:
+    hide(etc)
+    settle()
+    made, plan = folders(tmp_path), template(etc)
+    made.make(plan)
+    short = made.shortened(plan)
+    assert short.launcher[6:10] == (str(etc), "--ro-bind", f"{etc}/certs", f"{etc}/certs")
+    assert everything(shown_by(short) / "certs") == {}
+    assert "alternatives/vi" in everything(shown_by(short))
+
+
+def test_a_copied_program_can_still_be_run_and_no_umask_closes_a_folder(etc: Path, tmp_path: Path) -> None:
+    (etc / "alternatives" / "own").write_text("#!/bin/sh")
+    (etc / "alternatives" / "own").chmod(0o777)
+    settle()
+    made, plan, umask = folders(tmp_path), template(etc), os.umask(0o077)
+    try:
+        made.make(plan)
+    finally:
+        os.umask(umask)
+    folder = shown_by(made.shortened(plan))
+    copied = ("", "alternatives", "alternatives/own", "certs/all.crt")
+    assert [stat.S_IMODE((folder / name).stat().st_mode) for name in copied] == [0o755, 0o755, 0o755, 0o644]
 
 
 def test_what_nobody_asked_for_in_days_is_removed_and_nothing_else(etc: Path, tmp_path: Path) -> None:
