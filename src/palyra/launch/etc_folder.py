@@ -320,7 +320,7 @@ def _copy(source: str, place: str) -> None:
             _write_file(place, file.read(), mode & 0o755)
         return
     os.mkdir(place)
-    os.chmod(place, 0o755)  # whatever the umask is
+    os.chmod(place, os.stat(source).st_mode & 0o755)  # whatever the umask is
     with os.scandir(source) as found:
         for entry in found:
             target = os.path.join(place, entry.name)

@@ -105,7 +105,7 @@ def shorten(
     launcher: tuple[Word, ...], data: tuple[bytes, ...], etc: Etc, *, folder: str, bound: Sequence[str]
 ) -> tuple[tuple[Word, ...], tuple[bytes, ...]]:
     """The words and the data they name, with `folder` of the host as /etc. `bound`: what is still shown by a bind of
-    its own; the folder has a place for each."""
+    its own, and may go at any time, as resolv.conf does while a network changes; the folder has a place for each."""
     words: list[Word] = list(launcher[: etc.first])
     words += ["--ro-bind", folder, ETC]
     for path in bound:

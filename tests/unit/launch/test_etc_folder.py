@@ -291,6 +291,17 @@ def test_the_hosts_network_files_and_what_is_large_keep_a_bind_of_their_own(
     assert made.shortened(plan) is short, "it is the host's own that is shown"
 
 
+def test_a_network_file_that_goes_away_stops_no_sandbox(etc: Path, tmp_path: Path) -> None:
+    (etc / "hosts").write_text("127.0.0.1 localhost")
+    settle()
+    made, plan = folders(tmp_path), template(etc, *bind(etc / "hosts"))
+    made.make(plan)
+    (etc / "hosts").unlink()
+    short = made.shortened(plan)
+    assert short is not plan
+    assert short.launcher[7:10] == bind(etc / "hosts"), "a launcher that must find it would refuse every call"
+
+
 def hide_file(etc: Path) -> None:
     (etc / "certs" / "java" / "key").write_text("of another user")
     (etc / "certs" / "java" / "key").chmod(0o640)
@@ -313,7 +324,7 @@ def test_a_file_that_root_may_read_and_a_program_may_not_is_not_copied_for_it(
     made, plan = folders(tmp_path), template(etc)
     made.make(plan)
     short = made.shortened(plan)
-    assert short.launcher[6:10] == (str(etc), "--ro-bind", f"{etc}/certs", f"{etc}/certs")
+    assert short.launcher[6:10] == (str(etc), "--ro-bind-try", f"{etc}/certs", f"{etc}/certs")
     assert everything(shown_by(short) / "certs") == {}
     assert "alternatives/vi" in everything(shown_by(short))
 
