@@ -89,9 +89,9 @@ class PlainCycle(RequestResponseCycle):
     async def send(self, message: ASGISendEvent) -> None:
         if self.disconnected:
             return
-        if not self.is_plain:
+        if not self.is_plain or self.response_complete:  # behind its answer there is nothing left to hand over
             await super().send(message)
-        elif self._start is None and message["type"] == "http.response.start":
+        elif self._start is None and _begins_plainly(message):
             self._start, self.response_started = dict(message), True
         elif not self._answer(message):
             await self._hand_over()
@@ -100,14 +100,14 @@ class PlainCycle(RequestResponseCycle):
     def _answer(self, message: Any) -> bool:
         """Head and body at once; False, and nothing written, where that is not all there is to it."""
         start = self._start
-        if start is None or self.response_complete or self.flow.write_paused or not self.keep_alive:
+        if start is None or self.flow.write_paused or not self.keep_alive:
             return False
         if message["type"] != "http.response.body" or message.get("more_body", False):
             return False
         body, headers = message.get("body", b""), start["headers"]
         line = _ANSWERS.get(start["status"])
         length = b"%d" % len(body)
-        if line is None or headers[:1] != [(b"content-length", length)] or headers[1:] != HEADERS_SAID:
+        if line is None or headers[:1] != [(b"content-length", length)]:
             return False
         self.response_complete = True
         self._forget()
@@ -124,7 +124,7 @@ class PlainCycle(RequestResponseCycle):
         self._forget()
         while not isinstance(event := self.conn.next_event(), h11.EndOfMessage):
             assert event not in (h11.NEED_DATA, h11.PAUSED), "it came whole"
-        if self._start is not None and not self.response_complete:
+        if self._start is not None:
             self.response_started = False
             await super().send(self._start)  # type: ignore[arg-type]
 
@@ -132,6 +132,11 @@ class PlainCycle(RequestResponseCycle):
         """An idle connection keeps its last request: thousands of them must not keep as many bodies."""
         self._data = b""
         cast("dict[str, Any]", self.scope).pop(WHOLE_BODY, None)
+
+
+def _begins_plainly(message: Any) -> bool:
+    """Of any other, a stream's above all, the head goes at once: its body may be long in coming."""
+    return message["type"] == "http.response.start" and bool(message.get("headers", ())[1:] == HEADERS_SAID)
 
 
 def scope_of(head: PlainHead, body: bytes, **given: Any) -> dict[str, Any]:

@@ -455,3 +455,39 @@ def test_a_head_past_the_configured_bound_is_not_plain(monkeypatch):
 
     asyncio.run(work())
     assert begun == [PLAIN]
+
+
+def test_the_head_of_a_quiet_stream_does_not_wait_for_its_first_event():
+    """A client that gives up when no head comes would begin its call again."""
+    done = asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        await done.wait()
+        await send({"type": "http.response.body", "body": b"data: 1\n\n"})
+
+    async def work() -> None:
+        async with served(app) as (line, _):
+            await line.say(PLAIN)
+            assert (await line.hear(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
+            done.set()
+            assert (await line.hear(b"0\r\n\r\n")).endswith(b"data: 1\n\n\r\n0\r\n\r\n")
+
+    asyncio.run(work())
+
+
+def test_an_application_that_goes_on_behind_its_answer_holds_nobody_up(caplog):
+    """h11 is not asked for a request that was forgotten: it would say for ever that there is none."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await echo(scope, receive, send)
+        await send({"type": "http.response.body", "body": b"more"})
+
+    async def heard(request: bytes) -> bytes:
+        async with served(app) as (line, _):
+            answer = await line.ask(request)
+            return answer + await line.rest()
+
+    assert asyncio.run(heard(PLAIN)) == asyncio.run(heard(NOT_QUITE))
+    assert [record.message for record in caplog.records] == ["Exception in ASGI application\n"] * 2
