@@ -15,6 +15,7 @@ from typing import Any, Protocol
 MAX_QUESTIONS = 256
 
 Row = tuple[Any, ...]
+Question = tuple[str, tuple[object, ...]]
 
 
 class Asked(Protocol):
@@ -31,27 +32,29 @@ class Remembered:
 
     def __init__(self, writer: Asked) -> None:
         self._writer = writer
-        self._moment: object = None
-        self._found: dict[tuple[str, tuple[object, ...]], list[Row]] = {}
+        self._known: tuple[object, dict[Question, list[Row]]] = (None, {})
+        """Of one moment; another has a dictionary of its own, so that a thread that read before it keeps its answer
+        where nobody looks any more."""
 
     def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[Row]:
         moment = self._writer.moment()
         if moment is None:
             return self._writer.rows(sql, parameters)
-        if moment != self._moment:
-            self._found.clear()
-            self._moment = moment
-        question = (sql, parameters)
-        found = self._found.get(question)
+        known = self._known
+        if moment != known[0]:
+            known = self._known = (moment, {})
+        answers, question = known[1], (sql, parameters)
+        found = answers.get(question)
         if found is None:
             # The moment was looked at first: what is committed between the two is another moment for the next question.
             found = self._writer.rows(sql, parameters)
-            self._keep(question, found)
+            _keep(answers, question, found)
         return found
 
-    def _keep(self, question: tuple[str, tuple[object, ...]], found: list[Row]) -> None:
-        """Nothing found is not kept: whoever guesses would fill the memory with what is not there."""
-        if found:
-            if len(self._found) >= MAX_QUESTIONS:
-                self._found.clear()
-            self._found[question] = found
+
+def _keep(answers: dict[Question, list[Row]], question: Question, found: list[Row]) -> None:
+    """Nothing found is not kept: whoever guesses would fill the memory with what is not there."""
+    if found:
+        if len(answers) >= MAX_QUESTIONS:
+            answers.clear()
+        answers[question] = found

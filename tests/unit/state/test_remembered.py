@@ -107,7 +107,7 @@ def test_nothing_found_is_asked_for_again_and_the_memory_is_bounded(writer: Writ
     assert counting.reads == 2
     for number in range(MAX_QUESTIONS + 1):
         remembered.rows("SELECT ?", (number,))
-    assert len(remembered._found) == 1
+    assert len(remembered._known[1]) == 1
 
 
 def test_a_fork_remembers_nothing_of_its_parent(writer: Writer) -> None:
@@ -115,7 +115,7 @@ def test_a_fork_remembers_nothing_of_its_parent(writer: Writer) -> None:
     remembered.rows(ASK, QUESTION)
     child = os.fork()
     if child == 0:
-        remembered._found = {(ASK, QUESTION): [("its parent's",)]}
+        remembered._known[1][(ASK, QUESTION)] = [("its parent's",)]
         os._exit(0 if remembered.rows(ASK, QUESTION) == [("first",)] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert remembered.rows(ASK, QUESTION) == [("first",)]
@@ -145,3 +145,23 @@ def _locks(path: str) -> list[str]:
     inode = f":{os.stat(path).st_ino}"
     lines = Path("/proc/locks").read_text().splitlines()
     return sorted(line.split(maxsplit=1)[1] for line in lines if inode in line and f" {os.getpid()} " in line)
+
+
+def test_an_answer_that_another_thread_read_before_a_change_does_not_come_back_after_it(writer: Writer) -> None:
+    class Overtaken:
+        """Between reading and keeping, another thread changes the row and asks for it."""
+
+        moment = staticmethod(writer.moment)
+        is_first = True
+
+        def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+            found = writer.rows(sql, parameters)
+            if self.is_first:
+                self.is_first = False
+                put(writer, "second")
+                assert remembered.rows(ASK, QUESTION) == [("second",)]
+            return found
+
+    remembered = Remembered(Overtaken())
+    remembered.rows(ASK, QUESTION)
+    assert remembered.rows(ASK, QUESTION) == [("second",)]
