@@ -12,6 +12,7 @@ import base64
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 import orjson
 
@@ -118,11 +119,17 @@ def _run(state: State, caller: Caller, body: CallBody, shared_run: str | None) -
             return _granted(run, body)
         if not caller.operator:
             return _calls_own_run(state, caller, body, door)
-    context = RequestContext(principal=parse_principal(principal), door=door, device=body.device, channel=body.channel)
+    context = _context(principal, door, body.device, body.channel)
     run_id = body.run_id or shared_run or state.ids.ulid()
     scope = RunScope.OPEN if body.run_id else RunScope.CALL
     workspace = workspace_of(state.installation.config, caller, body.workspace, body.default_workspace)
     return _granted(_fresh_run(state, run_id, context, workspace=workspace, scope=scope), body)
+
+
+@lru_cache(maxsize=256)
+def _context(principal: str, door: Door, device: str, channel: str) -> RequestContext:
+    """A value made of values: the same for every call that says the same."""
+    return RequestContext(principal=parse_principal(principal), door=door, device=device, channel=channel)
 
 
 def _calls_own_run(state: State, caller: Caller, body: CallBody, door: Door) -> Run:

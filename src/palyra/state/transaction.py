@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +23,11 @@ from palyra.state.database import Cursor, Database
 
 _NEW_KEY = "INSERT INTO run_keys VALUES (?, ?) ON CONFLICT DO NOTHING"
 _KEY = "SELECT key FROM run_keys WHERE run_id = ?"
+
+
+@lru_cache(maxsize=16)
+def _keep_openings_sql(count: int) -> str:
+    return f"INSERT INTO openings VALUES {', '.join(['(?, ?, ?, ?)'] * count)}"  # noqa: S608
 
 
 class HeadBroken(Exception):
@@ -97,9 +103,7 @@ class Transaction:
         values: list[object] = []
         for commitment, salt in zip(draft.commitments, kept, strict=True):
             values += [index, commitment.field, run_id, salt]
-        rows = ", ".join(["(?, ?, ?, ?)"] * len(draft.commitments))
-        sql = f"INSERT INTO openings VALUES {rows}"  # noqa: S608
-        self._database.send(sql, tuple(values), in_vain=_openings_are_taken)
+        self._database.send(_keep_openings_sql(len(kept)), tuple(values), in_vain=_openings_are_taken)
 
     def _run_key(self, run_id: str) -> bytes:
         known = self._known_keys.get(run_id) or self.run_keys.get(run_id)
