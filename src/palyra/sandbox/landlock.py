@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import posixpath
 import struct
-from collections.abc import Iterator
+from functools import lru_cache
 
 from palyra.model.host import HostFacts
 from palyra.model.job import Job
@@ -85,11 +85,12 @@ def shows(rules: LandlockRules, path: str) -> bool:
     return any(is_within(path, folder) or is_within(folder, path) for folder in folders)
 
 
-def accesses(rules: LandlockRules) -> Iterator[tuple[str, int]]:
+@lru_cache(maxsize=64)
+def accesses(rules: LandlockRules) -> tuple[tuple[str, int], ...]:
     """(path, rights) of everything but the workspace; a path that does not exist is left out."""
-    for paths, rights in ((rules.runnable, RUN), (rules.readable, READ), (rules.devices, DEVICE)):
-        for path in paths:
-            yield path, rights & handled(rules.abi)[0]
+    kinds = ((rules.runnable, RUN), (rules.readable, READ), (rules.devices, DEVICE))
+    within = handled(rules.abi)[0]
+    return tuple((path, rights & within) for paths, rights in kinds for path in paths)
 
 
 def handled(abi: int) -> tuple[int, int, int]:
