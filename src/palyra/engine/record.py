@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from palyra.attest import Enforcement, Statement, attest
 from palyra.canon import Json, canonical, digest, sha256_hex
@@ -84,12 +85,18 @@ def make_closing(
         hint=_clean(hint_of(trip, ending), secrets),
         output=ending.output,
         usage=execution.usage,
-        budget=BudgetView(calls_max=trip.run.calls_max),
+        budget=_nothing_spent(trip.run.calls_max),
         approval=ending.approval,
         artifacts=trip.artifacts,
         attestation=attestation,
     )
     return outcome, _closing(trip, ports, execution, outcome, output_bytes, fixed)
+
+
+@lru_cache(maxsize=64)
+def _nothing_spent(calls_max: int) -> BudgetView:
+    """Until the journal says what is: the same for every call of every run on these terms."""
+    return BudgetView(calls_max=calls_max)
 
 
 def with_receipt(outcome: Outcome, recorded: Recorded) -> Outcome:

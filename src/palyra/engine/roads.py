@@ -7,6 +7,7 @@ Not here: anything but the way there.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
@@ -15,6 +16,7 @@ from palyra.engine.trip import Ending, Trip
 
 if TYPE_CHECKING:
     from palyra.engine.approval import Assess
+    from palyra.engine.builtin import Handler
     from palyra.model.grant import Decision
     from palyra.model.outcome import Outcome
     from palyra.model.plan import FetchPlan, ProcessPlan
@@ -82,11 +84,17 @@ async def run_plugin(trip: Trip, plan: WasmPlan, ports: Ports) -> Ending:
 
 async def run_builtin(trip: Trip, ports: Ports) -> Mapping[str, Json]:
     """What the engine itself answers."""
-    from palyra.engine.builtin import HANDLERS
-
     assert trip.tool is not None
     assert trip.call is not None
-    return await HANDLERS[trip.tool.spec.name](trip.call, ports)
+    return await _handlers()[trip.tool.spec.name](trip.call, ports)
+
+
+@cache
+def _handlers() -> Mapping[str, Handler]:
+    """Once: even of a module that is there already `import` asks several things, and these answer in microseconds."""
+    from palyra.engine.builtin import HANDLERS
+
+    return HANDLERS
 
 
 async def start_background(trip: Trip, plan: ProcessPlan, ports: Ports) -> Ending:

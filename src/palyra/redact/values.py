@@ -49,7 +49,7 @@ def is_clear(data: bytes, secrets: Secrets = ()) -> bool:
     if SIGNS.are_none_in(data):
         return True
     for literal in LITERALS:  # a plain loop over all of them: several times a call, and nearly always in vain
-        if literal in data:
+        if data.find(literal) != -1:  # `in` tries each as a number first, with an error made and dropped
             return False
     for find in _SEARCHES:  # noqa: SIM110  # as above
         if find(data, 0):
