@@ -273,6 +273,8 @@ def _risks(trip: Trip) -> list[str]:
         found.append("tier B does not isolate as tier C does")
     if isinstance(trip.plan, ProcessPlan) and trip.plan.stdin_streamed:
         found.append("its stdin is streamed and not part of what is approved")
+    if trip.fetch is not None and trip.call is not None and not str(trip.call.input.get("url")).isascii():
+        found.append(f"its address is in letters that may look like others: it goes to {trip.fetch.url.host}")
     if trip.tool is not None and trip.tool.spec.sensitive:
         found.append("the tool is marked sensitive")
     return found

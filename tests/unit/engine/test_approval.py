@@ -246,3 +246,14 @@ def test_a_plain_key_stays_hidden_and_the_person_is_told_that_something_is():
     shown = orjson.loads(ports.approver.asked[0].shown)
     assert shown["argv"] == ["ls", "[redacted:github:1]"]
     assert "a part of it looks like a secret and is not shown here" in shown["risks"]
+
+
+def test_an_address_in_letters_of_another_alphabet_is_told_by_where_it_goes():
+    config = parse_config({"tool_call": {"process_runner": {"egress_enforcement_mode": "none"}}})
+    ports = fake_ports(config=config, approver=FakeApprover(state=WAITS), executor=FakeExecutor())
+    engine = Engine(ports, make_registry(BUILTIN_TOOLS))
+    given = {"url": "https://аррӏе.test/x"}
+    request = CallRequest(tool="palyra.http.fetch", input=given, run=fake_run(config))
+    assert asyncio.run(engine.call(request)).status is Status.PENDING_APPROVAL
+    risks = orjson.loads(ports.approver.asked[0].shown)["risks"]
+    assert "its address is in letters that may look like others: it goes to xn--80ak6aa92e.test" in risks
