@@ -5,7 +5,7 @@ two small texts and minutes of work that nothing interrupts. So: a schema has a 
 look at one place of a value; width times values has a bound, where there are patterns width times letters too, and what
 is beyond is refused. For schemas of ordinary width the bounds on inputs are reached long before this one.
 
-Not here: references that lead back to themselves, which no schema may have (skills/tool_schema).
+Not here: references that lead back to themselves, which no skill's schema may have (skills/tool_schema).
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class _Levels:
         return found
 
     def _referred(self, pointer: str) -> list[int]:
+        """One that leads back to itself, as of a tree, looks at each place once more: it is one part there."""
         if pointer not in self._known:
+            self._known[pointer] = [1]
             self._known[pointer] = self.of(_at(self._root, pointer))
         return self._known[pointer]
 

@@ -65,3 +65,16 @@ def test_the_width_is_of_what_can_look_at_one_place():
 
 def test_our_own_tools_are_never_too_wide():
     assert max(cost_of(tool.input_schema).width for tool in BUILTIN_TOOLS) <= 15
+
+
+def test_a_schema_of_trees_is_not_taken_for_endless():
+    tree = {
+        "type": "object",
+        "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}},
+        "additionalProperties": False,
+    }
+    value = {}
+    for _ in range(50):
+        value = {"left": value, "right": {}}
+    assert cost_of(tree).width <= 3
+    check_arguments(compile_schema(tree), value)
