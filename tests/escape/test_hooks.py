@@ -97,7 +97,12 @@ def test_what_only_reads_and_plain_files_still_get_one(ask: Callable[..., list[s
 def test_a_line_that_the_shell_itself_obeys_gets_no_plain_yes(ask: Callable[..., list[str]], tmp_path: Path) -> None:
     """printf and test are programs that only read, and in a shell something else: each of these ran what the agent had
     written beside it, with the user's own rights."""
-    lines = ("printf -v PATH ./bin && ls", "test -v 'a[$(touch escaped)]'", "printf -v 'a[$(touch escaped)]' x")
+    lines = (
+        "printf -v PATH ./bin && ls",
+        "test -v 'a[$(touch escaped)]'",
+        "printf %n PATH && ls",
+        "printf -v 'a[$(touch escaped)]' x",
+    )
     assert "allow" not in ask(*map(line, lines))
     shell = shutil.which("bash")
     if shell is not None:  # that it would have

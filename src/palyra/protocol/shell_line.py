@@ -28,6 +28,8 @@ KEYWORDS = frozenset(
 _SETS = ("-v", "-R")
 _EVALUATED = frozenset("$`[(=")
 _COMPARISONS = frozenset({"=", "==", "!="})
+_CONVERSION = re.compile(r"%[-+ #0-9.']*[sdiouxXcbqeEfFgGaA%]")
+"""Those of printf that only print; `%n` sets a variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,12 @@ def _is_plain(words: tuple[str, ...]) -> bool:
 
 def _is_evaluated(words: tuple[str, ...]) -> bool:
     """Shells have a `printf` and a `test` of their own, which read names of variables and sums in their arguments,
-    quoted or not: `printf -v PATH ./bin`, `test -v 'a[$(id)]'`, and in zsh `printf %d 'path[1]=5'`."""
+    quoted or not: `printf -v PATH ./bin`, `printf %n PATH`, `test -v 'a[$(id)]'`, in zsh `printf %d 'path[1]=5'`."""
     if words[0] not in ("printf", "test"):
         return False
     if any(word.startswith(_SETS) for word in words[1:]):
+        return True
+    if words[0] == "printf" and any("%" in _CONVERSION.sub("", word) for word in words[1:]):
         return True
     told = words[2:] if words[0] == "printf" else words[1:]  # a format is never evaluated
     return any(not _EVALUATED.isdisjoint(word) for word in told if word not in _COMPARISONS)

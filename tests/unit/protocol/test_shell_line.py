@@ -50,7 +50,8 @@ def test_whatever_a_shell_would_expand_or_obey_is_code(line):
 @pytest.mark.parametrize(
     "line",
     [
-        "printf -v PATH ./bin && ls", "printf -vPATH ./bin", "printf -v 'a[$(id)]' x", "test -v 'a[$(id)]'",
+        "printf -v PATH ./bin && ls", "printf -vPATH ./bin", "printf %n PATH",
+        "printf -- '%5s%-3n' x PATH", "printf -v 'a[$(id)]' x", "test -v 'a[$(id)]'",
         "test -R x", "test 'a[$(id)]' -eq 1", "printf %d 'path[1]=5'", "printf '%d' '`id`'", "test 'path[1]=5' -eq 5",
         "hash -p ./x ls", "enable -f ./x ls", "shopt -s expand_aliases", "typeset PATH", "mapfile -C id x", "type ls",
     ],
@@ -59,7 +60,10 @@ def test_what_a_shell_does_itself_under_a_programs_name_is_code(line):
     assert programs_of(line) is None
 
 
-@pytest.mark.parametrize("line", ["printf '%s=$5 [x]\n' a b", "test -f x", "test a = b", "test 1 -eq 2", "printf a"])
+@pytest.mark.parametrize(
+    "line",
+    ["printf '%s=$5 [x]\n' a b", "printf '%-5s %03d 100%%' a 1", "test -f x", "test a = b", "test 1 -eq 2", "printf a"],
+)
 def test_the_shells_own_printf_and_test_stay_usable(line):
     assert programs_of(line) is not None
 
