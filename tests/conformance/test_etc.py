@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from palyra.launch.etc_folder import UNUSED_NS, _remove_unused
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.held import template_of
 from palyra.launch.pool import PoolSize
@@ -19,6 +22,7 @@ from palyra.model.call import Tier
 from palyra.model.net import NO_NETWORK, NetGrant
 from palyra.model.outcome import Status
 from palyra.model.plan import ProcessPlan
+from palyra.sandbox.etc_words import FOLDER_NAME
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OPEN, PRELUDE, PYTHON, Arena, Kept, arena, host, require
 
@@ -149,6 +153,29 @@ def test_what_changes_on_the_host_while_a_sandbox_is_made_is_seen_by_it(place: A
 
     first, second, *third = asyncio.run(story())
     assert (first, second > 1, third) == (0, True, [1, 0])
+
+
+def test_a_sandbox_that_waited_while_a_machine_slept_for_days_does_not_come_with_an_empty_etc(place: Arena) -> None:
+    """A sandbox's age is counted by a clock that stands still meanwhile, a folder's by one that does not."""
+
+    async def story() -> tuple[Any, int, int]:
+        made = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
+        plan = planned(place, "report(sorted(os.listdir('/etc')))")
+        assert made.pool is not None
+        made.etc.make(template_of(plan))
+        try:
+            made.pool.wish(template_of(plan))
+            await made.pool.settled()
+            (_, held), *_ = made.pool._ready[template_of(plan)]
+            assert held.host_files
+            _remove_unused(os.path.join(host().state_home, FOLDER_NAME), time.time_ns() + 2 * UNUSED_NS)
+            return await told(made, plan), made.pool.counts.hits, made.pool.counts.discarded
+        finally:
+            await made.close()
+
+    shown, hits, discarded = asyncio.run(story())
+    assert "passwd" in shown
+    assert (hits, discarded) == (0, 1)
 
 
 def test_where_no_launcher_can_reach_it_sandboxes_start_without(place: Arena) -> None:

@@ -147,8 +147,12 @@ class EtcFolders:
         self._touch(folder)
         bound = [path for path, _ in host.bound]
         words, data = shorten(template.launcher, template.data, etc, folder=folder, bound=bound)
-        short = change(template, launcher=words, data=data, host_files=host.seen)
-        return _Made(seen=host.seen, folder=folder, which=_which(folder), template=short)
+        itself = _itself(folder, etc)
+        if any(which is None for _, which in itself):  # it has just been removed
+            return None
+        seen = (*host.seen, *itself)
+        short = change(template, launcher=words, data=data, host_files=seen)
+        return _Made(seen=seen, folder=folder, which=_which(folder), template=short)
 
     def _touch(self, folder: str) -> None:
         """Told to whoever removes what is not used any more."""
@@ -168,6 +172,12 @@ def is_unchanged(seen: Seen) -> bool:
     except OSError:
         return False
     return True
+
+
+def _itself(folder: str, etc: Etc) -> Seen:
+    """A file of the folder's own: by its path, which goes first (`_remove_unused`), it is known to be there still. A
+    machine that slept for days wakes up with sandboxes that are seconds old and a folder that nobody asked for."""
+    return tuple((path, _identity(path)) for path in (folder + place[len(ETC) :] for place, _, _ in etc.files[:1]))
 
 
 def _may_be_shortened(template: Template) -> bool:
@@ -342,4 +352,6 @@ def _remove_unused(root: str, now_ns: int) -> None:
         for entry in found:
             with suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_mtime_ns < now_ns - UNUSED_NS:
-                    remove_tree(entry.path)
+                    going = os.path.join(root, f"{_MAKING}{os.urandom(8).hex()}")
+                    os.rename(entry.path, going)  # at once: nobody starts with half of it
+                    remove_tree(going)
