@@ -281,7 +281,8 @@ def _spawn(held: Held, template: Template, shell: str, open_data: Callable[[byte
             files.append(open_data(data))
             theirs.append(files[-1])  # each is closed even if the next fails
         keep, pipes = [*files], {}
-        if INFO in template.launcher:
+        holes = [word for word in template.launcher if not isinstance(word, str)]  # each word compared would be a call
+        if INFO in holes:
             pipes[INFO], held.info = pipe(child_reads=False)
             pipes[BLOCK], held.block = pipe(child_reads=True)
             keep += pipes.values()
