@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from palyra.cluster.node import END, STDOUT
 from palyra.cluster.parcels import open_parcel, pack_parcel
 from palyra.cluster.token import Statement, open_token, sign_statement
 from palyra.errors import StateError, TrustError
+from palyra.launch.removing import remove_tree
 from palyra.model.outcome import Status
 from tests.cluster.machines import CLUSTER_KEY, Machines, plan_of
 from tests.conformance.arena import Kept
@@ -200,6 +202,24 @@ def test_a_folder_swapped_for_a_link_while_it_is_read_shows_nothing_of_where_it_
         read_and_swap()
     assert found == ["a"]
     assert set(trees.take(folder, blobs)) == {"a", "b"}
+
+
+def test_folders_a_thousand_deep_take_neither_the_descriptors_nor_the_stack(tmp_path):
+    """A program leaves them behind: whoever reads what it changed says so, and goes on."""
+    top, blobs = tmp_path / "workspace", BlobFolder(tmp_path / "blobs")
+    top.mkdir()
+    folder = os.open(top, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StateError, match="folders more than 256 deep"):
+        trees.take(top, blobs)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert remove_tree(str(top)), "pytest's own way of removing would not get so deep"
 
 
 def test_small_folders_are_told_apart_without_reading_them(tmp_path):

@@ -26,6 +26,8 @@ from palyra.cluster.blobs import Blobs
 from palyra.errors import StateError
 
 MAX_ENTRIES = 50_000
+MAX_DEPTH = 256
+"""A folder that is looked through has a descriptor, and a program makes a thousand within each other in no time."""
 MAX_FILE_BYTES = 256 << 20
 MAX_BYTES = 1 << 30
 MAX_TREE_BYTES = 64 << 20
@@ -127,6 +129,11 @@ def _walk(folder: int, above: str) -> Iterator[_Entry]:
             name, seen = above + entry.name, entry.stat(follow_symlinks=False)
             yield _Entry(name, seen, folder, entry.name)
             if stat.S_ISDIR(seen.st_mode):
+                if name.count("/") >= MAX_DEPTH:
+                    raise StateError(
+                        f"The workspace has folders more than {MAX_DEPTH} deep; it cannot be sent to another machine.",
+                        "Remove them, or run it where the daemon is.",
+                    )
                 inner = _open(entry.name, folder, os.O_DIRECTORY)
                 try:
                     yield from _walk(inner, f"{name}/")
