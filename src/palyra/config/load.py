@@ -131,11 +131,11 @@ def _read(path: Path) -> Config:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}.", "Check the path; if it is a link, where it leads.") from error
     except ValueError as error:
-        raise ConfigError(f"{path}: not UTF-8, or a NUL in the name.") from error
+        raise ConfigError(f"{path}: not UTF-8, or a NUL in the name.", "Save it as UTF-8.") from error
     try:
         return _resolved(parse_config(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}.") from error
+        raise ConfigError(f"{path}: {error}.", "It must be TOML; palyra init writes one with comments.") from error
     except ConfigKeyError as error:
         raise ConfigError(f"{path}:{_line_of(text, error.path)}: {error.detail}", error.hint) from error
 

@@ -188,7 +188,12 @@ class PolicyStore:
         return signature != held.signature and self._refused != (None, signature)
 
     def _start(self) -> _Held:
-        held = self._load(checked=not self._careful)  # else a crash of the parser means that nothing runs
+        try:
+            held = self._load(checked=not self._careful)  # else a crash of the parser means that nothing runs
+        except PolicyError as error:
+            if error.hint is None and self._folder is not None:
+                error.advise(f"Mend the file in {self._folder}; palyra policy check tries it without using it.")
+            raise
         self._looked_at = self._monotonic()
         self._warn_of_draft(held)
         return self._swap(held)

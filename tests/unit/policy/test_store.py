@@ -155,8 +155,9 @@ def test_a_bad_bundle_never_replaces_a_good_one(
 
 def test_a_bad_folder_at_the_start_lets_nothing_run(folder: Path):
     (folder / "mine.cedar").write_text("permit")
-    with pytest.raises(PolicyError, match="does not end with `;`"):
+    with pytest.raises(PolicyError, match="does not end with `;`") as told:
         PolicyStore("standard", folder).current()
+    assert str(folder) in str(told.value.hint), "and says where to mend it"
 
 
 def test_text_that_ends_the_parser_ends_only_the_child(monkeypatch: pytest.MonkeyPatch):
