@@ -116,6 +116,27 @@ def test_a_way_back_out_of_a_link_is_followed_on_the_disk(ask: Callable[..., lis
     assert ask(*asked) == ["ask", "allow", "ask"]
 
 
+def test_a_folder_is_not_left_by_links_that_a_repository_brings_along(
+    ask: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """No argument names what lies outside: the program finds the way by itself."""
+    project, outside = tmp_path / "project", tmp_path / "key"
+    (project / ".env").unlink()  # which would have been reason enough
+    outside.write_text("of the user alone\n")
+    for folder in ("docs", "other"):
+        (project / folder).mkdir()
+    (project / "docs" / "notes").symlink_to(outside)
+    (project / "docs" / "up").symlink_to(tmp_path)
+    lines = ("grep -R . docs", "grep -nRH . docs", "grep -rS . docs", "egrep --deref . docs", "diff -rN docs other",
+             "diff -N docs other", "diff -rN --label --no-dereference docs other",
+             "ls -lLR docs", "ls --dereference docs", "du -aL docs", "cd docs && fgrep -R k")  # fmt: skip
+    assert set(ask(*map(line, lines))) == {"none"}
+    asked = ("grep -rn of docs", "ls -lR docs", "du -a docs", "grep Rust plain.txt")
+    assert set(ask(*map(line, asked))) == {"allow"}
+    said = subprocess.run(["grep", "-R", ".", "docs"], cwd=project, capture_output=True, text=True, check=False).stdout
+    assert "of the user alone" in said, "that it would have"
+
+
 def test_a_path_that_a_host_may_take_for_another_gets_no_yes(ask: Callable[..., list[str]]) -> None:
     """Hosts trim what they are given; file systems drop letters that nobody sees, and dots at the end."""
     names = (" .git/config ", "\t.git/config", ".git/config\n", ".gi\u200ct/config", ".git./config", ".git /config",

@@ -41,6 +41,24 @@ def reads_lists(program: str, args: Sequence[str]) -> bool:
     return sums or (program.endswith("sum") and any(len(word) > 2 and "--check".startswith(word) for word in words))
 
 
+_FOLLOW = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), ("RS", "--dereference-recursive")),
+    **dict.fromkeys(("ls", "du"), ("L", "--dereference")),
+}
+"""By which letters (the second is a Mac's) and which word they go wherever a link in a folder leads."""
+
+
+def follows_links(program: str, args: Sequence[str]) -> bool:
+    """It goes through a folder and out of it by the links there, of which nobody looked at one: a repository brings
+    `docs/notes -> ~/.ssh/id_ed25519`, and `grep -R . docs` prints that. In a sandbox such a link leads nowhere."""
+    if program == "diff":  # by itself, in any two folders; an option against that may be another one's value
+        return True
+    letters, name = _FOLLOW.get(program, ("", ""))
+    words = [word for word in args if word.startswith("-")]
+    short = any(word[1:2] != "-" and not set(letters).isdisjoint(word) for word in words)
+    return short or any(len(word) > 2 and name.startswith(word) for word in words)
+
+
 def may_read_hidden(facts: Facts, sights: Sights) -> bool:
     """It may go through all files of a folder, and some of them a sandbox would have hidden."""
     return bool(sights.workspace.masked) and not _RECURSIVE.isdisjoint((facts.program, facts.effective_program))

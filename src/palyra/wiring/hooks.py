@@ -16,7 +16,7 @@ from palyra.canon import Json
 from palyra.engine.runs import RunScope, start_run
 from palyra.engine.trip import CallRequest, Trip
 from palyra.errors import PalyraError, Reason, Rejected, StateError
-from palyra.guard.unconfined import closed_name, is_plain, may_read_hidden, reads_lists
+from palyra.guard.unconfined import closed_name, follows_links, is_plain, may_read_hidden, reads_lists
 from palyra.journal.acts import Act, ActKind
 from palyra.model.call import Door, RequestContext, parse_principal
 from palyra.model.grant import Ask
@@ -131,7 +131,8 @@ def _unconfined(trip: Trip) -> Verdict:
 def _only_reads(trip: Trip) -> bool:
     assert trip.facts is not None
     assert trip.call is not None
-    return is_plain(trip.facts) and not reads_lists(trip.facts.program, trip.call.input.get("args", ()))
+    program, args = trip.facts.program, trip.call.input.get("args", ())
+    return is_plain(trip.facts) and not reads_lists(program, args) and not follows_links(program, args)
 
 
 def _no(wrong: Rejected) -> Verdict:
