@@ -116,6 +116,26 @@ def test_a_way_back_out_of_a_link_is_followed_on_the_disk(ask: Callable[..., lis
     assert ask(*asked) == ["ask", "allow", "ask"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs /proc")
+def test_a_path_that_leads_each_process_elsewhere_is_not_judged_by_where_it_leads_us(
+    ask: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/proc/self/cwd` is the folder of whoever looks: here the hook's, or a daemon's, and then the program's."""
+    project = tmp_path / "project"
+    for place in (project / "notes", tmp_path / "notes"):
+        place.write_text("plain\n")
+    (project / "sub" / "notes").symlink_to(tmp_path / "notes")
+    (project / "here").symlink_to("/proc/self/cwd")
+    monkeypatch.chdir(project)
+    lines = ("cd sub && cat /proc/self/cwd/notes", "cd sub && cat ../here/notes", "cat /proc/thread-self/cwd/notes",
+             "cat /dev/fd/../cwd/notes", "cd here && ls", "cat /proc/self/exe")  # fmt: skip
+    assert set(ask(*map(line, lines))) == {"deny"}
+    monkeypatch.chdir(project / "sub")
+    assert set(ask(line("cat /proc/self/cwd/../notes"), line("cat here/../notes"))) == {"deny"}
+    assert set(ask(("Read", {"file_path": "/proc/self/cwd/../notes"}), write("/proc/self/cwd/../notes"))) == {"deny"}
+    assert ask(line("cat notes"), line("cat /dev/stdin"), line("ls 2>/dev/null")) == ["allow", "allow", "allow"]
+
+
 def test_a_folder_is_not_left_by_links_that_a_repository_brings_along(
     ask: Callable[..., list[str]], tmp_path: Path
 ) -> None:

@@ -1,14 +1,16 @@
 """Where a path on the disk really ends, link by link, in a bounded number of steps.
 
 Touches the file system, reading only. Links are followed component by component, at most 40, a dangling link to its
-target too; devices and descriptors of the program itself (/dev/stdin) are not followed. Beyond something missing the
-rest is taken by its text. Not here: what is looked at (look), what it means (facts).
+target too; devices and descriptors of the program itself (/dev/stdin) are not followed. Links of /proc lead each
+process elsewhere (`/proc/self/cwd/..` is ours here and the program's there), so a path that takes one ends at it.
+Beyond something missing the rest is taken by its text. Not here: what is looked at (look), what it means (facts).
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from functools import cache
 
 from palyra.guard.paths import is_device
 from palyra.values import dataclass
@@ -17,6 +19,7 @@ MAX_LINKS = 40
 MAX_FOLDERS = 2000
 MAX_STEPS = 20_000
 MAX_ENTRIES = 200_000
+PROC_SELF = "/proc/self"
 TOO_MANY = "The workspace's .git holds too many submodules or worktrees to be protected."
 
 
@@ -50,6 +53,15 @@ class Allowance:
         return self.folders >= 0
 
 
+@cache
+def _proc_device() -> int:
+    """Wherever it is mounted; -1 on a system without one."""
+    try:
+        return os.lstat(PROC_SELF).st_dev
+    except OSError:
+        return -1
+
+
 def follow_links(text: str, base: str, allowance: Allowance | None = None, *, visited: list[str] | None = None) -> End:
     """Where a path ends. `base` is a real path; beyond something missing the rest is taken by its text. `visited` gets
     every place that was asked about."""
@@ -62,6 +74,8 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
         part = parts.pop()
         if part in ("", "."):
             continue
+        if part == ".." and current.startswith("/dev/fd"):
+            return End(PROC_SELF, exists=True, links=tuple(links))
         if part == "..":
             current, missing = os.path.dirname(current), False
             continue
@@ -72,11 +86,14 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
         if visited is not None:
             visited.append(current)
         try:
-            is_link = stat.S_ISLNK(os.lstat(current).st_mode)
+            seen = os.lstat(current)
+            is_link = stat.S_ISLNK(seen.st_mode)
             target = os.readlink(current) if is_link else ""
         except (OSError, ValueError):
             missing = True
             continue
+        if is_link and seen.st_dev == _proc_device():
+            return End(current, exists=True, links=(*links, current))
         if is_link:
             links.append(current)
             if len(links) > MAX_LINKS or not allowance.step(target.count("/") + 1):
