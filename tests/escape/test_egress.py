@@ -109,7 +109,7 @@ report(len(kept))
 
 
 def test_a_program_that_does_not_read_is_not_buffered_for(place: Arena, server: Seen) -> None:
-    """Back pressure reaches the host: of 8 MiB, a bounded part has left it."""
+    """Back pressure reaches the host: of 8 MiB, a bounded part has left it, most of it into the kernel's own buffer."""
     program = """
 s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -121,7 +121,7 @@ report("read nothing")
     hostile, ordinary = beside(place, program, server.port)
     assert hostile.json == "read nothing"
     [one] = hostile.execution.connections
-    assert one.bytes_down < 4 << 20
+    assert one.bytes_down < 6 << 20
     assert all(result.json == "HTTP/1.1 200 OK" for result in ordinary)
 
 

@@ -115,7 +115,13 @@ def _base64(data: bytes) -> str:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    operation, asked = request["op"], request["input"]
+    try:
+        return _answer(root, request["op"], request["input"], request)
+    finally:
+        os.close(root)
+
+
+def _answer(root: int, operation: str, asked: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     if operation == "read":
         return read(root, asked, request)
     if operation == "list":

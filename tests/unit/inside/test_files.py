@@ -9,7 +9,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,17 @@ from palyra.inside.beneath import Refused
 
 
 @pytest.fixture
-def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "ws"
     folder.mkdir()
     (tmp_path / "secret").write_text("outside")
     monkeypatch.chdir(folder)
     monkeypatch.setattr("signal.pthread_sigmask", lambda *_: None)
-    return folder
+    yield folder
+    for name in os.listdir("/proc/self/fd"):  # the program keeps folders open until it ends, after one call
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{tmp_path}/"):
+                os.close(int(name))
 
 
 def ask(op: str, *, hidden: tuple[str, ...] = (), undo: object = None, **given: object) -> dict:
