@@ -18,8 +18,8 @@ import os
 from typing import TYPE_CHECKING
 
 from palyra.launch import _os
-from palyra.launch.etc_folder import is_unchanged
 from palyra.launch.executor import LaunchFailed
+from palyra.launch.host_files import is_unchanged
 from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.network import open_listeners
 from palyra.launch.verifying import Outside, difference, in_new_root, look_outside, misplaced, mountinfo

@@ -20,23 +20,20 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from palyra.canon import sha256_hex
+from palyra.launch.host_files import Identity, Seen, identity, is_unchanged
 from palyra.launch.removing import remove_tree
-from palyra.sandbox.etc_words import ETC, FOLDER_NAME, Etc, etc_of, shorten
+from palyra.sandbox.etc_words import FOLDER_NAME, Etc, etc_of, shorten
+from palyra.sandbox.view import ETC
 from palyra.values import change, dataclass
 
 if TYPE_CHECKING:
     from palyra.launch.held import Template
     from palyra.model.host import HostFacts
-
-Identity: TypeAlias = tuple[int, int, int, int, int, int]
-Seen: TypeAlias = tuple[tuple[str, Identity | None], ...]
-"""Paths of the host and what was found there; None where there is nothing."""
 
 ALWAYS_BOUND = ("/etc/hosts", "/etc/resolv.conf")
 """The network's, and rewritten while programs run."""
@@ -163,38 +160,14 @@ class EtcFolders:
                 os.utime(folder)
 
 
-def is_unchanged(seen: Seen) -> bool:
-    """Asked in every call that takes a sandbox from a pool: no generator, and no error about what is not there."""
-    try:
-        for path, was in seen:
-            if os.access(path, os.F_OK) if was is None else _identity_in(os.stat(path)) != was:
-                return False
-    except OSError:
-        return False
-    return True
-
-
 def _itself(folder: str, etc: Etc) -> Seen:
     """A file of the folder's own: by its path, which goes first (`_remove_unused`), it is known to be there still. A
     machine that slept for days wakes up with sandboxes that are seconds old and a folder that nobody asked for."""
-    return tuple((path, _identity(path)) for path in (folder + place[len(ETC) :] for place, _, _ in etc.files[:1]))
+    return tuple((path, identity(path)) for path in (folder + place[len(ETC) :] for place, _, _ in etc.files[:1]))
 
 
 def _may_be_shortened(template: Template) -> bool:
     return template.run_as is None and not any(kind.startswith("hidden") for kind, _ in template.closed)
-
-
-def _identity(path: str) -> Identity | None:
-    """Links followed, as a launcher does."""
-    try:
-        return _identity_in(os.stat(path))
-    except OSError:
-        return None
-
-
-_identity_in: Callable[[os.stat_result], Identity] = attrgetter(
-    "st_dev", "st_ino", "st_mode", "st_size", "st_mtime_ns", "st_ctime_ns"
-)
 
 
 def _which(folder: str) -> tuple[int, int]:
@@ -214,7 +187,7 @@ def _look(paths: Sequence[str]) -> _Host:
     seen: list[tuple[str, Identity | None]] = []
     copied, bound = [], []
     for path in paths:
-        top = _identity(path)
+        top = identity(path)
         try:
             if top is not None and (path in ALWAYS_BOUND or not _is_for_everybody(top)):
                 raise _TooMuch
@@ -250,7 +223,7 @@ def _parts(path: str, top: Identity) -> Iterator[tuple[str, Identity | None]]:
                 entries += 1
                 if entry.is_symlink():
                     continue
-                which = _identity(entry.path)
+                which = identity(entry.path)
                 if which is None or not _is_for_everybody(which):
                     raise _TooMuch
                 looks, size = looks + 1, size + which[3]

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from palyra.launch import _os
 from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.entering import enter
-from palyra.launch.etc_folder import Seen
 from palyra.launch.executor import LaunchFailed
+from palyra.launch.host_files import Seen
 from palyra.launch.jobs import Jobs
 from palyra.launch.limits import Ceilings, own_limits
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY

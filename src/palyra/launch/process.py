@@ -22,7 +22,6 @@ from palyra.launch.at_work import AtWork
 from palyra.launch.course import Running, follow
 from palyra.launch.data_files import DataFiles
 from palyra.launch.ending import Ended, ask_to_end, cut_off, end, end_gone, ended_with, is_gone, is_told, tells_within
-from palyra.launch.etc_folder import EtcFolders
 from palyra.launch.executor import Egress, LaunchFailed, Serving, Sink, Source, not_started
 from palyra.launch.held import Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
@@ -39,6 +38,7 @@ from palyra.values import dataclass
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
     from palyra.launch.container import ContainerRoad
+    from palyra.launch.etc_folder import EtcFolders
 
 FDS_PER_CALL = 25
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""
@@ -62,7 +62,7 @@ class ProcessExecutor:
         self._containers: ContainerRoad | None = None
         self._jobs = Jobs()
         self._files = DataFiles()
-        self.etc = EtcFolders(host)
+        self._etc: EtcFolders | None = None
         self._leftovers = Leftovers()
         self._starts = 0
         self._at_work = AtWork(_calls_at_once())
@@ -138,13 +138,23 @@ class ProcessExecutor:
             raise
         return program
 
+    @property
+    def etc(self) -> EtcFolders:
+        """For whoever starts a second sandbox."""
+        if self._etc is None:
+            from palyra.launch.etc_folder import EtcFolders
+
+            self._etc = EtcFolders(self._host)
+        return self._etc
+
     async def close(self) -> None:
         """End the sandboxes that wait; calls under way are not touched."""
         if self.pool is not None:
             await self.pool.close()
         self._jobs.close()
         self._files.close()
-        self.etc.close()
+        if self._etc is not None:
+            self._etc.close()
         await self._leftovers.ended()
         _os.end_entering()
 

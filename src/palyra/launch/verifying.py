@@ -12,12 +12,11 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from palyra.launch.etc_folder import is_unchanged
+from palyra.launch.host_files import is_unchanged
 from palyra.launch.identity import identity_of, stat_inside
 from palyra.launch.waiting import has_ended
-from palyra.sandbox.etc_words import ETC
 from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
-from palyra.sandbox.view import EMPTY_FILE, is_within
+from palyra.sandbox.view import EMPTY_FILE, ETC, is_within
 from palyra.values import dataclass
 
 if TYPE_CHECKING:

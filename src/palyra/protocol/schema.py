@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
 from palyra.late import late
 from palyra.protocol.plain import NO_NUL, plainly_fits
-from palyra.protocol.schema_cost import SchemaCost, cost_of
+
+if TYPE_CHECKING:
+    from palyra.protocol.schema_cost import SchemaCost
 
 MAX_SHOWN_ERRORS = 8
 MAX_EXPLAINED_VALUES = 1000
@@ -74,6 +76,8 @@ class CompiledSchema:
 
     @cached_property
     def cost(self) -> SchemaCost:
+        from palyra.protocol.schema_cost import cost_of  # for what does not plainly fit
+
         return cost_of(self.schema)
 
     @cached_property

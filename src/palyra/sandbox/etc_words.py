@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from palyra.model.plan import Hole, Word
 from palyra.sandbox.starter import START_FILE
+from palyra.sandbox.view import ETC
 from palyra.values import dataclass
 
-ETC = "/etc"
 FOLDER_NAME = "sandbox-etc"
 """Of the folder in Palyra's state that holds them: what tells a launcher of ours from others (launch/orphans)."""
 _BELOW = ETC + "/"

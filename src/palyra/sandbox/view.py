@@ -75,6 +75,7 @@ def view_of(job: Shown, host: HostFacts) -> View:
     )
 
 
+ETC = "/etc"
 EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
 """Inside the sandbox: what stands in the place of hidden files and folders."""
 

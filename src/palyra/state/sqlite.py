@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palyra.errors import StateError
 from palyra.journal.lookup import TREE_SIZE
@@ -19,11 +19,13 @@ from palyra.state.connection import PATIENCE_S, connect
 from palyra.state.database import InVain, Trouble
 from palyra.state.db import Home
 from palyra.state.lock import FileLock
-from palyra.state.log_index import LogIndex
 from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
 from palyra.state.reserve import fill_up
 from palyra.state.upkeep import AfterCommits, on_a_thread
+
+if TYPE_CHECKING:
+    from palyra.state.log_index import LogIndex
 
 LOG_BYTES = 8 << 20
 """What the log needs between two copies, with room for a few large calls."""
@@ -87,6 +89,8 @@ class SqliteDatabase:
         if connection.in_transaction:
             return None
         if self._index is None:
+            from palyra.state.log_index import LogIndex  # for those alone who ask again and again
+
             self._index = LogIndex(str(self._home.database))
         if self._index.is_seen:
             return connection, self._index.header()

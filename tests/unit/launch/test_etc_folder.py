@@ -14,6 +14,7 @@ import pytest
 from palyra.launch import etc_folder as module
 from palyra.launch.etc_folder import EtcFolders
 from palyra.launch.held import Template
+from palyra.launch.host_files import is_unchanged
 from palyra.model.plan import Hole, Word
 from palyra.sandbox import etc_words
 from tests.unit.sandbox.jobs import make_host
@@ -164,7 +165,7 @@ def test_a_change_on_the_host_is_seen_by_the_next_sandbox(
     made.is_seen_to_work = True
     assert not made.is_to_blame(plan)
     change(etc)
-    assert not module.is_unchanged(before.host_files), "so that it does not start"
+    assert not is_unchanged(before.host_files), "so that it does not start"
     assert made.is_to_blame(plan)
     assert made.shortened(plan) is plan, "the host's own files, until there is a new folder"
     made.close()
