@@ -49,17 +49,17 @@ WHY: Mapping[tuple[str, str], tuple[str, str]] = {
         "nothing: the bounds stay",
     ),
     ("journal_single", "raw fsync"): (
-        "SQLite's commit is one such sync of two pages already; a signature (45 µs) has to be made before the disk may "
-        "begin; statements, locks, looks at the folder and the entry's bytes are another 70 µs, of a processor whose "
-        "caches are cold after each wait",
-        "a signature at half the price: nothing else of that size is left",
+        "SQLite's commit is one such sync of two pages already; a signature (some 25 µs, by libsodium) has to be made "
+        "before the disk may begin; statements, locks, looks at the folder and the entry's bytes are another 100 µs, of "
+        "a processor whose caches are cold after each wait",
+        "signing while the disk writes, which needs another seal of the head in the transaction and leaves the newest "
+        "entries without a checkpoint for a moment: not done, because everything that lies on the disk is signed",
     ),
     ("http", "bare Starlette echo"): (
         "a quarter is the server, the same for both; an eighth are statements, a tenth what a daemon checks and makes "
         "before a call, a twentieth each the signature and the pages of a shared commit; the rest is the walk, some "
         "hundreds of small steps in Python",
-        "records in the order in which they come, not of their digests: a fifth of a commit's pages is their index; a "
-        "token that is known to be unchanged without being read",
+        "the openings of an entry in one row; a connection of its own that is kept for copying the log back",
     ),
     ("cli_run", "cold bwrap true"): (
         "half of it is Python importing what a call needs, anew in each process; with a daemon most of that is done "
