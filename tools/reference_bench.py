@@ -50,8 +50,8 @@ WHY: Mapping[tuple[str, str], tuple[str, str]] = {
     ),
     ("journal_single", "raw fsync"): (
         "SQLite's commit is one such sync of two pages already; a signature (some 25 µs, by libsodium) has to be made "
-        "before the disk may begin; statements, locks, looks at the folder and the entry's bytes are another 100 µs, of "
-        "a processor whose caches are cold after each wait",
+        "before the disk may begin; statements, locks, looks at the folder and the entry's bytes are another 100 µs, "
+        "of a processor whose caches are cold after each wait",
         "signing while the disk writes, which needs another seal of the head in the transaction and leaves the newest "
         "entries without a checkpoint for a moment: not done, because everything that lies on the disk is signed",
     ),
