@@ -234,10 +234,9 @@ def prune_logs(logs: Path, *, keep: Collection[str], most: int = MAX_LOGS) -> No
         for name in ended:  # ids sort by age: the oldest ends up last
             by_owner.setdefault(_owner_of(logs / name), []).append(name)
         for _ in range(len(ended) - most):
-            most_names = max(map(len, by_owner.values()))
-            oldest = min(names[-1] for names in by_owner.values() if len(names) == most_names)
-            by_owner[_owner_of(logs / oldest)].pop()
-            remove_log(logs, oldest)
+            largest = max(map(len, by_owner.values()))
+            whose = min((names for names in by_owner.values() if len(names) == largest), key=lambda names: names[-1])
+            remove_log(logs, whose.pop())
 
 
 @lru_cache(maxsize=2 * MAX_LOGS)
