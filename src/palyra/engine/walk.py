@@ -35,6 +35,7 @@ from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
+from palyra.engine.owning import OwningRuns
 from palyra.engine.planning import make_plan
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
@@ -74,8 +75,7 @@ class Engine:
         self._live: dict[str, Live] = {}
         self._calls: dict[ProcessOwner, set[str]] = {}
         """Live calls, by run and principal."""
-        self._owning: dict[ProcessOwner, Run] = {}
-        """Runs held by this process that own background processes."""
+        self._owning = OwningRuns()
         self._ended = EndedRuns()
 
     async def call(self, request: CallRequest) -> Outcome:
@@ -112,16 +112,19 @@ class Engine:
 
     async def end_run(self, run: Run) -> None:
         """Cancel what is under way in a run, then end the background processes that were to end with it."""
-        self._ended.note(run.owner, self.ports.clock.monotonic_us())
-        await stop_all([self._live[call_id] for call_id in self._calls.get(run.owner, ())])
-        await self.ports.background.end_run(run.owner)
-        self._owning.pop(run.owner, None)
+        await self._end(run.owner)
 
     async def close(self) -> None:
         """End what is under way, and every run of this process that owns background processes."""
         await stop_all(list(self._live.values()))
-        for run in tuple(self._owning.values()):
-            await self.end_run(run)
+        for owner in self._owning.all():
+            await self._end(owner)
+
+    async def _end(self, owner: ProcessOwner) -> None:
+        self._ended.note(owner, self.ports.clock.monotonic_us())
+        await stop_all([self._live[call_id] for call_id in self._calls.get(owner, ())])
+        await self.ports.background.end_run(owner)
+        self._owning.forget(owner)
 
     async def _first_outcome(self, trip: Trip) -> Outcome | None:
         return await first_outcome(trip, self.ports, self.registry, is_live=self._everyones.__contains__)
@@ -301,7 +304,8 @@ class Engine:
 
     async def _start_background(self, trip: Trip, plan: ProcessPlan) -> Ending:
         if plan.lifetime == Lifetime.RUN_OWNED and trip.run.scope is RunScope.SESSION:
-            self._owning[trip.run.owner] = trip.run
+            now_us = self.ports.clock.monotonic_us()
+            self._owning.note(trip.run.owner, now_us=now_us, lifetime_ms=plan.limits.wall_ms)
         return await roads.start_background(trip, plan, self.ports)
 
     async def _run_builtin(self, trip: Trip) -> Ending:
