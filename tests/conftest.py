@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -15,8 +15,23 @@ from tests.folders import open_folder
 # What was green stays green: a run on a machine that lands changes tries the same cases each time. New cases are looked
 # for where a find is wanted: `make fuzz`, or `--hypothesis-profile=search`.
 hypothesis.settings.register_profile("promises", derandomize=True, deadline=None)
-hypothesis.settings.register_profile("search", deadline=None, max_examples=2000)
+SEARCH_TIMES = 20
+hypothesis.settings.register_profile("search", deadline=None, max_examples=100 * SEARCH_TIMES)
 hypothesis.settings.load_profile("promises")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--hypothesis-profile", None) == "search":
+        search_longer(getattr(item, "obj", None) for item in items)
+
+
+def search_longer(tests: Iterable[object]) -> None:
+    """A number of examples that a test names itself hides the profile's, and was chosen for runs that land changes."""
+    for test in {getattr(test, "__func__", test) for test in tests}:
+        if getattr(test, "_hypothesis_internal_settings_applied", False):
+            own = test._hypothesis_internal_use_settings  # type: ignore[attr-defined]
+            longer = hypothesis.settings(own, max_examples=own.max_examples * SEARCH_TIMES)
+            test._hypothesis_internal_use_settings = longer  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session", autouse=True)
