@@ -15,8 +15,8 @@ from palyra.approvals.store.rows import LAST
 from palyra.canon import Json
 from palyra.model.approval import ApprovalState, Scope
 from palyra.model.call import parse_principal
+from palyra.state.person import owner_principal
 from palyra.values import dataclass
-from palyra.wiring.approvals import owner_principal
 
 Item = dict[str, Json]
 Items = list[Item]

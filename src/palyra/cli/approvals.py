@@ -176,14 +176,14 @@ def _with_store(settings: Settings, work: Callable[[ApprovalStore], Awaitable[in
 
 def _by(principal: str | None) -> str:
     from palyra.model.call import parse_principal
-    from palyra.wiring.approvals import owner_principal
+    from palyra.state.person import owner_principal
 
     return str(parse_principal(principal)) if principal else owner_principal()
 
 
 def _logins() -> tuple[str, ...]:
     """Every name this process could have made the call under without --as: LOGNAME is the caller's to set."""
-    from palyra.wiring.approvals import owner_principal
+    from palyra.state.person import owner_principal
 
     return tuple(sorted({login_principal(), owner_principal()}))
 

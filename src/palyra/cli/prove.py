@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
+from palyra.cli.options import login_principal
 from palyra.errors import Reason
 from palyra.inside import escapes
 from palyra.journal.acts import Act, ActKind
@@ -181,7 +182,7 @@ async def _record(installation: Installation, proof: Proof) -> None:
     failed = sorted(name for name, result in proof.results.items() if result != HELD)
     act = Act(
         kind=ActKind.SANDBOX_PROVED if proof.holds else ActKind.SANDBOX_NOT_PROVED,
-        actor=f"uid:{installation.host.uid}",
+        actor=login_principal(),
         subject=f"proof/{proof.proof_id}",
         details={"fingerprint": proof.fingerprint, "attempts": len(proof.results), "failed": failed},
     )

@@ -92,7 +92,7 @@ def extend(settings: Settings, id: str, calls: int, attempts: int, principal: st
     from palyra.cli.session import with_installation
     from palyra.model.budget import Spending
     from palyra.model.call import parse_principal
-    from palyra.wiring.approvals import owner_principal
+    from palyra.state.person import owner_principal
 
     by = str(parse_principal(principal)) if principal else owner_principal()
     more = Spending(**{name: amounts[name] * unit for name, _, _, unit in AMOUNTS})

@@ -98,7 +98,7 @@ def promote(settings: Settings, candidate_id: str) -> int:
 
 def _with_builder(settings: Settings, work: Callable[[SkillBuilder, str], Awaitable[int]]) -> int:
     from palyra.cli.session import with_installation
-    from palyra.wiring.approvals import owner_principal
+    from palyra.state.person import owner_principal
     from palyra.wiring.skill_builder import SkillBuilder
 
     async def whole(installation: Installation) -> int:

@@ -25,7 +25,7 @@ def with_desk(settings: Settings, work: Callable[[SkillDesk, str], Awaitable[int
     """Open the home and do one thing as its operator; a refusal is exit 1 and its two lines."""
     from palyra.cli.session import with_installation
     from palyra.skills.findings import SkillRefused
-    from palyra.wiring.approvals import owner_principal
+    from palyra.state.person import owner_principal
     from palyra.wiring.embedded import Installation
 
     async def opened(installation: Installation) -> int:

@@ -150,6 +150,6 @@ def store_of(installation: Installation) -> TokenStore:
 
 
 def _me() -> str:
-    from palyra.wiring.approvals import owner_principal
+    from palyra.state.person import owner_principal
 
     return owner_principal()

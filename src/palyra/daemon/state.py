@@ -18,9 +18,9 @@ from palyra.daemon.metrics import Metrics
 from palyra.daemon.sessions import Failures, Sessions
 from palyra.daemon.tracing import Tracing, make_tracing
 from palyra.engine.ports import Clock, Ids
+from palyra.state.person import owner_principal
 from palyra.tokens.store import TokenStore
 from palyra.values import dataclass
-from palyra.wiring.approvals import owner_principal
 from palyra.wiring.embedded import Installation
 from palyra.wiring.run_terms import RunTerms
 from palyra.wiring.sessions import SessionRows

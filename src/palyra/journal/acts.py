@@ -156,7 +156,7 @@ SHAPES: Mapping[ActKind, Shape] = {
 class Act:
     kind: ActKind
     actor: str
-    """A principal (`user:alice`), `uid:0` for whoever held the terminal, or `PALYRA`."""
+    """A principal (`user:alice`), or `PALYRA`; older journals have `uid:0` for whoever held the terminal."""
     subject: str
     """`noun/ID` with the noun of the kind's shape, or the noun alone."""
     details: Mapping[str, Json] = field(default_factory=dict)

@@ -28,8 +28,8 @@ from palyra.mcp.skills import Skills
 from palyra.mcp.stdio import Lines
 from palyra.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
 from palyra.policy.scan import PolicyError
+from palyra.state.person import owner_principal
 from palyra.version import __version__
-from palyra.wiring.approvals import owner_principal
 from palyra.wiring.embedded import Installation
 
 NAME = "palyra"

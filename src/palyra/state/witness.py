@@ -27,6 +27,7 @@ from palyra.journal.witness import Refusal, add_checkpoint, cosign
 from palyra.model.record import Checkpoint
 from palyra.signing import parse_vkey
 from palyra.state.keyfile import sync_folder
+from palyra.state.person import owner_principal
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
@@ -116,7 +117,7 @@ class HomePlace:
     def keep(self, head: Checkpoint, vkey: str, *, at_unix_ms: int) -> str:
         act = Act(
             kind=ActKind.HEAD_WITNESSED,
-            actor=f"uid:{os.geteuid()}",
+            actor=owner_principal(),
             subject=f"origin/{head.origin}",
             details={"vkey": vkey, "size": head.size, "root": head.root.hex()},
         )

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import re
-
 from palyra.approvals.store.desk import ApprovalStore, Times
 from palyra.config.schema import ApprovalsConfig
 from palyra.engine.ports import Clock, Ids
@@ -18,21 +14,3 @@ def make_approvals(
 ) -> ApprovalStore:
     times = Times(request_ms=config.request_ms, grant_ms=config.grant_ms, max_pending=config.max_pending)
     return ApprovalStore(writer, times=times, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms, announce=webhook.announce)
-
-
-def owner_principal() -> str:
-    """`user:NAME` of who this process really is, whatever LOGNAME says: who can open a home is its operator."""
-    try:
-        from pwd import getpwuid
-
-        name = getpwuid(os.geteuid()).pw_name
-    except (ImportError, KeyError):  # no such table here, or a user without a name
-        name = _login()
-    return "user:" + (re.sub(r"[^A-Za-z0-9._@-]", "_", name).lstrip("._@-")[:128] or "unknown")
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid-{os.geteuid()}" if hasattr(os, "geteuid") else "unknown"

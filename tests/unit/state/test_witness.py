@@ -17,6 +17,7 @@ from palyra.journal.witness import (
     open_cosignature,
 )
 from palyra.signing import NoteSigner, SigningKey
+from palyra.state.person import owner_principal
 from palyra.state.rotation import rotate_key
 from palyra.state.witness import add_witness, anchors, check_anchors, push_heads
 from palyra.state.writer import Writer
@@ -138,6 +139,7 @@ def test_the_other_homes_journal_holds_the_head_and_its_key_cosigns(home: Path, 
     twin, store = open_store(tmp_path / "twin")
     (entry,) = store.tail(10)
     assert b'"head.witnessed"' in entry.body
+    assert f'"actor":"{owner_principal()}"'.encode() in entry.body
     assert audit_home(twin.home).findings == ()
     (note,) = writer.rows("SELECT note FROM witnesses")[0]
     assert open_cosignature(note, twin.home.origin, twin.home.key.public) == NOW // 1000
