@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from palyra.sandbox.probe_trial import read_file
 _CREATE_RULESET, _RESTRICT_SELF, _VERSION = 444, 446, 1
 _PR_SET_NO_NEW_PRIVS = 38
 _WAIT_S = 15.0
+_STEP_S = 0.002
 _TRIAL_BYTES, _TRIAL_PIDS = 64 << 20, 64
 
 # In a child of its own, because a process cannot leave a namespace it entered.
@@ -218,13 +218,16 @@ def _remove(group: str) -> None:
 
 
 def _ended(child: int) -> bool:
-    fd = os.pidfd_open(child)
-    try:
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
-        return bool(poll.poll(_WAIT_S * 1000))
-    finally:
-        os.close(fd)
+    """Whether our child has ended, leaving it to its Popen. No pidfd: old kernels and filters of containers lack it."""
+    how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    for _ in range(int(_WAIT_S / _STEP_S)):
+        try:
+            if os.waitid(os.P_PID, child, how) is not None:
+                return True
+        except ChildProcessError:  # somebody else in this process took it: an embedder that ignores SIGCHLD
+            return True
+        threading.Event().wait(_STEP_S)
+    return False
 
 
 def _wrote(path: str, text: str) -> bool:
