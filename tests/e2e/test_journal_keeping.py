@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.state.person import owner_principal
 from tests.command_line import Cli
 from tests.folders import open_folder
 from tests.serving import serving
@@ -45,6 +46,19 @@ def test_a_rotated_key_signs_on_and_what_the_old_one_signed_holds(cli, tmp_path)
     for vkey in (rotated["old"], rotated["new"]):
         assert cli("verify", str(exported), "--key", vkey).returncode == 0
     assert acts(cli) == ["key.rotated"]
+
+
+def test_an_act_is_journaled_under_who_did_it_whatever_the_environment_says(cli, monkeypatch):
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    call(cli, n=1)
+    cli("secrets", "set", "A_KEY", stdin=b"what-nobody-may-see")
+    cli("secrets", "delete", "A_KEY")
+    cli("journal", "retain", "--records-days", "0")
+    cli("journal", "rotate-key")
+    items = json.loads(cli("journal", "tail", "--kind", "act", "--json").stdout)["items"]
+    said = [item["entry"]["predicate"] for item in items]
+    assert {act["act"] for act in said} >= {"secrets.set", "secrets.deleted", "records.deleted", "key.rotated"}
+    assert {act["actor"] for act in said} == {owner_principal()} != {"user:somebody-else"}
 
 
 def test_a_key_is_not_rotated_under_a_daemon(cli):

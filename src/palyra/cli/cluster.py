@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say, say_failure
+from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
     from palyra.cluster.ray_machine import Machine
@@ -100,7 +101,7 @@ def drain(settings: Settings, node_id: str) -> int:
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
-        left = await installation.cluster.drain(node_id, actor=login_principal())
+        left = await installation.cluster.drain(node_id, actor=owner_principal())
         if left is None:
             say_failure("NOT_FOUND", f"There is no node {node_id[:80]!r}.", "palyra cluster status")
             return 1

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say, say_error
+from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
@@ -49,7 +50,7 @@ def command(settings: Settings, dry_run: bool) -> int:
         collector = Collector(installation)
         terms = collector.terms()
         found = await collector.find(terms)
-        left = () if dry_run else await collector.remove(found, terms, actor=login_principal())
+        left = () if dry_run else await collector.remove(found, terms, actor=owner_principal())
         _say(settings, found, left, dry_run=dry_run)
         return 1 if left else 0
 

@@ -9,8 +9,9 @@ import click
 import orjson
 
 from palyra.cli.journal_witness import now_unix_ms, open_writer
-from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say_failure
+from palyra.state.person import owner_principal
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -43,7 +44,7 @@ def retain(settings: Settings, records_days: int | None, entries_days: int | Non
     config, _ = load_config(find_home(settings.home), settings.config)
     records = config.journal.keep_records_days or None if records_days is None else records_days
     entries = config.journal.keep_entries_days or None if entries_days is None else entries_days
-    now, actor = now_unix_ms(), login_principal()
+    now, actor = now_unix_ms(), owner_principal()
     writer = open_writer(settings)
     try:
         removed, sealed, dropped = Removed(), 0, 0
@@ -76,7 +77,7 @@ def redact(settings: Settings, call_id: str, reason: str) -> int:
     writer = open_writer(settings)
     try:
         at = now_unix_ms()
-        removed = redact_call(writer, call_id, actor=login_principal(), reason=redact_text(reason), at_unix_ms=at)
+        removed = redact_call(writer, call_id, actor=owner_principal(), reason=redact_text(reason), at_unix_ms=at)
     except NoSuchCall as error:
         say_failure("NOT_FOUND", error.detail, error.hint)
         return 1

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
     from palyra.state.writer import Writer
@@ -56,7 +57,7 @@ def add(settings: Settings, name: str, place: str) -> int:
     writer = open_writer(settings)
     try:
         at = now_unix_ms()
-        shown = add_witness(writer, name, Path(place).expanduser(), actor=login_principal(), at_unix_ms=at)
+        shown = add_witness(writer, name, Path(place).expanduser(), actor=owner_principal(), at_unix_ms=at)
     finally:
         writer.close()
     if settings.json:
@@ -120,7 +121,7 @@ def rotate_key(settings: Settings, lock: bool) -> int:
         daemonless = take_home(find_home(settings.home).root)
         at = now_unix_ms()
         chosen = passphrase if lock else None
-        handover = rotate_key(writer, actor=login_principal(), at_unix_ms=at, passphrase=chosen)
+        handover = rotate_key(writer, actor=owner_principal(), at_unix_ms=at, passphrase=chosen)
         refused = [shown for shown in push_heads(writer, at_unix_ms=at) if shown.refusal is not None]
         daemonless.release()
     finally:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
+from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
     from palyra.policy.scan import PolicyError
@@ -34,7 +35,7 @@ def use(settings: Settings, source: str) -> int:
 
         try:
             files = files_of(installation, source)
-            return _tell(settings, await use_policies(installation, files, by=login_principal()))
+            return _tell(settings, await use_policies(installation, files, by=owner_principal()))
         except PolicyError as error:
             return _bad(settings, error, source)
 
@@ -52,7 +53,7 @@ def rollback(settings: Settings) -> int:
         from palyra.wiring.policy_acts import roll_back_policies
 
         try:
-            return _tell(settings, await roll_back_policies(installation, by=login_principal()))
+            return _tell(settings, await roll_back_policies(installation, by=owner_principal()))
         except PolicyError as error:
             return _bad(settings, error)
 

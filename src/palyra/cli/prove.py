@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
-from palyra.cli.options import login_principal
 from palyra.errors import Reason
 from palyra.inside import escapes
 from palyra.journal.acts import Act, ActKind
@@ -27,6 +26,7 @@ from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.proof import HELD, Proof, fingerprint_of, profile_job
 from palyra.signing import dsse_sign
+from palyra.state.person import owner_principal
 from palyra.values import dataclass
 from palyra.version import __version__
 from palyra.wiring.embedded import Installation
@@ -182,7 +182,7 @@ async def _record(installation: Installation, proof: Proof) -> None:
     failed = sorted(name for name, result in proof.results.items() if result != HELD)
     act = Act(
         kind=ActKind.SANDBOX_PROVED if proof.holds else ActKind.SANDBOX_NOT_PROVED,
-        actor=login_principal(),
+        actor=owner_principal(),
         subject=f"proof/{proof.proof_id}",
         details={"fingerprint": proof.fingerprint, "attempts": len(proof.results), "failed": failed},
     )

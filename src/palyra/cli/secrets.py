@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import NounGroup, Settings, login_principal, with_settings
+from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say_failure
+from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
     from palyra.model.credential import Binding, Scope, SecretFacts
@@ -67,7 +68,7 @@ def set_secret(
             if not value:
                 say_failure("BAD_ARGUMENTS", "No value came on stdin.", f"palyra secrets set {name} < FILE")
                 return 1
-            facts = await installation.vault.set(name, value, scope=scopes, binding=binding, actor=login_principal())
+            facts = await installation.vault.set(name, value, scope=scopes, binding=binding, actor=owner_principal())
         except ConfigError as error:  # the value, the name or the binding cannot be kept
             say_failure("BAD_ARGUMENTS", error.detail, error.hint)
             return 1
@@ -102,7 +103,7 @@ def delete_secret(settings: Settings, name: str) -> int:
     """Take a secret out of the vault. Copies of the file keep it: change it where it is used."""
 
     async def work(installation: Installation) -> int:
-        if not await installation.vault.delete(name, actor=login_principal()):
+        if not await installation.vault.delete(name, actor=owner_principal()):
             say_failure("NOT_FOUND", f"There is no secret {name[:80]!r}.", "palyra secrets list shows them all.")
             return 1
         if settings.json:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
-from palyra.cli.options import Settings, login_principal, with_settings
+from palyra.cli.options import Settings, with_settings
+from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
@@ -26,7 +27,7 @@ def command(settings: Settings, id: str) -> int:
         process = await installation.background.find(id)
         if process is None:
             return unknown(id)
-        process = await installation.background.stop(process.owner, id, by=login_principal())
+        process = await installation.background.stop(process.owner, id, by=owner_principal())
         if settings.json:
             click.echo(orjson.dumps(process_json(process)))
         elif not settings.quiet:

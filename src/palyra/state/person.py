@@ -18,8 +18,10 @@ def owner_principal() -> str:
         from pwd import getpwuid
 
         name = getpwuid(os.geteuid()).pw_name
-    except (ImportError, KeyError):  # no such table here, or a user without a name
+    except ImportError:  # no such table here
         name = _login()
+    except KeyError:
+        name = f"uid-{os.geteuid()}"
     return "user:" + (re.sub(r"[^A-Za-z0-9._@-]", "_", name).lstrip("._@-")[:128] or "unknown")
 
 
@@ -27,4 +29,4 @@ def _login() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return f"uid-{os.geteuid()}" if hasattr(os, "geteuid") else "unknown"
+        return "unknown"
