@@ -114,6 +114,7 @@ def test_an_envelope_of_another_type_or_signer_is_found(cli, calls, tmp_path):
         b'{"type":"urn:palyra:export:v1","first":0,"count":9007199254740991,"checkpoint":"","frontier":[],"keys":[]}\n',
         b'{"payloadType":"x"}\n' + b'{"payloadType":"x"}\n' * 100_000,
         b"\n" * 1_000_000,
+        b'{"type":"' + b'\\"' * 1_000_000,
         b"\xff\xfe" * 1000,
         b"",
     ],
@@ -124,3 +125,11 @@ def test_a_verifier_bomb_is_refused_quickly(cli, calls, tmp_path, bomb):
     done = cli("verify", str(path), "--key", vkey(cli), timeout=30)
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
+
+
+def test_millions_of_empty_lists_are_counted_before_any_is_made(cli, calls, tmp_path):
+    """A file of 24 megabytes took 700 of memory, one of 256 would have taken more than most machines have."""
+    path = tmp_path / "lists"
+    path.write_bytes(b"[" + b"[]," * 2_000_000 + b"[]]")
+    done = cli("verify", str(path), "--key", vkey(cli), timeout=30)
+    assert (done.returncode, b"holds more than 1000000 values" in done.stdout) == (1, True)

@@ -21,6 +21,7 @@ import orjson
 
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say_failure
+from palyra.late import late
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ MAX_FILE_BYTES = 256 << 20
 MAX_LINE_BYTES = 16 << 20
 MAX_DEPTH = 64
 """An input has at most 32 levels, and an outcome puts it one or two deeper."""
+MAX_VALUES = 1_000_000
+_STRING = late(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""One that never ends is taken to the end: otherwise every quote in it would be tried as a beginning."""
+_BRACKET = late(rb"[\[\]{}]")
 
 Findings = list[tuple[str, str]]
 
@@ -269,8 +274,7 @@ def _check_tiles(folder: Path, held: NoteVerifier) -> tuple[str, Findings, dict[
 def _parse(data: bytes) -> object:
     """JSON in one reading: no key twice, nothing deeper than an outcome can be, no number or text JSON cannot carry."""
     try:
-        if _depth(data) > MAX_DEPTH:
-            raise _Malformed(f"It is nested deeper than {MAX_DEPTH} levels.")
+        _check_shape(data)
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
         orjson.dumps(value)
     except (ValueError, RecursionError, TypeError) as error:
@@ -278,12 +282,16 @@ def _parse(data: bytes) -> object:
     return value
 
 
-def _depth(data: bytes) -> int:
-    deepest = depth = 0
-    for bracket in re.findall(rb"[\[\]{}]", re.sub(rb'"[^"\\]*(?:\\.[^"\\]*)*"', b"", data, flags=re.DOTALL)):
-        depth += 1 if bracket in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _check_shape(data: bytes) -> None:
+    """Before any value is made: millions of empty lists are a small file and gigabytes of memory."""
+    bare = _STRING.sub(b"", data)
+    if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > MAX_VALUES:
+        raise _Malformed(f"It holds more than {MAX_VALUES} values.")
+    depth = 0
+    for found in _BRACKET.finditer(bare):
+        depth += 1 if found[0] in (b"[", b"{") else -1
+        if depth > MAX_DEPTH:
+            raise _Malformed(f"It is nested deeper than {MAX_DEPTH} levels.")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

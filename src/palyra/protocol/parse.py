@@ -25,7 +25,9 @@ _SHOWN = 40
 _QUOTES_A_VALUE = 8
 """A key and a text have two each; others stand in texts, behind a backslash."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""One that never ends is taken to the end of the text: by a pattern that has to find its second quote, every quote
+behind a backslash would be tried as a beginning, and a short text would hold everybody up for hours."""
 _BRACKET = re.compile(rb"[\[\]{}]")
 _OPENING = frozenset(b"[{")
 

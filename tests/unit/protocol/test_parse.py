@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,19 @@ def test_values_are_counted_before_any_is_made(data):
     with pytest.raises(Rejected) as refused:
         parse_value(data, max_values=100)
     assert refused.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("beginning", [b'["', b'{"a":"x', b'"\\\\'])
+def test_a_text_that_never_ends_holds_nobody_up(beginning):
+    """Eighty kilobytes of quotes behind backslashes took half a minute, a megabyte hours: each was tried as the
+    beginning of a text that has an end."""
+    before = signal.signal(signal.SIGVTALRM, lambda *_: pytest.fail("it is still looking for an end"))
+    signal.setitimer(signal.ITIMER_VIRTUAL, 30)
+    try:
+        assert refusal(parse_input, beginning + b'\\"' * (CAP // 2 - 8)) is Reason.MALFORMED
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def test_what_stands_in_texts_is_no_value():
