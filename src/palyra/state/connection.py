@@ -70,12 +70,6 @@ def snapshot(database: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def strangers(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Triggers and views: they run or answer in a table's place, and no migration makes any."""
-    sql = "SELECT type || ' ' || name FROM sqlite_master WHERE type IN ('trigger', 'view') ORDER BY 1"
-    return tuple(str(row[0]) for row in connection.execute(sql))
-
-
 def is_writable(database: Path) -> bool:
     return os.access(database, os.W_OK) and os.access(database.parent, os.W_OK)
 

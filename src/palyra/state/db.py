@@ -2,7 +2,7 @@
 
 Rules: the folder is made beside its place and renamed into it, so a hundred first starts at once agree on one key and
 one journal, and a crash leaves nothing half made; a key or a folder that others could have touched is refused, and so
-is a database with triggers or views, which Palyra never makes. `read_home` creates, changes and refuses nothing:
+is a database that is not laid out as Palyra made it (state/shape). `read_home` creates, changes and refuses nothing:
 auditors come with read-only media.
 
 Not here: connections and versions (state/connection), commits (state/writer), the tables (state/schema).
@@ -28,7 +28,6 @@ from palyra.state.connection import (
     is_writable,
     migrate,
     snapshot,
-    strangers,
 )
 from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, current_key, name_first_key, other_key, read_keys
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
@@ -36,6 +35,7 @@ from palyra.state.lock import FileLock
 from palyra.state.mark import check_mark, read_mark
 from palyra.state.reserve import refill_reserve
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
+from palyra.state.shape import strangers
 from palyra.state.trouble import is_full, unusable
 from palyra.values import dataclass
 
@@ -145,7 +145,7 @@ def open_home(
         hint = "Free some space, or name another --home." if is_full(root.parent) else "Name another --home."
         raise StateError(f"The state in {root} cannot be used: {error.strerror}.", hint) from error
     try:
-        if made := strangers(connection):
+        if made := strangers(connection, migrations):
             raise StateError(
                 f"The database holds {made[0]}, which Palyra did not make: it could change what is recorded.",
                 "Run: palyra journal verify",

@@ -17,10 +17,11 @@ from palyra.journal.audit import Audit, Report, run_rows
 from palyra.journal.audit_kept import KeptCheck
 from palyra.model.record import Owner
 from palyra.state.beside import BesideLost, begin_beside
-from palyra.state.connection import snapshot, strangers
+from palyra.state.connection import snapshot
 from palyra.state.db import Home, ReadHome
 from palyra.state.mark import read_mark
 from palyra.state.rows import JournalRows
+from palyra.state.shape import strangers
 from palyra.values import dataclass
 
 Progress = Callable[[int], None]

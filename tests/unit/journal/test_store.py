@@ -471,7 +471,7 @@ def test_a_table_that_is_gone_is_a_finding(journal: tuple[Writer, JournalStore])
     asyncio.run(walk(store, ulid()))
     with tampering(writer.home) as other:
         other.execute("DROP TABLE blobs")
-    assert [finding.code for finding in audit_home(writer.home).findings] == ["UNREADABLE"]
+    assert "UNREADABLE" in [finding.code for finding in audit_home(writer.home).findings]
 
 
 def test_a_damaged_checkpoint_is_never_handed_out(journal: tuple[Writer, JournalStore]) -> None:

@@ -156,7 +156,7 @@ def run_sql(sql: str) -> Callable[[Path], None]:
         (run_sql("PRAGMA user_version = 99"), "version 99; this Palyra knows up to"),
         (run_sql("DELETE FROM meta"), "does not name the journal's keys"),
         (run_sql("UPDATE keys SET entry = 5"), "not the one this journal was started with"),
-        (run_sql("DROP TABLE meta"), "cannot be used"),
+        (run_sql("DROP TABLE meta"), "a layout without table meta, which Palyra did not make"),
     ],
 )
 def test_a_state_that_cannot_be_trusted_is_refused(home: Path, change: Callable[[Path], None], sentence: str) -> None:

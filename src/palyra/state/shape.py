@@ -1,0 +1,73 @@
+"""Whether the database is laid out as the migrations made it: what is in it beside that could change what is recorded.
+
+A trigger or a view answers in a table's place; so does a table whose text somebody changed: a column that is computed
+from the entry and must not be null, with a conflict that is ignored, drops the entries it does not like without an
+error, after their receipts were signed. A unique index that is gone lets in what it kept out.
+
+Mostly one digest over the layout is compared. Only where it differs (an older version, or somebody else's work) is the
+layout made again in memory to name the difference. Tables of somebody else's own, beside ours, hurt nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+
+from palyra.state.schema import MIGRATIONS, Migration
+
+LAYOUT_SHA256 = "7fb10b096a954ea5e4a4cc20e4b029821b305fe2c10b87ab62c7a381501b7fad"
+"""Of the newest migrations; a test says what it is."""
+_LAYOUT = """SELECT type, name, tbl_name, CAST(sql AS TEXT) FROM sqlite_master
+             WHERE sql IS NOT NULL AND NOT (type = 'table' AND name IN
+                 ('sqlite_stat1', 'sqlite_stat4', 'search_words_data', 'search_words_idx', 'search_words_content',
+                  'search_words_docsize', 'search_words_config'))
+             ORDER BY type, name"""
+"""Without what SQLite makes by itself: indexes of keys (they have no text), statistics, tables of a full-text one."""
+
+Part = tuple[str, str]
+"""table, index, trigger or view; and its name"""
+
+
+def strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[str, ...]:
+    """What no migration made, each named so that "The database holds …" can be said of it."""
+    rows = connection.execute(_LAYOUT).fetchall()
+    if _digest(rows) == LAYOUT_SHA256:
+        return ()
+    found = _parts(rows)
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if not 0 < version <= len(migrations):  # somebody else's, and refused as such; or newer, of which little is known
+        return tuple(f"{kind} {name}" for kind, name in sorted(found) if kind in ("trigger", "view"))
+    made = _made_by(migrations[:version])
+    tables = {name for kind, name in made if kind == "table"}
+    more = [part for part, (of, _) in found.items() if part not in made and (part[0] != "table" and of in tables)]
+    more += [part for part in found if part not in made and part[0] in ("trigger", "view") and part not in more]
+    other = [part for part in made if part in found and made[part] != found[part]]
+    gone = [part for part in made if part not in found]
+    return (
+        *(f"{kind} {name}" for kind, name in sorted(more)),
+        *(f"{kind} {name} in another form" for kind, name in sorted(other)),
+        *(f"a layout without {kind} {name}" for kind, name in sorted(gone)),
+    )
+
+
+def layout_of(migrations: tuple[Migration, ...]) -> str:
+    """The digest of what these make."""
+    return _digest([(*part, *rest) for part, rest in sorted(_made_by(migrations).items())])
+
+
+def _made_by(migrations: tuple[Migration, ...]) -> dict[Part, Part]:
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        for migration in migrations:
+            for statement in migration:
+                empty.execute(statement)
+        return _parts(empty.execute(_LAYOUT).fetchall())
+
+
+def _parts(rows: list[tuple[str, str, str, str]]) -> dict[Part, Part]:
+    """(kind, name) → (its table, its text)."""
+    return {(kind, name): (of, text) for kind, name, of, text in rows}
+
+
+def _digest(rows: list[tuple[str, str, str, str]]) -> str:
+    return hashlib.sha256("\0".join(text for row in rows for text in row).encode("utf-8", "surrogatepass")).hexdigest()
