@@ -17,8 +17,9 @@ from hashlib import sha256
 from operator import itemgetter
 
 from palyra.errors import TrustError
-from palyra.journal.audit_calls import ENTRIES_PRUNED, CallsAudit, RunRow
+from palyra.journal.audit_calls import CallsAudit, RunRow
 from palyra.journal.audit_kept import MAX_FINDINGS, Deletion, Finding, Kept, KeptCheck, Located
+from palyra.journal.audit_pruned import Pruned
 from palyra.journal.chain import ACT
 from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.entry import parse_entry
@@ -92,14 +93,14 @@ class Audit:
     _wanted: dict[int, list[bytes]] = field(init=False, default_factory=dict)
     _anchored: int = field(init=False, default=0)
     _handed: list[Handover] = field(init=False, default_factory=list)
-    _pruned: int = field(init=False, default=0)
-    _pruned_until: int = field(init=False, default=0)
-    """Entries of calls below this place may have lost their bodies: retention says it removed them."""
+    _handover_heads: set[int] = field(init=False, default_factory=set)
+    """Sizes of the heads that are opened with both keys."""
+    _pruned: Pruned = field(init=False)
 
     def __post_init__(self) -> None:
         self._frontier = self.begin.copy()
         self._next = self._signed = self.begin.size
-        self._pruned_until = max((d.first + d.count for d in self.deletions if d.act == ENTRIES_PRUNED), default=0)
+        self._pruned = Pruned(self.deletions)
         try:
             self._keys = Keys(self.verifier, tuple(self.handovers or ()))
         except TrustError as error:
@@ -110,7 +111,7 @@ class Audit:
             is_alive=self.is_alive,
             kept=self.kept,
             deletions=self.deletions,
-            begins_at=max(self._pruned_until, self.begin.size),
+            begins_at=max(self._pruned.end, self.begin.size),
         )
         for note in self.known:
             try:
@@ -138,8 +139,7 @@ class Audit:
                 return
             self._misplaced(index)
         self._next = index + 1
-        if not body and index < self._pruned_until:
-            self._pruned += 1
+        if not body and self._pruned.take(index):
             self._append(leaf)
         else:
             self._read(index, leaf, body)
@@ -164,6 +164,7 @@ class Audit:
                 self._find("KEYS", index, str(error))
             else:
                 self._handed += [handed] if handed is not None else []
+            self._pruned.read(view)
         self._calls.read(index, view, edited=not whole)
         self._skills.read(view)
         for contradiction in self._standing.read(view):
@@ -199,7 +200,9 @@ class Audit:
         try:
             checkpoint = parse_checkpoint(note)
             # A handover is always opened: there are few, and on each rests every key after it.
-            if self.every_signature or len(self._keys.at(size)) > 1:
+            if handed_over := len(self._keys.at(size)) > 1:
+                self._handover_heads.add(size)
+            if self.every_signature or handed_over:
                 self._keys.open(note)
         except TrustError as error:
             self._find("CHECKPOINT", last, f"The checkpoint at entry {last} does not hold: {error}")
@@ -236,10 +239,17 @@ class Audit:
         self._check_end(head)
         if self.handovers is not None and list(self._keys.handovers) != self._handed:
             self._find("KEYS", None, "The changes of keys in the journal are not those the installation tells of.")
+        for handover in self._keys.handovers:
+            if handover.index + 1 not in self._handover_heads:
+                self._find(
+                    "CHECKPOINT", handover.index, "The head that both keys signed is gone: nobody can follow them."
+                )
+        for first, detail in self._pruned.findings():
+            self._find("MISSING", first, detail)
         self._calls.finish(rows=rows, runs=runs)
         for detail in self._standing.check_approvals(approvals) if approvals is not None else ():
             self._find("KEPT", None, detail)
-        for detail in self._skills.check(skills, from_index=self._pruned_until) if skills is not None else ():
+        for detail in self._skills.check(skills, from_index=self._pruned.end) if skills is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:
             self._find("TRUNCATED", self._next, f"There were {self.had} entries once, and there are {self._next}.")
@@ -264,7 +274,7 @@ class Audit:
             checkpoints=self._checkpoints,
             open_calls=self._calls.open_calls,
             anchored=self._anchored,
-            pruned=self._pruned,
+            pruned=self._pruned.count,
         )
 
     def _told(self) -> tuple[Finding, ...]:

@@ -70,7 +70,10 @@ class Deletion:
     count: int = 0
 
     def covers(self, claim: Claim) -> bool:
-        """Whether what was kept of this call was removed by it."""
+        """Whether what was kept of this call was removed by it: then it had ended before, by the order of entries and
+        not only by a clock, which may have gone back since; and a removed call's id may be another's now."""
+        if not claim.ended or claim.last > self.entry:
+            return False
         if self.call_id is not None:
             return claim.call_id == self.call_id
         before = self.before_unix_ms

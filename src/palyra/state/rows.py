@@ -26,7 +26,7 @@ from palyra.model.outcome import LIMIT_NAMES
 from palyra.model.record import Entry
 from palyra.state.database import Cursor
 from palyra.state.schema import HEAD_EVERY
-from palyra.state.sealed import SealedBodies
+from palyra.state.sealed import OF_AN_ACT, SealedBodies
 
 MAX_WAITING = 1 << 15
 """Entries whose openings are remembered until their call is claimed; beyond it they are looked up singly."""
@@ -69,7 +69,9 @@ class JournalRows:
         """(index, leaf hash, body): the same, for an audit of a million."""
         for index, leaf, body in self._stream("SELECT idx, leaf_hash, body FROM entries ORDER BY idx"):
             if body is None:
-                yield index, as_bytes(leaf), self._sealed.entry(index, b"").body
+                sealed = self._sealed.entry(index, b"").body
+                # Acts stay in the database: one that somebody took out would go with its file.
+                yield index, as_bytes(leaf), b"" if OF_AN_ACT in sealed else sealed
             elif type(body) is bytes is type(leaf):
                 yield index, leaf, body
             else:

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from palyra.journal.chain import MAX_ENTRY_BYTES
+from palyra.journal.chain import ACT, MAX_ENTRY_BYTES
 from palyra.journal.lookup import Rows
 from palyra.model.record import Entry
 
 LONGEST_LINE_BYTES = MAX_ENTRY_BYTES + 2
+OF_AN_ACT = f'"predicateType":"{ACT}"'.encode()
+"""A string inside an entry has its quotes escaped, so these bytes stand nowhere else."""
 
 
 def segment_file(folder: Path, first: int, count: int) -> Path:

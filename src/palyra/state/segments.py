@@ -19,7 +19,6 @@ from pathlib import Path
 
 from palyra.errors import StateError, TrustError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
-from palyra.journal.chain import ACT
 from palyra.journal.export import export_lines
 from palyra.journal.merkle import leaf_hash
 from palyra.journal.tree import Tree
@@ -27,14 +26,12 @@ from palyra.model.record import Checkpoint
 from palyra.state.db import NOWHERE
 from palyra.state.keyfile import sync_folder
 from palyra.state.retention import doom, sweep
-from palyra.state.sealed import segment_file
+from palyra.state.sealed import OF_AN_ACT, segment_file
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 
 MAX_SEGMENT_ENTRIES = 100_000
-_OF_AN_ACT = f'"predicateType":"{ACT}"'.encode()
-"""A string inside an entry has its quotes escaped, so these bytes stand nowhere else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +91,12 @@ def _opened(writer: Writer, note: str) -> Checkpoint:
 def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, actor: str) -> Segment:
     count = head.size - first
     path = segment_file(writer.home.segments, first, count)
-    digest, size = _write(writer, path, first, head)  # 1
+    digest, size, bodies = _write(writer, path, first, head)  # 1
     act = Act(
         kind=ActKind.SEGMENT_SEALED,
         actor=actor,
         subject=f"segment/{path.name}",
-        details={"first": first, "count": count, "sha256": digest.hex(), "bytes": size},
+        details={"first": first, "count": count, "bodies": bodies, "sha256": digest.hex(), "bytes": size},
     )
 
     def work(tx: Transaction) -> None:
@@ -108,18 +105,19 @@ def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, acto
         row = (first, count, digest, size, tx.rows(sql, (first, head.size))[0][0])
         tx.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?, 1)", row)
         sql = "UPDATE entries SET body = NULL WHERE idx >= ? AND idx < ? AND instr(body, ?) = 0"
-        tx.execute(sql, (first, head.size, _OF_AN_ACT))
+        tx.execute(sql, (first, head.size, OF_AN_ACT))
         record_act(tx, act, at_unix_ms=at_unix_ms)
 
     writer.commit_now(work)  # 2
     return Segment(first=first, count=count, path=path)
 
 
-def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[bytes, int]:
+def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[bytes, int, int]:
+    """The file's digest and length, and how many of its entries leave the database: all but acts."""
     folder = path.parent
     folder.mkdir(mode=0o700, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
-    hasher, size = hashlib.sha256(), 0
+    hasher, size, acts = hashlib.sha256(), 0, 0
     tree = Tree(writer.rows)
     bodies, links = _bodies(writer, first, head.size), tree.links(writer.home.keys)
     lines = export_lines(bodies, head, begin=tree.frontier(first), links=links)
@@ -130,6 +128,7 @@ def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[by
                 file.write(line)
                 hasher.update(line)
                 size += len(line)
+                acts += OF_AN_ACT in line
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -137,7 +136,7 @@ def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[by
     temporary.replace(path)
     sync_folder(folder)
     sync_folder(folder.parent)
-    return hasher.digest(), size
+    return hasher.digest(), size, head.size - first - acts
 
 
 def _bodies(writer: Writer, first: int, end: int) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from palyra.state.rotation import rotate_key
 from palyra.state.rows import JournalRows
 from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
-from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.journaling import NOW, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
 from tests.stores import WHERE, tampering
 
 DAY = 24 * 3600 * 1000
@@ -231,3 +231,78 @@ def test_a_bodys_loss_that_was_not_told_is_found_beside_one_that_was(
     with tampering(writer.home) as other:
         other.execute("UPDATE entries SET body = NULL WHERE idx = 5")
     assert "EDITED" in audit(writer)
+
+
+def aged(home: Path) -> tuple[Writer, JournalStore]:
+    """Two old calls with three acts between them (2, 3, 4), and a call of now."""
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    asyncio.run(call(store, run, at=NOW - 5 * DAY))
+    many_acts(writer, 3)
+    asyncio.run(call(store, run, at=NOW - 4 * DAY))
+    asyncio.run(call(store, run, at=NOW))
+    return writer, store
+
+
+def test_an_act_that_somebody_removed_under_cover_of_retention_is_found(home: Path) -> None:
+    """Retention removes the bodies of calls alone. Where it had been, anybody could remove the acts as well: who got a
+    token, which policies were put in place."""
+    writer, _ = aged(home)
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert audit(writer) == []
+    with tampering(writer.home) as other:
+        other.execute("UPDATE entries SET body = NULL WHERE idx = 3")
+    found = audit_home(writer.home).findings
+    assert [(one.code, one.index, one.detail) for one in found] == [
+        ("MISSING", 0, "Of entries 0 to 6, 4 were sealed away, and 5 are gone.")
+    ]
+    writer.close()
+
+
+def test_an_act_taken_out_while_its_file_is_kept_is_found_before_the_file_goes(home: Path) -> None:
+    writer, _ = aged(home)
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    with tampering(writer.home) as other:
+        other.execute("UPDATE entries SET body = NULL WHERE idx = 3")
+    assert [one.index for one in audit_home(writer.home).findings if one.code == "EDITED"] == [3]
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert audit(writer) == ["MISSING"]
+    writer.close()
+
+
+def test_the_act_of_a_removal_does_not_vanish_in_the_next_one(home: Path) -> None:
+    """What would be counted by an act that is itself among what was removed next."""
+    writer, store = aged(home)
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW - 3 * DAY)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW - 3 * DAY)
+    asyncio.run(call(store, run_spec(ulid()), at=NOW))
+    seal_entries(writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    drop_segments(writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    assert audit(writer) == []
+    sealed, pruned = (
+        index
+        for (index,) in writer.rows(
+            "SELECT idx FROM entries WHERE instr(body, CAST('segment/' AS BLOB)) ORDER BY idx LIMIT 2"
+        )
+    )
+    with tampering(writer.home) as other:
+        other.execute("UPDATE entries SET body = NULL WHERE idx IN (3, ?, ?)", (sealed, pruned))
+        other.execute("DELETE FROM deletions WHERE entry = ?", (pruned,))
+    assert {"MISSING"} <= set(audit(writer))
+    writer.close()
+
+
+def test_a_removal_covers_nothing_that_came_after_it(home: Path) -> None:
+    """A clock that went back made a later call look older than what retention had removed: so its records could be
+    removed too, and nobody was told."""
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    asyncio.run(call(store, run, at=NOW))
+    delete_records(writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW)
+    asyncio.run(call(store, run, at=NOW - DAY))
+    assert audit(writer) == []
+    with tampering(writer.home) as other:
+        other.execute("UPDATE calls SET details = NULL, outcome = NULL")
+    assert [(one.code, one.index) for one in audit_home(writer.home).findings] == [("KEPT", 3), ("KEPT", 4)]
+    writer.close()

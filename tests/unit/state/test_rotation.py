@@ -124,6 +124,16 @@ def test_a_table_of_keys_that_was_edited_is_found_or_refused(rotated: tuple[Evid
     assert {"KEYS", "CHECKPOINT"} & {finding.code for finding in audit_home(opened.home, every=True).findings}
 
 
+def test_the_head_that_both_keys_signed_cannot_be_taken_away_unnoticed(rotated: tuple[Evidence, SigningKey]) -> None:
+    """Without it no proof and no export holds any more, for anybody, and the audit had nothing to say."""
+    evidence, _ = rotated
+    handover = evidence.keys.handovers[0].index
+    with tampering(evidence.writer.home) as other:
+        other.execute("DELETE FROM checkpoints WHERE size = ?", (handover + 1,))
+    found = audit_home(evidence.writer.home).findings
+    assert [(one.code, one.index) for one in found] == [("CHECKPOINT", handover)]
+
+
 def test_a_crash_between_the_commit_and_the_renaming_is_mended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, _ = open_store(home)
     many_acts(writer, 2)

@@ -1,0 +1,68 @@
+"""What retention removed of the journal itself, held against what it said it would: bodies of calls, never of acts.
+
+A sealed file's act says how many bodies left the database, when all of them were held against their hashes. Where the
+file is gone, exactly so many are: one more is an act that somebody else removed behind retention's back, and acts tell
+of keys, policies, tokens and approvals. That act itself stands behind its segment, so it is counted in another one or
+still has its body. Not here: the entries that are there (journal/audit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from palyra.journal.acts import ActKind
+from palyra.journal.audit_kept import Deletion
+from palyra.journal.chain import ACT
+from palyra.journal.entry import EntryView
+from palyra.values import dataclass
+
+ENTRIES_PRUNED = ActKind.ENTRIES_PRUNED.value
+
+
+@dataclass(slots=True)
+class Pruned:
+    deletions: Sequence[Deletion]
+
+    count: int = field(init=False, default=0)
+    _gone: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
+    """(first, count) of each removed file → the bodies that are not there."""
+    _sealed: dict[tuple[int, int], int | None] = field(init=False, default_factory=dict)
+    _at: tuple[int, int] = field(init=False, default=(0, 0))
+
+    def __post_init__(self) -> None:
+        self._gone = {(one.first, one.count): 0 for one in self.deletions if one.act == ENTRIES_PRUNED}
+
+    @property
+    def end(self) -> int:
+        """Entries of calls below this place may have lost their bodies."""
+        return max((first + count for first, count in self._gone), default=0)
+
+    def take(self, index: int) -> bool:
+        """Whether the body of this entry may be gone; it is counted then."""
+        if not self._at[0] <= index < sum(self._at):
+            found = (segment for segment in self._gone if segment[0] <= index < sum(segment))
+            self._at = next(found, (0, 0))
+            if self._at not in self._gone:
+                return False
+        self._gone[self._at] += 1
+        self.count += 1
+        return True
+
+    def read(self, view: EntryView) -> None:
+        """An act of sealing says how many bodies it moved; one of an older Palyra does not."""
+        details = view.predicate.get("details")
+        if view.kind != ACT or view.predicate.get("act") != ActKind.SEGMENT_SEALED or not isinstance(details, Mapping):
+            return
+        first, count, bodies = (details.get(name) for name in ("first", "count", "bodies"))
+        if isinstance(first, int) and isinstance(count, int):
+            self._sealed[first, count] = bodies if isinstance(bodies, int) else None
+
+    def findings(self) -> Iterator[tuple[int, str]]:
+        """(the entry, what is wrong)"""
+        for (first, count), gone in self._gone.items():
+            last, told = first + count - 1, self._sealed.get((first, count), -1)
+            if told == -1:
+                yield first, f"Entries {first} to {last} were removed, and no entry says that they were sealed."
+            elif told is not None and told != gone:
+                yield first, f"Of entries {first} to {last}, {told} were sealed away, and {gone} are gone."
