@@ -14,6 +14,8 @@ def test_a_proof_is_made_signed_journaled_and_referred_to(cli):
     proof_id = next(item["detail"] for item in report["items"] if item["check"] == "proof").split(",")[0]
     after = cli.outcome("run", "--json", "--", "true")
     assert after["attestation"]["sandbox_enforcement"]["proof_id"] == proof_id
+    shared = cli.outcome("run", "--json", "--egress", "none", "--", "true")  # other walls: nobody has attacked those
+    assert shared["attestation"]["sandbox_enforcement"]["proof_id"] is None
     tail = [item["entry"]["predicate"] for item in json.loads(cli("journal", "tail", "--json").stdout)["items"]]
     (proved,) = [entry for entry in tail if entry.get("act") == "sandbox.proved"]
     assert proved["actor"] == {entry["principal"] for entry in tail if "principal" in entry}.pop()

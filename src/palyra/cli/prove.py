@@ -1,7 +1,8 @@
 """`palyra doctor --prove`: the escape attempts, run for real in the exact profile calls get; a signed, journaled proof.
 
 The attempts run against things made for them in a temporary folder beside the workspace. What each limit must stop has
-a run of its own. The proof is kept in the home; attestations refer to it by id while host and profile stay the same.
+a run of its own. The proof is kept in the home; attestations of calls in that profile refer to it by id until the next
+boot.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from palyra.state.person import owner_principal
 from palyra.values import dataclass
 from palyra.version import __version__
 from palyra.wiring.embedded import Installation
-from palyra.wiring.proofs import PAYLOAD_TYPE, write_proof
+from palyra.wiring.proofs import PAYLOAD_TYPE, seen_of, write_proof
 
 PYTHON = "/usr/bin/python3"
 FORK = """
@@ -102,7 +103,7 @@ async def prove(installation: Installation) -> Proof:
     proof = Proof(
         proof_id=proof_id,
         made_unix_ms=ports.clock.now_unix_ms(),
-        fingerprint=fingerprint_of(installation.host, version=__version__),
+        fingerprint=fingerprint_of(installation.host, version=__version__, seen=seen_of(installation.host)),
         results=results,
     )
     await _record(installation, proof)

@@ -32,10 +32,9 @@ from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT, Request
 from palyra.policy.written import Written, write_with_holes
 from palyra.redact.values import is_clear, redact_json
+from palyra.sandbox.proven import Proven
 from palyra.values import dataclass
 
-PROVEN_BACKEND = "bubblewrap"
-"""The one `palyra doctor --prove` attacks."""
 _FACTS = tuple(field.name for field in fields(Facts))
 
 Secrets = Sequence[tuple[str, bytes]]
@@ -107,7 +106,7 @@ def fixed_of(trip: Trip, ports: Ports) -> Fixed:
 
 def _make(trip: Trip, ports: Ports, secrets: Secrets) -> Fixed:
     plan, decision = trip.plan, decision_json(trip.decision)
-    owner, enforcement = ports.owners.me(), enforcement_json(plan, None, ports.proof_id)
+    owner, enforcement = ports.owners.me(), enforcement_json(plan, None, ports.proven)
     limits = (plan.limits if plan is not None else trip.run.limits).as_json()
     policies = tuple(decision["policies"])
     decided = Decided(
@@ -187,7 +186,7 @@ def _details(trip: Trip, ports: Ports, secrets: Secrets, plan_sha256: str | None
     return {
         "door": trip.run.context.door.value,
         "executor": plan.executor if plan is not None else None,
-        "enforcement": enforcement_json(plan, None, ports.proof_id),
+        "enforcement": enforcement_json(plan, None, ports.proven),
         "config_sha256": ports.config.digest,
         "policy_sha256": trip.policy_sha256,
         "limits": trip.run.limits.as_json(),
@@ -239,7 +238,7 @@ def egress_mode(plan: Plan | None) -> str:
     return plan.net.mode.value if isinstance(plan, ProcessPlan | FetchPlan) else ""
 
 
-def enforcement_json(plan: Plan | None, execution: Execution | None, proof_id: str | None) -> dict[str, Json]:
+def enforcement_json(plan: Plan | None, execution: Execution | None, proven: Proven | None) -> dict[str, Json]:
     if plan is None:
         return {"backend": "", "egress_mode": "", "guarantees": [], "degraded": [], "proof_id": None}
     late = execution.degraded if execution is not None else ()
@@ -248,7 +247,7 @@ def enforcement_json(plan: Plan | None, execution: Execution | None, proof_id: s
         "egress_mode": egress_mode(plan),
         "guarantees": sorted(g.value for g in plan.guarantees),
         "degraded": [*plan.degraded, *late],
-        "proof_id": proof_id if plan.backend == PROVEN_BACKEND else None,
+        "proof_id": proven.id_for(plan) if proven is not None else None,
     }
 
 

@@ -27,6 +27,7 @@ from palyra.model.sights import LookRequest, Sights, WorkspaceSight
 from palyra.model.skill import SkillTool
 from palyra.model.wasm import HostAnswer, WasmPlan
 from palyra.policy.bundle import PolicyBundle
+from palyra.sandbox.proven import Proven
 from palyra.signing import SigningKey
 from palyra.values import dataclass
 
@@ -310,5 +311,5 @@ class Ports:
     """Reads at once what journal, run_facts and policies would be asked for one by one."""
     host_credentials: HostCredentials | None = None
     intercepts: Intercepts | None = None
-    proof_id: str | None = None
+    proven: Proven | None = None
     """The proof that this host's tier C profile holds (palyra doctor --prove), if there is one."""

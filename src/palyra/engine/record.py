@@ -258,7 +258,7 @@ def _statement(
 def _in_force(plan: Plan | None, execution: Execution, ports: Ports, fixed: Fixed) -> Enforcement:
     if plan is not None and not execution.degraded:
         return fixed.in_force
-    return enforcement_of(enforcement_json(plan, execution, ports.proof_id))
+    return enforcement_of(enforcement_json(plan, execution, ports.proven))
 
 
 def _payload_of(trip: Trip) -> str | None:

@@ -16,15 +16,14 @@ from palyra.model.host import Guarantee, HostFacts
 from palyra.model.job import Job
 from palyra.model.limits import Limits
 from palyra.model.net import NO_NETWORK
+from palyra.model.plan import ProcessPlan
 from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import needs_for, plan_job
+from palyra.sandbox.proven import WORKSPACE, Proven
 from palyra.values import dataclass
 
 PREDICATE_TYPE = "urn:palyra:proof:v1"
 HELD = "held"
-SANDBOX_WORKSPACE = "/srv/palyra-proof"
-"""A made-up workspace: the profile's digest is taken over the plan for it, so that it is the same for every call."""
-
 # attempt -> the guarantee that stands or falls with it; unknown names count for FS_ISOLATED, the strictest
 STANDS_FOR: dict[str, Guarantee] = {
     "reach a port of this machine": Guarantee.NET_ISOLATED,
@@ -87,9 +86,17 @@ def parse_proof(value: Json) -> Proof:
     return proof
 
 
-def fingerprint_of(host: HostFacts, *, version: str) -> str:
-    """What a proof is good for: this Palyra, this kernel and launcher, this user, this profile."""
-    plan = plan_job(profile_job(SANDBOX_WORKSPACE, host), host)
+def proven_by(proof: Proof, host: HostFacts) -> Proven:
+    """The plans of this host that a proof speaks for."""
+    plan = plan_job(profile_job(WORKSPACE, host), host)
+    assert isinstance(plan, ProcessPlan)
+    return Proven(proof_id=proof.proof_id, backend=plan.backend, launcher=plan.launcher, data=plan.data)
+
+
+def fingerprint_of(host: HostFacts, *, version: str, seen: Json) -> str:
+    """What a proof is good for: this Palyra, this kernel and launcher, this user, this profile. `seen`: what else tells
+    this machine, as it was started, from any other that a home may be copied to."""
+    plan = plan_job(profile_job(WORKSPACE, host), host)
     launcher = host.bubblewrap
     return digest(
         {
@@ -100,6 +107,7 @@ def fingerprint_of(host: HostFacts, *, version: str) -> str:
             "launcher": [launcher.path, launcher.version] if launcher else [],
             "profile": plan.as_json()["launcher"],
             "filter": plan.as_json()["data"],
+            "seen": seen,
         }
     )
 

@@ -42,7 +42,7 @@ from palyra.wiring.host import look_at_host
 from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, keeper_of
-from palyra.wiring.proofs import current_proof_id
+from palyra.wiring.proofs import current_proof
 from palyra.wiring.run_facts import RunFactsStore
 from palyra.wiring.runs import RunDesk
 from palyra.wiring.skill_door import SkillDoor
@@ -270,7 +270,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         guest_storage=GuestStore(writer),
         key=writer.home.key,
         own_files=read_own_files(),
-        proof_id=current_proof_id(home.root, writer.home.key.public, hands.host, version=__version__),
+        proven=current_proof(home.root, writer.home.key.public, hands.host, version=__version__),
     )
 
 
