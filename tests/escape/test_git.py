@@ -127,6 +127,26 @@ def test_settings_in_a_home_that_is_the_workspace_are_not_obeyed(run: SyncRun, w
     assert not (workspace / "ran").exists()
 
 
+@pytest.mark.skipif(shutil.which("gpg") is None, reason="there is no gpg")
+def test_gpg_runs_no_agent_that_settings_in_the_workspace_name(run: SyncRun, workspace: Path, tmp_path: Path) -> None:
+    """`git commit -S` runs no code but gpg, which starts what ~/.gnupg/gpg.conf names as its agent."""
+    repository(workspace)
+    keys, settings = tmp_path / "keys", workspace / ".gnupg"
+    for folder in (keys, settings):
+        folder.mkdir(mode=0o700)
+    gpg(keys, "--passphrase", "", "--quick-gen-key", "a <a@b.c>", "ed25519", "sign", "never")
+    gpg(settings, "--no-autostart", "--import", "-", given=gpg(keys, "--export"))
+    subprocess.run(["gpgconf", "--homedir", str(keys), "--kill", "all"], check=True, capture_output=True)
+    (settings / "gpg.conf").write_text(f"agent-program {trap(workspace / 'agent', workspace / 'ran')}\n")
+    git(run, *IDENTITY, "commit", "-S", "--allow-empty", "-m", "x")
+    assert not (workspace / "ran").exists()
+
+
+def gpg(home: Path, *words: str, given: bytes = b"") -> bytes:
+    argv = ["gpg", "--homedir", str(home), "--batch", "--quiet", *words]
+    return subprocess.run(argv, input=given, check=True, capture_output=True).stdout
+
+
 @pytest.mark.parametrize("words", [("./evil", "HEAD:refs/heads/x"), ("evil", "HEAD:refs/heads/x"), ("--repo=./evil",)])
 def test_a_push_to_a_folder_whose_hooks_would_run_is_refused(run: SyncRun, workspace: Path, words: list[str]) -> None:
     committed(workspace)

@@ -49,6 +49,7 @@ from palyra.sandbox.view import AGENT_HOME
 
 MAX_INPUT_BYTES = 448 << 10
 """Of a tool that cannot say so itself."""
+NO_HOME = "/nonexistent"
 _OF_NOTHING = sha256_hex(b"")
 
 
@@ -221,7 +222,7 @@ def make_job(
         argv=(process.command, *process.args),
         env=build_environment(
             search_path=runner.path,
-            home=AGENT_HOME if tier is Tier.C else trip.sights.workspace.path,
+            home=_home(trip, tier),
             caller=dict(process.env),
             settable=runner.settable_env,
             operator=grant.env,
@@ -241,13 +242,26 @@ def make_job(
     )
 
 
+def _home(trip: Trip, tier: Tier) -> str:
+    """In tier B the workspace is the only folder that can be a home, and what lies there is the agent's: gpg, which
+    `git commit -S` starts, runs the program that ~/.gnupg/gpg.conf names. So a call that runs no code has none."""
+    assert trip.sights is not None
+    if tier is Tier.C:
+        return AGENT_HOME
+    return trip.sights.workspace.path if _may_run_code(trip) else NO_HOME
+
+
+def _may_run_code(trip: Trip) -> bool:
+    """Judged to, or granted."""
+    assert trip.facts is not None
+    return trip.facts.runs_code or trip.facts.interpreter or trip.facts.granted_interpreters
+
+
 def _git_environment(trip: Trip) -> tuple[tuple[str, str], ...]:
     """For git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any."""
     assert trip.sights is not None
-    assert trip.facts is not None
     names = (trip.sights.executable, *trip.sights.also)
-    runs_code = trip.facts.runs_code or trip.facts.interpreter or trip.facts.granted_interpreters
-    if runs_code or not any(normalise(sight.name) == "git" for sight in names):
+    if _may_run_code(trip) or not any(normalise(sight.name) == "git" for sight in names):
         return ()
     from palyra.guard.gitenv import git_environment
 
