@@ -74,13 +74,13 @@ class AsyncApprovals:
         return (await self._store.decide(approval_id, verdict)).summary()
 
     async def deny(self, approval_id: str, *, by: str | None = None, reason: str = "") -> Item:
-        """The same call stays refused until the request would have expired."""
+        """The same call stays refused until the request would have expired, or `revoke` takes the no back."""
         verdict = Verdict(approved=False, by=_person(by), logins=(owner_principal(),), note=reason)
         return (await self._store.decide(approval_id, verdict)).summary()
 
     async def revoke(self, approval_id: str, *, by: str | None = None) -> Item:
-        """Take a grant back."""
-        return (await self._store.revoke(approval_id, by=_person(by))).summary()
+        """Take a decision back: a yes lets nothing through any more, after a no the same call asks again."""
+        return (await self._store.revoke(approval_id, by=_person(by), logins=(owner_principal(),))).summary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +107,11 @@ class Approvals:
         return self._answer(self._inner.approve(approval_id, **terms))
 
     def deny(self, approval_id: str, *, by: str | None = None, reason: str = "") -> Item:
-        """The same call stays refused until the request would have expired."""
+        """The same call stays refused until the request would have expired, or `revoke` takes the no back."""
         return self._answer(self._inner.deny(approval_id, by=by, reason=reason))
 
     def revoke(self, approval_id: str, *, by: str | None = None) -> Item:
-        """Take a grant back."""
+        """Take a decision back: a yes lets nothing through any more, after a no the same call asks again."""
         return self._answer(self._inner.revoke(approval_id, by=by))
 
     def _answer(self, work: Coroutine[Any, Any, Item]) -> Item:

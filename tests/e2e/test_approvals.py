@@ -197,6 +197,22 @@ def test_a_revoked_grant_lets_nothing_through(asking):
     assert verified(asking)
 
 
+def test_a_no_is_taken_back_by_an_operator_and_the_same_call_asks_again(asking):
+    asking(*LS)
+    denied = only(asking)
+    asking("approvals", "deny", denied)
+    refused = asking(*LS)
+    assert (refused.returncode, f"palyra approvals revoke {denied}".encode() in refused.stderr) == (126, True)
+    late = asking("approvals", "approve", denied)
+    assert (late.returncode, f"palyra approvals revoke {denied}".encode() in late.stderr) == (1, True)
+    assert f"palyra approvals revoke {denied}".encode() in asking("approvals", "show", denied).stdout
+    assert asking("approvals", "revoke", denied).returncode == 0
+    assert asking(*LS).returncode == 75
+    asking("approvals", "approve", only(asking))
+    assert asking(*LS).returncode == 0
+    assert verified(asking)
+
+
 def test_a_pattern_is_shown_and_covers_what_it_says(asking):
     def ls(word: str) -> int:
         given = json.dumps({"command": "ls", "args": [word]})

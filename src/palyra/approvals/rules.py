@@ -4,7 +4,8 @@ Rules: 1. it binds the whole plan (program and its digest, argv, cwd, environmen
 input, the principal, the bundle and the policies that asked; a change in any of these needs a new approval. 2. A
 pattern opens the program's arguments and nothing else, word by word. 3. `once` is one call, `run` the run that asked,
 `until` a time. 4. An agent never decides, and nobody decides on a call of their own, but for a person at the call's
-terminal. 5. A request is decided once and in time.
+terminal. 5. A request is decided once and in time. 6. A yes can be taken back, and a no too: then the same call asks
+again, it is not let through; who asked takes back only a no of their own.
 
 Not here: rows and entries (store), when a call asks (engine/approval).
 """
@@ -117,8 +118,8 @@ def decide(approval: Approval, verdict: Verdict, *, now_unix_ms: int, grant_ms: 
 
 
 _AFTERWARDS = {
-    ApprovalState.APPROVED: "palyra approvals revoke ID takes the grant back.",
-    ApprovalState.DENIED: "The same call asks again once the request would have expired: palyra approvals show ID.",
+    ApprovalState.APPROVED: "palyra approvals revoke {id} takes the grant back.",
+    ApprovalState.DENIED: "palyra approvals revoke {id} takes the no back; then the same call asks again.",
 }
 
 
@@ -131,7 +132,9 @@ def check_pending(approval: Approval, *, now_unix_ms: int) -> None:
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             f"The request is {approval.state.value} already{by}; it is decided once.",
-            _AFTERWARDS.get(approval.state, "The caller repeats the call to ask again."),
+            _AFTERWARDS.get(approval.state, "The caller repeats the call to ask again.").format(
+                id=approval.approval_id
+            ),
         )
 
 
@@ -184,13 +187,34 @@ def expire(approval: Approval) -> Approval:
     return replace(approval, state=ApprovalState.EXPIRED)
 
 
-def revoke(approval: Approval, *, by: str) -> Approval:
+def holds_denied(approval: Approval, *, now_unix_ms: int) -> bool:
+    """A no holds as long as the question would have: who asks on must not wear people down."""
+    return approval.state is ApprovalState.DENIED and now_unix_ms < approval.expires_unix_ms
+
+
+def revoke(approval: Approval, *, by: str, logins: Collection[str] = (), now_unix_ms: int) -> Approval:
+    """6"""
     _check_person(by)
-    if approval.state is not ApprovalState.APPROVED:
+    if approval.state is ApprovalState.DENIED:
+        _check_takes_back(approval, by, logins, now_unix_ms)
+    elif approval.state is not ApprovalState.APPROVED:
         raise Rejected(
-            Reason.BAD_ARGUMENTS, f"It is {approval.state.value}: only a grant is revoked.", "palyra approvals grants"
+            Reason.BAD_ARGUMENTS,
+            f"It is {approval.state.value}: only a decision that holds is revoked.",
+            "palyra approvals grants lists what was allowed, palyra approvals list --state denied what was not.",
         )
     return replace(approval, state=ApprovalState.REVOKED)
+
+
+def _check_takes_back(approval: Approval, by: str, logins: Collection[str], now_unix_ms: int) -> None:
+    if not holds_denied(approval, now_unix_ms=now_unix_ms):
+        raise Rejected(Reason.BAD_ARGUMENTS, "This no is over.", "The caller repeats the call to ask again.")
+    if approval.principal in (by, *logins) and approval.decided_by != approval.principal:
+        raise Rejected(
+            Reason.CAPABILITY_DENIED,
+            f"{approval.principal} asked for this, and nobody takes back another's no to a call of their own.",
+            "Let another operator take it back.",
+        )
 
 
 def difference(before: Mapping[str, Json], now: Mapping[str, Json]) -> list[dict[str, Json]]:

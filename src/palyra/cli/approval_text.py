@@ -91,8 +91,11 @@ def standing(approval: Approval) -> str:
         if approval.scope == "once" and approval.uses:
             return f"approved by {approval.decided_by}, used"
         return f"approved by {approval.decided_by}, {approval.scope}, until {clock(approval.valid_until_unix_ms)}"
-    by = f" by {approval.decided_by}" if approval.decided_by else ""
-    return f"{approval.state.value}{by}"
+    if approval.state is ApprovalState.DENIED:
+        return f"denied by {approval.decided_by}, until {clock(approval.expires_unix_ms)}"
+    if approval.state is ApprovalState.REVOKED:
+        return f"{'approved' if approval.scope else 'denied'} by {approval.decided_by}, revoked"
+    return approval.state.value
 
 
 def decision_lines(approval: Approval) -> list[str]:

@@ -30,12 +30,13 @@ Examples:
   palyra approvals approve 01J… --scope run
   palyra approvals approve 01J… --for 3600 --pattern 'git fetch *'
 """
+_NEXT = {"pending": ("approve", "deny"), "approved": ("revoke",), "denied": ("revoke",)}
 AS = click.option("--as", "principal", metavar="PRINCIPAL", help="Who decides: user:NAME (default: your login).")
 
 
 @click.group("approvals", cls=NounGroup)
 def command() -> None:
-    """See what waits for a person; approve, deny, list and revoke grants."""
+    """See what waits for a person; approve, deny, list grants, take a decision back."""
 
 
 @command.command("list", epilog="\b\nExamples:\n  palyra approvals list\n  palyra approvals list --state denied --json")
@@ -137,7 +138,7 @@ def approve(
 @AS
 @with_settings
 def deny(settings: Settings, id: str, note: str, principal: str | None) -> int:
-    """Say no; the same call is refused until the request would have expired."""
+    """Say no; the same call is refused until the request would have expired, or revoke takes the no back."""
     from palyra.approvals.rules import Verdict
 
     return _decide(settings, id, Verdict(approved=False, by=_by(principal), logins=_logins(), note=note))
@@ -148,10 +149,13 @@ def deny(settings: Settings, id: str, note: str, principal: str | None) -> int:
 @AS
 @with_settings
 def revoke(settings: Settings, id: str, principal: str | None) -> int:
-    """Take a grant back. Calls that are running go on."""
+    """Take a decision back: a yes lets nothing through any more, after a no the same call asks again.
+
+    Calls that are running go on.
+    """
 
     async def work(store: ApprovalStore) -> int:
-        _print(settings, await store.revoke(id, by=_by(principal)))
+        _print(settings, await store.revoke(id, by=_by(principal), logins=_logins()))
         return 0
 
     return _with_store(settings, work)
@@ -204,11 +208,7 @@ def _words(pattern: str | None) -> tuple[str, ...]:
 
 
 def _next_lines(approval: Approval) -> list[str]:
-    from palyra.model.approval import ApprovalState
-
-    if approval.state is not ApprovalState.PENDING:
-        return []
-    words = ("approve", "deny")
+    words = _NEXT.get(approval.state, ())
     return [f"{word:11}palyra approvals {word} {approval.approval_id}" for word in words]
 
 

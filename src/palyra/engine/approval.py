@@ -153,7 +153,8 @@ def _check_said(approval: Approval) -> None:
             raise Rejected(
                 Reason.NOT_APPROVED,
                 f"{approval.decided_by or 'Somebody'} did not approve this call{why}",
-                "Do something else, or change the policy that asks: palyra policy explain CALL_ID names it.",
+                "Do something else; an operator who thinks otherwise takes the no back with palyra approvals revoke "
+                f"{approval.approval_id}, then repeat the call.",
             )
 
 

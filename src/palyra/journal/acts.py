@@ -95,7 +95,7 @@ SHAPES: Mapping[ActKind, Shape] = {
         "A person said yes or no.",
     ),
     ActKind.APPROVAL_EXPIRED: _shape("approval", _APPROVAL, "Nobody answered in time."),
-    ActKind.APPROVAL_REVOKED: _shape("approval", _APPROVAL, "A standing approval was taken back."),
+    ActKind.APPROVAL_REVOKED: _shape("approval", _APPROVAL, "A yes or a no was taken back."),
     ActKind.RUN_EXTENDED: _shape("run", "budget", "A run's budget was extended by a person."),
     ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret got a value; its name and binding are told."),
     ActKind.SECRET_DELETED: _shape("secret", _SECRET, "A secret was deleted."),

@@ -17,6 +17,7 @@ from palyra.journal.entry import EntryView
 from palyra.values import dataclass
 
 _ENDS = {"approval.expired": "expired", "approval.revoked": "revoked"}
+_ENDED_FROM = {"approval.expired": ("pending",), "approval.revoked": ("approved", "denied")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +77,10 @@ class Standing:
         elif act == "approval.decided":
             yield from self._decided(name, known, said, view)
         elif act in _ENDS:
-            wanted = "pending" if act == "approval.expired" else "approved"
-            if known.state != wanted:
+            if known.state not in _ENDED_FROM[act]:
                 yield f"Entry {at} ends approval {name}, which was {known.state}."
+            if known.state == "denied" and view.predicate.get("actor") == known.principal != known.decided_by:
+                yield f"Entry {at} has who asked for approval {name} take back another's no."
             self._approvals[name] = replace(known, state=_ENDS[act], ended_index=at)
 
     def _decided(self, name: str, known: _Said, said: Mapping[str, Json], view: EntryView) -> Iterator[str]:

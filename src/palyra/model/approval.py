@@ -24,6 +24,7 @@ class ApprovalState(StrEnum):
     EXPIRED = "expired"
     """Nobody decided in time."""
     REVOKED = "revoked"
+    """A yes that lets nothing through any more (it has a scope), or a no that was taken back (it has none)."""
 
 
 class Scope(StrEnum):
@@ -132,10 +133,8 @@ class Approval:
             *("self_approved", "note", "pattern", "valid_until_unix_ms"),
         )
         value: dict[str, Json] = {name: getattr(self, name) for name in names}
-        approved = self.state in (ApprovalState.APPROVED, ApprovalState.REVOKED)
-        return canonical_strict(
-            value | {"approved": approved, "scope": self.scope.value if self.scope is not None else None}
-        )
+        scope = self.scope.value if self.scope is not None else None
+        return canonical_strict(value | {"approved": scope is not None, "scope": scope})
 
     def as_row(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in COLUMNS)

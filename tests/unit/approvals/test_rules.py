@@ -151,12 +151,32 @@ def test_a_request_is_decided_in_time_or_not_at_all():
     assert caught.value.reason is Reason.APPROVAL_TIMEOUT
 
 
-def test_only_a_grant_is_revoked_and_only_by_a_person():
-    assert revoke(decided(), by=OPERATOR).state is ApprovalState.REVOKED
-    assert not covers(revoke(decided(), by=OPERATOR), ASKED, now_unix_ms=NOW)
-    for approval, by in ((REQUEST, OPERATOR), (decided(NO), OPERATOR), (decided(), "agent:demo")):
+def test_only_a_decision_is_revoked_and_only_by_a_person():
+    for verdict in (YES, NO):
+        revoked = revoke(decided(verdict), by=OPERATOR, now_unix_ms=NOW)
+        assert revoked.state is ApprovalState.REVOKED
+        assert not covers(revoked, ASKED, now_unix_ms=NOW)
+        assert revoked.terms_bytes() == decided(verdict).terms_bytes()
+    for approval, by in ((REQUEST, OPERATOR), (decided(), "agent:demo"), (decided(NO), "agent:demo")):
         with pytest.raises(Rejected):
-            revoke(approval, by=by)
+            revoke(approval, by=by, now_unix_ms=NOW)
+    with pytest.raises(Rejected, match="only a decision"):
+        revoke(revoke(decided(), by=OPERATOR, now_unix_ms=NOW), by=OPERATOR, now_unix_ms=NOW)
+
+
+def test_a_no_that_is_over_is_not_taken_back():
+    with pytest.raises(Rejected, match="over"):
+        revoke(decided(NO), by=OPERATOR, now_unix_ms=REQUEST.expires_unix_ms)
+
+
+def test_who_asked_takes_back_no_no_but_their_own():
+    own = replace(REQUEST, principal="user:alice")
+    for by, logins in (("user:alice", ()), ("user:bob", ("user:alice",))):
+        with pytest.raises(Rejected) as caught:
+            revoke(decided(NO, own), by=by, logins=logins, now_unix_ms=NOW)
+        assert caught.value.reason is Reason.CAPABILITY_DENIED
+    at_terminal = decided(replace(NO, by="user:alice", logins=(), at_terminal=True), own)
+    assert revoke(at_terminal, by="user:alice", now_unix_ms=NOW).state is ApprovalState.REVOKED
 
 
 def test_a_difference_names_what_changed_with_both_values():

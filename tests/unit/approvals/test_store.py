@@ -94,6 +94,39 @@ def test_an_expired_grant_and_a_revoked_one_cannot_be_used(desk):
     assert desk.acts()[-2:] == ["approval.revoked", "approval.requested"]
 
 
+def test_after_a_no_that_was_taken_back_the_same_call_asks_again(desk):
+    async def scenario():
+        first = await desk.store.ask(question())
+        await desk.store.decide(first.approval_id, NO)
+        assert (await desk.store.ask(question())).state is ApprovalState.DENIED
+        revoked = await desk.store.revoke(first.approval_id, by=OPERATOR)
+        again = await desk.store.ask(question())
+        await desk.store.decide(again.approval_id, YES)
+        await desk.run(question(), await desk.store.ask(question()))
+        return first, revoked, again
+
+    first, revoked, again = asyncio.run(scenario())
+    assert (revoked.state, revoked.approval_id == first.approval_id) == (ApprovalState.REVOKED, True)
+    assert (again.state, again.approval_id == first.approval_id) == (ApprovalState.PENDING, False)
+    acts = ["requested", "decided", "revoked", "requested", "decided"]
+    assert desk.acts() == [f"approval.{act}" for act in acts]
+    assert desk.store.fatigue(again)["same_call"] == Fatigue(asked=2, approved=1, denied=1, expired=0)
+    assert desk.store.earlier(again) is None, "a no that was taken back is no yes"
+    assert [found.code for found in audit_home(desk.writer.home).findings] == ["DANGLING"], "its call goes on"
+
+
+def test_of_two_who_take_a_no_back_one_does(desk):
+    async def scenario():
+        request = await desk.store.ask(question())
+        await desk.store.decide(request.approval_id, NO)
+        both = (desk.store.revoke(request.approval_id, by=by) for by in (OPERATOR, "user:carol"))
+        return await asyncio.gather(*both, return_exceptions=True)
+
+    answers = asyncio.run(scenario())
+    assert sorted(type(answer).__name__ for answer in answers) == ["Approval", "Rejected"]
+    assert desk.acts().count("approval.revoked") == 1
+
+
 def test_a_request_is_decided_once(desk):
     async def scenario():
         request = await desk.store.ask(question())

@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import orjson
@@ -136,8 +136,9 @@ class ApprovalStore:
         )
         return approval
 
-    async def revoke(self, approval_id: str, *, by: str) -> Approval:
-        return (await self._writer.commit(lambda tx: self._revoke(tx, approval_id, by, self._now())))[0]
+    async def revoke(self, approval_id: str, *, by: str, logins: Collection[str] = ()) -> Approval:
+        """A grant lets nothing through any more; a no stands no longer in the way of asking again."""
+        return (await self._writer.commit(lambda tx: self._revoke(tx, approval_id, by, logins)))[0]
 
     def shown(self, approval: Approval) -> Mapping[str, Json]:
         """What the person sees of the call; empty when it is no longer what was asked."""
@@ -183,8 +184,8 @@ class ApprovalStore:
             case ApprovalState.EXPIRED if not last.told:
                 tx.execute("UPDATE approvals SET told = 1 WHERE approval_id = ?", (last.approval_id,))
                 return last
-            case ApprovalState.DENIED if now < last.expires_unix_ms:
-                return last  # a no holds as long as the question would have: who asks on must not wear people down
+            case ApprovalState.DENIED if rules.holds_denied(last, now_unix_ms=now):
+                return last
             case _:
                 return self._insert(tx, question, now)
 
@@ -239,9 +240,9 @@ class ApprovalStore:
         index = tx.append(_act(ActKind.APPROVAL_EXPIRED, ACTOR, approval, {}), at_unix_ms=now)
         return rows.change(tx, approval, replace(rules.expire(approval), ended_index=index))
 
-    def _revoke(self, tx: Transaction, approval_id: str, by: str, now: int) -> Approval:
-        approval = rows.find_known(tx, approval_id)
-        revoked = rules.revoke(approval, by=by)
+    def _revoke(self, tx: Transaction, approval_id: str, by: str, logins: Collection[str]) -> Approval:
+        approval, now = rows.find_known(tx, approval_id), self._now()
+        revoked = rules.revoke(approval, by=by, logins=logins, now_unix_ms=now)
         index = tx.append(_act(ActKind.APPROVAL_REVOKED, by, approval, {}), at_unix_ms=now)
         return rows.change(tx, approval, replace(revoked, ended_index=index, seal=b""))
 

@@ -47,7 +47,7 @@ def find_last(source: Rows, binding: str) -> Approval | None:
 def find_earlier(source: Rows, approval: Approval) -> Approval | None:
     """The last yes to this principal for this program."""
     where = """WHERE principal = ? AND tool = ? AND program = ? AND approval_id < ?
-               AND state IN ('approved', 'revoked') ORDER BY approval_id DESC LIMIT 1"""
+               AND state IN ('approved', 'revoked') AND scope IS NOT NULL ORDER BY approval_id DESC LIMIT 1"""
     return _first(source, where, (approval.principal, approval.tool, approval.program, approval.approval_id))
 
 
@@ -119,8 +119,9 @@ def _read(source: Rows, where: str, key: tuple[object, ...]) -> tuple[Approval, 
 
 
 def _count(source: Rows, where: str, key: tuple[object, ...]) -> Fatigue:
-    sql = f"""SELECT coalesce(sum(asks), 0), count(*) FILTER (WHERE state IN ('approved', 'revoked')),
-                     count(*) FILTER (WHERE state = 'denied'), count(*) FILTER (WHERE state = 'expired')
+    sql = f"""SELECT coalesce(sum(asks), 0), count(*) FILTER (WHERE scope IS NOT NULL),
+                     count(*) FILTER (WHERE decided_index IS NOT NULL AND scope IS NULL),
+                     count(*) FILTER (WHERE state = 'expired')
               FROM approvals WHERE {where}"""  # noqa: S608  # conditions of our own
     asked, approved, denied, expired = source.rows(sql, key)[0]
     return Fatigue(asked=asked, approved=approved, denied=denied, expired=expired)

@@ -135,5 +135,5 @@ ROUTES = (
     form("/approvals/{id}/deny", then(acts.deny, to("approvals", said="denied")), name="deny", says="Say no.",
          body=acts.Denying),
     form("/approvals/{id}/revoke", then(acts.revoke, to_the("approvals", "id", said="revoked")), name="revoke",
-         says="Take a grant back."),
+         says="Take a yes or a no back."),
 )  # fmt: skip

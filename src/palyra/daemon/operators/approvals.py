@@ -168,5 +168,6 @@ ROUTES = (
     change("/approvals/{id}/approve", approve, name="approve", says="Let exactly this call through, or what is said.",
            model=ApprovalSummary, body=Approving),
     change("/approvals/{id}/deny", deny, name="deny", says="Say no.", model=ApprovalSummary, body=Denying),
-    change("/approvals/{id}/revoke", revoke, name="revoke_grant", says="Take a grant back.", model=ApprovalSummary),
+    change("/approvals/{id}/revoke", revoke, name="revoke_grant", says="Take a yes or a no back.",
+           model=ApprovalSummary),
 )  # fmt: skip

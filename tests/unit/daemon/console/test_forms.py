@@ -79,6 +79,18 @@ def test_approving_lets_exactly_that_call_through_once(fresh):
     assert fresh.page(f"/console/approvals/{approval_id}").text.count("revoked") >= 1
 
 
+def test_a_no_can_be_taken_back_and_the_same_call_asks_again(fresh):
+    def asks() -> str:
+        return fresh.run_program("git", "gc", principal="agent:denied").approval["approval_id"]
+
+    approval_id = asks()
+    fresh.send(f"/console/approvals/{approval_id}/deny", {"reason": "in haste"})
+    assert "Take the no back" in fresh.page(f"/console/approvals/{approval_id}").text
+    assert fresh.send(f"/console/approvals/{approval_id}/revoke").status_code == 303
+    assert "Take the no back" not in fresh.page(f"/console/approvals/{approval_id}").text
+    assert asks() != approval_id
+
+
 def test_nobody_decides_on_a_call_of_their_own(fresh):
     outcome = fresh.run_program("git", "status", principal=OPERATOR)
     approval_id = outcome.approval.as_json()["approval_id"] if hasattr(outcome.approval, "as_json") else None

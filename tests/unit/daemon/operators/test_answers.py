@@ -146,6 +146,8 @@ def test_approvals_are_decided_with_their_scope(own):
     assert ask(own, "revoke_grant", id=approval)["state"] == "revoked"
     denied = own.run_program("git", "gc", principal="agent:denied").approval["approval_id"]
     assert ask(own, "deny", id=denied, json={"reason": "no"})["state"] == "denied"
+    assert ask(own, "revoke_grant", id=denied)["state"] == "revoked"
+    assert own.run_program("git", "gc", principal="agent:denied").approval["approval_id"] != denied
 
 
 def test_tokens_and_secrets_through_the_api(own):
