@@ -18,6 +18,7 @@ from palyra.guard.escapes import ESCAPES, Finding, Reader, read_escapes, read_op
 from palyra.guard.gitline import read_git
 from palyra.guard.options import Option, Scan, Spec, find_options, read_options
 from palyra.guard.programs import BUILD_TOOLS, RUNNERS, normalise
+from palyra.guard.remote import reaches, read_remote
 from palyra.guard.sedscript import read_sed
 from palyra.late import late
 from palyra.values import dataclass
@@ -107,16 +108,16 @@ def read_wrapper(name: str, args: Words) -> tuple[Finding, ...]:
     if name in PREFIXES:
         return tuple(_read_prefix(name, PREFIXES[name], args))
     if name in READERS:
-        return tuple(READERS[name](args))
+        return (*READERS[name](args), *read_remote(name, args))
     if name in ESCAPES:
-        return tuple(read_escapes(name, ESCAPES[name], args))
-    return ()
+        return (*read_escapes(name, ESCAPES[name], args), *read_remote(name, args))
+    return tuple(read_remote(name, args))
 
 
 def may_run(name: str) -> bool:
     """Some argument could make this program run another: not to be given arguments that nobody has seen. (Runners and
     build tools are code whatever they are given.)"""
-    return name in PREFIXES or name in READERS or name in ESCAPES
+    return name in PREFIXES or name in READERS or name in ESCAPES or reaches(name)
 
 
 def is_wrapper(name: str) -> bool:

@@ -63,7 +63,7 @@ def test_every_interpreter_is_known(name):
         "git -c core.pager=cat log", "git log -S std::vector", "git grep std::x", "git push origin main", "git stash",
         "tar -czf a.tgz b", "tar cf a b", "tar --checkpoint=100 -cf a b", "tar --checkpoint-action=dot -cf a b",
         "tar -xfI.tar", "sort -t, -k2 f", "rg -n x", "rg --pre-glob *.pdf x", "find . -name -x", "find . -delete",
-        "zip -r a.zip b", "split -n 3 f", "ssh host ls", "scp a h:b", "rsync -av a b", "patch -p1 -i x.diff", "jq . f",
+        "zip -r a.zip b", "split -n 3 f", "ssh host ls", "scp a b", "rsync -av a b", "patch -p1 -i x.diff", "jq . f",
         "openssl sha256 f", "env", "xargs", "unknown-program --exec sh", "nice --version", "install -m 755 a b",
     ],
 )  # fmt: skip

@@ -101,8 +101,8 @@ install --strip-program=other a b
 cpio --rsh-command=other -o
 sdiff --diff-program=other a b
 diff3 --diff-program=other a b c
-rsync -e other a h:b
-rsync --rsh=other a h:b
+rsync -e other a b
+rsync --rsh=other a b
 wget --use-askpass=other u
 wget2 --use-askpass=other u
 aria2c --on-download-complete=other u
@@ -112,14 +112,13 @@ aria2c --on-download-error=other u
 aria2c --on-download-pause=other u
 aria2c --on-bt-download-complete=other u
 tcpdump -z other
-scp -S other a h:b
-scp -D other a h:b
-sftp -S other h
+scp -S other a b
+scp -D other a b
 nc -e other h 1
 netcat -e other h 1
 ncat --exec=other h 1
-tar --rsh-command=other -cf h:a f
-tar --rmt-command=other -cf h:a f
+tar --rsh-command=other -cf a f
+tar --rmt-command=other -cf a f
 """
 HONEST = "gzip gunzip pigz unpigz bzip2 bunzip2 pbzip2 lbzip2 xz unxz pixz lzma lzip plzip lzop lz4 zstd unzstd zstdmt"
 PLAIN = """
@@ -134,7 +133,7 @@ tar tf a.tar
 tar --exclude=I -cf a.tar f
 ssh -o BatchMode=yes h
 ssh -o ServerAliveInterval=5 h
-scp a h:b
+scp a b
 patch -p1 -i e.patch
 wget -O e u
 gpg --decrypt f
