@@ -99,9 +99,19 @@ class Approvals(Protocol):
         """`Rejected` when the approval no longer covers the call."""
 
 
+class Told(Protocol):
+    """Hears at once of a commit that held one call's opening or closing and nothing else; wiring/known_runs fits."""
+
+    def opened(self, opening: Opening, budget: BudgetView) -> None: ...
+    def closed(self, closing: Closing, budget: BudgetView) -> None: ...
+
+
 class JournalStore:
-    def __init__(self, writer: Writer, budget: Budget, approvals: Approvals | None = None) -> None:
+    def __init__(
+        self, writer: Writer, budget: Budget, approvals: Approvals | None = None, told: Told | None = None
+    ) -> None:
         self._writer = writer
+        self._told = told
         self._budget = budget
         self._approvals = approvals
         sealed = SealedBodies(writer.rows, writer.home.segments)
@@ -115,6 +125,8 @@ class JournalStore:
     async def open_call(self, opening: Opening) -> Recorded:
         done = None if self._open_here else self._writer.commit_alone(lambda tx: self._open(tx, opening))
         if done is not None:
+            if self._told is not None:
+                self._told.opened(opening, done[0])
             self._open_here.add(opening.call_id)
             return _recorded(done[1], done[0])
         future = self._writer.commit(lambda tx: self._open(tx, opening))
@@ -134,6 +146,8 @@ class JournalStore:
         done = self._writer.commit_alone(lambda tx: self._close(tx, closing), closing=True)
         if done is None:
             return None
+        if self._told is not None:
+            self._told.closed(closing, done[0])
         self._open_here.discard(closing.call_id)
         return _recorded(done[1], done[0])
 

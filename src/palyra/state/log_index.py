@@ -11,9 +11,23 @@ Read only; where it cannot be had (no /proc, no log) there is none, and SQLite i
 from __future__ import annotations
 
 import os
+import sys
 
 HEADER_BYTES = 96
 PAGE_BYTES = 4096
+_COMMITS = slice(8, 12)
+"""In the header, how many commits there were: one more with each, whoever made it."""
+
+
+def is_one_commit_later(before: object, after: object) -> bool:
+    """Of two moments of one database (`Writer.moment`): whether exactly one commit lies between them. Who made one
+    since `before` then knows that nobody else did. False also where that cannot be told."""
+    if not (isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after) == 2):
+        return False
+    if before[0] is not after[0]:  # another connection
+        return False
+    counts = [int.from_bytes(header[_COMMITS], sys.byteorder) for header in (before[1], after[1])]
+    return counts[1] == counts[0] + 1
 
 
 class LogIndex:

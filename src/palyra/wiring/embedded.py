@@ -39,6 +39,7 @@ from palyra.wiring.egress import Egress, HostSecrets, Interceptor, LateFetcher, 
 from palyra.wiring.guest_door import GuestDoor
 from palyra.wiring.guest_storage import GuestStore
 from palyra.wiring.host import look_at_host
+from palyra.wiring.known_runs import KnownRuns
 from palyra.wiring.own_files import read_own_files
 from palyra.wiring.owners import ProcessOwners
 from palyra.wiring.processes import KeptProcesses, keeper_of
@@ -158,6 +159,7 @@ class _Hands:
     vault: Vault
     webhook: Webhook
     approvals: ApprovalStore
+    known_runs: KnownRuns
     journal: JournalStore
     versions: PolicyVersions
     policies: PolicyStore
@@ -186,7 +188,7 @@ def _gather(
     vault = _vault_of(config, writer, clock, ask_passphrase)
     webhook = Webhook(config.approvals, vault.known_values, clock.now_unix_ms)
     approvals = make_approvals(writer, config.approvals, clock=clock, ids=ids, webhook=webhook)
-    versions = PolicyVersions(writer, clock)
+    versions, known_runs = PolicyVersions(writer, clock), KnownRuns(writer)
     interceptor = interceptor_of(config, clock.now_unix_ms)
     executor = _executor(config, host, interceptor, one_call=one_call)
     return _Hands(
@@ -199,7 +201,8 @@ def _gather(
         vault=vault,
         webhook=webhook,
         approvals=approvals,
-        journal=JournalStore(writer, BudgetStore(), approvals),
+        known_runs=known_runs,
+        journal=JournalStore(writer, BudgetStore(), approvals, known_runs),
         versions=versions,
         policies=PolicyStore(config.posture, home.policies, versions=versions),
         executor=executor,
@@ -258,7 +261,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         policies=hands.policies,
         candidate=candidate_policies(hands.config),
         run_facts=RunFactsStore(writer, clock),
-        standings=StandingStore(writer, BudgetStore(), clock),
+        standings=StandingStore(writer, BudgetStore(), clock, hands.known_runs),
         approver=approver or hands.approvals,
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),
         secrets=hands.vault,
