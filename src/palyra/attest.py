@@ -192,7 +192,7 @@ def verify_attestation(attestation: object, key: PublicKey) -> Mapping[str, Json
         raise TrustError("The attestation does not have exactly the fields of an attestation.")
     payload_type, payload = dsse_verify(attestation["envelope"], key)
     if payload_type != PAYLOAD_TYPE:
-        raise TrustError("The envelope holds something else than an in-toto statement.")
+        raise TrustError("The envelope does not hold an in-toto statement.")
     flat = {name: attestation[name] for name in FIELDS}
     try:
         # Compared as bytes: True == 1 and 1 == 1.0 in Python, not in what was signed.

@@ -26,7 +26,7 @@ def test_a_look_changes_nothing_and_a_collection_is_journaled(cli: Cli) -> None:
     assert blob.exists()
     done = cli("gc")
     assert done.returncode == 0
-    assert b"removed 1 files of no artifact any more (9 bytes)\n" in done.stdout
+    assert b"removed 1 files that belong to no artifact (9 bytes)\n" in done.stdout
     assert not blob.exists()
     assert of_kind(json.loads(cli("gc", "--dry-run", "--json").stdout)["items"], "blob") == []
     assert b"home.collected" in cli("journal", "tail").stdout

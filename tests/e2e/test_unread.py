@@ -75,7 +75,7 @@ def test_a_signal_ends_the_wait_for_a_reader_when_the_program_is_done(cli) -> No
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
         assert process.stderr is not None
-        assert process.stderr.read().startswith(b"palyra: Nobody read the output: ")
+        assert process.stderr.read().startswith(b"palyra: The output was not read: ")
 
 
 def test_a_reader_who_comes_late_gets_every_byte(cli) -> None:

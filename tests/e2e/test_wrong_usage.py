@@ -11,7 +11,7 @@ NO_ID = "01J9ZQ6Z4T2C6M0R4W5X8Y1ABC"
 WRONG: tuple[tuple[str, int, str], ...] = (
     # 2: no such command, option or value
     ("frobnicate", 2, "No such command 'frobnicate'"),
-    ("journal tail --since never", 2, "'never' is no time"),
+    ("journal tail --since never", 2, "'never' is not a time"),
     ("policy check nowhere", 2, "nowhere is neither a file nor a folder"),
     ("policy diff nowhere", 2, "Name a folder of policies"),
     ("policy replay nowhere", 2, "Name a folder of policies"),
@@ -30,7 +30,7 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     # 125: our own error, and wrong usage of what is transparent
     ("run --wat -- ls", 125, "No such option '--wat'"),
     ("run --read nowhere -- ls", 125, "'nowhere' does not exist"),
-    ("run --allow ./x -- ls", 125, "'./x' is no program's name"),
+    ("run --allow ./x -- ls", 125, "'./x' is not a program name"),
     ("run --timeout nan -- ls", 125, "write seconds from"),
     ("--config nowhere run -- ls", 125, "hint: Check the path"),
     ("--config bad.toml run -- ls", 125, "at line 1"),

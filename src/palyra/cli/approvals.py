@@ -36,15 +36,15 @@ AS = click.option("--as", "principal", metavar="PRINCIPAL", help="Who decides: u
 
 @click.group("approvals", cls=NounGroup)
 def command() -> None:
-    """See what waits for a person; approve, deny, list grants, take a decision back."""
+    """See what is waiting for a person; approve, deny, list grants, take a decision back."""
 
 
 @command.command("list", epilog="\b\nExamples:\n  palyra approvals list\n  palyra approvals list --state denied --json")
 @click.option("--state", type=click.Choice([*STATES, "all"]), default="pending", help="Which.")
-@click.option("--before", metavar="ID", default=None, callback=parse_id, help="Those older than this one.")
+@click.option("--before", metavar="ID", default=None, callback=parse_id, help="Only requests older than this one.")
 @with_settings
 def list_command(settings: Settings, state: str, before: str | None) -> int:
-    """Requests, the newest first: those that wait, or others by --state."""
+    """Requests, newest first: those that are waiting, or others by --state."""
     from palyra.approvals.store.rows import LAST
     from palyra.model.approval import ApprovalState
 
@@ -52,7 +52,9 @@ def list_command(settings: Settings, state: str, before: str | None) -> int:
 
     async def work(store: ApprovalStore) -> int:
         found = store.list(states=states, before=before or LAST, count=MAX_LISTED)
-        _print_list(settings, store, found, "Nothing waits for a person." if state == "pending" else "No approvals.")
+        _print_list(
+            settings, store, found, "Nothing is waiting for a person." if state == "pending" else "No approvals."
+        )
         return 0
 
     return _with_store(settings, work)
@@ -75,7 +77,7 @@ def grants(settings: Settings) -> int:
 @AS
 @with_settings
 def show(settings: Settings, id: str, principal: str | None) -> int:
-    """All of it: who, the exact argv, folders, hosts, risks, policies, what differs from earlier approvals."""
+    """All of a request: who, the exact argv, folders, hosts, risks, policies, changes since earlier approvals."""
     from palyra.approvals.rules import difference
     from palyra.cli.approval_text import decision_lines, env_lines, history_lines, lines
 
@@ -106,14 +108,14 @@ def show(settings: Settings, id: str, principal: str | None) -> int:
 @click.argument("id")
 @click.option("--scope", type=click.Choice(["once", "run"]), default="once", help="One call, or the run that asked.")
 @click.option("--for", "for_s", type=click.IntRange(1, 30 * 86400), metavar="S", help="Every such call, for S seconds.")
-@click.option("--pattern", metavar="WORDS", help="Open the arguments: * in a word, ** for all further words.")
+@click.option("--pattern", metavar="WORDS", help="Generalise the arguments: * within a word, ** for all further words.")
 @click.option("--reason", "note", default="", metavar="TEXT", help="Kept with the decision.")
 @AS
 @with_settings
 def approve(
     settings: Settings, id: str, scope: str, for_s: int | None, pattern: str | None, note: str, principal: str | None
 ) -> int:
-    """Let exactly this call through, once; wider only where --scope, --for or --pattern say so."""
+    """Let exactly this call through, once; more only where --scope, --for or --pattern say so."""
     from palyra.approvals.rules import Verdict
     from palyra.model.approval import Scope
     from palyra.wiring.clock import SystemClock
@@ -134,7 +136,7 @@ def approve(
 
 @command.command("deny", epilog="Example: palyra approvals deny 01J… --reason 'use the staging host'")
 @click.argument("id")
-@click.option("--reason", "note", default="", metavar="TEXT", help="The caller is told.")
+@click.option("--reason", "note", default="", metavar="TEXT", help="Shown to the caller.")
 @AS
 @with_settings
 def deny(settings: Settings, id: str, note: str, principal: str | None) -> int:
@@ -149,9 +151,9 @@ def deny(settings: Settings, id: str, note: str, principal: str | None) -> int:
 @AS
 @with_settings
 def revoke(settings: Settings, id: str, principal: str | None) -> int:
-    """Take a decision back: a yes lets nothing through any more, after a no the same call asks again.
+    """Take a decision back: an approval no longer covers anything, a denied call may ask again.
 
-    Calls that are running go on.
+    Running calls continue.
     """
 
     async def work(store: ApprovalStore) -> int:
@@ -203,7 +205,7 @@ def _words(pattern: str | None) -> tuple[str, ...]:
         except orjson.JSONDecodeError as error:
             raise click.UsageError(f"--pattern: {error}.") from error
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
-        raise click.UsageError("--pattern wants words, or a JSON list of words.")
+        raise click.UsageError("--pattern takes words, or a JSON list of words.")
     return tuple(words)
 
 

@@ -21,7 +21,12 @@ from palyra.cli.say import say_failure
 @click.command("bench", epilog="\b\nExamples:\n  palyra bench cli_version\n  palyra bench tier_c tier_b --rounds 200")
 @click.argument("rows", nargs=-1, metavar="[ROW]...")
 @click.option(
-    "--rounds", type=click.IntRange(1), default=60, show_default=True, metavar="N", help="How often each side runs."
+    "--rounds",
+    type=click.IntRange(1),
+    default=60,
+    show_default=True,
+    metavar="N",
+    help="How many rounds each side runs.",
 )
 @with_settings
 def command(settings: Settings, rows: tuple[str, ...], rounds: int) -> int:

@@ -34,11 +34,11 @@ Exit codes: 0 success, 1 the tool failed, 75 waits for an approval, 125 Palyra's
 @click.command("call", epilog=EPILOG)
 @click.argument("tool")
 @click.argument("input", required=False, metavar="[JSON | @FILE | -]")
-@click.option("--workspace", metavar="DIR", help="The folder tools may work in (default: this one).")
+@click.option("--workspace", metavar="DIR", help="The folder tools may work in (default: the current folder).")
 @click.option("--run", "run_id", metavar="ID", help="Share the budget of this run (a ULID).")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
-@click.option("--device", default="", metavar="ID", help="From which device, for policies.")
-@click.option("--channel", default="", metavar="NAME", help="Through which channel, for policies.")
+@click.option("--device", default="", metavar="ID", help="The calling device, as policies see it.")
+@click.option("--channel", default="", metavar="NAME", help="The channel it came through, as policies see it.")
 @click.option(
     "--wait",
     "wait_s",

@@ -53,7 +53,7 @@ def _about(shown: Mapping[str, Json]) -> Iterator[str]:
     if attestation:
         yield row("executor", f"{attestation['executor']}, signed by key {attestation['key_id']}")
     if not outcome:
-        yield row("", "Its outcome and details are not kept; its entries are.")
+        yield row("", "Its outcome and details are no longer kept; its journal entries are.")
 
 
 def _ended(shown: Mapping[str, Json], outcome: Mapping[str, Any]) -> str:

@@ -59,20 +59,24 @@ def up(settings: Settings, address: str, join: str) -> int:
 @command.command("down", epilog="Example: palyra cluster down")
 @with_settings
 def down(settings: Settings) -> int:
-    """End what `up` started on this machine. Calls that run on it are run elsewhere."""
+    """Stop what `up` started on this machine. Its running calls are run again elsewhere."""
     machine, _ = _here(settings)
     stopped = machine.stop()
     if settings.json:
         click.echo(orjson.dumps({"stopped": stopped}))
     else:
-        say("This machine has left the cluster." if stopped else "Nothing that was started from this home runs here.")
+        say(
+            "This machine has left the cluster."
+            if stopped
+            else "Nothing that was started from this home is running here."
+        )
     return 0
 
 
 @command.command("status", epilog="Example: palyra cluster status --json")
 @with_settings
 def status(settings: Settings) -> int:
-    """The nodes with what they run, and the daemons that say they live."""
+    """The nodes with what they are running, and the live daemons."""
     from palyra.cli.session import with_installation
     from palyra.config.cluster import STAYS
 
@@ -97,7 +101,7 @@ def status(settings: Settings) -> int:
 @click.argument("node_id")
 @with_settings
 def drain(settings: Settings, node_id: str) -> int:
-    """Let a node finish what it runs and take nothing more. `palyra cluster down` there ends it then."""
+    """Let a node finish its calls and accept no more. Then stop it with `palyra cluster down` on that machine."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -108,7 +112,7 @@ def drain(settings: Settings, node_id: str) -> int:
         if settings.json:
             click.echo(orjson.dumps({"node_id": node_id, "running": left}))
         else:
-            say(f"{node_id} takes nothing more; {left} calls still run there.")
+            say(f"{node_id} accepts no more calls; {left} are still running there.")
         return 0
 
     return with_installation(settings, work)

@@ -51,7 +51,7 @@ class Step:
 @click.command("demo", epilog="Example: palyra demo")
 @with_settings
 def command(settings: Settings) -> int:
-    """See in half a minute what Palyra does: allowed, refused, asked, confined, redacted, attested, journaled."""
+    """See what Palyra does, in half a minute: allowed, refused, asked, confined, redacted, attested, journaled."""
     from palyra.api import Palyra
 
     tell = _Teller(quiet=settings.json)
@@ -106,7 +106,7 @@ def _steps(port: int) -> tuple[Step, ...]:
             grant=grant(interpreters=True),
         ),
         Step(
-            "A program that does not end is ended, with all it started",
+            "A program that does not finish is killed, with everything it started",
             ("sleep", "60"),
             "timeout",
             "TIMEOUT",

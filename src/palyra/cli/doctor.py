@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--prove", is_flag=True, help="Run the escape attempts in the exact sandbox profile; sign the result.")
 @with_settings
 def command(settings: Settings, prove: bool) -> int:
-    """Check this machine: what works, what is missing and how to fix it. A real sandbox is started to know."""
+    """Check this machine: what works, what is missing and how to fix it. A real sandbox is started to find out."""
     from palyra.cli.host import probe_host
     from palyra.wiring.checkup import BROKEN, host_checks, tier_checks
 
@@ -55,7 +55,7 @@ def _proof_checks(settings: Settings) -> list[Check]:
         for name, result in proof.results.items():
             status = OK if result == HELD else BROKEN
             found.append(Check(f"attempt to {name}", status, f"{result} ({guarantee_of(name).value})"))
-        kept = "attestations refer to it" if proof.holds else "it does not hold and is not used"
+        kept = "attestations refer to it" if proof.holds else "it failed and is not used"
         found.append(Check("proof", OK if proof.holds else BROKEN, f"{proof.proof_id}, {kept}"))
         return 0
 

@@ -20,27 +20,27 @@ SHOWN = 20
 """Names of each kind that are told; the numbers are always of all."""
 NOTES = {
     "artifact": "artifacts past gc.keep_artifacts_days",
-    "blob": "files of no artifact any more",
+    "blob": "files that belong to no artifact",
     "log": "logs of ended processes past gc.keep_logs_days",
-    "value": "kept values that were marked for removal",
+    "value": "values that were marked for removal",
     "file": "half-written files whose writer is gone",
     "cgroup": "empty cgroups of calls that are gone",
     "container": "containers whose engine is gone",
     "probe": "trial folders of probes that were killed",
-    "launcher": "launchers of sandboxes with nobody inside, whose owner was killed",
+    "launcher": "launchers of empty sandboxes whose owner was killed",
     "workspace_blob": "files of workspaces in the cluster's blob store past gc.keep_blobs_days",
 }
 
 
 @click.command("gc", epilog="\b\nExamples:\n  palyra gc --dry-run\n  palyra gc\n  palyra gc --json")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @with_settings
 def command(settings: Settings, dry_run: bool) -> int:
-    """Remove old artifacts and logs, and what processes that are gone left: cgroups, containers, partial files.
+    """Remove old artifacts and logs, and what dead processes left behind: cgroups, containers, partial files.
 
-    Nothing that lives is touched. How long artifacts and logs are kept: gc.keep_artifacts_days, gc.keep_logs_days. In a
+    Nothing in use is touched. Artifacts and logs are kept for gc.keep_artifacts_days and gc.keep_logs_days. In a
     cluster also files of workspaces in the blob store that no call has used for gc.keep_blobs_days.
-    Records of the journal have a command of their own: palyra journal retain.
+    For the journal's records there is palyra journal retain.
     """
     from palyra.cli.session import with_installation
 
@@ -64,7 +64,7 @@ def _say(settings: Settings, found: Sequence[Leftover], left: Sequence[Leftover]
     elif not settings.quiet:
         _say_to_people(found, dry_run=dry_run)
     for one in left:
-        say_error(f"{one.name} could not be removed.", "Look at who owns it, and run palyra gc again.")
+        say_error(f"{one.name} could not be removed.", "Check who owns it, and run palyra gc again.")
 
 
 def _row(kind: str, found: Sequence[Leftover], left: Sequence[Leftover]) -> dict[str, object]:

@@ -21,7 +21,9 @@ EGRESS_WORDS = ("none", "preflight", "strict", "allow_all", "block_all")
 def parse_names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     for name in value:
         if "/" in name or not name.strip():
-            raise click.BadParameter(f"{name!r} is no program's name; where it is found is `path` in the configuration")
+            raise click.BadParameter(
+                f"{name!r} is not a program name; the folders to search are `path` in the configuration"
+            )
     return value
 
 
@@ -67,7 +69,9 @@ _OPTIONS = (
         callback=parse_names,
         help="Allow this program too. Repeatable.",
     ),
-    click.option("--allow-interpreters", is_flag=True, help="Allow bash, python, make, node and all that runs code."),
+    click.option(
+        "--allow-interpreters", is_flag=True, help="Allow bash, python, make, node and everything else that runs code."
+    ),
     click.option(
         "--read",
         "read_roots",

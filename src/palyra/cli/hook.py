@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 AGENTS = ("claude-code", "codex", "cursor")
 AGENT = click.argument("agent", type=click.Choice(AGENTS))
 NEXT = {
-    "claude-code": "Start Claude Code again; /hooks shows it.",
-    "codex": "Codex runs hooks where [features] codex_hooks = true stands in its config.toml.",
-    "cursor": "Start Cursor again; its settings list the hook.",
+    "claude-code": "Restart Claude Code; /hooks shows it.",
+    "codex": "Codex runs hooks if its config.toml has codex_hooks = true under [features].",
+    "cursor": "Restart Cursor; its settings list the hook.",
 }
 
 
@@ -33,7 +33,7 @@ def command() -> None:
 @AGENT
 @with_settings
 def install(settings: Settings, agent: str) -> int:
-    """Put the hook into the agent's own settings; what stood there is kept and can be put back."""
+    """Put the hook into the agent's own settings; the previous contents are kept and can be restored."""
     file = _file(settings, agent)
     changed = file.install()
     _show(settings, file, "installed" if changed else "was installed already")
@@ -46,7 +46,7 @@ def install(settings: Settings, agent: str) -> int:
 @AGENT
 @with_settings
 def uninstall(settings: Settings, agent: str) -> int:
-    """Take it out again: the file is as it was, byte for byte, unless somebody changed it since."""
+    """Remove the hook: the file is restored byte for byte, unless it was changed since."""
     file = _file(settings, agent)
     _show(settings, file, file.uninstall())
     return 0
@@ -56,7 +56,7 @@ def uninstall(settings: Settings, agent: str) -> int:
 @click.argument("agent", type=click.Choice(AGENTS), required=False)
 @with_settings
 def status(settings: Settings, agent: str | None) -> int:
-    """Is it there, and does it start this Palyra? Exit 1 when not. Without an agent: how it stands with each."""
+    """Check whether the hook is installed and starts this Palyra. Exit 1 if not. Without an agent: every agent."""
     if agent is None:
         return _status_of_all(settings)
     file = _file(settings, agent)
@@ -69,7 +69,7 @@ def status(settings: Settings, agent: str | None) -> int:
 @AGENT
 @with_settings
 def answer(settings: Settings, agent: str) -> int:
-    """What the hook's own program asks where no daemon runs: an event on stdin, the host's answer on stdout."""
+    """Answer the hook's program where no daemon is running: an event on stdin, the host's answer on stdout."""
     from palyra.cli.session import with_installation
     from palyra.protocol.agent_events import MAX_EVENT_BYTES, Agent
     from palyra.wiring.embedded import Installation

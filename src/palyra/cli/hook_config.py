@@ -131,9 +131,7 @@ def _parse(data: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{where} is not the JSON it should be: {error}.", "Nothing was changed. Mend the file first."
-        ) from None
+        raise ConfigError(f"{where} is not valid JSON: {error}.", "Nothing was changed. Fix the file first.") from None
     return _object(value, "its content", where)
 
 
@@ -141,19 +139,19 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A key that stands twice: writing it back would lose one of them."""
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key appears twice")
     return value
 
 
 def _object(value: Any, name: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: {name} is not an object.", "Nothing was changed. Mend the file first.")
+        raise ConfigError(f"{where}: {name} is not an object.", "Nothing was changed. Fix the file first.")
     return value
 
 
 def _list(value: Any, name: str, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise ConfigError(f"{where}: {name} is not a list.", "Nothing was changed. Mend the file first.")
+        raise ConfigError(f"{where}: {name} is not a list.", "Nothing was changed. Fix the file first.")
     return value
 
 

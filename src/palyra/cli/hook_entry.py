@@ -82,7 +82,7 @@ def ask_daemon(line: _socket.socket, agent: str, event: bytes) -> int:
         fields[name.strip().lower()] = value.strip()
     code = int(fields[b"palyra-exit"]) if fields.get(b"palyra-exit", b"").isdigit() else BLOCK
     if fields.get(b"content-length") != str(len(body)).encode():
-        raise ValueError("its answer was cut")
+        raise ValueError("its answer was cut off")
     os.write(2 if code else 1, body)
     return code
 

@@ -48,19 +48,19 @@ command.add_command(witness)
 @click.option(
     "-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="How many entries."
 )
-@click.option("--before", type=click.IntRange(0), default=None, metavar="INDEX", help="Those before this entry.")
-@click.option("--since", metavar="TIME", help="Not before this time: 2026-01-31, 2026-01-31T12:00, or unix ms.")
-@click.option("--until", metavar="TIME", help="Before this time.")
-@click.option("--principal", metavar="P", help="Whose calls, or who acted.")
-@click.option("--run", "run_id", metavar="ID", help="Of one run.")
-@click.option("--tool", metavar="TOOL", help="Of one tool; for acts the act.")
+@click.option("--before", type=click.IntRange(0), default=None, metavar="INDEX", help="Only entries before this one.")
+@click.option("--since", metavar="TIME", help="Only entries since this time: 2026-01-31, 2026-01-31T12:00, or unix ms.")
+@click.option("--until", metavar="TIME", help="Only entries before this time.")
+@click.option("--principal", metavar="P", help="Only calls and acts of this principal.")
+@click.option("--run", "run_id", metavar="ID", help="Only this run.")
+@click.option("--tool", metavar="TOOL", help="Only this tool; for acts, only this act.")
 @click.option("--status", metavar="STATUS", help="completed, refused, …")
 @click.option("--reason", metavar="CODE", help="POLICY_DENIED, …")
-@click.option("--kind", type=click.Choice(["intent", "result", "act"]), help="One kind of entry.")
+@click.option("--kind", type=click.Choice(["intent", "result", "act"]), help="Only this kind of entry.")
 @click.option("--text", metavar="WORDS", help="Words: names of tools, acts, principals, policies …, or parts of them.")
 @with_settings
 def tail(settings: Settings, count: int, before: int | None, **filters: str | None) -> int:
-    """The newest entries that fit, oldest of them first."""
+    """The newest matching entries, oldest of them first."""
     question = make_question(filters)
     with reading(settings) as journal:
         if question.asks:
@@ -120,12 +120,12 @@ def _found(journal: Reading, id: str) -> dict[str, Json] | None:
 @command.command("checkpoint", epilog="Example: palyra journal checkpoint > head.txt")
 @with_settings
 def checkpoint(settings: Settings) -> int:
-    """The newest signed head, shown to every witness too. Keep it elsewhere: it finds truncation and rewriting."""
+    """Print the newest signed head, and show it to every witness. Kept elsewhere, it detects truncation and forks."""
     with reading(settings) as journal:
         head = journal.lookup.checkpoint()
         witnessed = bool(journal.anchors()) and journal.home.is_writable
     if head is None:
-        say_failure("NOT_FOUND", "The journal is empty.", "The first call begins it.")
+        say_failure("NOT_FOUND", "The journal is empty.", "The first call starts it.")
         return 1
     if settings.json:
         click.echo(orjson.dumps({"size": head.size, "root": head.root.hex(), "checkpoint": head.note}))
@@ -144,7 +144,7 @@ def _show_witnesses(settings: Settings) -> int:
     finally:
         writer.close()
     for shown in refused:
-        click.echo(f"palyra: {shown.name} did not take the head: {shown.refusal}", err=True)
+        click.echo(f"palyra: {shown.name} did not accept the head: {shown.refusal}", err=True)
     return 1 if refused else 0
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from palyra.journal.export import Shown
     from palyra.model.record import Checkpoint, Entry
 
-SAME_FOLDER = "A folder that is there already is not written over; name another."
+SAME_FOLDER = "An existing folder is not overwritten; choose another one."
 
 
 @click.command(

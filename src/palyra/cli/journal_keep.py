@@ -31,12 +31,12 @@ DAY_MS = 24 * 3600 * 1000
     "--entries-days",
     type=click.IntRange(0, 36_500),
     metavar="N",
-    help="Seal entries older than this into files, and remove files as old again (default: keep_entries_days).",
+    help="Seal entries older than this into files, and remove files twice as old (default: journal.keep_entries_days).",
 )
 @click.option("--principal", metavar="PRINCIPAL", help="Only records of this principal's calls.")
 @with_settings
 def retain(settings: Settings, records_days: int | None, entries_days: int | None, principal: str | None) -> int:
-    """Remove what is older than it may be kept; without options, as the configuration says."""
+    """Remove what is past its retention time; without options, as configured."""
     from palyra.config.load import find_home, load_config
     from palyra.state.retention import Removed, delete_records
     from palyra.state.segments import drop_segments, seal_entries
@@ -67,10 +67,10 @@ def retain(settings: Settings, records_days: int | None, entries_days: int | Non
 
 @click.command("redact", epilog='Example: palyra journal redact 01J… --reason "a customer asked"')
 @click.argument("call_id")
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is journaled, so name no secret in it.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason. It is journaled, so put no secret in it.")
 @with_settings
 def redact(settings: Settings, call_id: str, reason: str) -> int:
-    """Remove what is kept of one call and what would open its commitments. The journal says that it was done."""
+    """Remove what is kept of one call and what would open its commitments. The journal records the removal."""
     from palyra.redact.values import redact_text
     from palyra.state.retention import NoSuchCall, redact_call
 

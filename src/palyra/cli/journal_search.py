@@ -35,7 +35,7 @@ def _time(text: str | None, option: str) -> int | None:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise click.UsageError(f"{option}: {text!r} is no time; write 2026-01-31 or 2026-01-31T12:00.") from error
+        raise click.UsageError(f"{option}: {text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00.") from error
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

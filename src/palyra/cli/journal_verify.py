@@ -25,14 +25,18 @@ if TYPE_CHECKING:
 
 
 @click.command("verify", epilog="\b\nExamples:\n  palyra journal verify\n  palyra journal verify --known outcome.json")
-@click.option("--replay", is_flag=True, help="Then make every recorded decision again.")
+@click.option("--replay", is_flag=True, help="Also replay every recorded decision.")
 @click.option("--every-signature", is_flag=True, help="Check every checkpoint's signature, not only the newest.")
 @click.option(
-    "--known", "known", multiple=True, metavar="FILE", help="An outcome or checkpoint got earlier: finds truncation."
+    "--known",
+    "known",
+    multiple=True,
+    metavar="FILE",
+    help="An outcome or checkpoint saved earlier; detects truncation.",
 )
 @with_settings
 def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
-    """Every entry, the tree, the checkpoints, every call closed or owned by a living process. Exit 1 if not."""
+    """Check every entry, the tree, the checkpoints, and that open calls belong to a living process. Exit 1 if not."""
     notes = [_checkpoint_of(Path(name)) for name in known]
     with reading(settings) as journal:
         anchors = journal.anchors()
@@ -75,7 +79,7 @@ def _audit_home(settings: Settings, notes: list[str], *, every_signature: bool) 
             _close_left_open(settings)
             report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
     if not home.holds_key:
-        click.echo("palyra: the key file could not be used; the key is the one the database names.", err=True)
+        click.echo("palyra: the key file could not be used; verifying with the key named in the database.", err=True)
     return report
 
 
@@ -123,7 +127,7 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
         click.echo(
             f"Anchored to outside evidence up to entry {report.anchored}; the last {tail} rest on this key alone."
             if report.anchored
-            else "Nothing from outside was given (--known FILE, a witness), so a truncated tail could not be seen."
+            else "No outside evidence was given (--known FILE, a witness), so a truncated tail could not be detected."
         )
 
 

@@ -65,7 +65,7 @@ def add(settings: Settings, name: str, place: str) -> int:
     elif shown.refusal is None:
         click.echo(f"{name} has seen {shown.size} entries.")
     if shown.refusal is not None:
-        click.echo(f"palyra: {name} did not take the head: {shown.refusal}", err=True)
+        click.echo(f"palyra: {name} did not accept the head: {shown.refusal}", err=True)
         return 1
     return 0
 
@@ -73,7 +73,7 @@ def add(settings: Settings, name: str, place: str) -> int:
 @witness.command("list", epilog="Example: palyra journal witness list")
 @with_settings
 def list_witnesses(settings: Settings) -> int:
-    """Every witness, where it is and what it has seen. Exit 1 when one cannot be asked."""
+    """Every witness, where it is and what it has seen. Exit 1 if one does not answer."""
     from palyra.cli.journal_home import reading
     from palyra.cli.tables import say_table
 
@@ -100,12 +100,12 @@ def list_witnesses(settings: Settings) -> int:
 
 
 @click.command("rotate-key", epilog="Example: palyra journal rotate-key")
-@click.option("--lock", is_flag=True, help="Lock the new key's file by the passphrase in journal.passphrase_file.")
+@click.option("--lock", is_flag=True, help="Encrypt the new key's file with the passphrase in journal.passphrase_file.")
 @with_settings
 def rotate_key(settings: Settings, lock: bool) -> int:
     """Sign with a new key from now on. The old one is destroyed; both sign the head that hands over.
 
-    Not while a daemon serves the home: it could no longer record how its calls end.
+    Do not use it while a daemon serves the home: the daemon could no longer record how its calls end.
     """
     from palyra.cli.session import find_passphrase
     from palyra.config.load import find_home
@@ -133,5 +133,5 @@ def rotate_key(settings: Settings, lock: bool) -> int:
         click.echo(f"entry {handover.index} hands the journal over\nold key: {handover.old.vkey}")
         click.echo(f"new key: {handover.new.vkey}")
     for shown in refused:
-        click.echo(f"palyra: {shown.name} did not take the head: {shown.refusal}", err=True)
+        click.echo(f"palyra: {shown.name} did not accept the head: {shown.refusal}", err=True)
     return 1 if refused else 0

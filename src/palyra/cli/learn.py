@@ -53,10 +53,10 @@ def learned_lines(learned: dict[str, Any], flags: dict[str, Any]) -> list[str]:
         if paths:
             lines += [f"palyra: {title}:", *(f"  {path}" for path in paths)]
     if not learned["complete"]:
-        lines.append("palyra: it asked for more than was written down")
+        lines.append("palyra: it asked for more than could be recorded")
     roots, hosts = learned["grant"]["read_roots"], learned["grant"]["allowed_egress_hosts"]
     if not roots and not hosts:
-        return [*lines, "palyra: nothing is missing that could be granted"]
+        return [*lines, "palyra: it was denied nothing that could be granted"]
     return [*lines, *_spellings(roots, hosts, flags)]
 
 

@@ -29,11 +29,11 @@ FOLLOW_S = 0.2
 
 @click.command("logs", epilog="\b\nExamples:\n  palyra logs 01J…\n  palyra logs 01J… --follow")
 @click.argument("id")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the process has ended.")
-@click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="From here on (default: the start).")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the process has ended.")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Start at this byte (default: 0).")
 @with_settings
 def command(settings: Settings, id: str, follow: bool, offset: int) -> int:
-    """Show what a background process wrote. With --json the pieces of both streams; with --follow too, one a line."""
+    """Show what a background process wrote. --json prints the pieces of both streams; with --follow, one per line."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:

@@ -32,12 +32,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("palyra.cli.tools", "List the tools, or show one with its schemas."),
     "sandbox": ("palyra.cli.sandbox", "What this host can enforce, and what would run where."),
     "policy": ("palyra.cli.policy", "Show the policies and explain their decisions."),
-    "approvals": ("palyra.cli.approvals", "See what waits for a person; approve, deny, list and revoke grants."),
+    "approvals": ("palyra.cli.approvals", "See what is waiting for a person; approve, deny, list and revoke grants."),
     "secrets": ("palyra.cli.secrets", "Keep secrets: encrypted, redacted, bound to hosts."),
     "serve": ("palyra.cli.serve", "Serve agents and operators over HTTP and a Unix socket."),
     "console": ("palyra.cli.console", "Print a link that opens the operator's console."),
     "token": ("palyra.cli.token", "Make, list and revoke the daemon's tokens."),
-    "skills": ("palyra.cli.skills", "Signed packages of tools: trust, audit, enable, take back."),
+    "skills": ("palyra.cli.skills", "Signed packages of tools: build, trust, audit, enable, remove."),
     "runs": ("palyra.cli.runs", "List runs, show what one has used of its budget, extend it."),
     "journal": ("palyra.cli.journal", "Read and verify the tamper-evident journal."),
     "verify": ("palyra.cli.verify", "Verify an outcome or attestation, offline."),
@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("palyra.cli.init", "Write a commented palyra.toml and a policy folder into the home."),
     "explain": ("palyra.cli.explain", "What a reason code means and what to do about it."),
     "gc": ("palyra.cli.gc", "Remove old artifacts and logs, and what dead processes left."),
-    "demo": ("palyra.cli.demo", "See in half a minute what Palyra does."),
+    "demo": ("palyra.cli.demo", "See what Palyra does, in half a minute."),
     "bench": ("palyra.cli.bench", "Measure Palyra beside its peers, as ratios."),
 }
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -78,7 +78,7 @@ NO_THREAD = "can't start new thread"
 """All that Python says when the user has no more processes."""
 _KINDS = {"integer range": "whole number", "integer": "whole number", "float range": "number", "float": "number"}
 MEND_STATE = "palyra doctor and palyra journal verify say more."
-MEND_POLICY = "Mend the file in the home's policies folder; palyra policy check tries it without using it."
+MEND_POLICY = "Fix the file in the home's policies folder; palyra policy check tests it without using it."
 
 
 @contextmanager
@@ -250,14 +250,14 @@ def _own_error(error: Exception, usage_code: int) -> int:
         return 125
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-        hint = SHORTAGES.get(error.errno or 0, "Look at that file or folder.")
+        hint = SHORTAGES.get(error.errno or 0, "Check that file or folder.")
         say_failure("FAILED", f"{about}{error.strerror or error}.", hint)
         _show_where(error)
         return 125
     say_failure(
         "INTERNAL",
         f"internal error: {type(error).__name__}: {error}",
-        "run again with --verbose for where it happened, and report it.",
+        "run it again with --verbose to see where it happened, and report it.",
     )
     _show_where(error)
     return 125

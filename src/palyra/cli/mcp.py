@@ -13,7 +13,7 @@ Examples:
   claude mcp add palyra -- palyra mcp --workspace .
 
 The client starts this command and speaks MCP with it. What the agent may do is decided by the policies of the home:
-palyra policy show. What waits for a person: palyra approvals list.
+palyra policy show. Requests that wait for a person: palyra approvals list.
 """
 
 
@@ -23,7 +23,7 @@ palyra policy show. What waits for a person: palyra approvals list.
     "--workspace",
     type=click.Path(exists=True, file_okay=False),
     metavar="DIR",
-    help="The folder tools may work in (default: this one).",
+    help="The folder tools may work in (default: the current folder).",
 )
 @with_settings
 def command(settings: Settings, principal: str, workspace: str | None) -> int:

@@ -45,8 +45,8 @@ _OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--home", {"metavar": "DIR", "help": _HOME}),
     ("--config", {"metavar": "FILE", "help": "Configuration file (default: HOME/palyra.toml)."}),
     ("--json", {"is_flag": True, "help": "One JSON value on stdout."}),
-    ("--quiet", {"is_flag": True, "help": "Say nothing but results and refusals."}),
-    ("--verbose", {"is_flag": True, "help": "Say more on stderr."}),
+    ("--quiet", {"is_flag": True, "help": "Print only results and refusals."}),
+    ("--verbose", {"is_flag": True, "help": "Print more on stderr."}),
 )
 
 
@@ -110,7 +110,7 @@ def set_up_logging(*, verbose: bool) -> None:
 def parse_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """For --before: any other word would quietly mean everything or nothing."""
     if value is not None and not (len(value) == 26 and value.isascii() and value.isalnum()):
-        raise click.BadParameter(f"{value[:40]!r} is no ID; a list shows them in its first column")
+        raise click.BadParameter(f"{value[:40]!r} is not an ID; list commands show IDs in their first column")
     return value
 
 

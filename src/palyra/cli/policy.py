@@ -74,7 +74,7 @@ def in_force(settings: Settings) -> tuple[PolicyBundle, str | None]:
 @click.argument("folder", required=False, metavar="[FILE|DIR]")
 @with_settings
 def check(settings: Settings, folder: str | None) -> int:
-    """Parse and validate policies as a start would, without using them. Exit 1 with file, line and policy if not."""
+    """Parse and validate policies as at a start, without using them. On an error: exit 1 with file, line and policy."""
     return _try(settings, folder, word="checked")
 
 
@@ -82,7 +82,7 @@ def check(settings: Settings, folder: str | None) -> int:
 @click.argument("folder", required=False, metavar="[FILE|DIR]")
 @with_settings
 def test(settings: Settings, folder: str | None) -> int:
-    """Run the examples beside the policies; each must decide as it is written."""
+    """Run the examples beside the policies; each must be decided as it says."""
     return _try(settings, folder, word="tested")
 
 

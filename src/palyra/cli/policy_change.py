@@ -58,7 +58,7 @@ def diff(settings: Settings, new: str, since: str | None) -> int:
 @click.option("--since", metavar="T", help=SINCE_HELP)
 @with_settings
 def replay(settings: Settings, new: str, since: str | None) -> int:
-    """Decide the journal's recorded requests again under NEW, and list every call whose outcome would flip."""
+    """Decide the journal's recorded requests again under NEW, and list every call that would be decided differently."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -117,7 +117,7 @@ def parse_since(text: str, *, now_unix_ms: int) -> int:
     try:
         return parse_moment(text, now_unix_ms=now_unix_ms)
     except ValueError:
-        raise click.UsageError(f"--since {text!r} is no time. {SINCE_HELP}") from None
+        raise click.UsageError(f"--since {text!r} is not a time. {SINCE_HELP}") from None
 
 
 def _say_diff(value: dict[str, Json]) -> None:
@@ -147,8 +147,8 @@ def _say_replay(value: dict[str, Json]) -> None:
         flip = f"{item['was']['effect']} → {now['effect']} ({why})"
         say(f"{item['call_id']}  {when}  {item['principal']}  {item['tool']}  {flip}{note}")
     say(
-        f"{value['flips']} of {value['calls']} calls would be decided otherwise; "
-        f"{value['without_request']} never came before policy"
+        f"{value['flips']} of {value['calls']} calls would be decided differently; "
+        f"{value['without_request']} never reached policy"
     )
     if value["damaged"]:
         say(f"{len(value['damaged'])} records are not what was stored: palyra journal verify")

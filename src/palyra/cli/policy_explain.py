@@ -33,7 +33,7 @@ Examples:
 @click.option("--tool", metavar="TOOL", help="Explain a call that has not been made.")
 @click.option("--input", "input", metavar="JSON|@FILE|-", help="Its input.")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who would ask.")
-@click.option("--workspace", metavar="DIR", help="Its workspace (default: this folder).")
+@click.option("--workspace", metavar="DIR", help="Its workspace (default: the current folder).")
 @with_settings
 def explain(
     settings: Settings,
@@ -89,7 +89,7 @@ def _then_lines(told: Told) -> list[str]:
     then, explained = told.then, told.explained
     if then is None or explained is None:
         return []
-    lines = [] if then.exact else ["its record is redacted: what is said here may not fit the call itself"]
+    lines = [] if then.exact else ["its record is redacted, so this may not match the call exactly"]
     if then.effect != explained.decision.effect:
         lines += [f"then it was decided: {then.effect} ({', '.join(then.policies) or 'no policy'})"]
     return lines

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="DIR|VERSION")
 @with_settings
 def use(settings: Settings, source: str) -> int:
-    """Check policies and use them from now on, in every process of this home. Exit 1 and no change if they are bad."""
+    """Check policies and use them from now on, in every process of this home. Bad ones: exit 1, nothing changes."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -45,7 +45,7 @@ def use(settings: Settings, source: str) -> int:
 @click.command("rollback", epilog="Example: palyra policy rollback")
 @with_settings
 def rollback(settings: Settings) -> int:
-    """Go back to the policies that were in use before. Exit 1, and no change, when there are none or they are bad."""
+    """Go back to the previous policies. If there are none, or they are bad: exit 1, nothing changes."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -84,7 +84,7 @@ def versions(settings: Settings) -> int:
             )
             for item in items
         ]
-        say_table(settings, ("", "USE", "VERSION", "SINCE", "BY"), rows, nothing="No policies were ever in use.")
+        say_table(settings, ("", "USE", "VERSION", "SINCE", "BY"), rows, nothing="No policies have been in use yet.")
         return 0
 
     return with_installation(settings, work)

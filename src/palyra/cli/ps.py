@@ -21,15 +21,17 @@ HEADINGS = ("PROCESS", "STATUS", "PID", "COMMAND", "PRINCIPAL", "STARTED", "EXPI
 
 
 @click.command("ps", epilog="\b\nExamples:\n  palyra ps\n  palyra ps --all --json")
-@click.option("-a", "--all", "everything", is_flag=True, help="Ended ones too, the newest first.")
-@click.option("--before", metavar="ID", default=None, callback=parse_id, help="With --all: those older than this one.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include processes that have ended, newest first.")
+@click.option(
+    "--before", metavar="ID", default=None, callback=parse_id, help="With --all: only those older than this one."
+)
 @with_settings
 def command(settings: Settings, everything: bool, before: str | None) -> int:
-    """List background processes: those that run, with --all also those that ended."""
+    """List background processes: those that are running; with --all also those that have ended."""
     from palyra.cli.session import with_installation
 
     if before is not None and not everything:
-        raise click.UsageError("--before pages through --all; those that run are shown whole.")
+        raise click.UsageError("--before needs --all; running processes are always shown in full.")
 
     async def work(installation: Installation) -> int:
         background = installation.background

@@ -39,7 +39,7 @@ def change_lines(outcome: Outcome) -> tuple[str, ...]:
     more = sum(changes["counts"].values()) - len(lines)
     lines += [f"palyra: and {more} more"] if more else []
     if not changes["complete"]:
-        lines.append("palyra: the workspace is too large to be seen whole: there may be more")
+        lines.append("palyra: the workspace is too large to scan completely: there may be more")
     return tuple(lines)
 
 

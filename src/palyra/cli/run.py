@@ -30,7 +30,7 @@ Examples:
   palyra run --timeout 5 -- grep -r TODO .
   palyra run --allow-interpreters -- python3 script.py
   palyra run --json -- git --version
-  palyra run --learn --allow-interpreters -- make test    what does it miss, and what would give it just that?
+  palyra run --learn --allow-interpreters -- make test    what does it need, and what is the smallest grant?
 
 Exit codes: the program's own; 75 waits for an approval, 124 time-out, 125 Palyra's own error, 126 refused,
 127 not found, 128+n signal n.
@@ -63,13 +63,13 @@ def parse_seconds(ctx: click.Context, param: click.Parameter, value: float | Non
 
 
 @click.command("run", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option("--workspace", metavar="DIR", help="The one folder the program may write (default: this one).")
+@click.option("--workspace", metavar="DIR", help="The one folder the program may write (default: the current folder).")
 @with_grant_flags
-@click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is ended.")
+@click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is killed.")
 @click.option("--memory", metavar="BYTES", callback=parse_memory, help="Memory limit, e.g. 512M.")
 @click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
-@click.option("--changes", is_flag=True, help="Tell which files of the workspace it changed.")
-@click.option("--learn", is_flag=True, help="Watch what it misses, and print the smallest grant.")
+@click.option("--changes", is_flag=True, help="Report which files of the workspace it changed.")
+@click.option("--learn", is_flag=True, help="Watch what it is denied, and print the smallest grant that would help.")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who asks: user:NAME or agent:NAME.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD ARG...")
 @with_settings

@@ -19,11 +19,11 @@ MAX_LISTED = 100
 HEADINGS = ("RUN", "PRINCIPAL", "BEGAN", "CALLS", "WORKSPACE")
 MOST = 1 << 40
 AMOUNTS = (
-    ("wall_us", "--wall", "Seconds of wall time more.", 1_000_000),
-    ("cpu_us", "--cpu", "Seconds of processor time more.", 1_000_000),
-    ("output_bytes", "--output-bytes", "Bytes of output more.", 1),
-    ("egress_bytes", "--egress-bytes", "Bytes of network traffic more.", 1),
-    ("fuel", "--fuel", "WASM fuel more.", 1),
+    ("wall_us", "--wall", "More wall time, in seconds.", 1_000_000),
+    ("cpu_us", "--cpu", "More processor time, in seconds.", 1_000_000),
+    ("output_bytes", "--output-bytes", "More output, in bytes.", 1),
+    ("egress_bytes", "--egress-bytes", "More network traffic, in bytes.", 1),
+    ("fuel", "--fuel", "More WASM fuel.", 1),
 )
 
 
@@ -39,7 +39,7 @@ def command() -> None:
 
 
 @command.command("list", epilog="\b\nExamples:\n  palyra runs list\n  palyra runs list --json")
-@click.option("--before", metavar="ID", default=None, callback=parse_id, help="Those older than this one.")
+@click.option("--before", metavar="ID", default=None, callback=parse_id, help="Only runs older than this one.")
 @with_settings
 def list_command(settings: Settings, before: str | None) -> int:
     """Runs of this home, the newest first."""
@@ -66,7 +66,7 @@ def list_command(settings: Settings, before: str | None) -> int:
 @click.argument("id")
 @with_settings
 def show(settings: Settings, id: str) -> int:
-    """What a run has used, what it may use, and what calls under way hold."""
+    """What a run has used, what it may use, and what its running calls hold."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -82,13 +82,13 @@ def show(settings: Settings, id: str) -> int:
 
 @command.command("extend", epilog="Example: palyra runs extend 01J… --calls 100 --wall 600")
 @click.argument("id")
-@click.option("--calls", type=click.IntRange(0, 10**9), default=0, metavar="N", help="Calls more.")
-@click.option("--attempts", type=click.IntRange(0, 10**9), default=0, metavar="N", help="Refused attempts more.")
+@click.option("--calls", type=click.IntRange(0, 10**9), default=0, metavar="N", help="More calls.")
+@click.option("--attempts", type=click.IntRange(0, 10**9), default=0, metavar="N", help="More refused attempts.")
 @_amounts
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who extends it: user:NAME (default: your login).")
 @with_settings
 def extend(settings: Settings, id: str, calls: int, attempts: int, principal: str | None, **amounts: int) -> int:
-    """Give a run more of what it has a limit for, also while it runs; journaled."""
+    """Raise a run's limits, also while it is running; journaled."""
     from palyra.cli.session import with_installation
     from palyra.model.budget import Spending
     from palyra.model.call import parse_principal

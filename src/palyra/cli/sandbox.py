@@ -52,7 +52,7 @@ def list_backends(settings: Settings) -> int:
     epilog="Example: palyra sandbox explain -- git status",
     context_settings={"allow_interspersed_args": False},
 )
-@click.option("--workspace", metavar="DIR", help="The workspace (default: this folder).")
+@click.option("--workspace", metavar="DIR", help="The workspace (default: the current folder).")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who would ask.")
 @click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD ARG...")
 @with_settings

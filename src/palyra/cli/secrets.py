@@ -36,7 +36,7 @@ Examples:
 @click.argument("name")
 @click.option("--host", metavar="HOST[:PORT]", help="Add it to requests to this host, and to no other.")
 @click.option("--header", default="Authorization", show_default=True, metavar="NAME", help="In this header.")
-@click.option("--prefix", default="", metavar="TEXT", help="With this text before the value, such as 'Bearer '.")
+@click.option("--prefix", default="", metavar="TEXT", help="Text to put before the value, such as 'Bearer '.")
 @click.option(
     "--scope",
     metavar="KIND=PATTERN",
@@ -49,7 +49,7 @@ def set_secret(
 ) -> int:
     """Store a secret, or a new version of one, which keeps its host and scope unless others are given.
 
-    The value is read from stdin; one newline at its end is left out.
+    The value is read from stdin; one newline at its end is dropped.
     """
     from palyra.config.credentials import check_name
     from palyra.errors import ConfigError
@@ -66,7 +66,7 @@ def set_secret(
         try:
             value = _value()
             if not value:
-                say_failure("BAD_ARGUMENTS", "No value came on stdin.", f"palyra secrets set {name} < FILE")
+                say_failure("BAD_ARGUMENTS", "There was no value on stdin.", f"palyra secrets set {name} < FILE")
                 return 1
             facts = await installation.vault.set(name, value, scope=scopes, binding=binding, actor=owner_principal())
         except ConfigError as error:  # the value, the name or the binding cannot be kept
@@ -100,7 +100,7 @@ def list_secrets(settings: Settings) -> int:
 @click.argument("name")
 @with_settings
 def delete_secret(settings: Settings, name: str) -> int:
-    """Take a secret out of the vault. Copies of the file keep it: change it where it is used."""
+    """Delete a secret from the vault. Copies of the vault file still hold it, so change it where it is used as well."""
 
     async def work(installation: Installation) -> int:
         if not await installation.vault.delete(name, actor=owner_principal()):
@@ -130,7 +130,7 @@ def _ask(settings: Settings) -> str:
     passphrase = getpass.getpass("Passphrase of the vault: ")
     is_new = not (find_home(settings.home).root / "vault" / "secrets.json").exists()
     if is_new and getpass.getpass("Again: ") != passphrase:
-        raise click.UsageError("These are two passphrases.")
+        raise click.UsageError("The passphrases do not match.")
     return passphrase
 
 

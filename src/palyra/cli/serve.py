@@ -25,13 +25,15 @@ Examples:
   palyra serve --port 0 --json
   palyra serve --socket /run/palyra/palyrad.sock
 
-SIGTERM ends it in order: calls under way finish or are ended, all is recorded, exit 0.
+SIGTERM shuts it down cleanly: running calls finish or are ended, everything is recorded, exit 0.
 """
 
 
 @click.command("serve", epilog=EPILOG)
-@click.option("--host", metavar="ADDR", help="Listen here (default: 127.0.0.1). Another machine's reach needs TLS.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 7142; 0 takes any free one.")
+@click.option(
+    "--host", metavar="ADDR", help="Listen on this address (default: 127.0.0.1). Any other than loopback needs TLS."
+)
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 7142; 0 picks a free port.")
 @click.option("--socket", metavar="PATH", help="The Unix socket (default: HOME/run/palyrad.sock).")
 @with_settings
 def command(settings: Settings, host: str | None, port: int | None, socket: str | None) -> int:

@@ -13,20 +13,24 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "new": ("palyra.cli.skills_new", "command", "Write a project for a new skill."),
     "build": ("palyra.cli.skills_build", "command", "Compile a project in a sandbox, pack it and sign it."),
     "test": ("palyra.cli.skills_test", "command", "Run a built package on its recorded inputs."),
-    "sign": ("palyra.cli.skills_package", "sign", "Sign a package anew with another key."),
-    "verify": ("palyra.cli.skills_package", "verify", "Whether a package is whole and signed by a trusted key."),
+    "sign": ("palyra.cli.skills_package", "sign", "Sign a package again with another key."),
+    "verify": ("palyra.cli.skills_package", "verify", "Check that a package is intact and signed by a trusted key."),
     "show": ("palyra.cli.skills_look", "show", "Explain a package or an installed skill."),
-    "audit": ("palyra.cli.skills_look", "audit", "Look for what speaks against a package or an installed skill."),
-    "install": ("palyra.cli.skills_install", "install", "Install a package; it waits in quarantine."),
-    "update": ("palyra.cli.skills_install", "update", "Install another version of a skill; it waits in quarantine."),
-    "list": ("palyra.cli.skills_look", "list_command", "The installed skills and where they stand."),
-    "enable": ("palyra.cli.skills_life", "enable", "Let a skill's tools be called."),
-    "disable": ("palyra.cli.skills_life", "disable", "Stop letting a skill's tools be called."),
-    "quarantine": ("palyra.cli.skills_life", "quarantine", "Take a skill out of use and stop what runs of it."),
+    "audit": ("palyra.cli.skills_look", "audit", "Audit a package or an installed skill."),
+    "install": ("palyra.cli.skills_install", "install", "Install a package, into quarantine."),
+    "update": ("palyra.cli.skills_install", "update", "Install another version of a skill, into quarantine."),
+    "list": ("palyra.cli.skills_look", "list_command", "List the installed skills and their states."),
+    "enable": ("palyra.cli.skills_life", "enable", "Allow calls to a skill's tools."),
+    "disable": ("palyra.cli.skills_life", "disable", "Stop allowing calls to a skill's tools."),
+    "quarantine": ("palyra.cli.skills_life", "quarantine", "Take a skill out of use and stop its running calls."),
     "rollback": ("palyra.cli.skills_life", "rollback", "Return to the version that was enabled before."),
-    "remove": ("palyra.cli.skills_life", "remove", "Take a skill away; its history stays."),
+    "remove": ("palyra.cli.skills_life", "remove", "Remove a skill; its history is kept."),
     "trust": ("palyra.cli.skills_trust", "command", "Publishers' keys: add, list, revoke, rotate."),
-    "propose": ("palyra.cli.skills_builder", "propose", "Make a candidate out of words or of a run (experimental)."),
+    "propose": (
+        "palyra.cli.skills_builder",
+        "propose",
+        "Propose a candidate from a description or from a run (experimental).",
+    ),
     "candidates": ("palyra.cli.skills_builder", "candidates", "List the candidates."),
     "promote": ("palyra.cli.skills_builder", "promote", "Build a candidate and install it into quarantine."),
 }
@@ -51,4 +55,4 @@ class SkillGroup(NounGroup):
 
 @click.group("skills", cls=SkillGroup)
 def command() -> None:
-    """Signed packages of WebAssembly tools: write, build, trust, audit, enable, and take back."""
+    """Signed packages of WebAssembly tools: write, build, trust, audit, enable, and remove."""

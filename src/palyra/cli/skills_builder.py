@@ -29,7 +29,7 @@ Examples:
 @click.option("--from-run", metavar="RUN", default="", help="Learn it from what this run did instead.")
 @with_settings
 def propose(settings: Settings, text: str, skill_id: str, from_run: str) -> int:
-    """Make a candidate: a project with the least capabilities, code, tests and a checklist. Nothing of it runs yet."""
+    """Make a candidate: a project with minimal capabilities, code, tests and a checklist. None of it runs yet."""
     if bool(text) == bool(from_run):
         raise click.UsageError("Give words, or a run with --from-run.")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from palyra.wiring.skill_payloads import Done
 
 FILE = click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
-DOWNGRADE = click.option("--allow-downgrade", is_flag=True, help="Also a version older than the installed one.")
+DOWNGRADE = click.option("--allow-downgrade", is_flag=True, help="Allow a version older than the installed one.")
 EXAMPLES = """\b
 Examples:
   palyra skills install acme.echo-0.1.0.palyra-skill
@@ -30,7 +30,7 @@ Examples:
 @DOWNGRADE
 @with_settings
 def install(settings: Settings, file: str, tofu: bool, allow_downgrade: bool) -> int:
-    """Install a package whose publisher is trusted. It is audited and waits in quarantine until it is enabled."""
+    """Install a package whose publisher is trusted. It is audited and stays in quarantine until it is enabled."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return _tell(
@@ -45,7 +45,7 @@ def install(settings: Settings, file: str, tofu: bool, allow_downgrade: bool) ->
 @DOWNGRADE
 @with_settings
 def update(settings: Settings, file: str, allow_downgrade: bool) -> int:
-    """Install another version of an installed skill. The one that is enabled goes on until you enable the new one."""
+    """Install another version of an installed skill. The enabled version stays in use until you enable the new one."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return _tell(settings, await desk.update(read_package(file), by=by, allow_downgrade=allow_downgrade))

@@ -17,16 +17,21 @@ Examples:
   palyra skills enable acme.echo
   palyra skills enable acme.echo --override 'reviewed: source read, capabilities as documented'
 """
-REASON = click.option("--reason", default="", metavar="TEXT", help="Kept in the journal.")
+REASON = click.option("--reason", default="", metavar="TEXT", help="Recorded in the journal.")
 
 
 @click.command("enable", epilog=ENABLE_EXAMPLES)
 @ID
-@click.option("--override", default="", metavar="REASON", help="Although it failed its audit, or as its review.")
-@click.option("--version", default="", metavar="V", help="Another version than the one installed last.")
+@click.option(
+    "--override",
+    default="",
+    metavar="REASON",
+    help="The reason to enable it despite a failed audit, or the result of its review.",
+)
+@click.option("--version", default="", metavar="V", help="Enable this version instead of the one installed last.")
 @with_settings
 def enable(settings: Settings, skill_id: str, override: str, version: str) -> int:
-    """Let a skill's tools be called: the payload installed last, in place of the one that is enabled."""
+    """Allow calls to a skill's tools: those of the version installed last, in place of the enabled one."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return tell_done(settings, await desk.enable(skill_id, by=by, override_reason=override, version=version))
@@ -39,7 +44,7 @@ def enable(settings: Settings, skill_id: str, override: str, version: str) -> in
 @REASON
 @with_settings
 def disable(settings: Settings, skill_id: str, reason: str) -> int:
-    """Stop letting a skill's tools be called; what runs of it is stopped."""
+    """Stop allowing calls to a skill's tools; its running calls are stopped."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return tell_done(settings, await desk.disable(skill_id, by=by, reason=reason))
@@ -52,7 +57,7 @@ def disable(settings: Settings, skill_id: str, reason: str) -> int:
 @REASON
 @with_settings
 def quarantine(settings: Settings, skill_id: str, reason: str) -> int:
-    """Take a skill out of use and stop what runs of it, here and in every other process of this home."""
+    """Take a skill out of use and stop its running calls, here and in every other process of this home."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return tell_done(settings, await desk.quarantine(skill_id, by=by, reason=reason))
@@ -64,7 +69,7 @@ def quarantine(settings: Settings, skill_id: str, reason: str) -> int:
 @ID
 @with_settings
 def rollback(settings: Settings, skill_id: str) -> int:
-    """Return to the payload that was enabled before the present one."""
+    """Return to the version that was enabled before the current one."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return tell_done(settings, await desk.rollback(skill_id, by=by))
@@ -76,7 +81,7 @@ def rollback(settings: Settings, skill_id: str) -> int:
 @ID
 @with_settings
 def remove(settings: Settings, skill_id: str) -> int:
-    """Take a skill away: every version, its files and what it kept. The history stays."""
+    """Remove a skill: every version, its files and its stored data. Its history is kept."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return tell_done(settings, await desk.remove(skill_id, by=by))

@@ -20,10 +20,10 @@ WHICH = click.argument("which", metavar="FILE|ID")
 
 
 @click.command("list", epilog="Example: palyra skills list --json")
-@click.option("--removed", is_flag=True, help="Also those that were removed.")
+@click.option("--removed", is_flag=True, help="Include skills that were removed.")
 @with_settings
 def list_command(settings: Settings, removed: bool) -> int:
-    """The installed skills: version, where they stand, and why."""
+    """The installed skills: version, state, and why."""
     from palyra.cli.tables import say_table
 
     async def work(desk: SkillDesk, by: str) -> int:
@@ -40,7 +40,7 @@ def list_command(settings: Settings, removed: bool) -> int:
 
 def _remark(one: Mapping[str, Json]) -> str:
     why = "" if one["reason"] == status_word(one["status"]) else str(one["reason"])
-    waiting = f"({', '.join(one['waiting_versions'])} waits in quarantine)" if one["waiting_versions"] else ""
+    waiting = f"({', '.join(one['waiting_versions'])} is in quarantine)" if one["waiting_versions"] else ""
     return " ".join(filter(None, (why, waiting)))
 
 
@@ -116,7 +116,7 @@ def _print_head(found: Mapping[str, Json]) -> None:
 @WHICH
 @with_settings
 def audit(settings: Settings, which: str) -> int:
-    """Check a package, or an installed skill again; one that fails is quarantined. Exit 1 when something fails."""
+    """Audit a package or an installed skill. An installed skill that fails is quarantined. Exit 1 if anything fails."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         if is_file(which):

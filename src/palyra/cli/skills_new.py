@@ -25,12 +25,14 @@ Examples:
 @click.option(
     "--lang", type=click.Choice(LANGUAGES), default="wat", show_default=True, help="The language of its code."
 )
-@click.option("--output", metavar="DIR", default=".", help="Make its folder below this one (default: the current one).")
+@click.option(
+    "--output", metavar="DIR", default=".", help="Create its folder in this one (default: the current folder)."
+)
 @with_settings
 def command(settings: Settings, skill_id: str, lang: str, output: str) -> int:
     """Write a new skill project into a folder of its name: one tool that returns the object it is given.
 
-    ID is PUBLISHER.NAME. Nothing is overwritten: the folder must not be there yet, or be empty.
+    ID is PUBLISHER.NAME. Nothing is overwritten: the folder must not exist yet, or must be empty.
     """
     return explained(settings, lambda: _write(settings, skill_id, lang, Path(output)))
 

@@ -23,7 +23,7 @@ _KEY_FILE = click.Path(exists=True, dir_okay=False)
 @FILE
 @with_settings
 def verify(settings: Settings, file: str) -> int:
-    """Whether a package is whole and signed by a key that is trusted here for its publisher. Exit 1 when not."""
+    """Check that a package is intact and signed by a key trusted here for its publisher. Exit 1 if not."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         skill = desk.verify_file(read_package(file))
@@ -32,7 +32,7 @@ def verify(settings: Settings, file: str) -> int:
             value = {**binding.as_json(), "sha256": skill.payload_sha256, "valid": True}
             click.echo(orjson.dumps(value))
         elif not settings.quiet:
-            say(f"{binding.skill_id} {binding.version} is whole.")
+            say(f"{binding.skill_id} {binding.version} is intact.")
             say(f"Signed by key {binding.key_id}, which is trusted for {binding.publisher}.")
             say(f"Payload {skill.payload_sha256}")
         return 0
@@ -43,10 +43,10 @@ def verify(settings: Settings, file: str) -> int:
 @click.command("sign", epilog="Example: palyra skills sign acme.echo-0.1.0.palyra-skill --key release.pem")
 @FILE
 @click.option("--key", required=True, metavar="FILE", type=_KEY_FILE, help="An Ed25519 private key (PEM).")
-@click.option("--output", metavar="FILE", help="Write here instead of over FILE.")
+@click.option("--output", metavar="FILE", help="Write here instead of replacing FILE.")
 @with_settings
 def sign(settings: Settings, file: str, key: str, output: str | None) -> int:
-    """Sign a package anew. Its content stays what it was; who signed it before no longer counts."""
+    """Sign a package again. Its content stays the same; its earlier signature no longer counts."""
     from palyra.errors import TrustError
     from palyra.signing import parse_pem
     from palyra.skills.bundle import open_parcel, read_untrusted, resign

@@ -32,7 +32,9 @@ def command() -> None:
 @command.command("add", epilog="Example: palyra skills trust add acme 3q2+7w…=")
 @click.argument("publisher")
 @click.argument("key", metavar="KEY|FILE")
-@click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="For so many days; default: until revoked.")
+@click.option(
+    "--days", type=click.IntRange(1, 36_500), metavar="N", help="Trust it for this many days (default: until revoked)."
+)
 @with_settings
 def add(settings: Settings, publisher: str, key: str, days: int | None) -> int:
     """Pin a publisher's public key: base64, hex, or a file that holds it. Check it with the publisher first."""
@@ -54,7 +56,7 @@ def add(settings: Settings, publisher: str, key: str, days: int | None) -> int:
 @command.command("list", epilog="Example: palyra skills trust list --json")
 @with_settings
 def list_command(settings: Settings) -> int:
-    """Every pinned key, those that were revoked too."""
+    """Every pinned key, including revoked ones."""
     from palyra.cli.tables import say_table
 
     async def work(desk: SkillDesk, by: str) -> int:
@@ -74,11 +76,11 @@ def list_command(settings: Settings) -> int:
     epilog="\b\nExamples:\n  palyra skills trust revoke acme\n  palyra skills trust revoke acme --key 5c37e503e00aeb52",
 )
 @click.argument("publisher")
-@click.option("--key", "key_id", default="", metavar="KEY_ID", help="This key alone (default: all of them).")
-@click.option("--reason", default="", metavar="TEXT", help="Kept in the journal.")
+@click.option("--key", "key_id", default="", metavar="KEY_ID", help="Only this key (default: all of them).")
+@click.option("--reason", default="", metavar="TEXT", help="Recorded in the journal.")
 @with_settings
 def revoke(settings: Settings, publisher: str, key_id: str, reason: str) -> int:
-    """Trust a publisher, or one key, no longer. Skills that it signed are quarantined at once."""
+    """Stop trusting a publisher, or one key. Skills that it signed are quarantined at once."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         found = await desk.trust_revoke(publisher, by=by, key_id=key_id, reason=reason)
@@ -97,7 +99,7 @@ def revoke(settings: Settings, publisher: str, key_id: str, reason: str) -> int:
 @click.argument("file", metavar="FILE", type=_FILE)
 @with_settings
 def rotate(settings: Settings, file: str) -> int:
-    """Take a publisher's new key from a statement that the old one signed. The old key signs nothing new then."""
+    """Accept a publisher's new key from a statement signed by the old one. The old key can then sign nothing new."""
     with Path(file).open("rb") as opened:
         statement = opened.read(MAX_KEY_BYTES).strip()
 
@@ -118,10 +120,10 @@ def rotate(settings: Settings, file: str) -> int:
 @click.argument("publisher")
 @click.option("--key", required=True, metavar="FILE", type=_FILE, help="The old private key (PEM).")
 @click.option("--to", "new", required=True, metavar="KEY|FILE", help="The new public key.")
-@click.option("--output", required=True, metavar="FILE", help="Where the statement goes.")
+@click.option("--output", required=True, metavar="FILE", help="Where to write the statement.")
 @with_settings
 def handover(settings: Settings, publisher: str, key: str, new: str, output: str) -> int:
-    """For publishers: a statement by your old key that your new one signs from now on. Users take it with rotate."""
+    """For publishers: a statement by your old key that your new key signs from now on. Users accept it with rotate."""
     from palyra.errors import TrustError
     from palyra.signing import parse_pem
     from palyra.skills.findings import SkillRefused

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("id")
 @with_settings
 def command(settings: Settings, id: str) -> int:
-    """Stop a background process. One that has ended already stays as it was."""
+    """Stop a background process. One that has already ended is left as it is."""
     from palyra.cli.logs import unknown
     from palyra.cli.ps import process_json
     from palyra.cli.session import with_installation

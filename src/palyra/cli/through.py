@@ -151,4 +151,4 @@ class WriteThrough:
         if self.failed is not None and not isinstance(self.failed, BrokenPipeError):
             say_error(f"The output could not be written: {self.failed.strerror}.", "The call was cancelled.")
         elif self.lost:
-            say_error(f"Nobody read the output: {self.lost} bytes of it were not written.")
+            say_error(f"The output was not read: {self.lost} bytes of it were not written.")

@@ -30,9 +30,11 @@ def command() -> None:
     epilog="\b\nExamples:\n  palyra token create --principal agent:builder --workspace /srv/project\n"
     "  palyra token create --principal user:alice --operator --expires 3600",
 )
-@click.option("--principal", required=True, metavar="P", help="Whose it is: agent:NAME or user:NAME.")
-@click.option("--operator", is_flag=True, help="An operator's: it may decide approvals and change policies.")
-@click.option("--workspace", metavar="DIR", help="Calls with it stay within this folder.")
+@click.option("--principal", required=True, metavar="P", help="Who uses it: agent:NAME or user:NAME.")
+@click.option(
+    "--operator", is_flag=True, help="Make an operator's token, which may decide approvals and change policies."
+)
+@click.option("--workspace", metavar="DIR", help="Limit its calls to this folder.")
 @click.option("--expires", type=click.IntRange(1, 366 * 24 * 3600), metavar="S", help="Seconds (default: 30 days).")
 @with_settings
 def create(settings: Settings, principal: str, operator: bool, workspace: str | None, expires: int | None) -> int:
@@ -64,7 +66,10 @@ def create(settings: Settings, principal: str, operator: bool, workspace: str | 
             say(secret)
             if not settings.quiet:
                 until = moment(token.expires_unix_ms)
-                say(f"It is shown this once. Until {until} UTC, or: palyra token revoke {token.token_id}", err=True)
+                say(
+                    f"It is shown only once. Valid until {until} UTC, or until: palyra token revoke {token.token_id}",
+                    err=True,
+                )
         return 0
 
     return with_installation(settings, work)
@@ -73,7 +78,7 @@ def create(settings: Settings, principal: str, operator: bool, workspace: str | 
 @command.command("list", epilog="Example: palyra token list --json")
 @with_settings
 def list_command(settings: Settings) -> int:
-    """Tokens of this home, the newest first: whose, since when, until when. The secrets themselves are nowhere."""
+    """Tokens of this home, newest first: whose, since when, until when. The secrets themselves are not stored."""
     from palyra.cli.session import with_installation
     from palyra.cli.tables import say_table
 
@@ -93,7 +98,7 @@ def list_command(settings: Settings) -> int:
 @click.argument("id")
 @with_settings
 def revoke(settings: Settings, id: str) -> int:
-    """Take a token back, from the next request on. What its principal has begun goes on, and is named."""
+    """Revoke a token, from the next request on. Whatever its principal has started keeps running, and is listed."""
     from palyra.cli.session import with_installation
 
     async def work(installation: Installation) -> int:
@@ -119,11 +124,12 @@ async def _tell_what_goes_on(settings: Settings, installation: Installation, pri
     calls = sum(call.principal == principal for call in await installation.journal.open_calls())
     if calls:
         say(
-            f"palyra: {calls} calls of {principal} are under way: palyra journal tail --principal {principal}", err=True
+            f"palyra: {calls} calls of {principal} are still running: palyra journal tail --principal {principal}",
+            err=True,
         )
     running = [one for one in await installation.background.running() if one.owner.principal == principal]
     for process in running[:MAX_NAMED]:
-        line = f"palyra: {process.command} of {principal} goes on; end it with: palyra stop {process.process_id}"
+        line = f"palyra: {process.command} of {principal} keeps running; stop it with: palyra stop {process.process_id}"
         say(visible_line(line), err=True)
     if len(running) > MAX_NAMED:
         say(f"palyra: and {len(running) - MAX_NAMED} more: palyra ps", err=True)

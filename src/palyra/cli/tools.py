@@ -22,7 +22,7 @@ def command() -> None:
 
 @command.command("list", epilog="\b\nExamples:\n  palyra tools list --json\n  palyra tools list --as agent:demo")
 @click.option("--as", "principal", metavar="PRINCIPAL", help="Who would call them (default: you).")
-@click.option("--all", "everything", is_flag=True, help="Also tools that policy could never allow.")
+@click.option("--all", "everything", is_flag=True, help="Include tools that policy could never allow.")
 @with_settings
 def list_tools(settings: Settings, principal: str | None, everything: bool) -> int:
     """Every tool that could be allowed: its name, capabilities and what it does."""
@@ -57,7 +57,7 @@ def list_tools(settings: Settings, principal: str | None, everything: bool) -> i
 @click.argument("tool")
 @with_settings
 def show_tool(settings: Settings, tool: str) -> int:
-    """One tool whole: description, capabilities, caps, input and output schema."""
+    """Everything about one tool: description, capabilities, caps, input and output schema."""
     from palyra.config.load import find_home, load_config
     from palyra.errors import Rejected
     from palyra.protocol.catalog import BUILTIN_TOOLS

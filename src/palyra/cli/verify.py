@@ -50,7 +50,7 @@ Findings = list[tuple[str, str]]
 @click.option("--key", "vkey", metavar="VKEY", help="The installation's verifier key (palyra doctor prints it).")
 @with_settings
 def command(settings: Settings, file: str, vkey: str | None) -> int:
-    """Verify an outcome, attestation, proof or export. Exit 1 when something does not hold."""
+    """Verify an outcome, attestation, proof or export. Exit 1 if anything is not valid."""
     from palyra.errors import StateError, TrustError
 
     try:
@@ -157,7 +157,7 @@ def _check_stream(stream: IO[bytes], trust: _Trust) -> tuple[str, Findings, dict
             return _check_envelopes(value, stream, trust.keys.newest)
     data = first + stream.read(MAX_FILE_BYTES + 1 - len(first))
     if len(data) > MAX_FILE_BYTES:
-        raise _Malformed(f"It is larger than {MAX_FILE_BYTES} bytes and no export.")
+        raise _Malformed(f"It is larger than {MAX_FILE_BYTES} bytes and not an export.")
     return _check_value(_parse(data), trust)
 
 
@@ -197,7 +197,7 @@ def _check_outcome(value: object, trust: _Trust) -> Findings:
 def _check_retired(trust: _Trust, signer: NoteVerifier, attested: Mapping[str, Any]) -> Findings:
     if signer == trust.keys.newest or trust.holds(attested):
         return []
-    return [("KEY", f"Key {signer.key.key_id} was retired, and the journal does not hold what it signs here.")]
+    return [("KEY", f"Key {signer.key.key_id} was retired, and the journal does not contain what it signed here.")]
 
 
 # ── exports ──────────────────────────────────────────────────────────────────
@@ -232,7 +232,7 @@ def _check_envelopes(first: object, stream: IO[bytes], held: NoteVerifier) -> tu
         try:
             payload_type, payload = dsse_verify(value, held.key)
             if payload_type != PAYLOAD_TYPE:
-                raise TrustError("The envelope holds something else than an in-toto statement.")
+                raise TrustError("The envelope does not hold an in-toto statement.")
             parse_entry(payload)
         except (TrustError, ValueError) as error:
             findings.append(("ENVELOPE", f"Line {count + 1}: {error}"))
@@ -262,7 +262,7 @@ def _check_tiles(folder: Path, held: NoteVerifier) -> tuple[str, Findings, dict[
         leaves = [leaf_hash(body) for body in watched(read_bodies(read, head.size), head.size, "entries")]
         if root_of(leaves) != head.root:
             return "tiles", [("TREE", "The entries are not those of the signed checkpoint.")], {"entries": head.size}
-        wrong = [("TILE", f"{path} is not what the entries make it.") for path in check_hash_tiles(read, leaves)]
+        wrong = [("TILE", f"{path} does not match the entries.") for path in check_hash_tiles(read, leaves)]
     except TrustError as error:
         return "tiles", [("TILES", str(error))], {}
     return "tiles", wrong, {"entries": head.size}
@@ -297,7 +297,7 @@ def _check_shape(data: bytes) -> None:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _Malformed("A key stands twice in one object.")
+        raise _Malformed("A key appears twice in one object.")
     return found
 
 

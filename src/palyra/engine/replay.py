@@ -2,7 +2,7 @@
 
 Rules: the request that was put before policy is kept whole, so the same bundle must give the same answer, and another
 bundle says what it would have said. A request out of which redaction took something cannot be decided exactly: it is
-decided as it is kept, and the answer says so. A call that never came before policy has nothing to replay.
+decided as it is kept, and the answer says so. A call that never reached policy has nothing to replay.
 
 Not here: finding calls and bundles (wiring/history), showing them (the doors).
 """
@@ -55,7 +55,7 @@ class Replayed:
 
 
 def read_decision(details: bytes) -> RecordedDecision | None:
-    """Of a call's kept details; None when it never came before policy. Raises ValueError for what is no record."""
+    """Of a call's kept details; None when it never reached policy. Raises ValueError for what is no record."""
     try:
         value = orjson.loads(details) if details else {}
         if not isinstance(value, dict) or value.get("request") is None:

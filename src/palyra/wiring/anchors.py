@@ -39,6 +39,6 @@ def show_head(writer: Writer, *, now_unix_ms: int) -> None:
     try:
         for shown in push_heads(writer, at_unix_ms=now_unix_ms):
             if shown.refusal is not None:
-                log.warning("witness %s did not take the head: %s", shown.name, shown.refusal)
+                log.warning("witness %s did not accept the head: %s", shown.name, shown.refusal)
     except StateError as error:
         log.warning("no head could be shown: %s", error.detail)

@@ -31,7 +31,7 @@ class Told:
     """Everything there is to say."""
 
     explained: Explanation | None = None
-    """None when the call never came before policy."""
+    """None when the call never reached policy."""
     refusal: Rejected | None = None
     """What stops the call outside policy: its shape, its budget, or a host that cannot enforce it."""
     tried: tuple[Change, ...] = ()

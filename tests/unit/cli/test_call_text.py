@@ -76,7 +76,7 @@ def test_what_is_long_is_cut_and_that_is_said():
 
 def test_a_call_whose_record_was_removed_says_so():
     said = call_lines({**CALL, "outcome": None, "details": None})
-    assert "            Its outcome and details are not kept; its entries are." in said
+    assert "            Its outcome and details are no longer kept; its journal entries are." in said
 
 
 def test_an_act_shows_what_was_done():

@@ -42,8 +42,8 @@ def test_kinds_of_values_are_told_in_plain_words():
 
 @pytest.mark.parametrize("words", [("ps", "--all"), ("runs", "list"), ("approvals", "list")])
 def test_a_page_begins_at_an_id_and_at_nothing_else(words):
-    assert "'x' is no ID" in said(*words, "--before", "x")
+    assert "'x' is not an ID" in said(*words, "--before", "x")
 
 
 def test_a_page_of_what_runs_is_no_page():
-    assert "--before pages through --all" in said("ps", "--before", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert "--before needs --all" in said("ps", "--before", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
