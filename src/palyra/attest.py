@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import orjson
 
-from palyra.canon import Json, canonical_around, canonical_strict, digest, made_ahead, sha256_hex
+from palyra.canon import Json, canonical_around, canonical_strict, digest, made_ahead, not_of, sha256_hex
 from palyra.errors import TrustError
 from palyra.signing import NoteVerifier, PublicKey, SigningKey, dsse_sign, dsse_verify, open_note
 from palyra.values import dataclass
@@ -89,9 +89,9 @@ FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
 _BEFORE_DIGEST = tuple(sorted(name for name in FIELDS if name < "execution_sha256"))
 _AFTER_DIGEST = tuple(sorted(name for name in FIELDS if name > "execution_sha256"))
 _AHEAD = ("sandbox_enforcement", "decision", "limits")
-_CHANGING = tuple(name for name in _NAMES if name not in _AHEAD)
 _BEFORE_CHANGING = tuple(name for name in _BEFORE_DIGEST if name not in _AHEAD)
 _AFTER_CHANGING = tuple(name for name in _AFTER_DIGEST if name not in _AHEAD)
+_read_before, _read_after = itemgetter(*_BEFORE_CHANGING), itemgetter(*_AFTER_CHANGING)
 _PAYLOAD = (
     b'{"_type":"%b","predicate":%%b,"execution_sha256":"%%b",%%b,"predicateType":"%b",'
     b'"subject":[{"digest":{"sha256":"%%b"},"name":"call/%%b"}]}'
@@ -158,9 +158,8 @@ def attest(statement: Statement, key: SigningKey, ahead: Ahead | None = None) ->
     was made of must be what the statement holds."""
     predicate: dict[str, Json] = dict(zip(_NAMES, _read(statement), strict=True))
     known = ahead if ahead is not None and ahead.is_of(statement) else None
-    for name in _NAMES if known is None else _CHANGING:
-        value = predicate[name]
-        if type(value) not in _EXACT:
+    for name, value in not_of(predicate, _EXACT):
+        if known is None or name not in _AHEAD:
             predicate[name] = _plain(value)
     predicate["key_id"] = key.key_id
     if known is not None:
@@ -178,8 +177,8 @@ def _write_halves(predicate: Mapping[str, Json], ahead: Ahead | None) -> tuple[b
     """The canonical fields before and after the digest's place, without the brackets between."""
     first = rest = None
     if ahead is not None:
-        first = canonical_around({name: predicate[name] for name in _BEFORE_CHANGING}, ahead.before)
-        rest = canonical_around({name: predicate[name] for name in _AFTER_CHANGING}, ahead.after)
+        first = canonical_around(dict(zip(_BEFORE_CHANGING, _read_before(predicate), strict=True)), ahead.before)
+        rest = canonical_around(dict(zip(_AFTER_CHANGING, _read_after(predicate), strict=True)), ahead.after)
     if first is None or rest is None:
         first = canonical_strict({name: predicate[name] for name in _BEFORE_DIGEST})
         rest = canonical_strict({name: predicate[name] for name in _AFTER_DIGEST})

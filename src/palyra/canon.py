@@ -14,6 +14,8 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
+from itertools import compress
+from operator import not_
 from typing import Any, TypeAlias
 
 import orjson
@@ -93,14 +95,18 @@ def canonical_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fra
         return None
     if not data.isascii():
         return None
-    for name, value in members.items():
-        kind = type(value)
-        if kind in _LEAVES or name in fixed or (kind is dict and _LEAVES.issuperset(map(type, value.values()))):
+    for name, value in not_of(members, _LEAVES):
+        if name in fixed or (type(value) is dict and _LEAVES.issuperset(map(type, value.values()))):
             continue
         # Two levels less: this object is one, and whoever writes another around these bytes adds one.
         if not _is_plain(value, MAX_DEPTH - 2):
             return None
     return data
+
+
+def not_of(members: Mapping[str, Json], kinds: frozenset[object]) -> list[tuple[str, Json]]:
+    """Those whose values are of none of these very types. Asked of thirty at once, before any line of ours runs."""
+    return [*compress(members.items(), map(not_, map(kinds.__contains__, map(type, members.values()))))]
 
 
 def _is_plain(value: Json, most_levels: int = MAX_DEPTH) -> bool:

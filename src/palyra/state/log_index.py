@@ -22,12 +22,14 @@ _COMMITS = slice(8, 12)
 def is_one_commit_later(before: object, after: object) -> bool:
     """Of two moments of one database (`Writer.moment`): whether exactly one commit lies between them. Who made one
     since `before` then knows that nobody else did. False also where that cannot be told."""
-    if not (isinstance(before, tuple) and isinstance(after, tuple) and len(before) == len(after) == 2):
+    if type(before) is not tuple or type(after) is not tuple or not len(before) == len(after) == 2:
         return False
-    if before[0] is not after[0]:  # another connection
-        return False
-    counts = [int.from_bytes(header[_COMMITS], sys.byteorder) for header in (before[1], after[1])]
-    return counts[1] == counts[0] + 1
+    (connection, first), (its_connection, last) = before, after
+    return connection is its_connection and _count(last) == _count(first) + 1
+
+
+def _count(header: bytes) -> int:
+    return int.from_bytes(header[_COMMITS], sys.byteorder)
 
 
 class LogIndex:

@@ -48,10 +48,11 @@ class StandingStore:
             if rows and rows[0][2] is None:
                 number, version, _ = rows[0]
                 return Standing(budget=None, policy_is_read=True, policy=version, policy_number=number)
-        counting = Counting(owner, self._clock.now_unix_ms() - WINDOW_MS)
-        known = None if self._known is None else self._known.read(owner, counting.since_unix_ms)
+        since_unix_ms = self._clock.now_unix_ms() - WINDOW_MS
+        known = None if self._known is None else self._known.read(owner, since_unix_ms)
         if known is not None:
             return known
+        counting = Counting(owner, since_unix_ms)
         rows = self._writer.rows(_STANDING, (*counting.asked, owner.run_id))
         if not rows:  # no pointer: whoever looks for the policies finds out what is wrong
             return Standing(budget=self._budget.read_ledger(self._writer, owner.run_id))
