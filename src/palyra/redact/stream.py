@@ -96,6 +96,8 @@ class _Shapes:
         self._data = b""
         self._pos = 0
         self._swallow: Swallow | None = None
+        self._awaits: Detector | None = None
+        """Whose candidate, at the very beginning of what is held back, nothing that came so far has decided."""
         self._fed = 0
         self.marks: deque[Mark] = deque()
         """Colour codes that stand in the input and have not come out yet: a key may begin at each."""
@@ -137,11 +139,13 @@ class _Shapes:
         return len(self._data) - self._pos
 
     def forget(self) -> None:
-        self._data, self._pos, self._swallow = b"", 0, None
+        self._data, self._pos, self._swallow, self._awaits = b"", 0, None, None
 
     def _run(self, *, ended: bool) -> Iterator[bytes]:
         if self._pos == len(self._data) and self._swallow is None:
             return  # nothing came, and nothing is held back
+        if not ended and self._still_awaits():
+            return
         if not self._swallow_rest(ended=ended):
             for at, detector in _candidates(self._data, self._pos):
                 if at < self._pos:
@@ -149,6 +153,8 @@ class _Shapes:
                 verdict = self._judge(detector, at, ended=ended)
                 if verdict is OPEN:
                     yield self._release(min(at, self._begun_anchor()))
+                    # Anchors that end in what is still to come begin behind it.
+                    self._awaits = detector if self._pos == at and len(self._data) - at > CONTEXT else None
                     break
                 if verdict is None:
                     continue
@@ -167,6 +173,13 @@ class _Shapes:
                 yield self._release(len(self._data) if ended else self._begun_anchor())
         keep = max(0, self._pos - CONTEXT)
         self._data, self._pos = self._data[keep:], self._pos - keep
+
+    def _still_awaits(self) -> bool:
+        """A program that writes single bytes into what is held back must not have all of it searched for each."""
+        if self._awaits is not None and self._judge(self._awaits, self._pos, ended=False) is OPEN:
+            return True
+        self._awaits = None
+        return False
 
     def _judge(self, detector: Detector, at: int, *, ended: bool) -> Verdict:
         data, stop = self._data, min(len(self._data), at + CAP)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from palyra.redact import stream, values
 from palyra.redact.stream import Redactor
 from palyra.redact.values import redact_json, redact_text
-from palyra.redact.verdict import CAP
+from palyra.redact.verdict import CAP, Detector
 
 BODY = "0123456789abcdefghijABCDEFGHIJ012345"
 GITHUB = "ghp_" + BODY
@@ -322,3 +322,25 @@ def test_what_counts_as_clear_at_a_glance_holds_nothing_to_redact(value):
     if values.is_clear(data):
         assert values._redact_value(value, Redactor()) == value
     assert not values.is_clear(data, SECRETS), "known values are looked for in earnest"
+
+
+@pytest.mark.parametrize("word", [b"Authorization: ", b"eyJ", b"?token=", b"AKIA", b"Cookie: ", b"x" * 40 + b" ghp_"])
+def test_bytes_that_come_one_by_one_into_what_is_held_back_are_not_searched_with_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, word: bytes
+) -> None:
+    """A program that writes a byte each millisecond would keep the engine busy for all of that time."""
+    searched = 0
+
+    def counting(data: bytes, pos: int) -> list[tuple[int, Detector]]:
+        nonlocal searched
+        searched += len(data) - pos
+        return find(data, pos)
+
+    find = stream._candidates
+    monkeypatch.setattr(stream, "_candidates", counting)
+    text = word * (12_000 // len(word))
+    redactor = Redactor()
+    for at in range(len(text)):
+        redactor.feed(text[at : at + 1])
+    redactor.finish()
+    assert searched < 40 * len(text)
