@@ -11,7 +11,8 @@ is its maker's, and would show what the kernel keeps from whoever is inside.
 It lies in Palyra's own state, out of every program's reach, is read-only inside, and has its name only when it is
 complete; a boot makes its own, so that none is found half-written after a power cut. None is used where another user
 starts the sandbox, where paths of the workspace are hidden (what stands for them is the sandbox's own), or for one that
-stays: what nobody asked for in two days is removed. Not here: which words (sandbox/etc_words), starting (held).
+stays: what nobody asked for in two days and no process holds is removed. Not here: which words (sandbox/etc_words),
+starting (held), holding (in_use).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from palyra.canon import sha256_hex
+from palyra.launch import in_use
 from palyra.launch.host_files import Identity, Seen, identity, is_unchanged
 from palyra.launch.removing import remove_tree
 from palyra.sandbox.etc_words import FOLDER_NAME, Etc, etc_of, shorten
@@ -80,6 +82,8 @@ class EtcFolders:
         self._root = os.path.join(host.state_home, FOLDER_NAME) if host.state_home else ""
         self._made: dict[Template, _Made] = {}
         self._touched: dict[str, float] = {}
+        self._held: dict[str, int] = {}
+        """Until this process ends: sandboxes that began with one may be running."""
         self._boot = ""
         self._making: threading.Thread | None = None
         self._not_before = 0.0
@@ -130,6 +134,8 @@ class EtcFolders:
     def close(self) -> None:
         if self._making is not None:
             self._making.join()
+        while self._held:
+            os.close(self._held.popitem()[1])
 
     def _make(self, template: Template, etc: Etc) -> _Made | None:
         host = _look(etc.shown)
@@ -139,7 +145,7 @@ class EtcFolders:
         folder = os.path.join(self._root, sha256_hex(repr((*parts, files)).encode("utf-8", "surrogateescape")))
         if not os.path.isdir(folder) and not _write(folder, template, etc, host):
             return None
-        if not _can_be_shown(folder):
+        if not self._hold(folder) or not _can_be_shown(folder):
             return None
         self._touch(folder)
         bound = [path for path, _ in host.bound]
@@ -150,6 +156,21 @@ class EtcFolders:
         seen = (*host.seen, *itself)
         short = change(template, launcher=words, data=data, host_files=seen)
         return _Made(seen=seen, folder=folder, which=_which(folder), template=short)
+
+    def _hold(self, folder: str) -> bool:
+        held = self._held.get(folder)
+        if held is not None and in_use.is_at(held, folder):
+            return True
+        fd = in_use.hold(folder)
+        if fd is None:
+            return False
+        if held is not None:
+            os.close(held)
+        self._held.pop(folder, None)
+        self._held[folder] = fd
+        while len(self._held) > MAX_KEPT:  # of a process that saw the host's files change that often
+            os.close(self._held.pop(next(iter(self._held))))
+        return True
 
     def _touch(self, folder: str) -> None:
         """Told to whoever removes what is not used any more."""
@@ -326,5 +347,7 @@ def _remove_unused(root: str, now_ns: int) -> None:
             with suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_mtime_ns < now_ns - UNUSED_NS:
                     going = os.path.join(root, f"{_MAKING}{os.urandom(8).hex()}")
-                    os.rename(entry.path, going)  # at once: nobody starts with half of it
-                    remove_tree(going)
+                    with in_use.alone(entry.path) as is_unused:
+                        if is_unused:
+                            os.rename(entry.path, going)  # at once: nobody starts with half of it
+                            remove_tree(going)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from palyra.launch import etc_folder as module
+from palyra.launch import in_use
 from palyra.launch.etc_folder import EtcFolders
 from palyra.launch.held import Template
 from palyra.launch.host_files import is_unchanged
@@ -363,3 +364,53 @@ def test_use_is_told_to_whoever_removes(etc: Path, tmp_path: Path) -> None:
     second = folders(tmp_path)
     second.make(plan)
     assert folder.stat().st_mtime_ns > OLD_NS
+
+
+def test_one_that_a_process_holds_is_not_removed_however_old_it_is(etc: Path, tmp_path: Path) -> None:
+    """A machine that slept for days: a call is minutes old, and its /etc was asked for the day before yesterday."""
+    sleeper, waker, plan = folders(tmp_path), folders(tmp_path), template(etc)
+    sleeper.make(plan)
+    folder = shown_by(sleeper.shortened(plan))
+    before = everything(folder)
+    os.utime(folder, ns=(OLD_NS, time.time_ns() - module.UNUSED_NS - 1))
+    (etc / "certs" / "all.crt").write_text("others")
+    settle()
+    waker.make(plan)
+    assert shown_by(waker.shortened(plan)) != folder
+    assert everything(folder) == before
+    sleeper.close()
+    (etc / "certs" / "all.crt").write_text("others again")
+    settle()
+    waker.make(plan)
+    assert not folder.exists()
+    waker.close()
+
+
+def test_one_that_is_on_its_way_out_is_not_begun_with(
+    etc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, plan = folders(tmp_path), folders(tmp_path), template(etc)
+    first.make(plan)
+    folder = shown_by(first.shortened(plan))
+    first.close()
+    with in_use.alone(str(folder)) as is_unused:
+        assert is_unused
+        second.make(plan)
+        assert second.shortened(plan) == plan
+    monkeypatch.setattr(second, "_not_before", 0.0)
+    second.make(plan)
+    assert shown_by(second.shortened(plan)) == folder
+    second.close()
+
+
+def test_nothing_stays_open_behind_it(etc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT", 2)
+    before = set(os.listdir("/proc/self/fd"))
+    made, plan = folders(tmp_path), template(etc)
+    for text in "abcd":
+        (etc / "certs" / "all.crt").write_text(text)
+        settle()
+        made.make(plan)
+    assert len(set(os.listdir("/proc/self/fd")) - before) == 2
+    made.close()
+    assert set(os.listdir("/proc/self/fd")) <= before
