@@ -19,11 +19,11 @@ from palyra.journal.lookup import Lookup, Rows
 from palyra.journal.tree import Tree
 from palyra.model.call import is_ulid
 from palyra.model.record import Checkpoint, Entry
+from palyra.state.anchors import Anchor, anchors
 from palyra.state.connection import snapshot
 from palyra.state.db import ReadHome, read_home
 from palyra.state.rows import JournalRows
 from palyra.state.sealed import SealedBodies
-from palyra.state.witness import Anchor, anchors
 from palyra.values import dataclass
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from palyra.cli.options import Settings, with_settings
 if TYPE_CHECKING:
     from palyra.config.cluster import ClusterConfig
     from palyra.journal.audit import Report
-    from palyra.state.witness import Anchor
+    from palyra.state.anchors import Anchor
     from palyra.wiring.embedded import Installation
 
 
@@ -40,7 +40,7 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
     notes = [_checkpoint_of(Path(name)) for name in known]
     with reading(settings) as journal:
         anchors = journal.anchors()
-    notes += [anchor.head.note for anchor in anchors if anchor.head is not None]
+    notes += [head.note for anchor in anchors for head in anchor.heads]
     if (server := cluster_database(settings)) is not None:
         return _tell(settings, _audit_server(*server, notes, every_signature=every_signature), (), replay=replay)
     return _tell(settings, _audit_home(settings, notes, every_signature=every_signature), anchors, replay=replay)
@@ -119,8 +119,8 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
     for finding in report.findings:
         say(visible_line(f"{finding.code}: {finding.detail}"))
     for anchor in anchors:
-        seen = anchor.problem or f"has seen {anchor.head.size if anchor.head else 0} entries"
-        say(visible_line(f"witness {anchor.name}: {seen}"))
+        seen = [] if anchor.head is None else [f"has seen {anchor.head.size} entries"]
+        say(visible_line(f"witness {anchor.name}: {'; '.join([*seen, *filter(None, [anchor.problem])])}"))
     if report.sound:
         tail = report.entries - report.anchored
         click.echo(f"The journal verifies: {report.entries} entries, {report.checkpoints} checkpoints.")

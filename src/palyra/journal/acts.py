@@ -109,7 +109,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ),
     ActKind.TRUST_CHANGED: _shape("publisher", "key_id before after reason", "Trust in a publisher's key changed."),
     ActKind.KEY_ROTATED: _shape("key", "old_vkey new_vkey from_index", "The journal is signed by a new key."),
-    ActKind.WITNESS_ADDED: _shape("witness", "kind", "Heads of this journal are shown to a new witness."),
+    ActKind.WITNESS_ADDED: _shape("witness", "kind place_sha256", "Heads of this journal are shown to a new witness."),
     ActKind.HEAD_WITNESSED: _shape("origin", "vkey size root", "A head of another journal was taken as its witness."),
     ActKind.OPENING_DELETED: _shape(
         "call",

@@ -21,6 +21,7 @@ from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
 from palyra.journal.skill_standing import SkillRow
 from palyra.journal.standing import ApprovalRow
+from palyra.journal.witness_standing import WitnessRow, place_sha256
 from palyra.model.approval import COLUMNS, parse_row
 from palyra.model.outcome import LIMIT_NAMES
 from palyra.model.record import Entry
@@ -149,6 +150,13 @@ class JournalRows:
         for publisher, key_id, revoked, replaced_by, entry in self._connection.execute(sql):
             said = "revoked" if revoked is not None else "retired" if replaced_by else "trusted"
             yield SkillRow(what=f"{publisher} {key_id}", said=said, entry=entry)
+
+    def witnesses(self) -> Iterator[WitnessRow]:
+        """Those of this journal, and what it saw of others."""
+        for name, kind, place in self._connection.execute("SELECT name, kind, place FROM witnesses"):
+            yield WitnessRow(what=f"witness/{name}", said={"kind": kind, "place_sha256": place_sha256(place)})
+        for origin, vkey, size in self._connection.execute("SELECT origin, vkey, size FROM seen_heads"):
+            yield WitnessRow(what=f"origin/{origin}", said={"vkey": vkey, "size": size})
 
     def deletions(self) -> Sequence[Deletion]:
         names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")

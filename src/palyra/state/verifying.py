@@ -111,6 +111,7 @@ def audit_rows(
                 runs=rows.runs(),
                 approvals=rows.approvals(),
                 skills=rows.skills(),
+                witnesses=rows.witnesses(),
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")

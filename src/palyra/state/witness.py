@@ -4,14 +4,13 @@ Three kinds: a **file** that lines are appended to (on another disk, or made app
 with one file a log (a share, a repository), another **home**, whose own journal then holds the head as an act and
 whose key cosigns it. All follow the rules of journal/witness: a rollback or a fork is refused, and named.
 
-At a start the heads of all witnesses are compared with the tree: a journal that is shorter or different is not gone on
-with. A place that cannot be reached is said so and keeps nobody from starting.
+Not here: comparing the journal with what they hold (state/anchors).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -21,11 +20,13 @@ from palyra.errors import StateError, TrustError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.keys import Keys, follow
-from palyra.journal.lookup import TREE_SIZE, Rows
 from palyra.journal.tree import Tree
 from palyra.journal.witness import Refusal, add_checkpoint, cosign
+from palyra.journal.witness_standing import place_sha256
 from palyra.model.record import Checkpoint
 from palyra.signing import parse_vkey
+from palyra.state.connection import snapshot
+from palyra.state.db import read_home
 from palyra.state.keyfile import sync_folder
 from palyra.state.person import owner_principal
 from palyra.state.transaction import Transaction
@@ -37,14 +38,30 @@ MAX_PLACE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The last head a place holds of a log, and the key it was taken under."""
+    """A head that a place holds of a log, and the key it was taken under."""
 
     vkey: str
-    note: str
+    head: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """All that a place holds of a log, in the order in which it came there."""
+
+    seen: tuple[Seen, ...] = ()
+    is_spoilt: bool = False
+    """There are lines that are no head; the others count all the same, or one line would silence a witness."""
+
+    @property
+    def last(self) -> Seen | None:
+        """The largest head, under the key that came first: who can only append takes neither back."""
+        if not self.seen:
+            return None
+        return Seen(self.seen[0].vkey, max((one.head for one in self.seen), key=lambda head: head.size))
 
 
 class Place(Protocol):
-    def last(self, origin: str) -> Seen | None: ...
+    def heads(self, origin: str) -> Held: ...
     def keep(self, head: Checkpoint, vkey: str, *, at_unix_ms: int) -> str:
         """Durable when it returns; a cosignature line, or nothing."""
 
@@ -53,16 +70,16 @@ class Place(Protocol):
 class FilePlace:
     path: Path
 
-    def last(self, origin: str) -> Seen | None:
-        found = None
-        for line in _read(self.path).splitlines():
+    def heads(self, origin: str) -> Held:
+        found, spoilt = [], False
+        for line in filter(None, _read(self.path).split(b"\n")):
             try:
                 value = orjson.loads(line)
                 if value["origin"] == origin:
-                    found = Seen(str(value["vkey"]), str(value["checkpoint"]))
-            except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-                raise StateError(f"The witness {self.path} holds a line that is no head.") from error
-        return found
+                    found.append(Seen(str(value["vkey"]), _head_of(str(value["checkpoint"]), origin)))
+            except (orjson.JSONDecodeError, KeyError, TypeError, TrustError):
+                spoilt = True
+        return Held(tuple(found), spoilt)
 
     def keep(self, head: Checkpoint, vkey: str, *, at_unix_ms: int) -> str:
         said = {
@@ -72,9 +89,10 @@ class FilePlace:
             "checkpoint": head.note,
             "at_unix_ms": at_unix_ms,
         }
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+        whole = _ends_a_line(self.path)  # what a crash cut off must not swallow this one
         with os.fdopen(fd, "ab") as file:
-            file.write(orjson.dumps(said) + b"\n")
+            file.write((b"" if whole else b"\n") + orjson.dumps(said) + b"\n")
             file.flush()
             os.fsync(file.fileno())
         return ""
@@ -84,8 +102,8 @@ class FilePlace:
 class FolderPlace:
     path: Path
 
-    def last(self, origin: str) -> Seen | None:
-        return FilePlace(self._file(origin)).last(origin)
+    def heads(self, origin: str) -> Held:
+        return FilePlace(self._file(origin)).heads(origin)
 
     def keep(self, head: Checkpoint, vkey: str, *, at_unix_ms: int) -> str:
         """Only the newest, replaced whole."""
@@ -106,13 +124,11 @@ class FolderPlace:
 class HomePlace:
     path: Path
 
-    def last(self, origin: str) -> Seen | None:
-        writer = Writer.open(self.path)
-        try:
-            rows = writer.rows("SELECT vkey, note FROM seen_heads WHERE origin = ?", (origin,))
-        finally:
-            writer.close()
-        return Seen(*rows[0]) if rows else None
+    def heads(self, origin: str) -> Held:
+        """Read by others too: its journal is not opened for writing."""
+        with snapshot(read_home(self.path).database) as connection:
+            rows = connection.execute("SELECT vkey, note FROM seen_heads WHERE origin = ?", (origin,)).fetchall()
+        return Held(tuple(Seen(vkey, _head_of(note, origin)) for vkey, note in rows))
 
     def keep(self, head: Checkpoint, vkey: str, *, at_unix_ms: int) -> str:
         act = Act(
@@ -158,7 +174,8 @@ def add_witness(writer: Writer, name: str, path: Path, *, actor: str, at_unix_ms
     if writer.rows("SELECT 1 FROM witnesses WHERE name = ?", (name,)):
         raise StateError(f"There is a witness {name} already.", "List them with: palyra journal witness list")
     place, kind = str(path.absolute()), kind_of(path)
-    act = Act(kind=ActKind.WITNESS_ADDED, actor=actor, subject=f"witness/{name}", details={"kind": kind})
+    details = {"kind": kind, "place_sha256": place_sha256(place)}
+    act = Act(kind=ActKind.WITNESS_ADDED, actor=actor, subject=f"witness/{name}", details=details)
 
     def work(tx: Transaction) -> None:
         tx.execute("INSERT INTO witnesses (name, kind, place) VALUES (?, ?, ?)", (name, kind, place))
@@ -194,16 +211,18 @@ def push_heads(writer: Writer, *, at_unix_ms: int) -> list[Shown]:
 
 
 def _show(place: Place, head: Checkpoint, *, keys: Keys, tree: Tree, at_unix_ms: int) -> str:
-    seen = place.last(head.origin)
-    last, theirs = None, keys
+    held = place.heads(head.origin)
+    seen, last, theirs = held.last, None, keys
     proof: tuple[bytes, ...] = ()
+    if seen is None and held.is_spoilt:
+        raise StateError("The witness holds lines that are no heads, and nothing else.")
     if seen is not None:
         try:
             # The witness goes by the key it took first, and follows it only through proven handovers.
             theirs = follow(parse_vkey(seen.vkey), tree.links(keys))
-            last = parse_checkpoint(seen.note)
         except TrustError as error:
             raise Refusal("UNSIGNED", f"The witness knows this log under another key: {error}") from error
+        last = seen.head
         if theirs.newest != keys.newest:
             raise Refusal("UNSIGNED", "The witness knows this log under another key.")
         if last.size <= head.size:
@@ -227,82 +246,30 @@ def _remember(writer: Writer, name: str, head: Checkpoint, line: str, *, at_unix
     writer.commit_now(lambda tx: tx.execute(sql, given))
 
 
-# ── anchors ──────────────────────────────────────────────────────────────────
+def _head_of(note: str, origin: str) -> Checkpoint:
+    head = parse_checkpoint(note)
+    if head.origin != origin:
+        raise TrustError("The witness holds a head of another log under this one's name.")
+    return head
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
-    name: str
-    kind: str
-    place: str
-    head: Checkpoint | None = None
-    problem: str | None = None
-
-
-def anchors(rows: Rows, origin: str) -> Iterator[Anchor]:
-    """The last head each witness holds, as it lies there now."""
-    for name, kind, path in rows("SELECT name, kind, place FROM witnesses ORDER BY name", ()):
-        if kind == "home":  # read by others too; its journal is not opened for writing here
-            yield _home_anchor(name, path, origin)
-            continue
-        try:
-            seen = KINDS[kind](Path(path)).last(origin)
-            head = parse_checkpoint(seen.note) if seen is not None else None
-            yield Anchor(name=name, kind=kind, place=path, head=head, problem=None if seen else "It holds no head.")
-        except (StateError, OSError, TrustError) as error:
-            yield Anchor(name=name, kind=kind, place=path, problem=str(error))
-
-
-def _home_anchor(name: str, path: str, origin: str) -> Anchor:
-    from palyra.state.connection import snapshot
-    from palyra.state.db import read_home
-
+def _ends_a_line(path: Path) -> bool:
     try:
-        with snapshot(read_home(Path(path)).database) as connection:
-            sql = "SELECT note FROM seen_heads WHERE origin = ?"
-            row = connection.execute(sql, (origin,)).fetchone()
-        head = parse_checkpoint(row[0]) if row else None
-        return Anchor(name=name, kind="home", place=path, head=head, problem=None if row else "It holds no head.")
-    except (StateError, OSError, TrustError) as error:
-        return Anchor(name=name, kind="home", place=path, problem=str(error))
+        with open(path, "rb", opener=_without_waiting) as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+    except OSError:  # empty, or not ours to read
+        return True
 
 
-def check_anchors(writer: Writer, found: Sequence[Anchor], *, thorough: bool) -> None:
-    """`StateError` when the tree is smaller than, or different from, what a witness has seen.
-
-    Thorough hashes the tree up to that head; otherwise the checkpoint of that size is compared, which is quick and
-    finds an old copy put back, but not a rewritten one that kept the old checkpoint.
-    """
-    heads = [(anchor.name, anchor.head) for anchor in found if anchor.head is not None]
-    if not heads:
-        return
-    size = writer.rows(TREE_SIZE)[0][0]
-    tree = Tree(writer.rows)
-    for name, head in heads:
-        if head.size > size:
-            raise StateError(
-                f"The journal has {size} entries, and the witness {name} has seen {head.size}: it was set back.",
-                "Restore the newest backup; palyra journal verify says what is missing.",
-            )
-        if head.size and _root_at(writer, tree, head.size, thorough=thorough) != head.root:
-            raise StateError(
-                f"The journal is another one than the witness {name} has seen.", "Run: palyra journal verify"
-            )
-
-
-def _root_at(writer: Writer, tree: Tree, size: int, *, thorough: bool) -> bytes:
-    if thorough:
-        return tree.frontier(size).root()
-    rows = writer.rows("SELECT note FROM checkpoints WHERE size = ?", (size,))
-    try:
-        return writer.home.keys.open(rows[0][0]).root if rows else b""
-    except TrustError:
-        return b""
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe in its place keeps nobody waiting."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             data = file.read(MAX_PLACE_BYTES + 1)
     except FileNotFoundError:
         return b""

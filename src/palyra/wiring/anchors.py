@@ -21,7 +21,7 @@ def anchor(writer: Writer, *, thorough: bool) -> None:
     """`StateError` when a witness has seen more or something else. Thorough: the tree is hashed, not only counted."""
     if not writer.rows("SELECT 1 FROM witnesses LIMIT 1"):
         return
-    from palyra.state.witness import anchors, check_anchors  # most homes have no witness
+    from palyra.state.anchors import anchors, check_anchors  # most homes have no witness
 
     found = tuple(anchors(writer.rows, writer.home.origin))
     for one in found:

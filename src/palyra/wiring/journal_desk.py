@@ -28,11 +28,11 @@ from palyra.journal.search import Page, Question
 from palyra.journal.store import checked_call, verify_journal
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint, Entry, Owner, StoredCall
+from palyra.state.anchors import Anchor, anchors
 from palyra.state.connection import snapshot
 from palyra.state.db import read_home
 from palyra.state.sealed import SealedBodies
 from palyra.state.search import catch_up, indexed_until, search
-from palyra.state.witness import Anchor, anchors
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 from palyra.wiring.history import check_decisions
@@ -131,7 +131,7 @@ def audit_home(root: Path, is_alive: Callable[[Owner], bool], every_signature: b
     home = read_home(root)
     with snapshot(home.database) as connection:
         seen = tuple(anchors(rows_in(connection), home.verifier.name))
-    known = [anchor.head.note for anchor in seen if anchor.head is not None]
+    known = [head.note for anchor in seen for head in anchor.heads]
     report = verify_journal(home, is_alive=is_alive, known=known, every_signature=every_signature)
     return Audited(report=report, anchors=seen)
 
@@ -152,7 +152,7 @@ def audit_server(writer: Writer, is_alive: Callable[[Owner], bool], every_signat
         writer.database.url,
         writer.home.root,
         is_alive=is_alive,
-        known=[anchor.head.note for anchor in seen if anchor.head is not None],
+        known=[head.note for anchor in seen for head in anchor.heads],
         every_signature=every_signature,
         segments=writer.home.sealed_in,
     )

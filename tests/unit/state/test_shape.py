@@ -55,7 +55,7 @@ def change(home: Path, *statements: str) -> None:
         (COLUMN_THAT_DROPS, "table entries in another form"),
         (CLAUSE_THAT_IGNORES, "table checkpoints in another form"),
         ("DROP INDEX skills_active", "a layout without index skills_active"),
-        ("DROP TABLE seen_heads", "a layout without table seen_heads"),
+        ("DROP TABLE guest_values", "a layout without table guest_values"),
         ("CREATE UNIQUE INDEX once ON entries (length(body))", "index once"),
         ("CREATE TRIGGER sqlitex AFTER INSERT ON calls BEGIN DELETE FROM calls; END", "trigger sqlitex"),
         ("CREATE TRIGGER search_words_x AFTER INSERT ON calls BEGIN DELETE FROM calls; END", "trigger search_words_x"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from palyra.journal.witness import (
     open_cosignature,
 )
 from palyra.signing import NoteSigner, SigningKey
+from palyra.state.anchors import anchors, check_anchors
 from palyra.state.person import owner_principal
 from palyra.state.rotation import rotate_key
-from palyra.state.witness import add_witness, anchors, check_anchors, push_heads
+from palyra.state.witness import FilePlace, add_witness, push_heads
 from palyra.state.writer import Writer
 from palyra.wiring.anchors import anchor
 from tests.journaling import NOW, audit_home, many_acts, open_store
+from tests.stores import tampering
 from tests.unit.journal.evidence import make_evidence
 
 
@@ -130,6 +133,109 @@ def test_a_place_that_cannot_be_reached_is_said_and_stops_nobody(home: Path, tmp
     assert "UNREACHABLE" in str(push_heads(writer, at_unix_ms=NOW)[0].refusal)
     (tmp_path / "heads.jsonl").unlink()
     assert [found.problem for found in anchors(writer.rows, writer.home.origin)] == ["It holds no head."]
+    writer.close()
+
+
+def set_back(home: Path, place: Path, backup: Path) -> Writer:
+    """The home as it was when the witness had seen less."""
+    writer = witnessed(home, place)
+    writer.close()
+    shutil.copytree(home, backup)
+    writer, _ = open_store(home)
+    many_acts(writer, 9)
+    assert [shown.refusal for shown in push_heads(writer, at_unix_ms=NOW)] == [None]
+    writer.close()
+    return open_store(backup)[0]
+
+
+@pytest.mark.parametrize("what", ["an older head", "no head", "half a line"])
+def test_who_can_only_append_to_a_witness_silences_it_by_no_line(home: Path, tmp_path: Path, what: str) -> None:
+    """The last line counted: a copy of an older one, or a line that is nothing, and a rollback was gone on with."""
+    place = tmp_path / "heads.jsonl"
+    old = set_back(home, place, tmp_path / "backup")
+    lines = place.read_bytes().splitlines(keepends=True)
+    with place.open("ab") as file:
+        file.write({"an older head": lines[0], "no head": b"nothing\n", "half a line": lines[0][:40]}[what])
+    for thorough in (False, True):
+        with pytest.raises(StateError, match="it was set back"):
+            anchor(old, thorough=thorough)
+    assert "ROLLBACK" in str(push_heads(old, at_unix_ms=NOW)[0].refusal)
+    known = tuple(head.note for one in anchors(old.rows, old.home.origin) for head in one.heads)
+    assert [one.code for one in audit_home(old.home, known=known).findings] == ["TRUNCATED"]
+    old.close()
+    writer, _ = open_store(home)
+    many_acts(writer, 3)
+    assert [shown.refusal for shown in push_heads(writer, at_unix_ms=NOW)] == [None]
+    assert seen(writer) == 18
+    writer.close()
+
+
+def test_a_rewrite_that_is_appended_to_the_witness_itself_is_held_against_its_first_lines(
+    home: Path, tmp_path: Path
+) -> None:
+    """Who has the key and may append needs no leave of the witness: what it was told before stays there."""
+    place = tmp_path / "heads.jsonl"
+    writer = witnessed(home, place)
+    writer.close()
+    key = (home / "state" / "installation.key").read_bytes()
+    forger, _ = open_store(tmp_path / "forged")
+    origin = writer.home.origin
+    with tampering(forger.home) as other:
+        other.execute("UPDATE meta SET value = ? WHERE name = 'origin'", (origin,))
+        other.execute("UPDATE meta SET value = ? WHERE name = 'vkey'", (writer.home.verifier.vkey,))
+        other.execute("UPDATE keys SET vkey = ?", (writer.home.verifier.vkey,))
+    forger.close()
+    (tmp_path / "forged" / "state" / "installation.key").write_bytes(key)
+    forger, _ = open_store(tmp_path / "forged")
+    many_acts(forger, 20, "another")
+    head = forger.home.keys.open(forger.rows("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1")[0][0])
+    FilePlace(place).keep(head, writer.home.verifier.vkey, at_unix_ms=NOW)
+    with tampering(forger.home) as other:
+        other.execute("INSERT INTO witnesses (name, kind, place) VALUES ('w', 'file', ?)", (str(place),))
+    for thorough in (False, True):
+        with pytest.raises(StateError, match="another one than the witness"):
+            anchor(forger, thorough=thorough)
+    known = tuple(one.note for found in anchors(forger.rows, origin) for one in found.heads)
+    assert "FORK" in [one.code for one in audit_home(forger.home, known=known).findings]
+    forger.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM witnesses",
+        "UPDATE witnesses SET place = '/dev/null'",
+        "UPDATE witnesses SET kind = 'folder'",
+        "INSERT INTO witnesses (name, kind, place) VALUES ('x', 'file', '/dev/null')",
+    ],
+)
+def test_a_witness_that_somebody_else_dismissed_or_moved_is_found(home: Path, tmp_path: Path, sql: str) -> None:
+    """Its row is all that has it asked at a start."""
+    writer = witnessed(home, tmp_path / "heads.jsonl")
+    assert audit_home(writer.home).findings == ()
+    with tampering(writer.home) as other:
+        other.execute(sql)
+    assert {one.code for one in audit_home(writer.home).findings} == {"KEPT"}
+    writer.close()
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM seen_heads", "UPDATE seen_heads SET size = 2"])
+def test_a_head_set_back_in_the_witness_is_found_by_its_own_audit(home: Path, tmp_path: Path, sql: str) -> None:
+    open_store(tmp_path / "twin")[0].close()
+    witnessed(home, tmp_path / "twin").close()
+    twin, _ = open_store(tmp_path / "twin")
+    with tampering(twin.home) as other:
+        other.execute(sql)
+    assert [one.code for one in audit_home(twin.home).findings] == ["KEPT"]
+    twin.close()
+
+
+def test_a_pipe_in_a_witnesss_place_keeps_nobody_waiting(home: Path, tmp_path: Path) -> None:
+    writer = witnessed(home, tmp_path / "heads.jsonl")
+    (tmp_path / "heads.jsonl").unlink()
+    os.mkfifo(tmp_path / "heads.jsonl")
+    assert [one.problem for one in anchors(writer.rows, writer.home.origin)] == ["It holds no head."]
+    assert "UNREACHABLE" in str(push_heads(writer, at_unix_ms=NOW)[0].refusal)
     writer.close()
 
 
