@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing, contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
+from palyra.canon import canonical_strict, digest, sha256_hex
 
 
 @pytest.fixture
@@ -133,3 +137,71 @@ def test_millions_of_empty_lists_are_counted_before_any_is_made(cli, calls, tmp_
     path.write_bytes(b"[" + b"[]," * 2_000_000 + b"[]]")
     done = cli("verify", str(path), "--key", vkey(cli), timeout=30)
     assert (done.returncode, b"holds more than 1000000 values" in done.stdout) == (1, True)
+
+
+@contextmanager
+def edited(cli, sql, *given):
+    """The database in the hands of somebody without the key, who puts it back afterwards."""
+    place = cli.home / "state" / "palyra.db"
+    with closing(sqlite3.connect(place)) as connection:
+        before = connection.execute("SELECT idx, leaf_hash, body FROM entries").fetchall()
+        rows = connection.execute("SELECT call_id, intent_index, result_index FROM calls").fetchall()
+        connection.execute(sql, given)
+        connection.commit()
+        yield
+        for index, leaf, body in before:
+            connection.execute("UPDATE entries SET leaf_hash = ?, body = ? WHERE idx = ?", (leaf, body, index))
+        for call_id, intent, result in rows:
+            sql = "UPDATE calls SET intent_index = ?, result_index = ? WHERE call_id = ?"
+            connection.execute(sql, (intent, result, call_id))
+        connection.commit()
+
+
+def forged_statement(outcome: dict) -> bytes:
+    """What an attestation's envelope would hold of an output that never was."""
+    outcome["output"] = {"forged": True}
+    attested = {name: value for name, value in outcome["attestation"].items() if name != "envelope"}
+    attested["output_sha256"] = digest(outcome["output"])
+    del attested["execution_sha256"]
+    attested["execution_sha256"] = sha256_hex(canonical_strict(attested))
+    outcome["attestation"] = attested
+    subject = {"name": f"call/{attested['call_id']}", "digest": {"sha256": attested["execution_sha256"]}}
+    statement = {"_type": "https://in-toto.io/Statement/v1", "subject": [subject], "predicate": attested}
+    return canonical_strict(statement | {"predicateType": "urn:palyra:attestation:v1"})
+
+
+@pytest.mark.parametrize("with_its_hash", [False, True])
+@pytest.mark.parametrize("words", [(), ("--call",)])
+def test_nobody_has_other_bytes_signed_by_putting_them_where_an_entry_was(cli, calls, tmp_path, words, with_its_hash):
+    """An export signed whatever stood in the rows: a whole attestation put there, and taken away again, was an outcome
+    that palyra verify took, and nothing in the journal told of it."""
+    payload = forged_statement(calls[0])
+    path = tmp_path / "bundle.jsonl"
+    leaf = sha256(b"\x00" + payload).digest() if with_its_hash else None
+    sql = "UPDATE entries SET body = ?, leaf_hash = coalesce(?, leaf_hash) WHERE idx = 0"
+    chosen = [*words, calls[0]["call_id"]] if words else []
+    with edited(cli, sql, payload, leaf):
+        done = cli("journal", "export", "--format", "dsse", *chosen, "--output", str(path))
+    assert (done.returncode, path.exists()) == (1, False)
+    assert b"signed" in done.stderr
+    assert cli("journal", "verify").returncode == 0
+
+
+@pytest.mark.parametrize("words", [("export",), ("export", "--format", "tiles"), ("prove",), ("export", "--call")])
+def test_nothing_is_handed_out_that_is_not_what_was_signed(cli, calls, tmp_path, words):
+    chosen = [calls[0]["call_id"]] if words[-1] in ("prove", "--call") else []
+    path = tmp_path / "out"
+    sql = "UPDATE entries SET body = CAST(replace(CAST(body AS TEXT), 'completed', 'refused') AS BLOB) WHERE idx = 1"
+    with edited(cli, sql):
+        done = cli("journal", *words, *chosen, "--output", str(path))
+    assert (done.returncode, (path / "checkpoint").exists() or path.is_file()) == (1, False)
+    assert b"not what was signed" in done.stderr
+
+
+def test_a_row_that_names_anothers_entries_discloses_none_of_them(cli, calls, tmp_path):
+    path = tmp_path / "one.jsonl"
+    mine, others = calls[0]["call_id"], calls[2]["receipt"]["index"]
+    with edited(cli, "UPDATE calls SET result_index = ? WHERE call_id = ?", others, mine):
+        done = cli("journal", "export", "--call", mine, "--output", str(path))
+    assert (done.returncode, path.exists()) == (1, False)
+    assert b"names entries of another" in done.stderr

@@ -99,11 +99,15 @@ def _say(settings: Settings, count: int, output: str, vkey: str) -> None:
 def _entries_of(journal: Reading, call_id: str) -> tuple[Entry, ...]:
     from palyra.cli.journal_home import entries_of
     from palyra.errors import StateError
+    from palyra.journal.entry import parse_entry
+    from palyra.journal.tree import signed_body
 
     entries = entries_of(journal, call_id)
     if not entries or not all(entry.body for entry in entries):
         why = "The journal has no call" if not entries else "Retention removed the entries of call"
         raise StateError(f"{why} {call_id[:40]!r}.", "List calls with: palyra journal tail")
+    if any(parse_entry(signed_body(entry)).call_id != call_id for entry in entries):  # rows can be edited
+        raise StateError(f"The row of call {call_id[:40]!r} names entries of another.", "Run: palyra journal verify")
     # Who asks again while it waits for a person is told again: the newest answer is the call's.
     return entries if journal.lookup.by_call(call_id) else entries[-1:]
 
@@ -116,24 +120,38 @@ def _lines(journal: Reading, head: Checkpoint, calls: tuple[str, ...]) -> Iterat
         yield from selection_lines(_shown(journal, head, calls), head, links=links)
         return
     first = journal.rows.first_body()
-    bodies = (entry.body for entry in journal.rows.entries() if entry.index >= first)
+    bodies = (entry.body for entry in _signed(journal, head) if entry.index >= first)
     yield from export_lines(bodies, head, begin=journal.tree.frontier(first), links=links)
+
+
+def _signed(journal: Reading, head: Checkpoint) -> Iterator[Entry]:
+    """Every entry of the head's tree that has its body, each as it was signed."""
+    from palyra.journal.tree import signed_body
+
+    journal.tree.check(head)
+    first = journal.rows.first_body()
+    for entry in journal.rows.entries():
+        if 0 <= entry.index < head.size and (entry.body or entry.index >= first):
+            signed_body(entry)
+            yield entry
 
 
 def _shown(journal: Reading, head: Checkpoint, calls: tuple[str, ...]) -> list[Shown]:
     from palyra.journal.export import Shown
+    from palyra.journal.tree import signed_body
 
     entries = {entry.index: entry for call_id in calls for entry in _entries_of(journal, call_id)}
-    return [Shown(index, entries[index].body, journal.tree.inclusion(index, head)) for index in sorted(entries)]
+    return [Shown(index, signed_body(entries[index]), journal.tree.inclusion(index, head)) for index in sorted(entries)]
 
 
-def _chosen(journal: Reading, head: Checkpoint, calls: tuple[str, ...]) -> Iterable[Entry]:
+def _chosen(journal: Reading, head: Checkpoint, calls: tuple[str, ...]) -> Iterable[bytes]:
+    """To be signed: whoever can write the database must not have other bytes signed than the journal's own."""
     if calls:
-        return [entry for call_id in calls for entry in _entries_of(journal, call_id)]
-    return (entry for entry in journal.rows.entries() if entry.body and entry.index < head.size)
+        return [shown.body for shown in _shown(journal, head, calls)]
+    return (entry.body for entry in _signed(journal, head))
 
 
-def _envelopes(settings: Settings, entries: Iterable[Entry]) -> Iterator[bytes]:
+def _envelopes(settings: Settings, bodies: Iterable[bytes]) -> Iterator[bytes]:
     """One DSSE envelope a line: the form in which in-toto bundles travel."""
     from palyra.attest import PAYLOAD_TYPE
     from palyra.cli.session import find_passphrase
@@ -143,8 +161,8 @@ def _envelopes(settings: Settings, entries: Iterable[Entry]) -> Iterator[bytes]:
 
     home, connection = open_home(find_home(settings.home).root, passphrase=find_passphrase(settings))
     connection.close()
-    for entry in entries:
-        yield orjson.dumps(dsse_sign(home.key, PAYLOAD_TYPE, entry.body)) + b"\n"
+    for body in bodies:
+        yield orjson.dumps(dsse_sign(home.key, PAYLOAD_TYPE, body)) + b"\n"
 
 
 # ── where it goes ────────────────────────────────────────────────────────────
@@ -184,8 +202,6 @@ def _write(output: str | None, lines: Iterable[bytes]) -> int:
 
 def _write_tiles(journal: Reading, head: Checkpoint, folder: Path) -> int:
     """The checkpoint last: a folder without one is no log."""
-    from itertools import islice
-
     from palyra.errors import StateError
     from palyra.journal.tiles import make_tiles
 
@@ -193,7 +209,7 @@ def _write_tiles(journal: Reading, head: Checkpoint, folder: Path) -> int:
         raise StateError("Retention removed the oldest entries, and tiles hold all of them.", "Use --format jsonl.")
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder}: {SAME_FOLDER}")
-    bodies = (entry.body for entry in islice(journal.rows.entries(), head.size))
+    bodies = (entry.body for entry in _signed(journal, head))
     for name, data in make_tiles(bodies):
         _write_below(folder, name, data)
     _write_below(folder, "checkpoint", head.note.encode())

@@ -20,7 +20,7 @@ from palyra.journal.chain import INTENT, RESULT
 from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.keys import Keys, follow, read_hashes, write_hashes
 from palyra.journal.merkle import leaf_hash, verify_consistency, verify_inclusion
-from palyra.journal.tree import Tree
+from palyra.journal.tree import Tree, signed_body
 from palyra.model.record import Checkpoint, Entry
 from palyra.signing import NoteVerifier
 
@@ -37,7 +37,7 @@ def make_proof(call_id: str, entries: Sequence[Entry], head: Checkpoint, *, tree
         "entries": [
             {
                 "index": entry.index,
-                "body": entry.body.decode(),
+                "body": signed_body(entry).decode(),
                 "proof": write_hashes(tree.inclusion(entry.index, head)),
             }
             for entry in entries

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from palyra.errors import StateError
 from palyra.journal.checkpoint import parse_checkpoint
+from palyra.journal.entry import parse_entry
 from palyra.journal.keys import Keys, write_link
 from palyra.journal.lookup import Rows, as_bytes
-from palyra.journal.merkle import Frontier, consistency_proof, inclusion_proof, verify_consistency, verify_inclusion
-from palyra.model.record import Checkpoint
+from palyra.journal.merkle import (
+    Frontier,
+    consistency_proof,
+    inclusion_proof,
+    leaf_hash,
+    verify_consistency,
+    verify_inclusion,
+)
+from palyra.model.record import Checkpoint, Entry
 
 BLOCK = 256
 
@@ -59,6 +67,11 @@ class Tree:
             raise _not_signed()
         return proof
 
+    def check(self, head: Checkpoint) -> None:
+        """All leaf hashes are those of the signed head: then an entry that has its own is what was signed."""
+        if self.frontier(head.size).root() != head.root:
+            raise _not_signed()
+
     def consistency(self, old: Checkpoint, new: Checkpoint) -> tuple[bytes, ...]:
         proof = consistency_proof(old.size, new.size, self.range_root)
         if not verify_consistency(old.size, new.size, old.root, new.root, proof=proof):
@@ -95,6 +108,18 @@ class Tree:
                 frontier.append(leaf)
             self._blocks[number] = frontier.root()
         return self._blocks[number]
+
+
+def signed_body(entry: Entry) -> bytes:
+    """The bytes of an entry whose leaf hash was found in the signed tree, if they are those that were hashed, in the
+    form of an entry, at their own place: nothing else is shown, proven or signed as one."""
+    try:
+        view = parse_entry(entry.body) if leaf_hash(entry.body) == entry.leaf_hash else None
+    except ValueError:
+        view = None
+    if view is None or view.index != entry.index:
+        raise StateError(f"Entry {entry.index} is not what was signed.", "Run: palyra journal verify")
+    return entry.body
 
 
 def _not_signed() -> StateError:
