@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from palyra.attest import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE
+from palyra.canon import canonical_strict, digest, sha256_hex
+from palyra.signing import dsse_sign, parse_pem
 from palyra.state.person import owner_principal
 from tests.command_line import Cli
 from tests.folders import open_folder
@@ -23,6 +29,13 @@ def verify(cli, *words: str) -> dict:
     said: dict = json.loads(done.stdout)
     assert done.returncode == (0 if said["ok"] else 1)
     return said
+
+
+def refused(cli, file: Path) -> str:
+    done = cli("verify", str(file))
+    assert done.returncode == 1
+    text: str = done.stdout.decode()
+    return text
 
 
 def acts(cli) -> list[str]:
@@ -46,6 +59,31 @@ def test_a_rotated_key_signs_on_and_what_the_old_one_signed_holds(cli, tmp_path)
     for vkey in (rotated["old"], rotated["new"]):
         assert cli("verify", str(exported), "--key", vkey).returncode == 0
     assert acts(cli) == ["key.rotated"]
+
+
+def test_a_stolen_retired_key_and_an_edited_entry_make_no_outcome_that_verifies(cli, tmp_path):
+    """The entry of the call was read where it lay, and not held against what the newest key signed for."""
+    outcome = call(cli, n=1)
+    stolen = parse_pem((cli.home / "state" / "installation.key").read_text())
+    assert cli("journal", "rotate-key").returncode == 0
+    true, outcome["output"] = outcome["attestation"]["execution_sha256"], {"n": 2}
+    attested = {name: value for name, value in outcome["attestation"].items() if name != "envelope"}
+    attested["output_sha256"] = digest(outcome["output"])
+    del attested["execution_sha256"]
+    attested["execution_sha256"] = sha256_hex(canonical_strict(attested))
+    subject = {"name": f"call/{attested['call_id']}", "digest": {"sha256": attested["execution_sha256"]}}
+    statement = {"_type": STATEMENT_TYPE, "subject": [subject], "predicateType": PREDICATE_TYPE, "predicate": attested}
+    envelope = dsse_sign(stolen, PAYLOAD_TYPE, canonical_strict(statement))
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(outcome | {"attestation": attested | {"envelope": envelope}}))
+    assert "the journal does not contain what it signed here" in refused(cli, forged)
+    with closing(sqlite3.connect(cli.home / "state" / "palyra.db")) as connection:
+        (body,) = connection.execute("SELECT body FROM entries WHERE idx = 1").fetchone()
+        body = body.replace(true.encode(), attested["execution_sha256"].encode())
+        leaf = sha256(b"\x00" + body).digest()
+        connection.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 1", (body, leaf))
+        connection.commit()
+    assert "the journal does not contain what it signed here" in refused(cli, forged)
 
 
 def test_an_act_is_journaled_under_who_did_it_whatever_the_environment_says(cli, monkeypatch):

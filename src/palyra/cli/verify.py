@@ -9,6 +9,7 @@ Not here: the checks themselves (attest, journal/proof, journal/export, journal/
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -101,12 +102,19 @@ class _Trust:
     def holds(self, attested: Mapping[str, Any]) -> bool:
         """Whether the journal itself has this execution: a retired key may have been stolen since."""
         from palyra.cli.journal_home import reading
+        from palyra.errors import StateError
         from palyra.journal.entry import parse_entry
+        from palyra.journal.tree import signed_body
 
         assert self.settings is not None
+        said: list[object] = []
         with reading(self.settings) as journal:
-            entries = journal.lookup.by_call(str(attested.get("call_id")))
-        said = [parse_entry(entry.body).predicate.get("execution_sha256") for entry in entries if entry.body]
+            head = journal.head()
+            for entry in journal.lookup.by_call(str(attested.get("call_id"))):
+                # Who stole the key may also have written the row: only what the newest key signed for counts.
+                with contextlib.suppress(StateError):
+                    journal.tree.inclusion(entry.index, head)
+                    said.append(parse_entry(signed_body(entry)).predicate.get("execution_sha256"))
         return attested.get("execution_sha256") in said
 
 
