@@ -19,17 +19,16 @@ _COMMITS = slice(8, 12)
 """In the header, how many commits there were: one more with each, whoever made it."""
 
 
-def is_one_commit_later(before: object, after: object) -> bool:
-    """Of two moments of one database (`Writer.moment`): whether exactly one commit lies between them. Who made one
-    since `before` then knows that nobody else did. False also where that cannot be told."""
+def commits_between(before: object, after: object) -> int:
+    """Of two moments of one database (`Writer.moment`): how many commits lie between them, whoever made them. -1 where
+    that cannot be told."""
     if type(before) is not tuple or type(after) is not tuple or not len(before) == len(after) == 2:
-        return False
+        return -1
     (connection, first), (its_connection, last) = before, after
-    return connection is its_connection and _count(last) == _count(first) + 1
-
-
-def _count(header: bytes) -> int:
-    return int.from_bytes(header[_COMMITS], sys.byteorder)
+    if connection is not its_connection:
+        return -1
+    counts = int.from_bytes(first[_COMMITS], sys.byteorder), int.from_bytes(last[_COMMITS], sys.byteorder)
+    return counts[1] - counts[0]
 
 
 class LogIndex:

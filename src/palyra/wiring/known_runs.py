@@ -2,9 +2,9 @@
 
 A call that is alone commits twice, each time its own rows and nothing else, and the commit says what became of its
 run: all that it changed of where the run stands. So the next call of the run need not read it back. The sign that
-nobody else wrote is the database's moment and the count of commits in it (state/log_index): what is known holds at one
-moment, and at the one after a single commit that was told here. Whatever else is committed (by another process, for
-another purpose, for several calls at once) makes a moment that does not follow, and all that was known is forgotten.
+nobody else wrote is the count of commits in the database's moment (state/log_index): what is known holds at one moment,
+and still holds, with what was told since, where no more commits were made than were told. Whatever else is committed
+(by another process, for another purpose, for several calls at once) is one too many, and all of it is forgotten.
 
 Only plain standings are kept: of a run's own principal, with no limits but its calls, with nothing refused in the last
 minute. Not here: reading one (standing), what is judged again inside the transaction (budget/store).
@@ -20,11 +20,13 @@ from palyra.model.outcome import BudgetView, Status
 from palyra.model.process import ProcessOwner
 from palyra.model.record import Closing, Opening
 from palyra.model.run_facts import MAX_COUNTED, RunFacts, RunLabel
-from palyra.state.log_index import is_one_commit_later
+from palyra.state.log_index import commits_between
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 
 MAX_RUNS = 256
+MAX_TOLD = 64
+"""Between two questions: who never asks (calls that are runs of their own) is not listened to for ever."""
 FEW_CALLS = 8
 """Of so many in the last minute the times are read at once; of more only where knowing them has paid before."""
 
@@ -64,6 +66,17 @@ class Known:
         del self.opened_unix_ms[:-MAX_COUNTED]
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one commit did to its run."""
+
+    run_id: str
+    principal: str
+    budget: BudgetView
+    opened_unix_ms: int | None = None
+    is_limited: bool = False
+
+
 class KnownRuns:
     """Used on one thread, as the writer is. Told by the journal's store of commits that held one call alone."""
 
@@ -72,7 +85,8 @@ class KnownRuns:
         self._is_asked_again = False
         self._moment: object = None
         self._known: dict[str, Known] = {}
-        """By run: what one principal changes, the others see."""
+        """By run: what one principal changes, the others see. As of the moment, without what was told since."""
+        self._told: list[_Told] = []
         self._answers = 0
         """Given since times were last read: what reading them again may cost."""
 
@@ -82,9 +96,10 @@ class KnownRuns:
             self._is_asked_again = True
             return None
         moment = self._writer.moment()
-        if moment is None or moment != self._moment:
+        if moment is None or not self._follow(moment):
             self._moment = moment
             self._known.clear()
+            self._told.clear()
             return None
         known = self._known.get(owner.run_id)
         if known is None or known.principal != owner.principal:
@@ -108,31 +123,35 @@ class KnownRuns:
     # ── what was committed ──
 
     def opened(self, opening: Opening, budget: BudgetView) -> None:
-        known = self._follow(opening.run.run_id, opening.principal, budget)
-        if known is not None:
-            known.count(opening.opened_unix_ms)
-            if not opening.run.most.is_unlimited:  # it may have been stored just now
-                del self._known[opening.run.run_id]
+        run = opening.run
+        self._hear(_Told(run.run_id, opening.principal, budget, opening.opened_unix_ms, not run.most.is_unlimited))
 
     def closed(self, closing: Closing, budget: BudgetView) -> None:
-        if closing.status != Status.REFUSED:  # that one is counted among others
-            self._follow(closing.run.run_id, closing.principal, budget)
+        if closing.status != Status.REFUSED:  # that one is counted among others: as if nothing had been told
+            self._hear(_Told(closing.run.run_id, closing.principal, budget))
 
-    def _follow(self, run_id: str, principal: str, budget: BudgetView) -> Known | None:
-        if self._moment is None:
-            return None
-        moment = self._writer.moment()
-        if not is_one_commit_later(self._moment, moment):
-            return None  # and the next one who asks finds that it is another moment
+    def _hear(self, told: _Told) -> None:
+        if self._known and len(self._told) < MAX_TOLD:
+            self._told.append(told)
+
+    def _follow(self, moment: object) -> bool:
+        if not self._told:
+            return moment == self._moment
+        if commits_between(self._moment, moment) != len(self._told):
+            return False
+        for told in self._told:
+            known = self._known.get(told.run_id)
+            if known is None:
+                continue
+            if known.principal != told.principal or told.is_limited:  # it may be another's, or limited, only since then
+                del self._known[told.run_id]
+                continue
+            known.budget = told.budget
+            if told.opened_unix_ms is not None:
+                known.count(told.opened_unix_ms)
+        self._told.clear()
         self._moment = moment
-        known = self._known.get(run_id)
-        if known is None:
-            return None
-        if known.principal != principal:
-            del self._known[run_id]
-            return None
-        known.budget = budget
-        return known
+        return True
 
 
 def ledger_of_view(view: BudgetView) -> Ledger:

@@ -21,7 +21,7 @@ from palyra.model.run_facts import MAX_COUNTED, RunFacts, RunLabel
 from palyra.state import log_index
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
-from palyra.wiring.known_runs import FEW_CALLS, Known, KnownRuns
+from palyra.wiring.known_runs import FEW_CALLS, MAX_TOLD, Known, KnownRuns
 from palyra.wiring.policy_acts import use_policies
 from palyra.wiring.standing import StandingStore
 from tests.journaling import ulid
@@ -253,29 +253,39 @@ def test_where_the_database_gives_no_sign_nothing_is_known(
 # ── by itself ──
 
 
-def test_moments_are_one_commit_apart_where_one_was_made(home: Path) -> None:
+def test_a_moment_counts_every_commit_whoever_made_it(home: Path) -> None:
     one, other = Writer.open(home), Writer.open(home)
     values = iter("12345678")
 
     def put(tx: Transaction) -> None:
         tx.keep_meta("kept", next(values))
 
-    before = one.moment()
-    for writer in (one, other, one):
+    first, count = one.moment(), log_index.commits_between
+    for made, writer in enumerate((one, other, one, other), 1):
         writer.commit_now(put)
-        after = one.moment()
-        assert log_index.is_one_commit_later(before, after)
-        assert not log_index.is_one_commit_later(before, before)
-        assert not log_index.is_one_commit_later(after, before)
-        assert not log_index.is_one_commit_later(before, other.moment())  # of another connection
-        before = after
-    one.commit_now(put)
-    other.commit_now(put)
-    assert not log_index.is_one_commit_later(before, one.moment())
-    assert not log_index.is_one_commit_later(None, one.moment())
-    assert not log_index.is_one_commit_later(before, None)
+        now = one.moment()
+        assert (count(first, now), count(now, now), count(now, first)) == (made, 0, -made)
+        assert count(first, other.moment()) == -1  # of another connection
+    assert count(None, one.moment()) == count(first, None) == count((1, 2, 3), (1, 2, 3)) == -1
     one.close()
     other.close()
+
+
+def test_who_is_told_and_never_asks_keeps_nothing(tmp_path: Path, workspace: Path) -> None:
+    async def work(palyra: AsyncPalyra, run: AsyncRun) -> None:
+        watched: Any = Watched(palyra)
+        for step in range(3):
+            await run.call("palyra.echo", {"n": step})
+        read = watched.known.read
+        watched.known.read = lambda *_: None  # as calls that are runs of their own
+        for step in range(MAX_TOLD):
+            await run.call("palyra.echo", {"n": step})
+        assert len(watched.known._told) == MAX_TOLD
+        watched.known.read = read
+        watched.read(run)
+        assert watched.known._told == []
+
+    play(tmp_path / "home", workspace, work)
 
 
 def test_calls_are_counted_until_they_are_a_minute_old_and_no_further_than_anybody_is_told() -> None:
