@@ -29,6 +29,17 @@ FLAGS = (
 PATIENCE_S = 20
 SCHEMES = ("light", "dark")
 NARROW = 400
+PLOTS = """return [...document.querySelectorAll(".drawn")].flatMap((drawn) => {
+  const seen = [...drawn.querySelectorAll(".plot")].filter((plot) => plot.getBoundingClientRect().width > 0);
+  if (seen.length !== 1) return [`${seen.length} drawings of one plot are shown`];
+  const right = drawn.getBoundingClientRect().right + 1;
+  return [...seen[0].querySelectorAll("text")].flatMap((text) => {
+    const box = text.getBoundingClientRect();
+    if (box.right > right) return [`"${text.textContent}" of a plot is cut off`];
+    return box.height < 9 ? [`"${text.textContent}" of a plot is ${box.height} px high`] : [];
+  });
+})"""
+"""What cannot be read of the plots."""
 AXE = """const done = arguments[arguments.length - 1];
 axe.run({resultTypes: ["violations"]}).then(
   (found) => done(found.violations.map((one) => `${one.id} x${one.nodes.length}: ${one.nodes[0].html.slice(0, 200)}`)),
@@ -85,15 +96,17 @@ class Walk:
         self.check_narrow(driver, name)
 
     def check_narrow(self, driver: Any, name: str) -> None:
-        """On a telephone's width tables scroll within themselves; the page does not."""
+        """On a telephone's width tables scroll within themselves; the page does not, and plots are seen whole."""
         metrics = {"width": NARROW, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         wide = driver.execute_script("return document.documentElement.scrollWidth")
+        plots = driver.execute_script(PLOTS)
         whole = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})["data"]
         (self.shots / f"{name}-narrow.png").write_bytes(base64.b64decode(whole))
         driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         if wide > NARROW:
             self.failures.append(f"{name}: {wide} px wide in a window of {NARROW}")
+        self.failures += [f"{name}: {plot}" for plot in plots]
 
     def check_rules(self, driver: Any, name: str) -> None:
         """axe-core's rules: names, roles, landmarks, contrast. It runs beside the page, past its own policy."""

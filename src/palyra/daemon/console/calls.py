@@ -10,7 +10,7 @@ from starlette.responses import Response
 from palyra.daemon.console.call_view import call_view
 from palyra.daemon.console.making import form, page, then, to_the
 from palyra.daemon.console.overview import spent_of
-from palyra.daemon.console.plots import timeline
+from palyra.daemon.console.plots import both, timeline
 from palyra.daemon.console.rendering import render
 from palyra.daemon.operators import calls as acts
 from palyra.daemon.operators import runs as run_acts
@@ -64,7 +64,8 @@ async def call_page(asked: Asked) -> Response:
     view = call_view(record, stored.tool, stored.reason)
     told = (await asyncio.to_thread(explain_stored, installed(asked), stored)).as_json() if stored.details else None
     key = installed(asked).writer.home.verifier.vkey
-    drawn = timeline(view.steps, title="The call in time", plot_id="steps") if view.steps else None
+    title, steps = "The call in time", view.steps
+    drawn = both(lambda paper: timeline(steps, title=title, plot_id="steps", paper=paper)) if steps else None
     return render(asked, "call.html", section="calls", it=view, told=told, drawn=drawn, record=record, key=key)
 
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from palyra.daemon.console import words
 from palyra.daemon.console.making import page
-from palyra.daemon.console.plots import Bar, rows_plot, stacked
+from palyra.daemon.console.plots import Bar, both, rows_plot, stacked
 from palyra.daemon.console.rendering import render
 from palyra.daemon.operators.answering import calls_of, installed, journal_of
 from palyra.daemon.operators.host import figures_of, waiting_count
@@ -66,11 +66,13 @@ def bars_of(figures: Figures) -> list[Bar]:
 
 
 def plots_of(figures: Figures) -> dict[str, Any]:
-    title = "Calls of the last 24 hours, by the hour and by how they ended"
+    title, bars = "Calls of the last 24 hours, by the hour and by how they ended", bars_of(figures)
+    reasons = {"title": "Reasons of refusals", "plot_id": "reasons", "part": "refused"}
+    tools = {"title": "Calls by tool", "plot_id": "tools", "part": "completed"}
     return {
-        "hours": stacked(bars_of(figures), names=ENDINGS, title=title, plot_id="hours"),
-        "reasons": rows_plot(figures.reasons[:8], title="Reasons of refusals", plot_id="reasons", part="refused"),
-        "tools": rows_plot(figures.tools[:8], title="Calls by tool", plot_id="tools", part="completed"),
+        "hours": both(lambda paper: stacked(bars, names=ENDINGS, title=title, plot_id="hours", paper=paper)),
+        "reasons": both(lambda paper: rows_plot(figures.reasons[:8], paper=paper, **reasons)),
+        "tools": both(lambda paper: rows_plot(figures.tools[:8], paper=paper, **tools)),
     }
 
 
