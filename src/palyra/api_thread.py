@@ -39,8 +39,8 @@ class LoopThread:
         self._check(work)
         if threading.current_thread() is self._thread:  # it would wait for itself
             work.close()
-            error = PalyraError("What is called on Palyra's own thread (on_output) cannot wait for a call.")
-            error.advise("Begin it with run.submit, or hand what came to a thread of your own.")
+            error = PalyraError("A callback on Palyra's own thread (on_output) cannot wait for a call.")
+            error.advise("Start the call with run.submit, or pass the output to a thread of your own.")
             raise error
         finished = threading.Event()
         future = asyncio.run_coroutine_threadsafe(self._finish(work, finished), self._loop)

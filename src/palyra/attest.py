@@ -203,7 +203,7 @@ def verify_attestation(attestation: object, key: PublicKey) -> Mapping[str, Json
     if flat["execution_sha256"] != _execution_sha256(flat):
         raise TrustError("execution_sha256 is not the digest of the attested fields.")
     if flat["key_id"] != key.key_id:
-        raise TrustError("The attestation names another key than the one that signed it.")
+        raise TrustError("The attestation names a different key from the one that signed it.")
     return flat
 
 
@@ -238,7 +238,9 @@ def _check_fields(outcome: Mapping[str, Any], attested: Mapping[str, Json]) -> l
     if isinstance(output, Mapping) and "exit_code" in output and not _same(output["exit_code"], attested["exit_code"]):
         findings.append(Finding("EXIT_CODE", "The output's exit code is not the attested one."))
     if attested["success"] and (attested["status"] != "completed" or attested["exit_code"] not in (None, 0)):
-        findings.append(Finding("SUCCESS", "The attestation calls a success what its status and exit code do not."))
+        findings.append(
+            Finding("SUCCESS", "The attestation claims a success that its status and exit code contradict.")
+        )
     return findings
 
 
@@ -250,12 +252,12 @@ def _check_receipt(receipt: object, key: PublicKey, origin: str | None) -> list[
         return [Finding("RECEIPT", "The receipt does not have exactly index, tree_size and checkpoint.")]
     index, size, note = receipt["index"], receipt["tree_size"], receipt["checkpoint"]
     if type(index) is not int or type(size) is not int or not isinstance(note, str):
-        return [Finding("RECEIPT", "The receipt's fields are of the wrong kind.")]
+        return [Finding("RECEIPT", "The receipt's fields have the wrong types.")]
     try:
         named = note.partition("\n")[0] if origin is None else origin
         text, _ = open_note(note, (NoteVerifier(named, key),))
     except TrustError as error:
-        return [Finding("RECEIPT", f"The receipt's checkpoint does not hold: {error}")]
+        return [Finding("RECEIPT", f"The receipt's checkpoint is not valid: {error}")]
     lines = text.split("\n")
     if lines[0] != named or len(lines) != 4 or lines[1] != str(size) or not 0 <= index < size:
         return [Finding("RECEIPT", "The receipt's index and tree size are not those of its checkpoint.")]

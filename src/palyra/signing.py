@@ -99,7 +99,7 @@ class SigningKey:
         return f"SigningKey({self.key_id})"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a private key does not travel by pickle")
+        raise TypeError("a private key cannot be pickled")
 
 
 def write_pem(key: SigningKey) -> str:
@@ -113,7 +113,7 @@ def parse_pem(text: str) -> SigningKey:
         raise TrustError("This is not an unencrypted Ed25519 private key in PEM form.")
     der = _unb64(lines[1], "the key file")
     if len(der) != 48 or not der.startswith(_PKCS8):
-        raise TrustError("The key file holds another kind of key than Ed25519.")
+        raise TrustError("The key file does not hold an Ed25519 key.")
     return SigningKey(der[len(_PKCS8) :])
 
 
@@ -126,7 +126,7 @@ def write_locked_pem(key: SigningKey, passphrase: bytes) -> str:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     if not passphrase:
-        raise TrustError("A passphrase is not empty.")
+        raise TrustError("A passphrase must not be empty.")
     return (
         Ed25519PrivateKey.from_private_bytes(key.seed)
         .private_bytes(
@@ -148,7 +148,7 @@ def parse_locked_pem(text: str, passphrase: bytes) -> SigningKey:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise TrustError("The passphrase does not open this key file.") from error
     if not isinstance(found, Ed25519PrivateKey):
-        raise TrustError("The key file holds another kind of key than Ed25519.")
+        raise TrustError("The key file does not hold an Ed25519 key.")
     return SigningKey(found.private_bytes_raw())
 
 
@@ -274,7 +274,7 @@ def parse_vkey(text: str) -> NoteVerifier:
         raise TrustError("The verifier key is not of type Ed25519.")
     verifier = NoteVerifier(name, PublicKey(raw[1:]))
     if verifier.hint.hex() != hint:
-        raise TrustError("The verifier key's checksum does not fit its name and key.")
+        raise TrustError("The verifier key's checksum does not match its name and key.")
     return verifier
 
 

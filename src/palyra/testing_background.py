@@ -28,7 +28,7 @@ class FakeBackground:
             raise self.failure
         running = [p for p in self.processes.values() if p.is_running and p.owner == order.owner]
         if len(running) >= order.max_running:
-            raise Rejected(Reason.BUSY, f"{len(running)} background processes of this run are running already.")
+            raise Rejected(Reason.BUSY, f"{len(running)} background processes of this run are already running.")
         self.orders.append(order)
         born: dict[str, Any] = {"pid": 4000, "start_ticks": 1, "cgroups": (), "at_unix_ms": STARTED_UNIX_MS}
         process = kept.started_process(order, keeper=Owner("boot", 1, 1), **born)

@@ -68,7 +68,7 @@ class FakeGuestStorage:
 
     async def put(self, skill_id: str, key: str, value: bytes) -> None:
         if len(value) > self.quota_bytes:
-            raise Rejected(Reason.QUOTA_EXCEEDED, f"{skill_id} keeps too much.")
+            raise Rejected(Reason.QUOTA_EXCEEDED, f"{skill_id} stores too much.")
         self.kept[skill_id, key] = value
 
     async def delete(self, skill_id: str, key: str) -> None:

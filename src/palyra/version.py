@@ -1,3 +1,3 @@
-"""Which Palyra this is. A test holds it against pyproject.toml."""
+"""The version of Palyra. A test holds it against pyproject.toml."""
 
 __version__ = "0.1.0"

@@ -27,7 +27,7 @@ from tests.cluster.cutting import Cut, cutting
 from tests.journaling import NOW, act, closing, opening, run_spec, ulid
 from tests.postgres import Server, url_of
 
-AWAY = "server is away"
+AWAY = "server is unreachable"
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +74,13 @@ def terminate(url: str) -> None:
 
 
 def until(works: Callable[[], Any]) -> Any:
-    """Its value, as soon as it no longer says that the server is away."""
+    """Its value, as soon as it no longer says that the server is unreachable."""
     deadline = time.monotonic() + 30
     while True:
         try:
             return works()
         except StateError as error:
-            if "[cluster] database" not in (error.hint or "") or time.monotonic() > deadline:
+            if "database in [cluster]" not in (error.hint or "") or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
 
@@ -276,7 +276,7 @@ def test_an_installation_goes_on_after_its_server_was_restarted(server, home, ur
     first, refused, ran, again = asyncio.run(scenario())
     assert [one.success for one in (first, refused, ran, again)] == [True, False, True, True]
     assert (refused.status, refused.reason) == ("refused", "JOURNAL_DOWN")
-    assert "[cluster] database" in refused.hint
+    assert "database in [cluster]" in refused.hint
     report = verify_cluster(url, home, is_alive=lambda _: False, every_signature=True)
     assert report.findings == ()
 

@@ -22,7 +22,7 @@ from palyra.model.outcome import Status
 from tests.cluster.machines import Machines, frames_of, plan_of, run
 from tests.conformance.arena import Kept
 
-TAKEN = REFUSED + b"This dispatch was taken before."
+TAKEN = REFUSED + b"This dispatch was already taken."
 
 
 def bring_again(machines: Machines, name: str, order: bytes) -> list[bytes]:
@@ -57,7 +57,7 @@ def test_what_is_forgotten_for_want_of_room_is_not_taken_again():
     for number in range(5):
         fence.pass_once(f"d{number}", 1, expires_unix_ms=1000 + number, now_unix_ms=0)
     for number in range(5):
-        with pytest.raises(TrustError, match="taken before"):
+        with pytest.raises(TrustError, match="already taken"):
             fence.pass_once(f"d{number}", 1, expires_unix_ms=1000 + number, now_unix_ms=0)
     fence.pass_once("new", 1, expires_unix_ms=2000, now_unix_ms=0)
     fence.pass_once("new", 2, expires_unix_ms=2000, now_unix_ms=0)
@@ -67,7 +67,7 @@ def test_a_clock_that_is_set_back_opens_nothing_again():
     fence = Fence()
     fence.pass_once("d", 1, expires_unix_ms=1000, now_unix_ms=0)
     fence.pass_once("later", 1, expires_unix_ms=9000, now_unix_ms=2000)  # `d` is over, and forgotten
-    with pytest.raises(TrustError, match="taken before"):
+    with pytest.raises(TrustError, match="already taken"):
         fence.pass_once("d", 1, expires_unix_ms=1000, now_unix_ms=500)
 
 
@@ -84,7 +84,7 @@ def test_an_order_from_before_a_node_began_anew_is_refused_by_it(machines, works
     machines.placement.lose("one")
     new = machines.add("one")
     new.key = old.key
-    assert bring_again(machines, "one", order) == [REFUSED + b"The dispatch is from before this node was started."]
+    assert bring_again(machines, "one", order) == [REFUSED + b"The dispatch was made before this node was started."]
     assert not any((machines.folder / "one").iterdir())  # not even a copy was made
 
 

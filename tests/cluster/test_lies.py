@@ -164,7 +164,7 @@ def test_changes_that_would_fill_the_disk_are_refused(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setattr(trees, "MAX_BYTES", 1000)
     big = ["f", 0o644, blobs.put(b"x" * 400)]
-    with pytest.raises(Exception, match="not what its name says"):
+    with pytest.raises(Exception, match="does not match its digest"):
         trees.write(dict.fromkeys("abc", big), folder, blobs)
     assert len(list(folder.iterdir())) == 2
 

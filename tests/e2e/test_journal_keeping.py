@@ -104,7 +104,7 @@ def test_a_key_is_not_rotated_under_a_daemon(cli):
     call(cli, n=1)
     with serving(cli) as served:
         done = cli("journal", "rotate-key")
-        assert (done.returncode, b"A daemon serves this home already." in done.stderr) == (125, True)
+        assert (done.returncode, b"A daemon already serves this home." in done.stderr) == (125, True)
         assert served.ask("GET", "/console/v1/journal", unix=True)[0] == 200
         assert served.end()[0] == 0
     assert cli("journal", "rotate-key").returncode == 0
@@ -149,7 +149,7 @@ def test_a_witness_anchors_the_journal_and_an_old_copy_does_not_start(cli, tmp_p
     shutil.rmtree(cli.home)
     shutil.move(newest, cli.home)
     done = cli("call", "palyra.echo", "{}")
-    assert (done.returncode, b"it was set back" in done.stderr) == (126, True)
+    assert (done.returncode, b"it was rolled back" in done.stderr) == (126, True)
     assert [finding["code"] for finding in verify(cli)["findings"]] == ["TRUNCATED"]
 
 

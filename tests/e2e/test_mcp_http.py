@@ -257,7 +257,7 @@ class Dribbling(httpx2.AsyncHTTPTransport):
 @pytest.mark.parametrize(
     ("fate", "sentence", "reason"),
     [
-        ("slow", "The body took too long to come.", "SLOW"),
+        ("slow", "The body took too long to arrive.", "SLOW"),
         ("revoked", "The token is wrong, has expired, or was revoked.", "UNAUTHENTICATED"),
         ("large", "The body has more than 65536 bytes.", "TOO_LARGE"),
     ],

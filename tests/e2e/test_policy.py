@@ -65,9 +65,9 @@ def test_a_version_is_used_replayed_compared_and_rolled_back(cli: Cli, folder: P
 
 
 BAD = {
-    "not Cedar": ("permit (principal", "mine.cedar:1"),
+    "not valid Cedar": ("permit (principal", "mine.cedar:1"),
     "a thousand levels": (DEEP, "nested"),
-    "the same id twice": (NO_RM + NO_RM, "mine.cedar:4: policy 'local.no-rm': The @id is used already"),
+    "the same id twice": (NO_RM + NO_RM, "mine.cedar:4: policy 'local.no-rm': The @id is already used"),
     "a type error": ('@id("x") permit (principal, action, resource) when { context.hour == "1" };', "policy 'x'"),
     "ten mebibytes": ("//" + "\n//".join(["x" * 1000] * 10_500), "at most 1048576 bytes"),
 }

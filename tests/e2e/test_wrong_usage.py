@@ -25,7 +25,7 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("approvals show nope --json", 1, "hint: palyra approvals list"),
     ("token create --principal nope", 1, "hint: Write it as agent:demo or user:alice."),
     (f"journal show {NO_ID}", 1, "hint: palyra journal tail"),
-    ("skills install bad.toml", 1, "This is no skill package"),
+    ("skills install bad.toml", 1, "This is not a skill package"),
     ("stop nope", 1, "hint: palyra ps --all"),
     # 125: our own error, and wrong usage of what is transparent
     ("run --wat -- ls", 125, "No such option '--wat'"),

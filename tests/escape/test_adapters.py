@@ -103,5 +103,5 @@ def test_a_file_with_a_secret_of_the_vault_is_not_read_past_the_redactor(tmp_pat
     with Palyra.open(tmp_path / "home") as palyra:
         run = palyra.run("agent:coder", workspace, grant=grant(interpreters=True))
         assert Commands(run).read("plain") == bytes(range(256)) * 9
-        with pytest.raises(PermissionError, match="holds a secret"):
+        with pytest.raises(PermissionError, match="contains a secret"):
             Commands(run).read("holds")

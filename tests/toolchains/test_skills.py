@@ -65,7 +65,7 @@ def test_a_new_project_builds_and_passes_its_tests(language: Language, tmp_path:
         try:
             built = await build_project(folder, bench.workshop, lambda publisher: KEY, at_unix_ms=1)
         except ProjectError as error:
-            if language is Language.RUST and "which are not here" in error.detail:
+            if language is Language.RUST and "which are not installed" in error.detail:
                 pytest.skip(f"{error.detail} {error.hint}")
             raise
         first = built.path.read_bytes()

@@ -84,8 +84,8 @@ def test_what_palyras_own_thread_calls_cannot_wait_for_it_and_says_so(tmp_path):
         opened._thread.submit(on_its_thread()).result(60)
         assert told == [
             (
-                "What is called on Palyra's own thread (on_output) cannot wait for a call.",
-                "Begin it with run.submit, or hand what came to a thread of your own.",
+                "A callback on Palyra's own thread (on_output) cannot wait for a call.",
+                "Start the call with run.submit, or pass the output to a thread of your own.",
             )
         ]
         assert run.call("palyra.echo", {}).success

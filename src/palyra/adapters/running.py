@@ -226,4 +226,4 @@ def decoded(ran: Ran, path: str) -> bytes:
     try:
         return base64.b64decode("".join(ran.stdout.split()), validate=True)
     except ValueError:
-        raise PermissionError(f"{path}: it holds a secret that is known here, which does not come out") from None
+        raise PermissionError(f"{path}: it contains a secret stored here, so it is not returned") from None

@@ -35,7 +35,7 @@ def check_pattern(words: tuple[str, ...], program: str) -> None:
     if words[1:] and not any(word.strip("*") for word in words[1:]):
         raise Rejected(
             Reason.BAD_ARGUMENTS,
-            "This pattern opens every argument: that would approve the program alone.",
+            "This pattern leaves every argument open: that would approve the program with any arguments.",
             "Spell out the arguments that matter.",
         )
 

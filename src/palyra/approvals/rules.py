@@ -131,7 +131,7 @@ def check_pending(approval: Approval, *, now_unix_ms: int) -> None:
         by = f" by {approval.decided_by}" if approval.decided_by else ""
         raise Rejected(
             Reason.BAD_ARGUMENTS,
-            f"The request is {approval.state.value} already{by}; it is decided once.",
+            f"The request is already {approval.state.value}{by}; a request is decided only once.",
             _AFTERWARDS.get(approval.state, "The caller repeats the call to ask again.").format(
                 id=approval.approval_id
             ),
@@ -145,11 +145,11 @@ def _check_decider(approval: Approval, verdict: Verdict) -> None:
     own = approval.principal in (verdict.by, *verdict.logins)
     if verdict.at_terminal:
         if approval.principal != verdict.by:
-            raise Rejected(Reason.CAPABILITY_DENIED, "At its terminal, only who made the call confirms it.")
+            raise Rejected(Reason.CAPABILITY_DENIED, "At a terminal, only the person who made the call can confirm it.")
     elif own:
         raise Rejected(
             Reason.CAPABILITY_DENIED,
-            f"{approval.principal} asked for this, and nobody decides on a call of their own.",
+            f"{approval.principal} asked for this, and nobody may decide on their own call.",
             "Repeat the call at a terminal to confirm it there, or let another operator decide.",
         )
 
@@ -157,7 +157,7 @@ def _check_decider(approval: Approval, verdict: Verdict) -> None:
 def _check_person(name: str) -> None:
     if not name.startswith("user:"):
         raise Rejected(
-            Reason.CAPABILITY_DENIED, "An agent never decides on approvals.", "Decide as a person: --as user:NAME."
+            Reason.CAPABILITY_DENIED, "An agent can never decide on approvals.", "Decide as a person: --as user:NAME."
         )
 
 
@@ -169,7 +169,7 @@ def _valid_until(verdict: Verdict, now_unix_ms: int, grant_ms: int) -> int:
     until = verdict.until_unix_ms
     if until is None or not now_unix_ms < until <= now_unix_ms + MAX_UNTIL_MS:
         raise Rejected(
-            Reason.BAD_ARGUMENTS, "The time a grant ends must be ahead, within 30 days.", "Give the seconds with --for."
+            Reason.BAD_ARGUMENTS, "A grant must end in the future, within 30 days.", "Give the seconds with --for."
         )
     return until
 
@@ -200,7 +200,7 @@ def revoke(approval: Approval, *, by: str, logins: Collection[str] = (), now_uni
     elif approval.state is not ApprovalState.APPROVED:
         raise Rejected(
             Reason.BAD_ARGUMENTS,
-            f"It is {approval.state.value}: only a decision that holds is revoked.",
+            f"It is {approval.state.value}: only a decision that is in force can be revoked.",
             "palyra approvals grants lists what was allowed, palyra approvals list --state denied what was not.",
         )
     return replace(approval, state=ApprovalState.REVOKED)

@@ -36,7 +36,7 @@ def slice_text(data: bytes, offset_bytes: int, max_bytes: int) -> dict[str, Json
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             f"offset_bytes {offset_bytes} is past the end: the artifact has {total} bytes.",
-            "Start at 0 and go on with next_offset_bytes.",
+            "Start at 0 and continue with next_offset_bytes.",
         )
     page = data[offset_bytes : offset_bytes + min(max_bytes, MAX_PAGE_BYTES)]
     text = _whole_characters(page, last=offset_bytes + len(page) == total)

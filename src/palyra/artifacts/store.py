@@ -32,7 +32,7 @@ class _Vanished(StateError):
     """The file was written, and removed again before its row was: somebody is collecting what no row names."""
 
     def __init__(self) -> None:
-        super().__init__("An artifact vanished while it was being kept.", "Try again.")
+        super().__init__("An artifact vanished while it was being stored.", "Try again.")
 
 
 class ArtifactStore:
@@ -144,7 +144,7 @@ class ArtifactStore:
         if used + more > self._quota_bytes:
             raise Rejected(
                 Reason.QUOTA_EXCEEDED,
-                f"Run {run_id} keeps {used} bytes of artifacts; {more} more would pass its {self._quota_bytes}.",
+                f"Run {run_id} keeps {used} bytes of artifacts; {more} more would exceed its {self._quota_bytes}.",
                 "Start a new run, or let the program write less.",
             )
 

@@ -27,7 +27,7 @@ _WORDS = {
 _FLAGS = {name: f"--{name.removesuffix('_us').replace('_', '-')}" for name in _WORDS}
 """Of `palyra runs extend`."""
 _RUN_HINT = "Start a new run, or have an operator extend this one: palyra runs extend RUN_ID {flag} N."
-_DAY_HINT = "It starts anew tomorrow (UTC), or raise [budget.principal_day]."
+_DAY_HINT = "The budget resets tomorrow (UTC); or raise it in [budget.principal_day]."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def check_attempts(ledger: Ledger) -> None:
             Reason.BUDGET_SPENT,
             f"The run has used {ledger.attempts_used} of its {ledger.attempts_max} refused attempts.",
             "Start a new run, raise max_attempts_per_run, or have an operator extend it: palyra runs extend RUN_ID "
-            "--attempts N. palyra journal tail --status refused tells why calls were refused.",
+            "--attempts N. palyra journal tail --status refused shows why calls were refused.",
         )
 
 
@@ -166,7 +166,7 @@ def extend(ledger: Ledger, *, calls: int = 0, attempts: int = 0, more: Spending 
     """An operator's gift: added to the limits there are; what has no limit needs none."""
     amounts = {"calls": calls, "attempts": attempts, **more.as_json()}
     if min(amounts.values()) < 0 or not any(amounts.values()):
-        raise Rejected(Reason.BAD_ARGUMENTS, "Say by how much to extend, with whole numbers above 0.")
+        raise Rejected(Reason.BAD_ARGUMENTS, "Give the amounts to extend by, as whole numbers above 0.")
     for name in RESOURCES:
         if amounts[name] and getattr(ledger.most, name) is None:
             raise Rejected(

@@ -63,7 +63,7 @@ def list_command(settings: Settings, state: str, before: str | None) -> int:
 @command.command("grants", epilog="Example: palyra approvals grants --json")
 @with_settings
 def grants(settings: Settings) -> int:
-    """Approvals that still let something through."""
+    """Approvals that still allow something."""
 
     async def work(store: ApprovalStore) -> int:
         _print_list(settings, store, store.grants(), "No grants.", following=False)

@@ -21,7 +21,7 @@ Tell = Callable[[str], None]
 SKILL_ID, PERSON, AGENT = "demo.echo", "user:demo", "agent:demo"
 ASKING = """\
 @id("demo.ask-before-deleting")
-@reason("Deleting is put before a person.")
+@reason("Deleting needs a person's approval.")
 forbid (principal, action == Action::"tool::execute", resource in ToolGroup::"process")
 when { context.effective_program == "rm" }
 unless { context.approved };

@@ -69,7 +69,7 @@ def who_asks(request: Request, state: State) -> Identity | Response:
         if caller.proof not in (Proof.TOKEN, Proof.PEER):
             raise unauthenticated("MCP needs a bearer token.")
         if state.stopping:
-            raise Refused(503, "STOPPING", "The daemon is about to end.", "Connect again in a moment.")
+            raise Refused(503, "STOPPING", "The daemon is shutting down.", "Connect again in a moment.")
         request.scope[CALLER] = caller
     except Refused as refusal:
         return as_mcp(refusal)

@@ -53,7 +53,7 @@ def parse_place(text: str) -> Place:
         parts = urlsplit(text)
         tls = parts.scheme == "https"
         if not parts.hostname or parts.username is not None:
-            raise PalyraError(f"{text!r} is no address of a daemon.")
+            raise PalyraError(f"{text!r} is not the address of a daemon.")
         return Place(host=parts.hostname, port=parts.port or (443 if tls else 80), tls=tls)
     path = text.removeprefix("unix:")
     if not path.startswith("/"):
@@ -103,7 +103,8 @@ def _check_peer(sock: socket.socket, path: str) -> None:
     if not is_believed(sock, path):
         sock.close()
         raise Unreachable(
-            f"Another user listens at {path}, in a folder where anybody may: give the daemon's socket one of its own."
+            f"Another user is listening at {path}, in a folder that anybody may write to: "
+            "put the daemon's socket in a folder of its own."
         )
 
 
@@ -156,7 +157,7 @@ class Line:
     ) -> Reply:
         """`chunks`: a body of unknown length, sent as it comes."""
         if not path.isascii() or not path.isprintable() or " " in path:  # an id with a line end would be a request more
-            raise PalyraError(f"{path!r} is no path of a daemon's.")
+            raise PalyraError(f"{path!r} is not a path of the daemon.")
         if self._sock is None:
             self.open()
         sent = {"Host": self._place.host_header, **headers}
@@ -187,7 +188,7 @@ class Line:
 
     def _more(self) -> bytes:
         if self._sock is None:
-            raise Unreachable("The line to the daemon is closed.")
+            raise Unreachable("The connection to the daemon is closed.")
         try:
             data = self._sock.recv(_CHUNK)
         except OSError as error:

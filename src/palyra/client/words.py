@@ -59,7 +59,7 @@ def outcome_of(value: object) -> Outcome:
     try:
         return parse_outcome(value)
     except ValueError as error:
-        raise PalyraError(f"The daemon's answer is no outcome: {error}") from error
+        raise PalyraError(f"The daemon's answer is not an outcome: {error}") from error
 
 
 def loads(data: bytes) -> Any:
@@ -73,7 +73,7 @@ def refused(status: int, value: object) -> PalyraError:
     """What an error answer means, as an exception."""
     error: Any = value.get("error") if isinstance(value, Mapping) else None
     if not isinstance(error, Mapping):
-        return PalyraError(f"The daemon answered {status}, and not in its own shape.")
+        return PalyraError(f"The daemon answered {status}, and not in the documented form.")
     code, message, hint = str(error.get("code")), str(error.get("message")), error.get("hint")
     if code in set(Reason):
         fields = tuple((str(one["path"]), str(one["message"])) for one in error.get("fields", ()))
@@ -88,7 +88,7 @@ def events(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
         if not line:
             if name == "closed":
                 told = loads(data)
-                raise DaemonError(401, str(told["reason"]).upper(), str(told["message"]), "Ask with one that holds.")
+                raise DaemonError(401, str(told["reason"]).upper(), str(told["message"]), "Use a valid one.")
             if name:
                 yield name, data
             name, data = "", b""

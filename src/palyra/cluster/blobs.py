@@ -30,7 +30,7 @@ class KeptBlob(NamedTuple):
 
 
 class Blobs(Protocol):
-    """`StateError` from each, when the store cannot be used or what it holds is not what its name says."""
+    """`StateError` from each, when the store cannot be used or what it holds does not match its digest."""
 
     def put(self, data: bytes) -> str:
         """Keeps it; its SHA-256. What is there already counts as put now, so that no collection takes it."""
@@ -121,7 +121,7 @@ class BlobFolder:
         """Out of everybody's sight first, then looked at: who puts it in between either made it young, and it goes
         back, or did not find it, and writes it anew."""
         if not is_digest(name) and not _UNFINISHED.fullmatch(name):
-            raise StateError("This is no blob.")
+            raise StateError("This is not a blob.")
         path = self._path(name.lstrip(".")).with_name(name)
         held = path.with_name(f".{name.lstrip('.')[:64]}.{os.urandom(8).hex()}")
         try:
@@ -171,14 +171,14 @@ def is_digest(name: str) -> bool:
 def check_digest(name: str) -> None:
     """A name that a node or a tree gave must not be a way to another object."""
     if not is_digest(name):
-        raise StateError("This is no digest.")
+        raise StateError("This is not a digest.")
 
 
 def checked(data: bytes, sha256: str, *, most_bytes: int) -> bytes:
     if len(data) > most_bytes or hashlib.sha256(data).hexdigest() != sha256:
-        raise StateError(f"Blob {sha256} is not what its name says.", "Somebody changed it in [cluster.blobs].")
+        raise StateError(f"Blob {sha256} does not match its digest.", "Somebody changed it in [cluster.blobs].")
     return data
 
 
 def missing(sha256: str) -> BlobMissing:
-    return BlobMissing(f"Blob {sha256} is not there.", "Check [cluster.blobs] on every machine.")
+    return BlobMissing(f"Blob {sha256} is missing.", "Check [cluster.blobs] on every machine.")

@@ -78,7 +78,7 @@ class _Full(Exception):
 
 
 class _Replaced(Exception):
-    """This daemon stood still for longer than its lease, and another took it for dead."""
+    """This daemon was stalled for longer than its lease, and another daemon took over its calls."""
 
 
 class _Gone(Exception):
@@ -134,10 +134,10 @@ class ClusterExecutor:
             crossing = self._crossings.make(plan, workspace)
             return await self._send(crossing, Told(sink, most_bytes=plan.limits.output_bytes), policy_number)
         except OtherTelling:
-            message = "The node was lost, and the program, run anew, did not say what it had said before."
+            message = "The node was lost, and the program, run again, did not produce the same output."
             return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
         except _Replaced:
-            message = "This daemon stood still for longer than its lease, and another took it for dead."
+            message = "This daemon was stalled for longer than its lease, and another daemon took over its calls."
             return Execution(status=Status.FAILED, reason=Reason.INTERRUPTED, message=message)
         except (TrustError, StateError, OSError) as error:
             return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
@@ -231,7 +231,7 @@ class ClusterExecutor:
             try:
                 return self._tenure.burials()
             except StateError as error:
-                log.warning("whether this daemon's calls are still its own is not known: %s", error.detail)
+                log.warning("it is not known whether this daemon's calls are still its own: %s", error.detail)
                 await asyncio.sleep(ASK_AGAIN_S)
 
     def _unchanged(self, workspace: Path) -> str:
@@ -278,14 +278,14 @@ def _accept(place: Place, dispatch: Dispatch, body: bytes, told: Told, plan: Pro
 def _check_claims(execution: Execution, plan: ProcessPlan) -> None:
     """What only the daemon may say, and numbers that no call has: they would empty a run's budget or break a record."""
     if execution.ran is not None or execution.connections or execution.compiled_sha256 is not None:
-        raise TrustError("The node says more than a node may.")
+        raise TrustError("The node's answer has fields that a node may not set.")
     used = execution.usage
     counted = [used.wall_us, used.cpu_us, used.max_rss_bytes, used.output_bytes, used.fuel]
     counted += [execution.stdout_bytes, execution.stderr_bytes, execution.stdin_bytes]
     fits = all(value is None or 0 <= value <= MOST_COUNTED for value in counted)
     fits &= execution.usage.wall_us <= (plan.limits.wall_ms + SLACK_MS) * 1000
     if not fits or not -1 <= (execution.exit_code or 0) <= 255 or not 0 <= (execution.signal or 0) <= 64:
-        raise TrustError("The node counts what no call can use.")
+        raise TrustError("The node reports more usage than any call can have.")
 
 
 def _owner(workspace: Path) -> tuple[int, int]:

@@ -27,7 +27,7 @@ class Fence:
         """`TrustError` for one that was here, or is older than one that was."""
         newest, over = self._had.get(dispatch_id, (0, 0))
         if epoch <= newest or expires_unix_ms <= self._floor_unix_ms:
-            raise TrustError("This dispatch was taken before.")
+            raise TrustError("This dispatch was already taken.")
         over = max(over, expires_unix_ms)  # a daemon whose clock was set back signs a later epoch that ends earlier
         self._had[dispatch_id] = epoch, over
         heapq.heappush(self._ends, (over, dispatch_id))

@@ -27,8 +27,8 @@ def check_greeting(body: bytes, key: PublicKey, node_id: str, node_start: str, n
     try:
         envelope: Any = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise TrustError("The greeting is no JSON.") from error
+        raise TrustError("The greeting is not JSON.") from error
     kind, payload = dsse_verify(envelope, key)
     said = canonical_strict({"node_id": node_id, "node_start": node_start, "number": number})
     if kind != GREETING_TYPE or payload != said:
-        raise TrustError("The greeting is another one's.")
+        raise TrustError("The greeting is for somebody else.")

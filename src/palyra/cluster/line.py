@@ -159,7 +159,7 @@ class _NodeEnd(_Line):
     def _meet(self, kind: int, body: bytes) -> None:
         try:
             if kind != GREETING:
-                raise TrustError("Somebody did not greet.")
+                raise TrustError("A peer did not send its greeting.")
             check_greeting(body, self._node.cluster_key, self._node.node_id, self._node.start, self._number)
         except TrustError:
             self.abort()

@@ -20,7 +20,7 @@ BACKEND = "bubblewrap"
 def why_here(plan: ProcessPlan) -> str:
     """Why a plan has to run where the daemon is; empty for one that may go to a node."""
     reasons = {
-        "a node offers bubblewrap sandboxes alone": plan.backend != BACKEND or plan.road != "held",
+        "a node offers bubblewrap sandboxes only": plan.backend != BACKEND or plan.road != "held",
         "its hosts are granted, and those are served where the daemon is": plan.face is not None,
         "its stdin is a stream of a client of the daemon": plan.stdin_streamed,
         "it outlives its call": bool(plan.lifetime),

@@ -71,7 +71,7 @@ def read_keys(connection: psycopg.Connection[tuple[Any, ...]]) -> Keys:
 def refuse_strangers(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     if made := strangers(connection):
         raise StateError(
-            f"The cluster's database holds {made[0]}, which Palyra did not make: it could change what is recorded.",
+            f"The cluster's database contains {made[0]}, which Palyra did not make: it could change what is recorded.",
             "Drop it, and verify the journal.",
         )
 
@@ -113,7 +113,7 @@ def _name_key(connection: psycopg.Connection[tuple[Any, ...]], root: Path) -> No
         if not (_state(root) / KEY_FILE).exists():
             raise StateError(
                 f"This daemon does not hold the cluster's key: {_state(root) / KEY_FILE} is missing.",
-                "Copy state/installation.key from another daemon of the cluster, readable by its owner alone.",
+                "Copy state/installation.key from another daemon of the cluster, readable only by its owner.",
             )
         return
     key = _ensure_key(root)

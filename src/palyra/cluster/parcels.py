@@ -24,11 +24,11 @@ def open_parcel(parcel: bytes) -> tuple[Json, bytes]:
     """The envelope, nothing of it believed yet, and the body, nothing of it read."""
     envelope, between, body = parcel.partition(_BETWEEN)
     if not between:
-        raise TrustError("The parcel holds no body.")
+        raise TrustError("The parcel has no body.")
     try:
         return orjson.loads(envelope), body
     except orjson.JSONDecodeError as error:
-        raise TrustError("The parcel's envelope is no JSON.") from error
+        raise TrustError("The parcel's envelope is not JSON.") from error
 
 
 def check_body(body: bytes, sha256: str, what: str) -> None:

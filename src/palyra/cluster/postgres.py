@@ -117,7 +117,7 @@ class PostgresDatabase:
                     raise
                 return self.execute(sql, parameters).fetchall()
         except psycopg.Error as error:
-            hint = "It is looked for again by itself. Check the server, and [cluster] database."
+            hint = "Palyra keeps trying to reconnect. Check the server, and database in [cluster]."
             raise StateError(f"The cluster's database cannot be read: {_words(error)}.", hint) from error
 
     def version(self) -> int | None:
@@ -213,7 +213,7 @@ class PostgresDatabase:
                     self.connection.execute(dialect.query(statement))
             self.connection.execute("VACUUM blobs, openings, calls, entries, run_keys")
         except psycopg.Error as error:
-            raise StateError(f"What was removed could not be swept: {_words(error)}.", "Try again.") from error
+            raise StateError(f"What was removed could not be vacuumed: {_words(error)}.", "Try again.") from error
 
     def who_holds(self) -> str:
         return "Find it with: SELECT pid FROM pg_locks WHERE locktype = 'advisory'"
@@ -280,7 +280,7 @@ class Seeking:
         try:
             connection = self._connect()
         except (StateError, psycopg.Error) as error:
-            log.warning("the journal's server is still away: %s", error)
+            log.warning("the journal's server is still unreachable: %s", error)
         with self._guard:
             self._thread = None
             if connection is None:

@@ -55,7 +55,7 @@ class Offer:
 def join_ray(address: str) -> None:
     """This process as a client of the cluster; `ConfigError` when it cannot be reached, or is open to everybody."""
     if not is_token_auth_enabled():
-        raise ConfigError("Ray is open to everybody here.", "Set RAY_AUTH_MODE=token on every machine.")
+        raise ConfigError("Ray accepts anybody here.", "Set RAY_AUTH_MODE=token on every machine.")
     if not ray.is_initialized():
         try:
             ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
@@ -141,7 +141,7 @@ class RayLink:
         """A node keeps the key it first came with: whoever may speak to Ray could put another actor in its place."""
         pinned = self._pinned.setdefault(node_id, key)
         if pinned != key:
-            log.error("node %s came back with another key and is not used; it was %s", node_id, pinned.key_id)
+            log.error("node %s came back with a different key and is not used; its key was %s", node_id, pinned.key_id)
             return False
         if self._offer.node_keys and key.raw.hex() not in self._offer.node_keys:
             log.error("node %s has the key %s, which [cluster] node_keys does not list", node_id, key.raw.hex())
@@ -176,7 +176,7 @@ class RayLink:
         try:
             self._lines[node_id] = await connect(str(host), int(port), node_id=node_id, node_start=start, key=self._key)
         except OSError as error:
-            log.warning("there is no line to node %s, and Ray carries its orders: %s", node_id, error)
+            log.warning("there is no direct connection to node %s, so its orders go through Ray: %s", node_id, error)
 
     def close(self) -> None:
         for line in self._lines.values():

@@ -52,8 +52,10 @@ class Machine:
         try:
             check_private(path, path.lstat(), is_kind=stat.S_ISREG)
         except OSError as error:
-            hint = "palyra cluster up makes it on the head; copy it to the other machines, readable by its owner alone."
-            raise StateError(f"The cluster's token {path} is not there.", hint) from error
+            hint = (
+                "palyra cluster up creates it on the head; copy it to the other machines, readable only by its owner."
+            )
+            raise StateError(f"The cluster's token {path} is missing.", hint) from error
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(path), "RAY_USAGE_STATS_ENABLED": "0", **PRIORITY}
 
     def take_environment(self) -> None:
@@ -65,7 +67,7 @@ class Machine:
         """The process id of Ray here. `join`: the head's address; empty: this is the head."""
         if self.running() is not None:
             raise StateError(
-                "Ray runs on this machine already, started from this home.", "palyra cluster down ends it."
+                "Ray is already running on this machine, started from this home.", "palyra cluster down stops it."
             )
         host, _, port = address.rpartition(":")
         where = ["--address", join] if join else ["--head", "--port", port, "--include-dashboard", "false"]

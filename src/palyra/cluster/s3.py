@@ -132,7 +132,7 @@ class S3Blobs:
         self._expect(answer, {200}, "list its blobs")
         now = _date_ms(answer.date)
         if not now:
-            raise StateError("The blob store does not say what time it is.", HINT)
+            raise StateError("The blob store does not tell the time.", HINT)
         return now
 
     def kept(self) -> Iterator[KeptBlob]:
@@ -242,7 +242,7 @@ class S3Blobs:
         if answer.status in statuses:
             return
         if 300 <= answer.status < 400:
-            why, hint = "it sends elsewhere, which is not followed", "Set [cluster.blobs] endpoint and region."
+            why, hint = "it redirects, which is not followed", "Set [cluster.blobs] endpoint and region."
         else:
             why, hint = f"it answers {answer.status} {_code(answer)}".rstrip(), HINT
         raise StateError(f"The blob store {self._store.endpoint} does not {what}: {why}.", hint)
@@ -262,7 +262,7 @@ def _unix_ms(moment: str) -> int:
     try:
         return int(datetime.fromisoformat(moment).timestamp() * 1000)
     except ValueError as error:
-        raise StateError("The blob store tells no time for what it holds.", HINT) from error
+        raise StateError("The blob store gives no times for its objects.", HINT) from error
 
 
 def _date_ms(header: str) -> int:

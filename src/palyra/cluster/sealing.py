@@ -40,16 +40,16 @@ class Lock:
     def open(self, envelope: object, cluster_key: PublicKey) -> Mapping[str, Any]:
         told = _payload(envelope, cluster_key, BOX_TYPE)
         if (told.get("node_id"), told.get("lock")) != (self._node_id, self.public.hex()):
-            raise TrustError("The box is another node's.")
+            raise TrustError("The box is for another node.")
         try:
             ephemeral, sealed = (base64.b64decode(str(told.get(name)), validate=True) for name in ("from", "sealed"))
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(ephemeral))
             cipher = AESGCM(_derive(shared, ephemeral, self.public))
             opened = orjson.loads(cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], self._node_id.encode()))
         except (ValueError, InvalidTag) as error:
-            raise TrustError("The box does not open.") from error
+            raise TrustError("The box cannot be opened.") from error
         if not isinstance(opened, dict):
-            raise TrustError("The box holds something else.")
+            raise TrustError("The box holds something unexpected.")
         return opened
 
 
@@ -57,14 +57,14 @@ def seal(value: Mapping[str, Json], shown: object, *, node_id: str, node_key: Pu
     """A box for the node that showed this lock."""
     told = _payload(shown, node_key, LOCK_TYPE)
     if told.get("node_id") != node_id:
-        raise TrustError("The lock is another node's.")
+        raise TrustError("The lock belongs to another node.")
     try:
         lock = bytes.fromhex(str(told.get("lock")))
         private = X25519PrivateKey.generate()
         ephemeral = private.public_key().public_bytes_raw()
         shared = private.exchange(X25519PublicKey.from_public_bytes(lock))
     except ValueError as error:
-        raise TrustError("The lock is no key.") from error
+        raise TrustError("The lock is not a key.") from error
     nonce = os.urandom(_NONCE_BYTES)
     sealed = nonce + AESGCM(_derive(shared, ephemeral, lock)).encrypt(nonce, canonical(dict(value)), node_id.encode())
     box: dict[str, Json] = {
@@ -83,8 +83,8 @@ def _derive(shared: bytes, ephemeral: bytes, lock: bytes) -> bytes:
 def _payload(envelope: object, key: PublicKey, kind: str) -> Mapping[str, Any]:
     payload_type, payload = dsse_verify(envelope, key)
     if payload_type != kind:
-        raise TrustError("The envelope holds something else.")
+        raise TrustError("The envelope holds an unexpected payload.")
     value = orjson.loads(payload)
     if not isinstance(value, dict):
-        raise TrustError("The envelope holds something else.")
+        raise TrustError("The envelope holds an unexpected payload.")
     return value

@@ -48,4 +48,4 @@ class Told:
             if self.at[stream] != len(self.whole[stream]):
                 raise OtherTelling
             if hashlib.sha256(self.whole[stream]).hexdigest() != sha256:
-                raise TrustError("The output that came is not the output that was signed.")
+                raise TrustError("The output received is not the output that was signed.")

@@ -59,11 +59,11 @@ def open_token(envelope: object, key: PublicKey, *, node_id: str, node_start: st
     """`TrustError` for one that another signed, that is another node's or an earlier start's, or whose time is over."""
     dispatch = Dispatch(**_opened(envelope, key, TOKEN_TYPE, Dispatch))
     if dispatch.node_id != node_id:
-        raise TrustError("The dispatch is another node's.")
+        raise TrustError("The dispatch is for another node.")
     if dispatch.node_start != node_start:
-        raise TrustError("The dispatch is from before this node was started.")
+        raise TrustError("The dispatch was made before this node was started.")
     if now_unix_ms >= dispatch.expires_unix_ms:
-        raise TrustError("The dispatch is over.")
+        raise TrustError("The dispatch has expired.")
     return dispatch
 
 
@@ -75,9 +75,9 @@ def open_statement(envelope: object, key: PublicKey, *, of: Dispatch) -> Stateme
     """`TrustError` for an answer to anything but this very dispatch: an earlier epoch's comes too late."""
     statement = Statement(**_opened(envelope, key, STATEMENT_TYPE, Statement))
     if (statement.dispatch_id, statement.node_id) != (of.dispatch_id, of.node_id):
-        raise TrustError("The answer is to another dispatch.")
+        raise TrustError("The answer belongs to another dispatch.")
     if statement.epoch != of.epoch:
-        raise TrustError(f"The answer is of epoch {statement.epoch}, and {of.epoch} is the one that counts.")
+        raise TrustError(f"The answer is for epoch {statement.epoch}; the current epoch is {of.epoch}.")
     if (statement.plan_sha256, statement.workspace_sha256) != (of.plan_sha256, of.workspace_sha256):
         raise TrustError("The answer is about another plan or workspace.")
     return statement
@@ -86,11 +86,11 @@ def open_statement(envelope: object, key: PublicKey, *, of: Dispatch) -> Stateme
 def _opened(envelope: object, key: PublicKey, kind: str, shape: type[Any]) -> Mapping[str, Any]:
     payload_type, payload = dsse_verify(envelope, key)
     if payload_type != kind:
-        raise TrustError("The envelope holds something else.")
+        raise TrustError("The envelope holds an unexpected payload.")
     try:
         value = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
-        raise TrustError("The envelope holds no JSON.") from error
+        raise TrustError("The envelope does not hold JSON.") from error
     if not isinstance(value, dict) or {name: type(item) for name, item in value.items()} != _KINDS[shape]:
         raise TrustError("The envelope does not have exactly its fields.")
     return value

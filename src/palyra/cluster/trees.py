@@ -191,12 +191,12 @@ def read(sha256: str, blobs: Blobs) -> dict[str, Node]:
     """A tree that somebody kept; `StateError` for one that names a place outside."""
     value = orjson.loads(blobs.get(sha256, most_bytes=MAX_TREE_BYTES))
     if not isinstance(value, dict) or len(value) > MAX_ENTRIES:
-        raise StateError("This is no tree.")
+        raise StateError("This is not a tree.")
     for name, node in value.items():
         _check_name(name)
         fits = isinstance(node, list) and len(node) == {"d": 2, "l": 2, "f": 3, "-": 1}.get(node[0] if node else "", 0)
         if not fits:
-            raise StateError("This is no tree.")
+            raise StateError("This is not a tree.")
     return value
 
 
@@ -285,8 +285,8 @@ def _parent(root: int, name: str) -> Iterator[tuple[int, str]]:
 def _check_name(name: str) -> None:
     parts = name.split("/")
     if not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts) or "\0" in name:
-        raise StateError(f"{name[:80]!r} is no place inside a workspace.")
+        raise StateError(f"{name[:80]!r} is not a path inside a workspace.")
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise StateError("A name in the workspace is no UTF-8; it cannot be sent to another machine.") from error
+        raise StateError("A file name in the workspace is not UTF-8; it cannot be sent to another machine.") from error

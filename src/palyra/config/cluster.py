@@ -76,9 +76,9 @@ class ClusterConfig:
 STAYS = {
     "calls with granted hosts": "their credentials and the record of each connection are the daemon's",
     "WASM guests": "what they may ask for (secrets, storage, hosts) is answered by the daemon",
-    "background processes": "they outlive their call, and a node forgets its calls with its end",
+    "background processes": "they outlive their call, and a node forgets a call when it ends",
     "streamed stdin": "its source is a client of the daemon",
-    "tiers A and B": "a node offers bubblewrap sandboxes alone",
+    "tiers A and B": "a node offers bubblewrap sandboxes only",
 }
 """What is never sent to a node, and why."""
 RANGES = {"slots": (1, 1024)}
@@ -105,7 +105,7 @@ def complain(config: ClusterConfig) -> tuple[str, str] | None:
 
 def _complain_of_blobs(blobs: BlobsConfig) -> str:
     if blobs.folder and blobs.endpoint:
-        return "endpoint and cluster.blobs.folder are both set: there is one place for blobs."
+        return "endpoint and cluster.blobs.folder are both set: blobs have one place."
     if blobs.folder and not blobs.folder.startswith("/"):
         return "folder must be absolute."
     if not blobs.endpoint:
@@ -113,7 +113,7 @@ def _complain_of_blobs(blobs: BlobsConfig) -> str:
     if not _is_address(blobs.endpoint):
         return "endpoint must be https://HOST[:PORT], or http:// on loopback, without a user, a query or a password."
     if not (_BUCKET.fullmatch(blobs.bucket) and _REGION.fullmatch(blobs.region) and _PREFIX.fullmatch(blobs.prefix)):
-        return "bucket, region or prefix holds what it cannot; a prefix is words with a / behind each."
+        return "bucket, region or prefix has characters it may not have; a prefix is words, each followed by a /."
     if bool(blobs.access_key) != bool(blobs.secret):
         return "access_key and cluster.blobs.secret go together."
     if not _ACCESS_KEY.fullmatch(blobs.access_key) or (blobs.secret and not SECRET_NAME.fullmatch(blobs.secret)):

@@ -48,11 +48,13 @@ class CredentialConfig:
 def check_binding(host: str, header: str, prefix: str) -> None:
     """Raises ConfigError with a sentence for what cannot be a credential's place."""
     if not _HOST.fullmatch(host):
-        raise ConfigError(f"{host!r} is no host.", "Write host or host:port, exactly, without a scheme.")
+        raise ConfigError(f"{host!r} is not a host.", "Write host or host:port, exactly, without a scheme.")
     if not HEADER_NAME.fullmatch(header) or header.lower() in FORBIDDEN_HEADERS:
         raise ConfigError(f"{header!r} cannot carry a credential.", "Use Authorization, or a header such as X-Api-Key.")
     if not prefix.isascii() or any(ord(letter) < 32 for letter in prefix) or len(prefix) > 128:
-        raise ConfigError("The prefix holds what no header can.", "Write plain text, such as 'Bearer '.")
+        raise ConfigError(
+            "The prefix has characters that a header cannot carry.", "Write plain text, such as 'Bearer '."
+        )
 
 
 def check_name(name: str) -> None:

@@ -59,7 +59,8 @@ def find_home(explicit: str | None = None) -> Home:
             raise HomeError("This user has no home folder, so there is no place for Palyra's own.", _NAME_A_HOME)
     elif not explicit and not os.path.isabs(os.path.expanduser(chosen)):
         raise HomeError(
-            "PALYRA_HOME is no absolute path.", "Write it from / on: in any other folder it is another home."
+            "PALYRA_HOME is not an absolute path.",
+            "Write it starting with /: a relative path would mean a different home in every folder.",
         )
     try:
         root = Path(os.path.abspath(os.path.expanduser(chosen)))
@@ -108,7 +109,7 @@ def read_passphrase(config: Config) -> bytes | None:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}.", "journal.passphrase_file names it.") from error
     if open_to_others:
-        raise ConfigError(f"{path} is open to other users.", f"Run: chmod go-rwx '{path}'")
+        raise ConfigError(f"{path} is accessible to other users.", f"Run: chmod go-rwx '{path}'")
     passphrase = data.removesuffix(b"\n").removesuffix(b"\r")
     if not passphrase:
         raise ConfigError(f"{path} is empty.", "It holds the passphrase on its only line.")
@@ -121,7 +122,7 @@ def _absent(path: Path) -> bool:
     except OSError as error:
         raise ConfigError(
             f"{path}: {error.strerror}.",
-            "Whether it exists cannot be told: name another folder with --home, or the file with --config.",
+            "It cannot be determined whether it exists: name another folder with --home, or the file with --config.",
         ) from error
 
 
@@ -129,7 +130,9 @@ def _read(path: Path) -> Config:
     try:
         text = _trusted_bytes(path).decode("utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}.", "Check the path; if it is a link, where it leads.") from error
+        raise ConfigError(
+            f"{path}: {error.strerror}.", "Check the path; if it is a link, check where it leads."
+        ) from error
     except ValueError as error:
         raise ConfigError(f"{path}: not UTF-8, or a NUL in the name.", "Save it as UTF-8.") from error
     try:
@@ -172,7 +175,9 @@ def _check_writers(path: Path, info: os.stat_result) -> None:
     for place, found, above in looked:
         who = writable_by(found, own_uid=os.geteuid(), above=above)
         if who is not None:
-            raise ConfigError(f"{path}: {who} can write {place}.", f"Own it, and close it: chmod go-w '{place}'")
+            raise ConfigError(
+                f"{path}: {who} can write {place}.", f"Make it yours, and not writable by others: chmod go-w '{place}'"
+            )
 
 
 def _line_of(text: str, path: tuple[str, ...]) -> int:

@@ -204,7 +204,7 @@ class Dispatch:
         await answer(scope, receive, send)
 
     async def _wrong_method(self, request: Request) -> Response:
-        message = f"{request.method} is not for this path."
+        message = f"{request.method} is not allowed on this path."
         raise Refused(405, "METHOD_NOT_ALLOWED", message, f"Use {self._allow}.", headers={"Allow": self._allow})
 
 
@@ -223,7 +223,9 @@ async def guarded(answer: Callable[[Request], Awaitable[Response]], request: Req
         return Refused(error.status_code, "MALFORMED", str(error.detail), None).response()
     except Exception:
         log.exception("%s %s failed", request.method, request.url.path)
-        return Refused(500, Reason.INTERNAL, "Palyra failed while handling this; its log says where.").response()
+        return Refused(
+            500, Reason.INTERNAL, "Palyra failed while handling this request; its log says where."
+        ).response()
 
 
 def finished(response: Response) -> Response:
@@ -246,7 +248,7 @@ class NotFound:
         answer = Refused(404, "NOT_FOUND", "There is no such path.", "GET /openapi.json lists them.").response()
         path: str = scope["path"]
         if path.startswith("/console/") and not path.startswith("/console/v1/"):
-            answer = Refused(404, "NOT_FOUND", "There is no such page.", "The menu has them all.").response()
+            answer = Refused(404, "NOT_FOUND", "There is no such page.", "The menu lists them all.").response()
             answer = error_page(answer, nonce=self._nonce())
         await finished(answer)(scope, receive, send)
 

@@ -134,7 +134,7 @@ async def _events(call: LiveCall, paced: Paced) -> AsyncIterator[Event]:
 
 
 class AnswerBody(Model):
-    answer: Annotated[bool | None, Field(description="Yes, no, or null: nobody answered.")]
+    answer: Annotated[bool | None, Field(description="Yes, no, or null if nobody answered.")]
 
 
 class Taken(AnswerModel):
@@ -189,8 +189,8 @@ ROUTES = (
         name="feed_call",
         who=Who.OPERATOR,
         handler=stdin,
-        summary="The stdin of an attended call that was made with stream_stdin, as a stream.",
-        answers={200: Answer(meaning="So much of it was taken.", model=Taken)},
+        summary="The stdin of an attended call made with stream_stdin, as a stream.",
+        answers={200: Answer(meaning="How much of it was taken.", model=Taken)},
         accepts="application/octet-stream",
         streamed_body=True,
         tags=("calls",),
@@ -203,7 +203,7 @@ ROUTES = (
         handler=answer,
         summary="The answer to a `confirm` event of an attended call.",
         body=AnswerBody,
-        answers={200: Answer(meaning="Whether somebody waited for it.", model=Heard)},
+        answers={200: Answer(meaning="Whether somebody was waiting for it.", model=Heard)},
         tags=("calls",),
     ),
 )

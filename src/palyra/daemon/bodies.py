@@ -55,7 +55,9 @@ class Bodies:
 
     def take(self, principal: str, count: int) -> None:
         if self._all + count > self._most or self._of[principal] + count > self._most * 3 // 4:
-            raise Refused(429, "BUSY", "Too much is being sent at once.", "Try again.", headers={"Retry-After": "5"})
+            raise Refused(
+                429, "BUSY", "Too much data is being sent at once.", "Try again.", headers={"Retry-After": "5"}
+            )
         self._all += count
         self._of[principal] += count
 

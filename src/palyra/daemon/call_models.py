@@ -18,8 +18,8 @@ Words = Annotated[list[Text], Field(max_length=256)]
 Names = Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=256)]
 EGRESS = r"^(none|preflight|strict|allow_all|block_all)$"
 
-OPERATOR_ONLY = "For an operator's credential alone; an agent's is refused with CAPABILITY_DENIED."
-FEWER = "Takes away from what is configured under this name; never adds."
+OPERATOR_ONLY = "Only for an operator's credential; an agent's is refused with CAPABILITY_DENIED."
+FEWER = "Narrows what is configured under this name; never widens it."
 OTHERS = OPERATOR_ONLY[0].lower() + OPERATOR_ONLY[1:]
 
 
@@ -31,7 +31,7 @@ class CallBody(Model):
         Any,  # JSON it is already; looking at every value once more would take as long as reading it
         Field(
             default_factory=dict,
-            description="By the tool's schema: /v1/tools. What is no object is refused by the call's outcome.",
+            description="As the tool's schema says: /v1/tools. All but an object is refused in the call's outcome.",
             json_schema_extra={"type": "object"},
         ),
     ]
@@ -44,7 +44,7 @@ class CallBody(Model):
     workspace: Annotated[
         Text | None, Field(description="An absolute folder; within the token's own, if it has one.")
     ] = None
-    wait: Annotated[bool, Field(description="False: answer 202 as soon as the call is taken on durably.")] = True
+    wait: Annotated[bool, Field(description="False: answer 202 as soon as the call is durably accepted.")] = True
     approval_wait_ms: Annotated[
         int, Field(ge=0, le=86_400_000, description="How long to wait for a person where policy asks for one.")
     ] = 0
@@ -65,11 +65,13 @@ class CallBody(Model):
         Text | None, Field(description=f"Where none is named or configured. {OPERATOR_ONLY}")
     ] = None
     input_base64: Annotated[
-        str | None, Field(description=f"The input's bytes as they came, instead of `input`. {OPERATOR_ONLY}")
+        str | None, Field(description=f"The input's bytes as received, instead of `input`. {OPERATOR_ONLY}")
     ] = None
-    changes: Annotated[bool | None, Field(description=f"Tell which files changed. {OPERATOR_ONLY}")] = None
-    stream_stdin: Annotated[bool | None, Field(description=f"stdin comes apart, as a stream. {OPERATOR_ONLY}")] = None
-    confirm: Annotated[bool | None, Field(description=f"A person at this end may be asked. {OPERATOR_ONLY}")] = None
+    changes: Annotated[bool | None, Field(description=f"Report which files changed. {OPERATOR_ONLY}")] = None
+    stream_stdin: Annotated[
+        bool | None, Field(description=f"stdin is sent separately, as a stream. {OPERATOR_ONLY}")
+    ] = None
+    confirm: Annotated[bool | None, Field(description=f"A person at this end can be asked. {OPERATOR_ONLY}")] = None
 
     @property
     def operator_words(self) -> tuple[str, ...]:

@@ -154,7 +154,7 @@ async def find_outcome(state: State, caller: Caller, call_id: str) -> Outcome:
     try:
         return restore_outcome(stored.outcome, stored.recorded)
     except Rejected as gone:
-        raise Refused(410, "GONE", gone.detail, "palyra journal show CALL_ID tells what is left of it.") from None
+        raise Refused(410, "GONE", gone.detail, "palyra journal show CALL_ID shows what is left of it.") from None
 
 
 def _open_elsewhere(stored: StoredCall) -> Outcome:
@@ -176,7 +176,7 @@ ROUTES = (
         unreadable=record_unreadable,
         answers={
             200: Answer(meaning="Outcomes, in the order of the calls; refusals too.", model=_MADE),
-            202: Answer(meaning="Taken on and still under way, or waiting for a person.", model=_MADE),
+            202: Answer(meaning="Accepted and still running, or waiting for a person.", model=_MADE),
             429: Answer(meaning="Refused with BUSY, or too many wrong credentials.", model=_MADE | dict),
             503: Answer(meaning="Refused with JOURNAL_DOWN: nothing can be recorded.", model=_MADE | dict),
         },
@@ -189,7 +189,7 @@ ROUTES = (
         name="show_call",
         who=Who.AGENT,
         handler=show,
-        summary="A call as it stands.",
+        summary="The state of a call.",
         answers={200: _ONE, 410: _GONE},
         tags=("calls",),
     ),
@@ -199,7 +199,7 @@ ROUTES = (
         name="cancel_call",
         who=Who.AGENT,
         handler=cancel,
-        summary="End a call; answers with its outcome.",
+        summary="End a call; the answer is its outcome.",
         answers={200: _ONE, 410: _GONE},
         tags=("calls",),
     ),

@@ -46,7 +46,7 @@ def watch_config(read: Stamp, stamp: Callable[[], Stamp]) -> Chore:
         nonlocal told
         now = stamp()
         if now != told and now != read:
-            log.warning("the configuration changed: this daemon decides by the older one until it is started again")
+            log.warning("the configuration changed: this daemon uses the old one until it is restarted")
         told = now
 
     return Chore(name="whether the configuration changed", every_s=5.0, work=look)

@@ -50,7 +50,7 @@ class CallEnds:
         try:
             await self.taken.forget(call_id)
         except StateError as error:
-            logging.getLogger("palyra.daemon").warning("call %s stays noted as taken on: %s", call_id, error.detail)
+            logging.getLogger("palyra.daemon").warning("call %s stays marked as accepted: %s", call_id, error.detail)
 
     async def settle(self) -> None:
         while self._tasks:

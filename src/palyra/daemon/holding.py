@@ -32,7 +32,7 @@ WORDS = {
     "token_revoked": "The token was revoked.",
     "token_expired": "The token has expired.",
     "session_ended": "The session has ended.",
-    "not_known": "Whether the credential still holds cannot be told.",
+    "not_known": "It cannot be determined whether the credential is still valid.",
 }
 Lapse = Callable[[], str | None]
 """Why the credential no longer holds; None while it does."""
@@ -120,7 +120,7 @@ class _Line:
         try:
             return self._lapse()
         except Exception:
-            log.exception("a stream's credential could not be looked at")
+            log.exception("a stream's credential could not be checked")
             return "not_known"
 
     async def _watch(self) -> None:

@@ -34,7 +34,7 @@ ROUTES = (
         name="answerHook",
         who=Who.OPERATOR,
         handler=answer,
-        summary="Decide what an agent's host asks its hook about.",
+        summary="Decide on what an agent's host asks its hook about.",
         answers={200: Answer(meaning="What the hook prints; its exit code is in the header Palyra-Exit.")},
         accepts=AS_IT_IS,
         max_body_bytes=MAX_EVENT_BYTES,

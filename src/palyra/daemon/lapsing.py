@@ -24,9 +24,7 @@ def refusal_of(state: State, token_id: str) -> Rejected | None:
     token = state.tokens.by_id(token_id)
     if token is not None and token.holds(state.clock.now_unix_ms()):
         return None
-    return Rejected(
-        Reason.CAPABILITY_DENIED, "The token that asked for this call no longer holds.", "Use another token."
-    )
+    return Rejected(Reason.CAPABILITY_DENIED, "The token that made this call is no longer valid.", "Use another token.")
 
 
 def lapse_of_calls(state: State, caller: Caller) -> Callable[[], Rejected | None] | None:

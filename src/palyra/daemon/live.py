@@ -146,19 +146,19 @@ class LiveCalls:
 
     def _no_room(self, run_id: str, principal: str, *, agents: bool) -> Rejected | None:
         if self.stopping:
-            return Rejected(Reason.BUSY, "The daemon is about to end.", "Try again when it is back.")
+            return Rejected(Reason.BUSY, "The daemon is shutting down.", "Try again when it is back.")
         if len(self._tasks) >= self._most or (agents and self._of_agents >= max(1, self._most * 7 // 8)):
             return Rejected(
-                Reason.BUSY, f"{self._most} calls are under way already.", "Wait a moment; see daemon.max_calls."
+                Reason.BUSY, f"{self._most} calls are already running.", "Wait a moment; see daemon.max_calls."
             )
         if self._of_principal[principal] >= max(1, self._most * 3 // 4):
             return Rejected(
-                Reason.BUSY, "Too many calls of this principal are under way already.", "Wait for some to end."
+                Reason.BUSY, "Too many calls of this principal are already running.", "Wait for some to end."
             )
         if self._of_run[run_id] > self._most_of_run:
             return Rejected(
                 Reason.BUSY,
-                f"{self._most_of_run} calls of this run wait already.",
+                f"{self._most_of_run} calls of this run are already waiting.",
                 "Wait for some to end; see daemon.max_calls_waiting_per_run.",
             )
         return None

@@ -52,7 +52,7 @@ class Metrics:
         self.requests[route, status] += 1
 
     def lines(self) -> Iterator[str]:
-        yield from _head("palyra_calls_total", "counter", "Calls that ended, refusals among them.")
+        yield from _head("palyra_calls_total", "counter", "Calls that ended, including refusals.")
         for (tool, status, reason), count in sorted(self.calls.items()):
             yield _line("palyra_calls_total", count, (("tool", tool), ("status", status), ("reason", reason)))
         yield from _head("palyra_call_seconds", "histogram", "Wall time of calls.")
@@ -72,7 +72,7 @@ def gauges(state: State) -> Mapping[str, tuple[str, float]]:
     rows = state.installation.writer.rows
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
-        "palyra_calls_under_way": ("Calls under way or waiting.", state.calls.count),
+        "palyra_calls_under_way": ("Calls that are running or waiting.", state.calls.count),
         "palyra_approvals_pending": (
             "Requests that wait for a person.",
             rows("SELECT count(*) FROM approvals WHERE state = 'pending'")[0][0],
@@ -106,7 +106,7 @@ def open_files() -> int:
 
 
 def metrics_text(state: State) -> str:
-    lines = [*_head("palyra_build_info", "gauge", "Which Palyra this is.")]
+    lines = [*_head("palyra_build_info", "gauge", "The version of Palyra.")]
     lines.append(_line("palyra_build_info", 1, (("version", __version__),)))
     for name, (meaning, value) in gauges(state).items():
         lines += [*_head(name, "counter" if name.endswith("_total") else "gauge", meaning), _line(name, value)]

@@ -43,11 +43,11 @@ def _error(meaning: str) -> Answer:
 
 ANY = {400: _error("The request cannot be read."), 403: _error("Not for this caller, host name or origin.")}
 """What every route may answer, whatever it is."""
-WITH_CREDENTIAL = {401: _error("No credential, or one that does not hold."), 429: _error("Too much at once.")}
+WITH_CREDENTIAL = {401: _error("No credential, or one that is not valid."), 429: _error("Too much at once.")}
 WITH_BODY = {408: _error("The body took too long."), 413: _error("The body is too large.")}
-CHECKED = {422: _error("The request is not of the documented shape.")}
-STATEFUL = {409: _error("The state of things does not allow it."), 503: _error("Nothing can be recorded now.")}
-MISSING = {404: _error("There is no such thing, or it is somebody else's.")}
+CHECKED = {422: _error("The request does not have the documented form.")}
+STATEFUL = {409: _error("The current state does not allow it."), 503: _error("Nothing can be recorded now.")}
+MISSING = {404: _error("There is no such thing, or it belongs to somebody else.")}
 
 
 def answers_of(route: Route) -> dict[int, Answer]:

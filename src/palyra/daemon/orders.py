@@ -85,7 +85,7 @@ def _patience_s(state: State, body: CallBody) -> float:
 def unreadable_request(state: State, caller: Caller, data: bytes) -> CallRequest:
     """Of bytes that are no call: refused and recorded under whoever sent them."""
     context = RequestContext(principal=parse_principal(caller.principal), door=Door.HTTP)
-    refusal = Rejected(Reason.MALFORMED, "The body is not one strict JSON value.", "Send JSON as RFC 8259 has it.")
+    refusal = Rejected(Reason.MALFORMED, "The body is not one strict JSON value.", "Send JSON as RFC 8259 defines it.")
     run = _fresh_run(state, state.ids.ulid(), context, workspace="")
     return CallRequest(tool="", input=data, run=run, call_id=state.ids.ulid(), refusal=refusal)
 
@@ -97,8 +97,8 @@ def _run_or_refusal(
         if not caller.operator and (said := _others_words(caller, body)):
             raise Rejected(
                 Reason.CAPABILITY_DENIED,
-                f"An agent's credential cannot say {', '.join(said)}.",
-                "These are an operator's: ask one, or leave them out.",
+                f"An agent's credential cannot set {', '.join(said)}.",
+                "Only an operator may set these: ask one, or leave them out.",
             )
         return _run(state, caller, body, shared_run), None
     except Rejected as refusal:
@@ -180,7 +180,9 @@ def workspace_of(config: Config, caller: Caller, named: str | None, otherwise: s
     if not folder:
         return ""
     if not os.path.isabs(folder):
-        raise Rejected(Reason.BAD_ARGUMENTS, "The workspace must be an absolute path.", "Name it from / on.")
+        raise Rejected(
+            Reason.BAD_ARGUMENTS, "The workspace must be an absolute path.", "Give a path that starts with /."
+        )
     resolved = resolve_workspace(folder)
     _check_within(caller, resolved)
     return resolved

@@ -56,7 +56,7 @@ def take_home(home: Path) -> FileLock:
     os.close(os.open(run / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     lock = FileLock(run / LOCK)
     if not lock.acquire(_LOCK_PATIENCE_S):
-        raise ConfigError("A daemon serves this home already.", "End it first, or name another --home.")
+        raise ConfigError("A daemon already serves this home.", "Stop it first, or name another --home.")
     return lock
 
 
@@ -82,7 +82,7 @@ def check_reach(settings: DaemonConfig, *, has_tokens: bool) -> None:
         )
     if not has_tokens:
         raise ConfigError(
-            f"{settings.host} can be reached from other machines, and there is no token that holds.",
+            f"{settings.host} can be reached from other machines, and there is no valid token.",
             "Make one first: palyra token create --principal agent:NAME",
         )
 
@@ -93,7 +93,7 @@ def tls_context(settings: DaemonConfig) -> ssl.SSLContext | None:
     key = Path(settings.tls_key)
     try:
         if stat.S_IMODE(key.stat().st_mode) & 0o077:
-            raise ConfigError(f"{key} is open to other users.", f"Run: chmod go-rwx '{key}'")
+            raise ConfigError(f"{key} is accessible to other users.", f"Run: chmod go-rwx '{key}'")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(settings.tls_certificate, settings.tls_key)
@@ -110,7 +110,7 @@ def open_tcp(settings: DaemonConfig) -> socket.socket:
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigError(f"{settings.host} is no address to listen on: {error}.", "See --host.") from error
+        raise ConfigError(f"{settings.host} is not an address to listen on: {error}.", "See --host.") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
@@ -119,7 +119,7 @@ def open_tcp(settings: DaemonConfig) -> socket.socket:
     except OSError as error:
         sock.close()
         where = f"{settings.host}:{settings.port}"
-        raise ConfigError(f"{where} cannot be listened on: {error.strerror}.", "See --host and --port.") from error
+        raise ConfigError(f"Cannot listen on {where}: {error.strerror}.", "See --host and --port.") from error
     return sock
 
 
@@ -130,7 +130,7 @@ def open_unix(path: Path) -> socket.socket:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)  # itself alone: a mistyped path makes no folders
         if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError(f"{path} is there and is no socket.", "Name another with --socket.")
+            raise ConfigError(f"{path} exists and is not a socket.", "Name another with --socket.")
         fresh.unlink(missing_ok=True)
         sock.bind(str(fresh))
         fresh.chmod(SOCKET_MODE)
@@ -140,7 +140,7 @@ def open_unix(path: Path) -> socket.socket:
     except OSError as error:
         sock.close()
         hint = (
-            "Make its folder first." if isinstance(error, FileNotFoundError) else "Name a shorter path with --socket."
+            "Create its folder first." if isinstance(error, FileNotFoundError) else "Name a shorter path with --socket."
         )
         raise ConfigError(f"{path}: {error.strerror or error}.", hint) from error
     except ConfigError:

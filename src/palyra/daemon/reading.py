@@ -76,7 +76,7 @@ def declared_too_large(request: Request, max_bytes: int) -> bool:
 
 def too_slow() -> Refused:
     hint = "Send it faster, or raise daemon.body_timeout_ms."
-    return Refused(408, "SLOW", "The body took too long to come.", hint, headers={"Connection": "close"})
+    return Refused(408, "SLOW", "The body took too long to arrive.", hint, headers={"Connection": "close"})
 
 
 def broken_off() -> Refused:
@@ -102,7 +102,7 @@ def parse_form(data: bytes) -> dict[str, str]:
         raise Refused(400, "MALFORMED", "The form cannot be read.", "Send UTF-8 fields.") from None
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Refused(400, "MALFORMED", "A field stands twice in the form.", "Send each once.")
+        raise Refused(400, "MALFORMED", "A field appears twice in the form.", "Send each once.")
     return found
 
 
@@ -115,7 +115,7 @@ def checked(kind: TypeAdapter[Any], value: Any, *, words: bool = False) -> Any:
         places = ((_place(one["loc"], value), f"{one['msg']}.") for one in found)
         fields = tuple((_path(place), said) for place, said in places if place is not None)[:MAX_FIELDS]
         raise Refused(
-            422, "BAD_ARGUMENTS", "The request is not of the documented shape.", "See /openapi.json.", fields=fields
+            422, "BAD_ARGUMENTS", "The request does not have the documented form.", "See /openapi.json.", fields=fields
         ) from None
 
 
@@ -123,7 +123,7 @@ def checked_query(kind: TypeAdapter[Any], request: Request) -> Any:
     pairs = request.query_params.multi_items()
     found: Mapping[str, str] = dict(pairs)
     if len(found) != len(pairs):
-        raise Refused(422, "BAD_ARGUMENTS", "A parameter stands twice in the query.", "Send each once.")
+        raise Refused(422, "BAD_ARGUMENTS", "A parameter appears twice in the query.", "Send each once.")
     return checked(kind, found, words=True)
 
 

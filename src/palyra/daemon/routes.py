@@ -150,7 +150,7 @@ class Refused(Exception):
 
 def not_found(what: str) -> Refused:
     """One answer for what is not there and for what is somebody else's."""
-    return Refused(404, "NOT_FOUND", f"There is no such {what}.", "Check the id; others' are not shown.")
+    return Refused(404, "NOT_FOUND", f"There is no such {what}.", "Check the id; those of others are not shown.")
 
 
 HEADS = "palyra.heads"

@@ -22,7 +22,7 @@ async def make(asked: Asked) -> Response:
     body: RunBody = asked.body
     state, caller = asked.state, asked.caller
     if body.principal not in (None, caller.principal) and not caller.operator:
-        raise Rejected(Reason.CAPABILITY_DENIED, "An agent makes runs of its own alone.", "Leave principal out.")
+        raise Rejected(Reason.CAPABILITY_DENIED, "An agent can only make runs of its own.", "Leave principal out.")
     config = state.installation.config
     limits = body.limits.model_dump(exclude_none=True) if body.limits is not None else {}
     egress = EGRESS_ALIASES.get(body.egress, body.egress) if body.egress is not None else None
@@ -44,7 +44,7 @@ async def make(asked: Asked) -> Response:
     check_narrows(config, terms)
     terms.run(config, door=Door.HTTP)  # what cannot be a run is refused before it is kept
     if not await state.run_terms.keep(terms):
-        raise Refused(409, "RUN_ID_REUSED", "There is a run with this id already.", "Leave run_id out.")
+        raise Refused(409, "RUN_ID_REUSED", "A run with this id already exists.", "Leave run_id out.")
     return json_response(await _shown(state, terms), status=201)
 
 

@@ -27,7 +27,12 @@ def resume_number(request: Request) -> int:
     if not given:
         return 0
     if not (given.isascii() and given.isdigit() and len(given) <= _MAX_DIGITS):
-        raise Refused(400, "MALFORMED", "Last-Event-ID is not one of ours.", "Send the id of the last event you saw.")
+        raise Refused(
+            400,
+            "MALFORMED",
+            "Last-Event-ID is not the id of an event of this stream.",
+            "Send the id of the last event you saw.",
+        )
     return int(given)
 
 

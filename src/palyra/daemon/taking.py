@@ -60,7 +60,7 @@ async def begin_taken(state: State) -> int:
             kept: Mapping[str, Any] = orjson.loads(taken.request)
             order = _order(state, kept, taken_unix_ms=taken.taken_unix_ms)
         except (PalyraError, ValueError, KeyError, TypeError):
-            log.exception("call %s was taken on and cannot be begun", taken.call_id)
+            log.exception("call %s was accepted and cannot be started", taken.call_id)
             continue
         state.ends.was_taken(taken.call_id, principal=str(order.request.run.context.principal))
         state.calls.begin(order.request)
@@ -72,5 +72,5 @@ def _order(state: State, kept: Mapping[str, Any], *, taken_unix_ms: int) -> Orde
     order = make_order(state, caller, CallBody(**kept["body"]), shared_run=kept["run_id"])
     refusal = refusal_of(state, caller.credential_id) if caller.credential_id else None
     if state.clock.now_unix_ms() - taken_unix_ms > LATEST_MS:
-        refusal = Rejected(Reason.BUSY, "The daemon was away for too long to begin this call now.", "Call again.")
+        refusal = Rejected(Reason.BUSY, "The daemon was down for too long to start this call now.", "Call again.")
     return order if refusal is None else replace(order, request=replace(order.request, refusal=refusal))

@@ -38,7 +38,7 @@ def malformed(message: str) -> Refused:
 def boundary_of(content_type: str) -> bytes:
     found = _BOUNDARY.fullmatch(content_type.strip())
     if found is None:
-        raise malformed("The body is no form with a file.")
+        raise malformed("The body is not a form with a file.")
     return found[1].encode()
 
 
@@ -69,11 +69,11 @@ class Parts:
         needed = len(self._mark) + 2
         if len(self._rest) < needed:
             if not (self._mark + b"\r\n").startswith(self._rest) and not (self._mark + b"--").startswith(self._rest):
-                raise malformed("The form does not begin as one.")
+                raise malformed("The form does not begin with its boundary.")
             return False
         mark, end = self._rest[: needed - 2], self._rest[needed - 2 : needed]
         if mark != self._mark or end not in (b"\r\n", b"--"):
-            raise malformed("The form's parts are not divided as they must be.")
+            raise malformed("The form's parts are not separated correctly.")
         self._rest = self._rest[needed:]
         self._step = self._head if end == b"\r\n" else self._end
         return True
@@ -82,12 +82,12 @@ class Parts:
         end = self._rest.find(b"\r\n\r\n")
         if end < 0:
             if len(self._rest) > MAX_HEAD_BYTES:
-                raise malformed("A part of the form has no end of its headers.")
+                raise malformed("A part of the form has headers that do not end.")
             return False
         found = _DISPOSITION.search(self._rest, 0, end + 2)
         named = self._rest[:end].lower().count(b"content-disposition:")
         if end > MAX_HEAD_BYTES or found is None or named != 1:
-            raise malformed("A part of the form has no name, or one that is none.")
+            raise malformed("A part of the form has no name, or an invalid one.")
         self._begin(found[1].decode().lower(), is_file=found[2] is not None)
         self._rest = self._rest[end + 4 :]
         self._step = self._body
@@ -97,7 +97,7 @@ class Parts:
         if self.file_name is not None:
             raise malformed("Something follows the file; it must be the last part of the form.")
         if name in self.fields or len(self.fields) >= MAX_FIELDS:
-            raise malformed("A field stands twice in the form, or there are too many.")
+            raise malformed("A field appears twice in the form, or there are too many.")
         if is_file:
             self.file_name, self._name = name, None
             self._on_file(self.fields)
@@ -146,7 +146,7 @@ async def read_upload(
         parts = Parts(boundary, on_file=check_csrf, write=kept.write)
         await take_body(request, parts.feed, max_bytes=max_bytes, timeout_s=timeout_s)
         if not parts.is_whole or parts.file_name is None:
-            raise malformed("The form ended early, or brought no file.")
+            raise malformed("The form ended early, or has no file.")
         return parts.fields, await asyncio.to_thread(_read, kept)
 
 

@@ -200,7 +200,7 @@ class GuardedProtocol(H11Protocol):
         self._deadline = None
         if not self.transport.is_closing():
             hint = "Send them faster, or raise daemon.header_timeout_ms."
-            self._refuse(Refused(408, "SLOW", "The headers took too long to come.", hint))
+            self._refuse(Refused(408, "SLOW", "The headers took too long to arrive.", hint))
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(Refused(400, "MALFORMED", "This is not an HTTP request, or its headers are too large."))

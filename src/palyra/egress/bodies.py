@@ -87,7 +87,7 @@ class Chunked:
             self._left -= end - at
             return end
         if data[at] != (0x0D if self._left == 2 else 0x0A):
-            raise Malformed("a chunk is longer or shorter than it says")
+            raise Malformed("a chunk does not have the length it announces")
         self._left -= 1
         if not self._left:
             out.append(b"\r\n")

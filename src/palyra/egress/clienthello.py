@@ -70,11 +70,11 @@ class HandshakeReader:
             return False
         kind, length = buffer[at], int.from_bytes(buffer[at + 3 : at + 5], "big")
         if buffer[at + 1] != 3 or not 1 <= length <= 16_640:
-            raise Malformed("this does not begin like TLS")
+            raise Malformed("this does not begin as TLS does")
         if kind != HANDSHAKE and (kind not in self._skips or self._message):
-            raise Malformed("another TLS record stands where a hello should")
+            raise Malformed("another TLS record comes where a ClientHello should")
         if at + 5 + length - self._skipped > MAX_RECORDS:
-            raise Malformed("the TLS hello is cut into too many records")
+            raise Malformed("the TLS hello is split into too many records")
         if len(buffer) < at + 5 + length:
             return False
         if kind == HANDSHAKE:
@@ -109,7 +109,7 @@ def is_retry(reader: HandshakeReader, buffer: bytearray) -> bool | None:
 def parse_hello(message: bytes) -> Hello:
     """A ClientHello with its four bytes of header. Raises `Malformed`."""
     if message[0] != _CLIENT_HELLO:
-        raise Malformed("the first TLS message is no ClientHello")
+        raise Malformed("the first TLS message is not a ClientHello")
     cut = _Cut(message[4:])
     cut.take(34)
     cut.block(1)
@@ -154,7 +154,7 @@ class _Cut:
 
     def take(self, count: int) -> bytes:
         if count > self.left:
-            raise Malformed("a length in the TLS hello does not fit")
+            raise Malformed("a length in the TLS hello is wrong")
         self._at += count
         return self._data[self._at - count : self._at]
 
@@ -163,4 +163,4 @@ class _Cut:
 
     def finish(self) -> None:
         if self.left:
-            raise Malformed("a length in the TLS hello does not fit")
+            raise Malformed("a length in the TLS hello is wrong")

@@ -291,7 +291,7 @@ class Conversation:
         self._exchange.current = target if self._is_open else None
         self._voice, self._step = Voice.HTTP, self._http
         if self._answer:
-            raise Broken("the host speaks without being asked")
+            raise Broken("the host sent data before it was asked")
 
     def _http(self) -> bool:
         exchange = self._exchange

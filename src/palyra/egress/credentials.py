@@ -40,11 +40,13 @@ class Credential:
     def __post_init__(self) -> None:
         name = self.header.lower()
         if not _HEADER.fullmatch(self.header) or name in _NOT_OURS or name.startswith(("proxy-", "sec-")):
-            raise ConfigError(f"{self.header!r} is no header a credential can be.", "Use Authorization or X-….")
+            raise ConfigError(
+                f"{self.header!r} is not a header that can carry a credential.", "Use Authorization or X-…."
+            )
         if len(self.value) > MAX_VALUE or not _VALUE.fullmatch(self.value):
             raise ConfigError(
                 f"The value for {self.header} at {self.pattern} is empty, too long, or not printable ASCII.",
-                "Store it again with `palyra secrets set`, without line ends around it.",
+                "Store it again with `palyra secrets set`, without surrounding line breaks.",
             )
 
     def is_for(self, target: Target, *, is_tls: bool) -> bool:

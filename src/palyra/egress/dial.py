@@ -107,4 +107,4 @@ def _getaddrinfo(host: str) -> list[str] | OSError:
     except OSError as error:
         return error
     except UnicodeError:
-        return OSError(0, "this is no name")
+        return OSError(0, "this is not a host name")

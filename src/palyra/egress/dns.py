@@ -51,7 +51,7 @@ class _Malformed(ValueError):
 def answer(query: bytes, names: NameTable) -> Answer:
     """Of one message, as UDP carries it. Never raises."""
     if len(query) < HEADER or query[2] & 0x80:
-        return Answer(reply=b"", why="this is no question")
+        return Answer(reply=b"", why="this is not a question")
     try:
         question = _parse(query)
     except _Malformed as bad:
@@ -60,7 +60,9 @@ def answer(query: bytes, names: NameTable) -> Answer:
     if address is None and names.grants(question.name):
         # Granted, and every spare address is taken: only the proxy can still lead there.
         return Answer(
-            reply=_reply(query, question, _REFUSED, None), name=question.name, why="no address is left for it"
+            reply=_reply(query, question, _REFUSED, None),
+            name=question.name,
+            why="no local address is left for it",
         )
     if address is None:
         return Answer(

@@ -106,7 +106,7 @@ class Exchange:
         end, self._scanned = find_head(inbox, self._scanned)
         if end is None:
             if eof:
-                raise Malformed("the connection ends in the middle of a head")
+                raise Malformed("the connection ended in the middle of a head")
             return False
         head = bytes(inbox[:end])
         del inbox[:end]
@@ -174,17 +174,17 @@ class Exchange:
         """Take the host's bytes. Raises `Broken`."""
         while data and not self.upgraded and not self.finished:
             if self._request is None:
-                raise Broken("the host speaks without being asked")
+                raise Broken("the host sent data before it was asked")
             if self._response is None:
                 data = self._hear_head(data, out)
                 continue
             if self._download.done:
-                raise Broken("the host says more than its answer")
+                raise Broken("the host sent more than its answer")
             mine, data = self._download.feed(data)
             if mine:
                 out.append(SendClient(mine))
             if self._download.broken:
-                raise Broken(f"of the host's answer, {self._download.broken.why}")
+                raise Broken(f"in the host's answer, {self._download.broken.why}")
             self._settle()
 
     def hear_end(self) -> None:
@@ -195,7 +195,7 @@ class Exchange:
         if self._response is None and not self._head and self.asked > 1:
             self.finished = True  # a kept-alive connection that ended as the request came: clients ask again
             return
-        raise Broken("the host closed the connection before its answer was whole")
+        raise Broken("the host closed the connection before its answer was complete")
 
     def _hear_head(self, data: bytes, out: list[Command]) -> bytes:
         assert self._request is not None
@@ -207,12 +207,12 @@ class Exchange:
             head, rest = bytes(self._head[:end]), bytes(self._head[end:])
             response = parse_response(head, method=self._request.method)
         except Malformed as bad:
-            raise Broken(f"of the host's answer, {bad.why}") from None
+            raise Broken(f"in the host's answer, {bad.why}") from None
         self._head.clear()
         self._head_scanned = 0
         if response.status == 101:
             if not self._request.upgrades or not self._upload.done:
-                raise Broken("the host changes the protocol without being asked to")
+                raise Broken("the host switched protocols without being asked to")
             self.upgraded, self.rest, rest = True, rest, b""
         out.append(SendClient(head))
         if response.status >= 200:

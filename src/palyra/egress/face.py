@@ -75,7 +75,7 @@ def _check(pairs: list[tuple[str, int]]) -> None:
     if len(pairs) > MAX_LISTENERS:
         raise Unenforceable(
             (Guarantee.HOST_ALLOWLIST.value,),
-            f"The granted hosts need {len(pairs)} listeners inside the sandbox; {MAX_LISTENERS} are the most.",
+            f"The granted hosts need {len(pairs)} listeners inside the sandbox; at most {MAX_LISTENERS} are possible.",
             "Grant fewer hosts and ports in allowed_egress_hosts or --allow-host.",
         )
     ours = [pair for pair in pairs if pair[1] in (DNS_PORT, PROXY_PORT) and pair[0] in (DNS_ADDRESS, ANY_V4)]

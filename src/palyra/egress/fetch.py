@@ -57,7 +57,7 @@ class HttpFetcher:
             async with asyncio.timeout(order.timeout_ms / 1000):
                 return await self._follow(order, credentials, trip)
         except TimeoutError:
-            raise trip.failed("TIMEOUT", f"There was no whole answer within {order.timeout_ms} ms.") from None
+            raise trip.failed("TIMEOUT", f"There was no complete answer within {order.timeout_ms} ms.") from None
 
     async def _follow(self, order: FetchOrder, credentials: Credentials, trip: _Trip) -> Fetched:
         while True:
@@ -116,7 +116,7 @@ class HttpFetcher:
                 else:
                     answer.close()
         except BadAnswer as error:
-            raise trip.failed("BAD_ANSWER", f"{url.host} does not answer in good HTTP: {error}.") from None
+            raise trip.failed("BAD_ANSWER", f"{url.host} does not answer in valid HTTP: {error}.") from None
         except (OSError, EOFError):
             raise trip.failed("CONNECTION_LOST", f"The connection to {url.host} broke.") from None
         finally:
@@ -150,7 +150,7 @@ class HttpFetcher:
             return await asyncio.open_connection(sock=connected, ssl=self._tls, server_hostname=url.host)
         except ssl.SSLCertVerificationError as error:
             connected.close()
-            why = error.verify_message or "the certificate does not hold"
+            why = error.verify_message or "the certificate is not valid"
             raise trip.failed("TLS_FAILED", f"{url.host} could not be verified: {why}.") from None
         except (OSError, EOFError, ValueError):
             connected.close()

@@ -124,7 +124,7 @@ class Answer:
     def _choose_body(self) -> None:
         codings, lengths = self._all("transfer-encoding"), set(self._all("content-length"))
         if codings and lengths:
-            raise BadAnswer("it says its length in two ways")
+            raise BadAnswer("it gives its length in two ways")
         if self._method == "HEAD" or self.status in (204, 304):
             self._state = "done"
         elif codings:
@@ -188,7 +188,7 @@ class Answer:
         if line is None:
             return False
         if line:
-            raise BadAnswer("a chunk is longer than it says")
+            raise BadAnswer("a chunk is longer than it announces")
         self._state = "chunk-size"
         return True
 

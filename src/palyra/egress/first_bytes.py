@@ -32,11 +32,11 @@ class FirstBytes:
     def check(self, kind: Kind, port: int) -> None:
         """Raises `Malformed` for what is decided and may not be passed on."""
         if kind is Kind.OTHER and port in JUDGED_PORTS:
-            raise Malformed(f"on port {port} only TLS and HTTP are passed on")
+            raise Malformed(f"on port {port} only TLS and HTTP are forwarded")
         if kind is Kind.PROXY_HEADER:
-            raise Malformed("a PROXY protocol header is not passed on")
+            raise Malformed("a PROXY protocol header is not forwarded")
         if kind in (Kind.TLS, Kind.HTTP) and self._has_passed:
-            raise Malformed("what looks like a request came too slowly to be judged", status=408)
+            raise Malformed("what looks like a request arrived too slowly to be judged", status=408)
 
     def take(self, inbox: bytearray) -> bytes:
         """What was looked at and is still nothing: it may go, and is remembered to have gone."""

@@ -24,7 +24,7 @@ class HelloTalk:
         hello = read_hello(self._reader, inbox)
         if hello is None:
             if eof:
-                raise Malformed("the connection ends in the middle of a TLS hello")
+                raise Malformed("the connection ended in the middle of a TLS hello")
             return False
         if hello.name is None and not target.is_literal:
             raise Malformed("the TLS hello does not say which host is meant (no SNI)")

@@ -148,7 +148,7 @@ def parse_host(text: str) -> str:
     if len(name) > MAX_HOST or not all(_LABEL.fullmatch(label) for label in labels):
         raise _refuse(text, "is not a host name")
     if _NUMBER.fullmatch(labels[-1]):
-        raise _refuse(text, "is no address in its usual spelling, four decimal numbers with dots")
+        raise _refuse(text, "is not an address in its usual spelling, four decimal numbers with dots")
     return name
 
 
@@ -186,10 +186,10 @@ def parse_pattern(text: str) -> HostPattern:
     if host.startswith(("*.", ".")):
         suffix = parse_host(host.lstrip("*")[1:])
         if "." not in suffix or ":" in suffix or read_address(suffix) is not None:
-            raise _refuse(text, "says too much: a wildcard needs a domain of at least two labels behind it")
+            raise _refuse(text, "is too wide: a wildcard needs a domain of at least two labels after it")
         return HostPattern(HostKind.SUFFIX, suffix, port)
     if "*" in host:
-        raise _refuse(text, "is no pattern: a wildcard stands for whole labels at the front, as in *.example.com")
+        raise _refuse(text, "is not a pattern: a wildcard stands for whole labels at the front, as in *.example.com")
     name = parse_host(host)
     address = read_address(name)
     if address is not None:
@@ -215,4 +215,6 @@ def _parse_network(text: str, cidr: str) -> str:
     try:
         return str(ip_network(cidr))
     except ValueError:
-        raise _refuse(text, "is not a network: bits behind its length are set, or the length is too large") from None
+        raise _refuse(
+            text, "is not a network: bits beyond its prefix length are set, or the length is too large"
+        ) from None

@@ -130,7 +130,7 @@ def read_url(target: str, *, scheme: str, default_port: int) -> tuple[Target, st
     """The host and the path of an absolute-form target. Raises `Malformed`."""
     prefix = f"{scheme}://"
     if target[: len(prefix)].lower() != prefix:
-        raise Malformed(f"the request target is not a path nor an {prefix} address")
+        raise Malformed(f"the request target is neither a path nor an {prefix} address")
     rest = target[len(prefix) :]
     end = min((at for at in (rest.find(sign) for sign in "/?#") if at >= 0), default=len(rest))
     authority, path = rest[:end], rest[end:]
@@ -213,18 +213,18 @@ def _parse_field(line: str) -> tuple[str, str]:
 
 def _bad_request_line(line: str) -> Malformed:
     if line == "PRI * HTTP/2.0":
-        return Malformed("HTTP/2 without TLS is not passed on: use HTTP/1.1", status=505)
+        return Malformed("HTTP/2 without TLS is not forwarded: use HTTP/1.1", status=505)
     if re.search(r" HTTP/\d", line) and not re.search(r" HTTP/1\.[01]$", line):
-        return Malformed("only HTTP/1.0 and HTTP/1.1 are passed on", status=505)
+        return Malformed("only HTTP/1.0 and HTTP/1.1 are forwarded", status=505)
     return Malformed("the request line is not method, target and version with single spaces")
 
 
 def _framing_fields(fields: Fields) -> tuple[list[str], list[str]]:
     lengths, codings = values_of(fields, "content-length"), values_of(fields, "transfer-encoding")
     if lengths and codings:
-        raise Malformed("Content-Length and Transfer-Encoding are both there")
+        raise Malformed("Content-Length and Transfer-Encoding are both present")
     if len(lengths) > 1 or len(codings) > 1:
-        raise Malformed("a field that says how long the body is stands there twice")
+        raise Malformed("a field that gives the body's length appears twice")
     return lengths, codings
 
 
@@ -232,7 +232,7 @@ def _request_framing(fields: Fields, minor: int) -> int | None:
     lengths, codings = _framing_fields(fields)
     if codings:
         if codings[0].lower() != "chunked" or minor == 0:
-            raise Malformed("the only Transfer-Encoding is chunked, with HTTP/1.1", status=501)
+            raise Malformed("the only Transfer-Encoding accepted is chunked, with HTTP/1.1", status=501)
         return None
     return _length(lengths[0]) if lengths else 0
 
@@ -252,5 +252,5 @@ def _options(fields: Fields) -> frozenset[str]:
     odd = sorted(words - _CONNECTION)
     if odd:
         # "Connection: Authorization" makes the next proxy drop the header that we add.
-        raise Malformed(f"Connection names {show(odd[0])!r}, which it may not take away")
+        raise Malformed(f"Connection names {show(odd[0])!r}, which it may not remove")
     return words

@@ -42,7 +42,9 @@ class SocksTalk:
                 return None
             del inbox[: greeting[0]]
             if not greeting[1]:
-                raise Malformed("the program wants to authenticate to the proxy, which nobody has to", words=NO_METHOD)
+                raise Malformed(
+                    "the program wants to authenticate to the proxy, which is not supported", words=NO_METHOD
+                )
             self._is_greeted = True
             out.append(SendClient(ANYONE))
         request = read_request(inbox)
@@ -53,7 +55,7 @@ class SocksTalk:
 
 
 def refuse_socks4() -> Malformed:
-    return Malformed("SOCKS4 is not spoken here, SOCKS5 is", words=SOCKS4_REFUSED)
+    return Malformed("SOCKS4 is not supported, SOCKS5 is", words=SOCKS4_REFUSED)
 
 
 def read_greeting(buffer: bytearray) -> tuple[int, bool] | None:
@@ -77,7 +79,7 @@ def read_request(buffer: bytearray) -> tuple[int, Target] | None:
     if len(buffer) < end + 2:
         return None
     if buffer[1] != _CONNECT:
-        raise SocksRefused("SOCKS is spoken for CONNECT only, not for BIND or UDP", NO_COMMAND)
+        raise SocksRefused("SOCKS is supported for CONNECT only, not for BIND or UDP", NO_COMMAND)
     port = int.from_bytes(buffer[end : end + 2], "big")
     if not port:
         raise SocksRefused("the SOCKS request names port 0", GENERAL)

@@ -163,7 +163,7 @@ def _unchanged(trip: Trip, ports: Ports, before: Question) -> Question:
     if after.binding != before.binding:
         raise Rejected(
             Reason.NOT_APPROVED,
-            "What this call would do changed while it waited, so the approval is for something else.",
+            "What this call would do changed while it waited, so the approval no longer applies.",
             "Repeat the call to ask again.",
         )
     return after
@@ -190,7 +190,7 @@ def _pending(trip: Trip, approval: Approval, ports: Ports) -> Ending:
     return Ending(
         status=Status.PENDING_APPROVAL,
         message=f"{_why_asked(trip, ports)} Nobody has decided yet.",
-        hint=f"An operator looks at it with palyra approvals show {approval.approval_id} and lets it through with "
+        hint=f"An operator can look at it with palyra approvals show {approval.approval_id} and allow it with "
         f"palyra approvals approve {approval.approval_id}; then repeat the call.",
         approval=pending_json(approval, ports),
     )
@@ -251,7 +251,7 @@ def _program(trip: Trip) -> dict[str, Json]:
 _RISKS = {
     "interpreter": "it is an interpreter",
     "runs_code": "it can run code that its arguments name",
-    "inline_code": "the code stands in its arguments",
+    "inline_code": "its code is given in its arguments",
     "outside_workspace": "an argument leads out of the workspace",
     "background": "it outlives its call",
     "agent_writable": "the agent could have written the program",

@@ -38,8 +38,8 @@ def check_background(trip: Trip, process: ProcessInput, runner: ProcessRunnerCon
     if process.lifetime is Lifetime.RUN_OWNED and trip.run.scope is RunScope.CALL:
         raise Rejected(
             Reason.BAD_ARGUMENTS,
-            "This run ends with this call, and so would a process it owns.",
-            'Ask for "lifetime": "detached", or name a run that goes on with --run ID.',
+            "This run ends with this call, and would end any process it owns.",
+            'Ask for "lifetime": "detached", or name a run that continues, with --run ID.',
         )
 
 

@@ -32,7 +32,9 @@ async def read_artifact(call: ToolCall, ports: Ports) -> Mapping[str, Json]:
     """A page of an artifact of this run; the store checks scope and digest, the walk journals the read."""
     ref, data = await ports.artifacts.read(call.run_id, call.input["artifact_id"])
     if ref.name == CHECKPOINT:  # contents of files as they were, which redaction could not look into
-        raise Rejected(Reason.BAD_ARGUMENTS, "A checkpoint is not read.", "Give it to palyra.fs.apply_patch as undo.")
+        raise Rejected(
+            Reason.BAD_ARGUMENTS, "A checkpoint cannot be read.", "Give it to palyra.fs.apply_patch as undo."
+        )
     page = slice_text(data, call.input.get("offset_bytes", 0), call.input.get("max_bytes", DEFAULT_PAGE_BYTES))
     return {"artifact_id": ref.artifact_id, "sha256": ref.sha256, **page}
 

@@ -33,4 +33,6 @@ class EndedRuns:
         """In its turn, before it is opened. Raises Rejected."""
         ended_us = self._ended_us.get(trip.run.owner)
         if ended_us is not None and trip.asked_us <= ended_us:
-            raise Rejected(Reason.BAD_ARGUMENTS, "This run was ended while the call was on its way.", "Make another.")
+            raise Rejected(
+                Reason.BAD_ARGUMENTS, "This run was ended while the call was being prepared.", "Make another."
+            )

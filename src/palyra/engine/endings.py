@@ -89,7 +89,7 @@ def broken(error: Exception) -> Ending:
     what, and what to do; everything else is in the log, because nothing internal leaves it."""
     message, hint = "Palyra failed while handling this call; its log says where.", None
     if isinstance(error, OSError) and error.errno in SHORTAGES:
-        message, hint = f"Palyra could not go on with this call: {error.strerror}.", SHORTAGES[error.errno]
+        message, hint = f"Palyra could not continue with this call: {error.strerror}.", SHORTAGES[error.errno]
     return Ending(status=Status.FAILED, reason=Reason.INTERNAL, message=message, hint=hint)
 
 

@@ -33,9 +33,9 @@ def read_request(host: str, payload: bytes, *, left_s: float) -> FetchOrder:
     try:
         given = orjson.loads(payload)
     except orjson.JSONDecodeError:
-        raise _bad("it is no JSON") from None
+        raise _bad("it is not JSON") from None
     if not isinstance(given, dict) or not given.keys() <= {"method", "path", "headers", "body"}:
-        raise _bad("it has other fields than method, path, headers and body")
+        raise _bad("it has fields other than method, path, headers and body")
     method, path, body = given.get("method", "GET"), given.get("path"), given.get("body")
     if method not in _METHODS or not isinstance(path, str) or not path.startswith("/"):
         raise _bad("its method or path cannot be sent")
@@ -71,11 +71,11 @@ def _with_port(url: FetchUrl) -> str:
 
 def _headers(given: Json) -> tuple[tuple[str, str], ...]:
     if not isinstance(given, list) or len(given) > MAX_HEADERS:
-        raise _bad("its headers are no short list of pairs")
+        raise _bad("its headers are not a short list of pairs")
     found = []
     for pair in given:
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise _bad("its headers are no short list of pairs")
+            raise _bad("its headers are not a short list of pairs")
         name, value = pair[0].lower(), pair[1]
         if name not in REQUEST_HEADERS or len(value) > 1024 or not (value.isascii() and value.isprintable()):
             raise _bad("it has a header that may not be sent")
@@ -94,7 +94,7 @@ def write_answer(fetched: Fetched) -> bytes:
     if fetched.truncated:
         raise Rejected(Reason.QUOTA_EXCEEDED, "The answer is larger than a guest may be given.")
     if headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        raise Rejected(Reason.BAD_ARGUMENTS, "The host answers in a compression nobody asked for.")
+        raise Rejected(Reason.BAD_ARGUMENTS, "The host's answer is compressed in a way that was not asked for.")
     told = [[name, value[:4096]] for name, value in fetched.headers if name in ANSWER_HEADERS]
     return orjson.dumps({"status": fetched.status, "headers": told, "body": fetched.body.decode("utf-8", "replace")})
 

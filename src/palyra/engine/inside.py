@@ -190,7 +190,7 @@ async def _undo(trip: Trip, ports: Ports) -> Said:
     assert trip.sights is not None
     ref, data = await ports.artifacts.read(trip.run.run_id, trip.call.input["undo"])
     if ref.name != CHECKPOINT:
-        raise Rejected(Reason.BAD_ARGUMENTS, "That artifact is no checkpoint.", "Give the `checkpoint` of a change.")
+        raise Rejected(Reason.BAD_ARGUMENTS, "That artifact is not a checkpoint.", "Give the `checkpoint` of a change.")
     return Said(orjson.dumps(_request(trip.call, trip.sights) | {"undo": orjson.loads(data)}))
 
 

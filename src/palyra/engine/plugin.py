@@ -96,7 +96,7 @@ def _take_on(trip: Trip, tool: SkillTool) -> None:
     assert trip.tool is not None
     spec = trip.tool.spec
     if spec.provenance not in ("builtin", tool.payload_sha256):
-        raise Rejected(Reason.SKILL_NOT_ACTIVE, f"{tool.skill_id} was changed while the call was on its way.")
+        raise Rejected(Reason.SKILL_NOT_ACTIVE, f"{tool.skill_id} was changed while the call was being prepared.")
     sensitive = spec.sensitive or tool.sensitive
     if sensitive != spec.sensitive or not tool.capabilities <= spec.capabilities:
         both = spec.capabilities | tool.capabilities
@@ -224,7 +224,7 @@ async def _run_while_active(
         if not bound.expired():
             raise
         usage = Usage(wall_us=ports.clock.monotonic_us() - began, cpu_us=None, max_rss_bytes=None)
-        message = f"{skill.skill_id} was taken out of use while it ran, so it was stopped."
+        message = f"{skill.skill_id} was taken out of use while it was running, so it was stopped."
         return Execution(status=Status.CANCELLED, reason=Reason.CANCELLED, message=message, usage=usage), None
     finally:
         watch.stop()
@@ -259,13 +259,13 @@ def _result(output: bytes | None, skill: SkillTool | None) -> Json:
     try:
         result: Json = None if output is None else parse_value(output)
     except Rejected:
-        raise Rejected(Reason.TRAPPED, "The guest's output is no JSON that could be handed on.") from None
+        raise Rejected(Reason.TRAPPED, "The guest's output is not JSON that could be returned.") from None
     if skill is not None and output is not None:
         try:
             check_arguments(_schema(canonical(skill.output_schema)), result)
         except Rejected as refused:
             raise Rejected(
-                Reason.TRAPPED, f"The guest's output is not what its tool promises: {refused.detail}"
+                Reason.TRAPPED, f"The guest's output does not fit its tool's output schema: {refused.detail}"
             ) from None
     return result
 

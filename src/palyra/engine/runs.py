@@ -99,7 +99,7 @@ def _is_unicode(text: str) -> bool:
 
 def _fewer(configured: int, asked: int | None) -> int:
     if asked is not None and asked < 1:
-        raise Rejected(Reason.BAD_ARGUMENTS, "A run has at least one call.", "Give calls_max a number above 0.")
+        raise Rejected(Reason.BAD_ARGUMENTS, "A run allows at least one call.", "Give calls_max a number above 0.")
     return configured if asked is None else min(configured, asked)
 
 

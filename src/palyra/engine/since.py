@@ -48,6 +48,6 @@ def _decide_again(before: Request, trip: Trip, ports: Ports, facts: RunFacts) ->
     if isinstance(decision, Ask) and not isinstance(trip.decision, Ask):
         raise Rejected(
             Reason.NOT_APPROVED,
-            "What happened while the call waited for its turn makes policy ask for a person.",
+            "What happened while the call waited for its turn makes policy ask for a person's approval.",
             "Repeat the call to ask.",
         )

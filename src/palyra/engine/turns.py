@@ -89,7 +89,7 @@ class Turns:
         if len(line.waiting) >= MAX_WAITING:
             raise Rejected(
                 Reason.BUSY,
-                f"{MAX_WAITING} calls of this run are waiting already.",
+                f"{MAX_WAITING} calls of this run are already waiting.",
                 "Wait for some to finish, or use another run.",
             )
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

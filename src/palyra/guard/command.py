@@ -111,7 +111,7 @@ def check_shape(command: str, args: Sequence[str]) -> None:
             where = "command" if at == 0 else f"args.{at - 1}"
             raise Rejected(
                 Reason.BAD_ARGUMENTS,
-                f"The {where} holds a NUL byte, which no program can be given.",
+                f"The {where} contains a NUL byte, which no program can be given.",
                 "Put binary data into a file, or into stdin.",
                 fields=((where, "holds a NUL byte"),),
             )
@@ -175,9 +175,9 @@ def behind(command: str, shebang: str, resolved: str) -> tuple[str, str, bool]:
         return script, f"{program} is a script for {script}", True
     if real != program and real not in MULTI_CALL:
         if is_interpreter(real):
-            return real, f"{program} is another name of {real}", True
+            return real, f"{program} is another name for {real}", True
         if real in RUNNERS or real in BUILD_TOOLS:
-            return real, f"{program} is another name of {real}, which can run other programs", False
+            return real, f"{program} is another name for {real}, which can run other programs", False
     return "", "", False
 
 
@@ -218,7 +218,7 @@ def _enter(name: str, finding: Finding, trail: _Trail, depth: int) -> None:
     elif name not in MULTI_CALL:
         trail.also.append(inner)
     if finding.open_ended and may_run(known):
-        trail.note_code(known, f"{name} gives {known} arguments that nobody has seen")
+        trail.note_code(known, f"{name} gives {known} arguments that cannot be seen here")
     trail.note(known, 1 + depth)
     _walk(inner, finding.argv[1:], trail, depth=depth + 1, by=name)
 

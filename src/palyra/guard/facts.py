@@ -118,7 +118,7 @@ def _check_kill(command: str, args: Sequence[str], kind: Classification) -> None
     if is_broad_kill(command, args) or any(name in BROAD_KILLS - {"fuser"} for name in wrapped):
         raise Rejected(
             Reason.EXECUTABLE_DENIED,
-            f"{kind.effective_program} so called ends processes that are not this call's.",
+            f"{kind.effective_program}, called like this, ends processes that do not belong to this call.",
             "Stop a process you started with palyra.process.stop.",
         )
 

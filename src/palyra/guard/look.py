@@ -152,7 +152,7 @@ class Looker:
             return WorkspaceSight(path="", problem="The workspace is not a folder.")
         problem = workspace_problem(end.path, home=self._home, state_home=self._state_home)
         if end.links and not problem:  # doors resolve it once: a link there now came since, perhaps from an agent
-            problem = "The workspace's path leads through a link, which it did not when the run began."
+            problem = "The workspace's path leads through a link, which was not there when the run began."
         return WorkspaceSight(path=end.path, problem=problem, owner_uid=status.st_uid, owner_gid=status.st_gid)
 
     # ── executables ──────────────────────────────────────────────────────────
@@ -262,7 +262,7 @@ def _with_guarded(workspace: WorkspaceSight) -> WorkspaceSight:
     problem = allowance.problem
     if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
         what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
-        problem = f"The workspace holds more than {what}."
+        problem = f"The workspace contains more than {what}."
     if not (problem or protected or masked):
         return workspace
     return replace(workspace, problem=problem, protected=protected[:MAX_PROTECTED], masked=masked[:MAX_MASKED])

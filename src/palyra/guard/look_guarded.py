@@ -18,7 +18,7 @@ from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
 MAX_DEPTH = 16
-TOO_FULL = "The workspace holds too many files in one folder to be looked at."
+TOO_FULL = "The workspace has too many files in one folder to be checked."
 
 
 def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -20,7 +20,7 @@ MAX_FOLDERS = 2000
 MAX_STEPS = 20_000
 MAX_ENTRIES = 200_000
 PROC_SELF = "/proc/self"
-TOO_MANY = "The workspace's .git holds too many submodules or worktrees to be protected."
+TOO_MANY = "The workspace's .git has too many submodules or worktrees to be protected."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Allowance:
     def step(self, count: int) -> bool:
         self.steps -= count
         if self.steps < 0:
-            self.problem = self.problem or "The paths lead through too many folders and links to be looked at."
+            self.problem = self.problem or "The paths lead through too many folders and links to be checked."
         return self.steps >= 0
 
     def enter(self) -> bool:

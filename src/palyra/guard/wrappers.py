@@ -143,7 +143,7 @@ def command_index(name: str, args: Words) -> int:
 
 def _unknown(name: str, scan: Scan, args: Words) -> Finding:
     option = scan.unknown.partition("=")[0]
-    return Finding(code=True, words=tuple(args), why=f"what {name} {option[:40]} runs cannot be told")
+    return Finding(code=True, words=tuple(args), why=f"what {name} {option[:40]} runs cannot be determined")
 
 
 def _read_prefix(name: str, prefix: Prefix, args: Words) -> Iterator[Finding]:
@@ -205,7 +205,7 @@ def _read_split(option: Option, args: Words, depth: int) -> Iterator[Finding]:
     words = split_words(text)
     if words is None or depth > 4 or "\\" in text or "$" in text:
         loose = (*text.replace("\\_", " ").split(), *args[option.end :])
-        yield Finding(code=True, words=loose, why="what env -S runs cannot be told")
+        yield Finding(code=True, words=loose, why="what env -S runs cannot be determined")
         return
     yield from _read_env((*words, *args[option.end :]), depth + 1)
 

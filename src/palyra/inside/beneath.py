@@ -43,7 +43,7 @@ def split(path: str, workspace: str) -> tuple[bytes, ...]:
     """The components of a path relative to the workspace, or of an absolute one that names the workspace first."""
     raw = path.encode("utf-8", "surrogateescape")
     if b"\0" in raw:
-        raise Refused("BAD_PATH", "The path holds a NUL.")
+        raise Refused("BAD_PATH", "The path contains a NUL.")
     if raw.startswith(b"/"):
         root = os.fsencode(workspace).rstrip(b"/")
         if raw != root and not raw.startswith(root + b"/"):
@@ -51,7 +51,7 @@ def split(path: str, workspace: str) -> tuple[bytes, ...]:
         raw = raw[len(root) :]
     parts = tuple(part for part in raw.split(b"/") if part not in (b"", b"."))
     if b".." in parts:
-        raise Refused("OUTSIDE_WORKSPACE", f"{shown(raw[:200])} holds `..`, which is not followed.", path=path)
+        raise Refused("OUTSIDE_WORKSPACE", f"{shown(raw[:200])} contains `..`, which is not followed.", path=path)
     return parts
 
 
@@ -63,8 +63,8 @@ def explain(error: OSError, path: bytes) -> Refused:
 
 _MEANING = {
     errno.ENOENT: ("NOT_FOUND", "there is nothing of that name"),
-    errno.ENOTDIR: ("NOT_A_FOLDER", "a folder is wanted where something else is"),
-    errno.EISDIR: ("NOT_A_FILE", "a folder is no file"),
+    errno.ENOTDIR: ("NOT_A_FOLDER", "a folder is needed where something else is"),
+    errno.EISDIR: ("NOT_A_FILE", "it is a folder, not a file"),
     errno.EEXIST: ("EXISTS", "it exists already"),
     errno.EXDEV: ("OUTSIDE_WORKSPACE", "a link on the way leads out of the workspace"),
     errno.ELOOP: ("LINK", "a link on the way is not followed"),

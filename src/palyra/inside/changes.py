@@ -91,12 +91,12 @@ def carry_out(root: int, changes: list[Change], request: dict[str, Any], *, make
 def refuse_protected(parts: tuple[bytes, ...], request: dict[str, Any]) -> None:
     """Names that other programs on the host run or trust, also those that do not exist yet."""
     if not parts:
-        raise Refused("NOT_A_FILE", "The workspace itself is no file.")
+        raise Refused("NOT_A_FILE", "The workspace itself is not a file.")
     names = [shown(part).casefold() for part in parts]
     top = names[0]
     if ".git" in names or top.startswith(".env") or top in request["protected"]:
         name = shown(b"/".join(parts))
-        raise Refused("PROTECTED", f"{name} is protected: other programs run or trust what stands there.", path=name)
+        raise Refused("PROTECTED", f"{name} is protected: other programs run or trust what is in it.", path=name)
 
 
 def _parent(root: int, change: Change, made: list[tuple[int, bytes]], *, make: bool) -> int:
@@ -161,7 +161,7 @@ def _check(change: Change) -> None:
 
 def _check_sizes(changes: list[Change]) -> None:
     if sum(len(change.before or b"") for change in changes) > MAX_BEFORE_BYTES:
-        raise Refused("TOO_LARGE", f"The files hold more than {MAX_BEFORE_BYTES} bytes in all; split the change.")
+        raise Refused("TOO_LARGE", f"The files have more than {MAX_BEFORE_BYTES} bytes in all; split the change.")
     for change in changes:
         if change.content is not None and len(change.content) > MAX_FILE_BYTES:
             raise Refused("TOO_LARGE", f"{change.path} would be larger than {MAX_FILE_BYTES} bytes.", path=change.path)
@@ -201,7 +201,7 @@ def _put_in_place(changes: list[Change]) -> None:
                 raise beneath.explain(error, b"/".join(change.parts)) from None
             done.append(change)
             if change.seen and _seen_at(change, change.beside) != change.seen:
-                raise Refused("CHANGED", f"{change.path} was changed meanwhile.", path=change.path)
+                raise Refused("CHANGED", f"{change.path} was changed in the meantime.", path=change.path)
     except BaseException:
         for change in reversed(done):
             _swap_back(change)

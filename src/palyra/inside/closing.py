@@ -51,7 +51,7 @@ def walk(path: str) -> int:
         above, fd = fd, os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         os.close(above)
     if stat.S_ISLNK(os.fstat(fd).st_mode):
-        raise OSError("a link stands where none was")
+        raise OSError("there is a link where there was none")
     return fd
 
 

@@ -62,7 +62,9 @@ def _from_patch(root: int, asked: dict[str, Any], request: dict[str, Any]) -> tu
         content, mode = (b"", 0o644) if old is None else look(root, old)
         made, moved = patch.apply(content, one)
         if new is None and made:
-            raise Refused("PATCH_FAILED", f"{one.name} is to be deleted, but lines are left in it.", path=one.name)
+            raise Refused(
+                "PATCH_FAILED", f"{one.name} is to be deleted, but the patch leaves lines in it.", path=one.name
+            )
         expected = ABSENT if old is None else hashlib.sha256(content).hexdigest()
         if new is not None and old is not None and new != old:
             changes.append(Change(old, None, expected=expected))
@@ -75,7 +77,7 @@ def _from_patch(root: int, asked: dict[str, Any], request: dict[str, Any]) -> tu
 
 def _parts(name: bytes, request: dict[str, Any]) -> tuple[bytes, ...]:
     if name.startswith(b"/"):
-        raise Refused("OUTSIDE_WORKSPACE", f"{shown(name[:200])}: names in a patch are relative.", path=shown(name))
+        raise Refused("OUTSIDE_WORKSPACE", f"{shown(name[:200])}: names in a patch must be relative.", path=shown(name))
     return beneath.split(name.decode("utf-8", "surrogateescape"), request["workspace"])
 
 

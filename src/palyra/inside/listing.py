@@ -104,7 +104,7 @@ def _position(cursor: str) -> tuple[bytes, ...]:
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii"))
     except (ValueError, binascii.Error):
-        raise beneath.Refused("BAD_CURSOR", "This cursor is not one that a listing gave.") from None
+        raise beneath.Refused("BAD_CURSOR", "This cursor did not come from a listing.") from None
     return tuple(raw.split(b"/")) if raw else ()
 
 

@@ -122,7 +122,7 @@ def _line(line: bytes) -> bytes:
 def _apply_headers(one: FilePatch, head: dict[bytes, bytes]) -> None:
     for key in (b"new file mode ", b"deleted file mode ", b"new mode ", b"old mode "):
         if key in head and head[key] not in _MODES:
-            raise bad(f"{one.name}: mode {shown(head[key])} is no regular file's.")
+            raise bad(f"{one.name}: mode {shown(head[key])} is not that of a regular file.")
     if b"rename from " in head or b"rename to " in head:
         if not (b"rename from " in head and b"rename to " in head):
             raise bad(f"{one.name}: a rename names two files.")
@@ -134,7 +134,7 @@ def _apply_headers(one: FilePatch, head: dict[bytes, bytes]) -> None:
     given = head.get(b"new mode ") or head.get(b"new file mode ")
     one.mode = _MODES[given] if given else None
     if one.old is None and one.new is None:
-        raise bad("A file is neither there before nor after: /dev/null twice.")
+        raise bad("A file exists neither before nor after: /dev/null twice.")
     renamed = b"rename to " in head
     if one.old is not None and one.new is not None and one.old != one.new and not renamed:
         raise bad(f"{shown(one.old)} and {shown(one.new)} are two files; a rename needs `rename from` and `rename to`.")
@@ -219,7 +219,7 @@ def _refuse_repeated(files: Sequence[FilePatch]) -> None:
     for one in files:
         names = {name for name in (one.old, one.new) if name is not None}
         if names & seen:
-            raise bad(f"{one.name} stands in the patch twice; put its hunks under one header.", path=one.name)
+            raise bad(f"{one.name} is in the patch twice; put its hunks under one header.", path=one.name)
         seen |= names
 
 
@@ -269,8 +269,8 @@ def _fits(lines: list[bytes], hunk: Hunk, at: int) -> bool:
 
 def _mismatch(lines: list[bytes], hunk: Hunk, one: FilePatch, number: int, at: int) -> Refused:
     line = next((n for n, old in enumerate(hunk.old, at) if n >= len(lines) or lines[n] != old), at)
-    why = f"line {line + 1} is not as the patch has it" if line < len(lines) else "the file is shorter"
+    why = f"line {line + 1} differs from the patch" if line < len(lines) else "the file is shorter"
     if line < len(lines) and hunk.old and lines[line].rstrip(b"\r\n") == hunk.old[line - at].rstrip(b"\r\n"):
-        why = f"line {line + 1} ends in another way (CRLF, or no newline)"
+        why = f"line {line + 1} ends differently (CRLF, or no newline)"
     message = f"Hunk {number} of {one.name} does not match: {why}."
     return Refused("PATCH_FAILED", message, path=one.name, hunk=number, line=line + 1)

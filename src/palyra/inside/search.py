@@ -63,7 +63,7 @@ def _compile(asked: dict[str, Any]) -> re.Pattern[str]:
     try:
         return re.compile(text, re.IGNORECASE if asked.get("ignore_case") else 0)
     except (re.error, OverflowError, RecursionError) as error:
-        raise beneath.Refused("BAD_PATTERN", f"The pattern is no regular expression: {str(error)[:200]}.") from None
+        raise beneath.Refused("BAD_PATTERN", f"The pattern is not a regular expression: {str(error)[:200]}.") from None
 
 
 def _contents(

@@ -82,11 +82,11 @@ _SECRET = "name version created_unix_ms scope credential generation"
 _POLICY = "version before policy_sha256"
 
 SHAPES: Mapping[ActKind, Shape] = {
-    ActKind.INSTALLATION_STARTED: _shape("home", "version pid listen", "A daemon began to serve."),
-    ActKind.INSTALLATION_STOPPED: _shape("home", "version pid reason", "A daemon ended in order."),
-    ActKind.CONFIG_CHANGED: _shape("config", "before_sha256 after_sha256", "The configuration is another one."),
-    ActKind.POLICY_USED: _shape("policy", _POLICY, "Another version of the policies decides from here."),
-    ActKind.POLICY_ROLLED_BACK: _shape("policy", _POLICY, "The version before decides again."),
+    ActKind.INSTALLATION_STARTED: _shape("home", "version pid listen", "A daemon started."),
+    ActKind.INSTALLATION_STOPPED: _shape("home", "version pid reason", "A daemon shut down cleanly."),
+    ActKind.CONFIG_CHANGED: _shape("config", "before_sha256 after_sha256", "The configuration changed."),
+    ActKind.POLICY_USED: _shape("policy", _POLICY, "Another version of the policies is in use from here on."),
+    ActKind.POLICY_ROLLED_BACK: _shape("policy", _POLICY, "The previous version of the policies is in use again."),
     ActKind.APPROVAL_REQUESTED: _shape("approval", f"{_APPROVAL} call_id expires_unix_ms", "A person was asked."),
     ActKind.APPROVAL_VIEWED: _shape("approval", _APPROVAL, "A person looked at a request."),
     ActKind.APPROVAL_DECIDED: _shape(
@@ -97,15 +97,15 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.APPROVAL_EXPIRED: _shape("approval", _APPROVAL, "Nobody answered in time."),
     ActKind.APPROVAL_REVOKED: _shape("approval", _APPROVAL, "A yes or a no was taken back."),
     ActKind.RUN_EXTENDED: _shape("run", "budget", "A run's budget was extended by a person."),
-    ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret got a value; its name and binding are told."),
+    ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret was set; its name and binding are recorded."),
     ActKind.SECRET_DELETED: _shape("secret", _SECRET, "A secret was deleted."),
-    ActKind.TOKEN_CREATED: _shape("token", "principal operator expires_at_unix_ms", "A credential was made."),
-    ActKind.TOKEN_REVOKED: _shape("token", "principal reason", "A credential was taken back."),
+    ActKind.TOKEN_CREATED: _shape("token", "principal operator expires_at_unix_ms", "A credential was created."),
+    ActKind.TOKEN_REVOKED: _shape("token", "principal reason", "A credential was revoked."),
     ActKind.SKILL_CHANGED: _shape(
         "skill", "version sha256 before after publisher reason", "A skill was installed, or changed its state."
     ),
     ActKind.SKILL_PROPOSED: _shape(
-        "candidate", "skill_id source model", "A project for a skill was generated; nothing of it runs yet."
+        "candidate", "skill_id source model", "A project for a skill was generated; none of it runs yet."
     ),
     ActKind.TRUST_CHANGED: _shape("publisher", "key_id before after reason", "Trust in a publisher's key changed."),
     ActKind.KEY_ROTATED: _shape("key", "old_vkey new_vkey from_index", "The journal is signed by a new key."),
@@ -114,7 +114,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.OPENING_DELETED: _shape(
         "call",
         "call_id fields reason",
-        "What was kept of a call was redacted; its commitments open no more.",
+        "What was kept of a call was redacted; its commitments can no longer be opened.",
     ),
     ActKind.RECORDS_DELETED: _shape(
         "journal",
@@ -127,8 +127,8 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.SEGMENT_SEALED: _shape(
         "segment", "first count bodies sha256 bytes", "Old entries were written into a sealed file."
     ),
-    ActKind.SANDBOX_PROVED: _shape("proof", "fingerprint attempts failed", "Every escape attempt was held."),
-    ActKind.SANDBOX_NOT_PROVED: _shape("proof", "fingerprint attempts failed", "An escape attempt was not held."),
+    ActKind.SANDBOX_PROVED: _shape("proof", "fingerprint attempts failed", "Every escape attempt was stopped."),
+    ActKind.SANDBOX_NOT_PROVED: _shape("proof", "fingerprint attempts failed", "An escape attempt was not stopped."),
     ActKind.PROCESS_ENDED: _shape(
         "process",
         "process_id call_id principal lifetime status exit_code signal reason stopped_by started_unix_ms usage output "
@@ -138,16 +138,18 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.HOME_COLLECTED: _shape(
         "home",
         "artifacts_before_unix_ms logs_before_unix_ms artifact blob log value file cgroup container probe launcher",
-        "What was past its time, or left by processes that are gone, was removed; how many of each.",
+        "What was past its time, or left behind by dead processes, was removed; how many of each.",
     ),
     ActKind.HOOK_ANSWERED: _shape(
         "hook",
         "agent event tool programs permission reason policies session_sha256",
         "An agent's host asked whether it may run a tool itself.",
     ),
-    ActKind.NODE_DRAINED: _shape("node", "node_id", "A node of the cluster takes nothing more."),
+    ActKind.NODE_DRAINED: _shape("node", "node_id", "A node of the cluster accepts no more calls."),
     ActKind.BLOBS_COLLECTED: _shape(
-        "blobs", "before_unix_ms count bytes", "Files of workspaces that no call needed any more left the blob store."
+        "blobs",
+        "before_unix_ms count bytes",
+        "Files of workspaces that no call needed any more were removed from the blob store.",
     ),
 }
 

@@ -119,7 +119,7 @@ class Audit:
             try:
                 checkpoint = self._keys.open(note)
             except TrustError as error:
-                self._find("KNOWN", None, f"A known checkpoint does not hold: {error}")
+                self._find("KNOWN", None, f"A known checkpoint is not valid: {error}")
             else:
                 self._wanted.setdefault(checkpoint.size, []).append(checkpoint.root)
 
@@ -132,12 +132,12 @@ class Audit:
     def schema(self, strangers: Iterable[str]) -> None:
         """Triggers and views in the database: Palyra makes none, and they could change what is written or read."""
         for name in strangers:
-            self._find("SCHEMA", None, f"The database holds {name}, which Palyra did not make.")
+            self._find("SCHEMA", None, f"The database contains {name}, which Palyra did not make.")
 
     def feed(self, index: int, leaf: bytes, body: bytes) -> None:
         if index != self._next:
             if index < 0:
-                self._find("ORDER", index, f"Entry {index} stands before the first one: it was put there.")
+                self._find("ORDER", index, f"Entry {index} comes before the first one: it was inserted.")
                 return
             self._misplaced(index)
         self._next = index + 1
@@ -151,7 +151,7 @@ class Audit:
     def _read(self, index: int, leaf: bytes, body: bytes) -> None:
         whole = sha256(b"\x00" + body).digest() == leaf
         if not whole:
-            self._find("EDITED", index, f"Entry {index} does not have its leaf hash: it was changed.")
+            self._find("EDITED", index, f"Entry {index} does not match its leaf hash: it was changed.")
         # The tree is built of the stored hashes, so that one edited body is one finding and not a broken tree.
         self._append(leaf)
         try:
@@ -208,10 +208,10 @@ class Audit:
             if self.every_signature or handed_over:
                 self._keys.open(note)
         except TrustError as error:
-            self._find("CHECKPOINT", last, f"The checkpoint at entry {last} does not hold: {error}")
+            self._find("CHECKPOINT", last, f"The checkpoint at entry {last} is not valid: {error}")
             return
         if checkpoint.size != size or checkpoint.origin != self.verifier.name:
-            self._find("CHECKPOINT", last, f"The checkpoint at entry {last} is another one than was signed there.")
+            self._find("CHECKPOINT", last, f"The checkpoint at entry {last} is not the one that was signed there.")
             return
         self._newest = checkpoint
         if size > self._next:
@@ -242,7 +242,7 @@ class Audit:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
         if self.handovers is not None and list(self._keys.handovers) != self._handed:
-            self._find("KEYS", None, "The changes of keys in the journal are not those the installation tells of.")
+            self._find("KEYS", None, "The key changes in the journal are not those the installation records.")
         for handover in self._keys.handovers:
             if handover.index + 1 not in self._handover_heads:
                 self._find(
@@ -296,13 +296,15 @@ class Audit:
             try:
                 self._keys.open(self._newest.note)
             except TrustError as error:
-                self._find("CHECKPOINT", self._newest.size - 1, f"The newest checkpoint does not hold: {error}")
+                self._find("CHECKPOINT", self._newest.size - 1, f"The newest checkpoint is not valid: {error}")
         if self._tree_holds and self._signed < self._next:
             self._find("UNSIGNED", self._signed, f"From entry {self._signed} on there is no signed checkpoint.")
         if head is None:
             return
         if head.size != self._next or (self._tree_holds and head.frontier != self._frontier.pack()):
-            self._find("HEAD", None, f"The head says {head.size} entries and does not fit the {self._next} there are.")
+            self._find(
+                "HEAD", None, f"The head says {head.size} entries and does not match the {self._next} there are."
+            )
 
 
 def run_rows(

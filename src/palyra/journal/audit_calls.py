@@ -171,7 +171,9 @@ class CallsAudit:
         said = view.predicate.get("budget")
         if isinstance(said, Mapping):
             if before and said != before:
-                detail = f"Entry {view.index} says other limits of run {run_id} than before, and nobody extended them."
+                detail = (
+                    f"Entry {view.index} gives other limits for run {run_id} than before, and nobody extended them."
+                )
                 self.find("STANDING", view.index, detail)
             return said
         if view.predicate.get("act") == EXTENDED:
@@ -215,7 +217,7 @@ class CallsAudit:
         if runs is not None:
             self._check_runs(runs)
         if self.kept is not None and rows is not None and rows > self._rows:
-            self.find("KEPT", None, f"{rows - self._rows} kept calls have no entry.")
+            self.find("KEPT", None, f"{rows - self._rows} stored calls have no entry.")
         for deletion in self.deletions:
             if deletion not in self._deleted:
                 self.find("KEPT", deletion.entry, "Kept records were removed, and the journal does not say so.")

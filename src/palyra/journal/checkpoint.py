@@ -38,7 +38,7 @@ def open_checkpoint(note: str, verifier: NoteVerifier) -> Checkpoint:
     open_note(note, (verifier,))
     checkpoint = parse_checkpoint(note)
     if checkpoint.origin != verifier.name:
-        raise TrustError(f"The checkpoint is of another log, {checkpoint.origin[:80]!r}.")
+        raise TrustError(f"The checkpoint belongs to another log, {checkpoint.origin[:80]!r}.")
     return checkpoint
 
 

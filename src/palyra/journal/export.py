@@ -106,7 +106,7 @@ def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteV
     try:
         begin = Frontier(first, read_hashes(header["frontier"]))
     except ValueError as error:
-        raise TrustError("The tree in front of the first entry does not fit its place.") from error
+        raise TrustError("The tree before the first entry does not match its position.") from error
     if first + count != head.size:
         raise TrustError(f"It shows entries {first} to {first + count - 1} of a signed tree of {head.size}.")
     audit = Audit(verifier=keys.newest, is_alive=lambda _: True, begin=begin, handovers=None)
@@ -115,17 +115,17 @@ def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteV
         if seen == count:
             _check_end(line, count)
             if next(lines, None) is not None:
-                raise TrustError("There is more behind the end.")
+                raise TrustError("There is more after the end.")
             audit.checkpoint(head.size, head.note)
             return audit.finish(None)
         if _is_end(line):
             raise TrustError(
-                f"It holds {seen} of the {count} entries that its header promises: {count - seen} missing."
+                f"It holds {seen} of the {count} entries that its header announces: {count - seen} missing."
             )
         body = _body(line, first + seen)
         audit.feed(first + seen, leaf_hash(body), body)
         seen += 1
-    raise TrustError(f"It breaks off after {seen} of {count} entries.")
+    raise TrustError(f"It ends after {seen} of {count} entries.")
 
 
 def _check_selection(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteVerifier) -> Report:
@@ -134,15 +134,15 @@ def _check_selection(header: Mapping[str, Any], lines: Iterator[bytes], held: No
     if not (isinstance(indices, list) and isinstance(proofs, list) and len(indices) == len(proofs) == count):
         raise TrustError("It does not have one index and one proof for each entry it shows.")
     if count > MAX_SELECTED or any(type(index) is not int for index in indices) or sorted(set(indices)) != indices:
-        raise TrustError("The places of its entries are not in order.")
+        raise TrustError("Its entries are not in order.")
     for index, proof in zip(indices, proofs, strict=True):
         line = next(lines, None)
         if line is None:
-            raise TrustError("It breaks off before its end.")
+            raise TrustError("It ends too early.")
         check_included(_body(line, index), index, read_hashes(proof), head)
     _check_end(next(lines, b""), count)
     if next(lines, None) is not None:
-        raise TrustError("There is more behind the end.")
+        raise TrustError("There is more after the end.")
     return Report(findings=(), entries=count, checkpoints=1, open_calls=0, anchored=0)
 
 
@@ -153,7 +153,7 @@ def _read_header(
         raise TrustError(f"The header does not have exactly {', '.join(sorted(fields))}.")
     first, count, note = header["first"], header["count"], header["checkpoint"]
     if type(first) is not int or type(count) is not int or first < 0 or count < 0 or not isinstance(note, str):
-        raise TrustError("The header's fields are of the wrong kind.")
+        raise TrustError("The header's fields have the wrong types.")
     keys = follow(held, header["keys"])
     return first, count, keys, keys.open(note)
 
@@ -175,4 +175,4 @@ def _check_end(line: bytes, count: int) -> None:
     except orjson.JSONDecodeError:
         end = None
     if end != {"end": True, "count": count} or type(end["count"]) is not int:
-        raise TrustError(f"The end does not count the {count} entries that the header promises.")
+        raise TrustError(f"The last line does not count the {count} entries that the header announces.")

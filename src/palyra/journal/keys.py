@@ -47,10 +47,10 @@ class Keys:
         last, speaker = -1, self.handovers[0].old if self.handovers else self.newest
         for handover in self.handovers:
             if handover.index <= last or handover.old != speaker or handover.new.name != speaker.name:
-                raise TrustError("The journal's keys do not follow from each other.")
+                raise TrustError("The journal's keys do not form a chain.")
             last, speaker = handover.index, handover.new
         if speaker != self.newest:
-            raise TrustError("The journal's keys do not lead to the one that speaks for it.")
+            raise TrustError("The journal's keys do not lead to its current one.")
 
     def at(self, size: int) -> tuple[NoteVerifier, ...]:
         """Who must have signed a head of this size; two for the one that hands over."""
@@ -67,9 +67,9 @@ class Keys:
         required = self.at(checkpoint.size)
         _, signed = open_note(note, required)
         if len(signed) != len(required):
-            raise TrustError("The checkpoint of a change of keys is not signed by both.")
+            raise TrustError("The checkpoint of a key change is not signed by both keys.")
         if checkpoint.origin != self.newest.name:
-            raise TrustError(f"The checkpoint is of another log, {checkpoint.origin[:80]!r}.")
+            raise TrustError(f"The checkpoint belongs to another log, {checkpoint.origin[:80]!r}.")
         return checkpoint
 
     def of_entry(self, index: int) -> NoteVerifier:
@@ -84,10 +84,10 @@ def handover_of(view: EntryView) -> Handover | None:
         return None
     details = said.get("details")
     if not isinstance(details, Mapping) or details.get("from_index") != view.index + 1:
-        raise TrustError(f"Entry {view.index} tells of a change of keys at another place.")
+        raise TrustError(f"Entry {view.index} records a key change at another index.")
     old, new = (parse_vkey(str(details.get(name))) for name in ("old_vkey", "new_vkey"))
     if old == new or old.name != new.name:
-        raise TrustError(f"Entry {view.index} hands the journal over to nobody else.")
+        raise TrustError(f"Entry {view.index} does not hand the journal over to a new key of the same name.")
     return Handover(view.index, old, new)
 
 
@@ -102,7 +102,7 @@ def follow(held: NoteVerifier, links: object) -> Keys:
             newest = handover.new
             handovers.append(handover)
         elif handovers:
-            raise TrustError("The journal's keys do not follow from each other.")
+            raise TrustError("The journal's keys do not form a chain.")
     return Keys(newest, tuple(handovers))
 
 
@@ -115,14 +115,14 @@ def _read_link(link: object) -> Handover:
         raise TrustError("A handover does not have exactly entry, proof and checkpoint.")
     body, note = link["entry"], link["checkpoint"]
     if not isinstance(body, str) or not isinstance(note, str):
-        raise TrustError("A handover's fields are of the wrong kind.")
+        raise TrustError("A handover's fields have the wrong types.")
     try:
         data = body.encode()
         handover = handover_of(parse_entry(data))
     except ValueError as error:
         raise TrustError(f"A handover's entry cannot be read: {error}.") from error
     if handover is None:
-        raise TrustError("A handover's entry tells of something else.")
+        raise TrustError("A handover's entry records something else.")
     head = parse_checkpoint(note)
     _, signed = open_note(note, (handover.old, handover.new))
     if len(signed) != 2 or head.origin != handover.new.name or head.size != handover.index + 1:

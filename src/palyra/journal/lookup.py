@@ -190,7 +190,7 @@ class Lookup:
 
 
 def not_what_was_stored() -> StateError:
-    return StateError("A kept record is not what was stored.", "Run: palyra journal verify")
+    return StateError("A stored record was changed.", "Run: palyra journal verify")
 
 
 def as_entry(row: tuple[Any, ...]) -> Entry:

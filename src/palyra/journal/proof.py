@@ -72,7 +72,7 @@ def _check_entry(item: object, head: Checkpoint) -> EntryView:
 def check_included(body: bytes, index: int, proof: Sequence[bytes], head: Checkpoint) -> EntryView:
     """The entry, read strictly, a leaf of the signed tree at the place it names itself."""
     if not verify_inclusion(leaf_hash(body), index, head.size, proof, head.root):
-        raise TrustError(f"Entry {index} is not in the signed tree at that place.")
+        raise TrustError(f"Entry {index} is not in the signed tree at that index.")
     try:
         view = parse_entry(body)
     except ValueError as error:
@@ -104,11 +104,11 @@ def _check_receipt(receipt: object, last: int, head: Checkpoint, keys: Keys) -> 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TrustError("A field that holds text holds something else.")
+        raise TrustError("A text field is not text.")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise TrustError("A field holds what is not Unicode.") from error
+        raise TrustError("A field is not valid Unicode.") from error
     return value
 
 

@@ -48,6 +48,6 @@ class SkillStanding:
             if told is None and row.entry < from_index:
                 continue
             if told != (row.entry, row.said):
-                yield f"The row of {row.what[:120]} is not what its newest entry says."
+                yield f"The row of {row.what[:120]} does not match its newest entry."
         for what in self._newest:
             yield f"The row of {what[:120]} is missing."

@@ -88,9 +88,9 @@ class Standing:
         if known.state != "pending":
             yield f"Entry {at} decides approval {name}, which was {known.state}."
         if not str(actor).startswith("user:"):
-            yield f"Entry {at} has approval {name} decided by {str(actor)[:80]}, who is no person."
+            yield f"Entry {at} has approval {name} decided by {str(actor)[:80]}, who is not a person."
         if actor == known.principal and said.get("self_approved") is not True:
-            yield f"Entry {at} has approval {name} decided by who asked for it."
+            yield f"Entry {at} has approval {name} decided by the principal who asked for it."
         self._approvals[name] = replace(
             known,
             state=str(said.get("decision")),
@@ -110,9 +110,9 @@ class Standing:
         if known is None or known.state != "approved" or known.principal != view.predicate.get("principal"):
             yield f"Entry {at} runs a call on approval {name[:40]}, which did not allow it."
         elif known.scope == "once" and known.uses:
-            yield f"Entry {at} runs a call on approval {name}, which was used already."
+            yield f"Entry {at} runs a call on approval {name}, which was already used."
         elif not isinstance(known.valid_until_unix_ms, int) or view.at_unix_ms >= known.valid_until_unix_ms:
-            yield f"Entry {at} runs a call on approval {name}, which was over."
+            yield f"Entry {at} runs a call on approval {name}, which had expired."
         if known is not None:
             self._approvals[name] = replace(known, uses=known.uses + 1)
 

@@ -76,7 +76,7 @@ def read_bodies(read: Read, size: int) -> Iterator[bytes]:
                 raise TrustError(f"The bundle of entries from {number * WIDTH} on is cut off.")
             yield data[at - length : at]
         if at != len(data):
-            raise TrustError(f"The bundle of entries from {number * WIDTH} on has bytes behind its end.")
+            raise TrustError(f"The bundle of entries from {number * WIDTH} on has bytes after its end.")
 
 
 def check_hash_tiles(read: Read, leaves: Sequence[bytes]) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Tree:
         sql = "SELECT idx, leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
         found = self._rows(sql, (first, end))
         if [row[0] for row in found] != list(range(first, end)) or any(len(as_bytes(row[1])) != 32 for row in found):
-            raise StateError("The journal's leaf hashes are not whole.", "Run: palyra journal verify")
+            raise StateError("The journal's leaf hashes are incomplete.", "Run: palyra journal verify")
         return [row[1] for row in found]
 
     def frontier(self, size: int) -> Frontier:

@@ -37,13 +37,15 @@ def add_checkpoint(last: Checkpoint | None, note: str, *, keys: Keys, proof: Seq
     try:
         head = keys.open(note)
     except TrustError as error:
-        raise Refusal("UNSIGNED", f"The head is not this log's: {error}") from error
+        raise Refusal("UNSIGNED", f"The head does not belong to this log: {error}") from error
     if last is None:
         return head
     if head.size < last.size:
         raise Refusal("ROLLBACK", f"The log shows {head.size} entries, and {last.size} were seen before.")
     if head.size == last.size and head.root != last.root:
-        raise Refusal("FORK", f"The log shows another history of its first {last.size} entries than was seen before.")
+        raise Refusal(
+            "FORK", f"The log shows a different history of its first {last.size} entries from the one seen before."
+        )
     if not verify_consistency(last.size, head.size, last.root, head.root, proof=proof):
         raise Refusal("FORK", f"The log's {head.size} entries do not begin with the {last.size} that were seen before.")
     return head

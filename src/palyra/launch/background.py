@@ -130,9 +130,9 @@ class Supervisor:
         if self._closed:
             raise NotStarted("This keeper is ending.", "Try again.")
         if plan_digest(order.plan) != order.plan_sha256:
-            raise NotStarted("The plan that arrived is not the one that was decided on.")
+            raise NotStarted("The plan received is not the one that was decided on.")
         if order.process_id in self._kept:
-            raise NotStarted(f"There is a process {order.process_id} already.")
+            raise NotStarted(f"A process {order.process_id} already exists.")
         self._check_room(order)
         self._watch_holder(order)
         kept = self._kept[order.process_id] = Kept(order)
@@ -144,14 +144,14 @@ class Supervisor:
         if running >= order.max_running:
             raise Rejected(
                 Reason.BUSY,
-                f"This run has {running} background process{'es' if running > 1 else ''} running already.",
+                f"This run has {running} background process{'es' if running > 1 else ''} already running.",
                 "Stop one with palyra.process.stop, or raise max_background_per_run in [tool_call.process_runner].",
             )
         if len(self._kept) >= MAX_KEPT or mine >= MAX_EACH:
             whose = "of this principal" if mine >= MAX_EACH else "in this home"
             raise Rejected(
                 Reason.BUSY,
-                f"{mine if mine >= MAX_EACH else MAX_KEPT} background processes {whose} are running already.",
+                f"{mine if mine >= MAX_EACH else MAX_KEPT} background processes {whose} are already running.",
                 "Stop one with palyra.process.stop.",
             )
 
@@ -293,7 +293,7 @@ class Supervisor:
             return
         pidfd = open_exactly(holder.pid, holder.start_ticks) if holder.boot_id == self._me.boot_id else None
         if pidfd is None:
-            raise NotStarted("The process that holds this run is gone.")
+            raise NotStarted("The process that owned this run is gone.")
         self._holders[holder] = asyncio.create_task(self._until_gone(holder, pidfd))
 
     async def _until_gone(self, holder: Owner, pidfd: int) -> None:

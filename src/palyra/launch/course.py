@@ -200,15 +200,15 @@ def _verdict(
     if capture.launch_failed or ended.never_started:
         return Status.FAILED, Reason.SPAWN_FAILED, _launch_sentence(plan, capture.last_words or _error_words(ended))
     if capture.exceeded:
-        sentence = f"The program wrote more than {limits.output_bytes} bytes and was ended."
+        sentence = f"The program wrote more than {limits.output_bytes} bytes and was killed."
         return Status.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED, sentence
     if watched.status is Status.TIMEOUT:
-        return Status.TIMEOUT, Reason.TIMEOUT, f"The program ran longer than {limits.wall_ms} ms and was ended."
+        return Status.TIMEOUT, Reason.TIMEOUT, f"The program ran longer than {limits.wall_ms} ms and was killed."
     killed_late = ended.signal == signal.SIGKILL and (ended.cpu_us or 0) >= limits.cpu_ms * 1000
     if ended.signal == signal.SIGXCPU or killed_late:
         return Status.COMPLETED, Reason.CPU_LIMIT, f"The program used more than {limits.cpu_ms} ms of CPU time."
     if ended.out_of_memory:
-        sentence = f"The call used more than {limits.memory_bytes} bytes of memory in all, and the kernel ended it."
+        sentence = f"The call used more than {limits.memory_bytes} bytes of memory in all, and the kernel killed it."
         return Status.COMPLETED, Reason.MEMORY_LIMIT, sentence
     return Status.COMPLETED, None, None
 

@@ -56,7 +56,7 @@ async def enter(held: Held, template: Template, jobs: Jobs, *, is_alone: bool, i
     if template.pid_namespace:
         inside = _os.children(held.init)
         if len(inside) != 1:
-            raise LaunchFailed("The sandbox does not hold exactly one process.")
+            raise LaunchFailed("The sandbox does not contain exactly one process.")
         held.program = inside[0]
         held.setup_cpu_us = _os.cpu_us(held.init)
     held.program_fd = os.pidfd_open(held.program)

@@ -107,7 +107,7 @@ class Worker:
         if frame.kind == frames.INVALID:
             raise ModuleRefused(str(frame.head.get("detail", ""))[:500])
         if frame.kind != frames.LOADED:
-            raise WorkerLost("the worker answered out of turn")
+            raise WorkerLost("the worker answered out of order")
         self.module_sha256 = plan.module_sha256
         self.compiled_sha256 = sha256_hex(artefact)
 
@@ -128,7 +128,7 @@ class Worker:
                     if frame.kind == frames.END:
                         return _end(frame, plan)
                     if frame.kind != frames.ASK:
-                        raise WorkerLost("the worker answered out of turn")
+                        raise WorkerLost("the worker answered out of order")
                     await self._send(await self._answer(frame, plan.grants, host_call, deadline - loop.time()))
                     frame = self._receive_soon() if alone else None
         except TimeoutError:
@@ -203,7 +203,7 @@ class Worker:
 
     async def _expect(self, kind: int) -> None:
         if (await self._receive()).kind != kind:
-            raise WorkerLost("the worker answered out of turn")
+            raise WorkerLost("the worker answered out of order")
 
     def _last_words(self) -> str:
         try:
@@ -232,7 +232,7 @@ def _end(frame: Frame, plan: WasmPlan) -> GuestEnd:
     try:
         kind = EndKind(str(head.get("kind")))
     except ValueError:
-        raise WorkerLost("the worker gave no proper end") from None
+        raise WorkerLost("the worker did not end its answer properly") from None
     code, fuel, memory = head.get("exit_code"), head.get("fuel"), head.get("memory_bytes")
     if len(frame.body) > plan.wasm.output_bytes:
         detail = f"The guest's output is larger than {plan.wasm.output_bytes} bytes."

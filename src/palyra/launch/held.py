@@ -88,7 +88,7 @@ class Template:
 
 def template_of(plan: ProcessPlan) -> Template:
     if plan.road != "held":
-        raise LaunchFailed(f"A {plan.backend} sandbox cannot be held until its program is known.")
+        raise LaunchFailed(f"A {plan.backend} sandbox cannot be started before its program is known.")
     return Template(
         launcher=plan.launcher,
         data=plan.data,

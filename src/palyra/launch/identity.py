@@ -25,7 +25,7 @@ def identity_of(path: str) -> tuple[int, int]:
     finally:
         os.close(fd)
     if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, "a link stands where none was", path)
+        raise OSError(errno.ELOOP, "there is a link where there was none", path)
     return found.st_dev, found.st_ino
 
 

@@ -126,7 +126,7 @@ class Keeper:
             case "end_run", str():
                 await self._supervisor.end_run(_given(ProcessOwner, request.get("owner")), by=by)
             case _:
-                raise NotStarted("The keeper does not know this request.", "End older Palyra processes of this home.")
+                raise NotStarted("The keeper does not know this request.", "Stop older Palyra processes of this home.")
         return {"done": True}
 
     async def _start(self, order: StartOrder, reader: asyncio.StreamReader) -> dict[str, Json]:

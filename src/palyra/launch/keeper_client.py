@@ -83,7 +83,7 @@ class KeeperClient:
         try:
             return from_json(BackgroundProcess, answer.get("process"))
         except ValueError as error:
-            raise NotStarted("The keeper's answer makes no sense.", _HINT) from error
+            raise NotStarted("The keeper's answer cannot be read.", _HINT) from error
 
     async def stop(self, process_id: str, *, by: str) -> None:
         await self._tell({"do": "stop", "process_id": process_id, "by": by})
@@ -172,7 +172,7 @@ class KeeperClient:
             line.writer.close()
             raise NotStarted(
                 "The keeper of this home is of another version of Palyra.",
-                "Stop what it keeps (palyra ps, palyra stop ID); it ends by itself a moment later.",
+                "Stop its processes (palyra ps, palyra stop ID); it then exits by itself.",
             )
         return line
 
@@ -214,7 +214,7 @@ class KeeperClient:
 
     def _spawn(self) -> int:
         if not sys.executable:
-            raise NotStarted("The keeper cannot be started: this Python does not know its own program.", _HINT)
+            raise NotStarted("The keeper cannot be started: the path of this Python is not known.", _HINT)
         # What this process imports from, less the current folder: agents write there.
         places = [place for place in sys.path if os.path.isabs(place) and not _is_here(place)]
         boot = _BOOT.format(module=self._module)

@@ -80,7 +80,7 @@ def error_json(error: Exception) -> dict[str, Json]:
 
 def error_from(body: Json) -> PalyraError:
     if not isinstance(body, Mapping) or not isinstance(body.get("detail"), str):
-        return NotStarted("The keeper's answer makes no sense.")
+        return NotStarted("The keeper's answer cannot be read.")
     detail, hint = body["detail"], body.get("hint")
     hint = hint if isinstance(hint, str) else None
     if body.get("kind") == "state":

@@ -64,7 +64,7 @@ class RingLog:
                 self._turn()
             written = os.write(self._fd, record)
             if written < len(record):
-                raise OSError("the disk took only a part")
+                raise OSError("the disk accepted only a part")
             self._size += written
         except OSError:
             self._give_up_segment()

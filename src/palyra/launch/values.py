@@ -80,7 +80,7 @@ def _read_bytes(raw: Json) -> bytes:
 
 def _read_plain(kind: Any, raw: Json) -> Any:
     if type(raw) is not kind or kind not in _PLAIN:
-        raise ValueError(f"a {type(raw).__name__} where {getattr(kind, '__name__', kind)} is wanted")
+        raise ValueError(f"a {type(raw).__name__} where {getattr(kind, '__name__', kind)} is expected")
     return raw
 
 

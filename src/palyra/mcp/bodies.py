@@ -85,7 +85,7 @@ async def _read(receive: Receive, bounds: Bounds) -> bytes:
 
 def _too_slow() -> Response:
     hint = "Send it faster, or raise daemon.body_timeout_ms."
-    return refusal(408, "SLOW", "The body took too long to come.", hint, headers={"Connection": "close"})
+    return refusal(408, "SLOW", "The body took too long to arrive.", hint, headers={"Connection": "close"})
 
 
 def _too_large(bounds: Bounds) -> Response:

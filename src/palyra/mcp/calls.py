@@ -262,7 +262,7 @@ class Calls:
         try:
             await self._installation.approvals.decide(approval_id, verdict)
         except PalyraError as error:
-            log.info("approval %s was not decided here: %s", approval_id, error)
+            log.info("approval %s could not be decided here: %s", approval_id, error)
 
 
 def _can(ctx: Context, mode: str) -> bool:

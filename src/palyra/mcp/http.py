@@ -85,7 +85,7 @@ class HttpCallers:
         request = ctx.request
         identity = request.scope.get(IDENTITY) if request is not None else None
         if request is None or not isinstance(identity, Identity):
-            raise MCPError(code=types.INTERNAL_ERROR, message="Nobody proved who this is.")
+            raise MCPError(code=types.INTERNAL_ERROR, message="The caller is not authenticated.")
         label = (ctx.meta or {}).get(META_SESSION) or request.headers.get("mcp-session-id") or ""
         if not isinstance(label, str) or len(label) > _MAX_LABEL:
             raise MCPError(code=types.INVALID_PARAMS, message=f"{META_SESSION} is a short string.")

@@ -36,7 +36,7 @@ def outcome_schema(spec: ToolSpec) -> dict[str, Json]:
             "success": {"type": "boolean"},
             "reason": {"enum": [*(reason.value for reason in Reason), None]},
             "message": _MAYBE_TEXT,
-            "hint": _MAYBE_TEXT | {"description": "What would make it work: the flag, setting or policy."},
+            "hint": _MAYBE_TEXT | {"description": "What would make it work: a flag, a setting or a policy."},
             "output": {"anyOf": [_embedded(spec), _NOTHING, _PROJECTED]},
             "usage": _OBJECT,
             "budget": _OBJECT,

@@ -14,7 +14,7 @@ import threading
 MAX_LINE_BYTES = 4 << 20
 """A tool's input is 448 KiB at most; escaped in JSON that can be six times as much."""
 CHUNK_BYTES = 64 * 1024
-TOO_LONG = "a line was longer than Palyra takes"
+TOO_LONG = "a line was longer than Palyra accepts"
 
 
 class Lines:

@@ -174,7 +174,7 @@ def _sentence(process: BackgroundProcess) -> str:
         case ProcessStatus.EXPIRED:
             return f"{process.command} was ended at the end of its lifetime."
         case ProcessStatus.LOST:
-            return f"{process.command} is over; how it ended is not known."
+            return f"{process.command} has ended; how is not known."
         case ProcessStatus.EXITED:
             how = f"signal {process.signal}" if process.signal else f"exit code {process.exit_code}"
             return f"{process.command} ended with {how}." + (f" ({process.reason})" if process.reason else "")

@@ -12,7 +12,7 @@ LAST_UNIX_MS = (1 << 53) - 1
 
 
 def parse_moment(text: str, *, now_unix_ms: int) -> int:
-    """Unix milliseconds; ValueError for what is no time."""
+    """Unix milliseconds; ValueError for what is not a time."""
     given = text.strip()
     if ago := _AGO.fullmatch(given):
         return max(0, now_unix_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000)
@@ -22,4 +22,4 @@ def parse_moment(text: str, *, now_unix_ms: int) -> int:
         at = datetime.fromisoformat(given)
         return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise ValueError(f"{given[:40]!r} is no time") from None
+        raise ValueError(f"{given[:40]!r} is not a time") from None

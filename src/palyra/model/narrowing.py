@@ -34,7 +34,7 @@ AS_CONFIGURED = Narrowing()
 def parse_narrowing(given: Mapping[str, object]) -> Narrowing:
     """From lists, as Python code and JSON have them. Raises BAD_ARGUMENTS."""
     if unknown := sorted(given.keys() - set(NAMES)):
-        raise Rejected(Reason.BAD_ARGUMENTS, f"A run cannot be told {unknown[0]}.", f"It knows {', '.join(NAMES)}.")
+        raise Rejected(Reason.BAD_ARGUMENTS, f"A run has no setting {unknown[0]}.", f"It knows {', '.join(NAMES)}.")
     return Narrowing(**{name: _words(name, given[name]) for name in NAMES if given.get(name) is not None})
 
 

@@ -21,10 +21,10 @@ class Page:
 REASONS: dict[Reason, Page] = {
     Reason.MALFORMED: Page(
         "The input is not one strict JSON object: bad UTF-8, a duplicate key, NaN, nesting past 32, trailing data.",
-        "Send one JSON object as RFC 8259 has it; the message names the first thing that is wrong.",
+        "Send one JSON object as RFC 8259 defines it; the message names the first thing that is wrong.",
     ),
     Reason.TOO_LARGE: Page(
-        "The input is larger than the tool takes; it was refused before it was parsed.",
+        "The input is larger than the tool accepts; it was refused before it was parsed.",
         "Send less: put large data into a file of the workspace. palyra tools show TOOL names the cap.",
     ),
     Reason.UNKNOWN_TOOL: Page("There is no tool of that name.", "palyra tools list shows them all."),
@@ -38,11 +38,11 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.POLICY_ERROR: Page(
         "A policy could not be evaluated, so the call was denied.",
-        "palyra policy explain CALL_ID names the policy; mend it, then palyra policy show.",
+        "palyra policy explain CALL_ID names the policy; fix it, then check it with palyra policy show.",
     ),
     Reason.NOT_APPROVED: Page(
         "Policy asks for a person, and the person said no; or the approval was used, revoked or for another plan.",
-        "palyra approvals show ID tells who and why; repeat the call to ask again, or change the policy that asks.",
+        "palyra approvals show ID says who and why; repeat the call to ask again, or change the policy that asks.",
     ),
     Reason.APPROVAL_TIMEOUT: Page("Nobody decided in time, so the call was denied.", "Repeat the call to ask again."),
     Reason.BUDGET_SPENT: Page(
@@ -52,7 +52,8 @@ REASONS: dict[Reason, Page] = {
         "or [budget].",
     ),
     Reason.EXECUTABLE_DENIED: Page(
-        "The program is not on the allowlist, is not there, could be written by the agent, or kills broadly by name.",
+        "The program is not on the allowlist, does not exist, could be written by the agent, or kills processes by "
+        "name.",
         "palyra run --allow NAME, or allowed_executables in [tool_call.process_runner].",
     ),
     Reason.INTERPRETER_DENIED: Page(
@@ -82,7 +83,7 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.JOURNAL_DOWN: Page(
         "The journal cannot be written durably, so nothing runs.",
-        "Free space or mend the state folder, then try again: palyra doctor, palyra journal verify.",
+        "Free space or repair the state folder, then try again: palyra doctor, palyra journal verify.",
     ),
     Reason.SPAWN_FAILED: Page(
         "The program was allowed but could not be started.",
@@ -101,22 +102,22 @@ REASONS: dict[Reason, Page] = {
         "Raise fuel_budget (for components component_fuel_budget) in [tool_call.wasm_runtime], or do less per call.",
     ),
     Reason.MEMORY_LIMIT: Page(
-        "The kernel ended the program at its memory limit.",
+        "The kernel killed the program at its memory limit.",
         "palyra run --memory BYTES, or memory_limit_bytes in [tool_call.process_runner].",
     ),
     Reason.CPU_LIMIT: Page(
-        "The kernel ended the program at its CPU limit.",
+        "The kernel killed the program at its CPU limit.",
         "Raise cpu_time_limit_ms in [tool_call.process_runner], or do less in one call.",
     ),
-    Reason.TRAPPED: Page("The WASM guest trapped.", "Mend the skill; its log says where."),
+    Reason.TRAPPED: Page("The WASM guest trapped.", "Fix the skill; its log says where."),
     Reason.CANCELLED: Page("The caller cancelled the call; its process tree was killed.", "Nothing to do."),
     Reason.INTERRUPTED: Page(
         "Palyra itself was killed while the call ran; the call was closed at the next start.",
         "Check what the program had done, then repeat the call.",
     ),
     Reason.BUSY: Page(
-        "Too many calls of this run wait already, too many of its background processes run, or too many requests wait "
-        "for a person.",
+        "Too many calls of this run are waiting, too many of its background processes are running, or too many "
+        "requests are waiting for a person.",
         "Wait for some to finish, stop one with palyra.process.stop, or use another run.",
     ),
     Reason.CALL_ID_REUSED: Page("The call id belongs to another call.", "Send a fresh call_id, or leave it out."),
@@ -125,12 +126,12 @@ REASONS: dict[Reason, Page] = {
 
 SHORTAGES: dict[int, str] = {
     errno.EMFILE: "Too many files are open: raise the limit (ulimit -n 1024), or run fewer calls at once.",
-    errno.ENFILE: "The machine has no more open files: end some programs, or raise fs.file-max.",
-    errno.EAGAIN: "This user has no more processes: end some, or raise the limit (ulimit -u, a cgroup's pids.max).",
+    errno.ENFILE: "The machine can open no more files: end some programs, or raise fs.file-max.",
+    errno.EAGAIN: "This user has too many processes: end some, or raise the limit (ulimit -u, a cgroup's pids.max).",
     errno.ENOMEM: "The machine is out of memory: end some programs, or run fewer calls at once.",
     errno.ENOSPC: "The disk is full, or the kernel has no more namespaces (sysctl user.max_user_namespaces).",
     errno.EDQUOT: "The disk quota is used up: free some space.",
     errno.EROFS: "The file system is mounted read-only: mount it writable, or name another place.",
-    errno.EACCES: "This user may not: name another place, or change who may.",
+    errno.EACCES: "This user has no permission: name another place, or change its permissions.",
 }
 """What to do when the machine gives no more of something, by the number its kernel says it with."""

@@ -186,7 +186,7 @@ def _parse(texts: Mapping[str, str]) -> list[_Placed]:
         if other is not policy:
             where = f"{other.file}:{other.span.line}"
             raise PolicyError(
-                f"The @id is used already, at {where}.", file=policy.file, line=policy.span.line, policy=policy.id
+                f"The @id is already used, at {where}.", file=policy.file, line=policy.span.line, policy=policy.id
             )
     return placed
 
@@ -197,8 +197,8 @@ def _blame(texts: Mapping[str, str], spans: list[tuple[str, Span]], error: Value
         try:
             parse_tree(texts[file][span.start : span.end])
         except ValueError as here:
-            return PolicyError(f"This is not Cedar: {here}.", file=file, line=span.line)
-    return PolicyError(f"This is not Cedar: {error}.", file=next(iter(texts), ""))
+            return PolicyError(f"This is not valid Cedar: {here}.", file=file, line=span.line)
+    return PolicyError(f"This is not valid Cedar: {error}.", file=next(iter(texts), ""))
 
 
 def _check_annotations(policy: _Placed) -> None:

@@ -51,7 +51,7 @@ def decide(bundle: PolicyBundle, request: Request, *, details: Collection[tuple[
                 reason=Reason.POLICY_ERROR,
                 policies=(),
                 message=f"Policy could not be evaluated, so the call is refused: {verdict.error}.",
-                hint="Mend the policy that is named; palyra policy explain CALL_ID shows the request it failed on.",
+                hint="Fix the policy it names; palyra policy explain CALL_ID shows the request it failed on.",
             )
 
 

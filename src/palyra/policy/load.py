@@ -115,4 +115,8 @@ def _check_writers(path: Path, found: os.stat_result, *, top: Path) -> None:
     for place, info, above in looked:
         who = writable_by(info, own_uid=os.geteuid(), above=above)
         if who is not None:
-            raise PolicyError(f"{who} can write here.", f"Own it, and close it: chmod go-w '{place}'", file=str(place))
+            raise PolicyError(
+                f"{who} can write here.",
+                f"Make it yours, and not writable by others: chmod go-w '{place}'",
+                file=str(place),
+            )

@@ -135,7 +135,7 @@ def _check_value(name: str, value: Scalar | None) -> None:
 
 
 def _unsound(why: str) -> Rejected:
-    return Rejected(Reason.POLICY_ERROR, f"The call could not be put before policy: {why}.")
+    return Rejected(Reason.POLICY_ERROR, f"The call could not be presented to policy: {why}.")
 
 
 def roles_of(principal: Principal) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ POSTURES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _STARTER_POLICIES = """\
 // Your own policies. They stand beside those of the posture in palyra.toml (palyra policy show lists them all); one
 // with the @id of a posture's policy replaces it. Every policy needs an @id; @reason, @hint and @code are shown to
-// whoever is refused. A forbid that an approval lifts has the call wait for a person: palyra approvals list.
+// the caller who is refused. A forbid that an approval lifts makes the call wait for a person: palyra approvals list.
 //
 // @id("local.no-rm-for-agents")
 // @reason("Agents do not delete files here.")
@@ -61,7 +61,7 @@ _STARTER_POLICIES = """\
 // when { context.effective_program == "rm" };
 //
 // @id("local.ask-before-moving")
-// @reason("Moving files is put before a person.")
+// @reason("Moving files needs a person's approval.")
 // forbid (principal is Agent, action == Action::"tool::execute", resource == Tool::"palyra.process.run")
 // when { context.effective_program == "mv" }
 // unless { context.approved };
@@ -192,7 +192,7 @@ class PolicyStore:
             held = self._load(checked=not self._careful)  # else a crash of the parser means that nothing runs
         except PolicyError as error:
             if error.hint is None and self._folder is not None:
-                error.advise(f"Mend the file in {self._folder}; palyra policy check tries it without using it.")
+                error.advise(f"Fix the file in {self._folder}; palyra policy check tests it without using it.")
             raise
         self._looked_at = self._monotonic()
         self._warn_of_draft(held)
@@ -204,11 +204,11 @@ class PolicyStore:
         signature = signature_of(self._folder)
         try:
             if pointer is None and held.signature and not signature:
-                raise PolicyError("The folder is gone.", "Start anew to go on without it.", file=str(self._folder))
+                raise PolicyError("The folder is gone.", "Restart to continue without it.", file=str(self._folder))
             self._swap(self._load(checked=pointer is not None))
         except PolicyError as error:
             self._refused = (pointer, signature)
-            log.error("the policies were changed and cannot be used, the last good ones stay: %s", error.detail)
+            log.error("the policies were changed and cannot be used; the last good ones stay in use: %s", error.detail)
 
     def _load(self, *, checked: bool) -> _Held:
         """`checked`: the text was tried in a child before, when its version was installed."""
@@ -295,7 +295,7 @@ def try_in_child(posture: str, local: Mapping[str, str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PolicyError(f"The policies could not be tried out: {type(error).__name__}.") from None
     if child.returncode != 0:
-        raise PolicyError(f"Reading the policies ended the process that tried it ({child.returncode}).")
+        raise PolicyError(f"Reading the policies crashed the process that tried it ({child.returncode}).")
     if child.stdout:
         detail, hint = json.loads(child.stdout)
         raise PolicyError(detail, hint)

@@ -70,7 +70,7 @@ def parse_event(agent: Agent, data: bytes, *, project: str = "", mcp_server: str
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise _malformed("it is no JSON object")
+        raise _malformed("it is not a JSON object")
     name = value.get("hook_event_name")
     if not isinstance(name, str):
         raise _malformed("hook_event_name is missing")
@@ -95,7 +95,7 @@ def _text(value: Mapping[str, Any], *names: str) -> str:
     """The one of these that is there: of two, the host might take the other."""
     found = [value[name] for name in names if value.get(name) not in (None, "")]
     if len(found) > 1:
-        raise _malformed(f"{names[0]} is there under two names")
+        raise _malformed(f"{names[0]} is given under two names")
     if not found or not isinstance(found[0], str):
         raise _malformed(f"{names[0]} is missing")
     return found[0]
@@ -109,7 +109,7 @@ def _tool_use(agent: Agent, value: Mapping[str, Any], name: str, project: str, m
     workspace = project if project and _below(cwd, project) else cwd
     tool, given = _text(value, "tool_name"), value.get("tool_input")
     if not isinstance(given, Mapping):
-        raise _malformed("tool_input is no object")
+        raise _malformed("tool_input is not an object")
     make = _TOOLS.get(tool)
     return Event(
         agent=agent,
@@ -161,7 +161,7 @@ def _below(path: str, folder: str) -> bool:
 
 def _shell(given: Mapping[str, Any], place: _Place) -> tuple[Call, ...]:
     if "command" in given and "cmd" in given:
-        raise _malformed("command is there under two names")
+        raise _malformed("command is given under two names")
     if given.get("shell") is not None and given["shell"] not in _SHELLS:
         raise _malformed("it names a shell of its own")
     if given.get("workdir"):  # Codex runs the line there
@@ -271,7 +271,7 @@ def _cursor(value: Mapping[str, Any], name: str) -> Event:
     root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else ""
     cwd = value.get("cwd") if isinstance(value.get("cwd"), str) and value.get("cwd") else root
     if not isinstance(cwd, str) or not cwd:
-        raise _malformed("neither cwd nor workspace_roots is there")
+        raise _malformed("neither cwd nor workspace_roots is given")
     workspace = root if root and _below(cwd, root) else cwd
     place = _Place(workspace, cwd)
     known = True

@@ -12,7 +12,7 @@ MAX_LISTED = 50
 _HANDLE: dict[str, Json] = {
     "type": "string",
     "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$",
-    "description": "As palyra.process.run returned it. Only processes of this run are known.",
+    "description": "As palyra.process.run returned it. Only processes of this run can be used.",
 }
 _COUNT: dict[str, Json] = {"type": "integer", "minimum": 0}
 _MAYBE_COUNT: dict[str, Json] = {"type": ["integer", "null"], "minimum": 0}
@@ -38,7 +38,7 @@ _PROCESS: dict[str, Json] = {
     "ended_at_unix_ms": _MAYBE_COUNT,
     "exit_code": _MAYBE_COUNT,
     "signal": _MAYBE_COUNT,
-    "reason": _MAYBE_TEXT | {"description": "Which limit ended it, if one did."},
+    "reason": _MAYBE_TEXT | {"description": "The limit that ended it, if one did."},
     "stopped_by": _MAYBE_TEXT | {"description": "Who stopped it: a principal, its run, its keeper."},
     "stdout_bytes": _MAYBE_COUNT | {"description": "What it wrote; known at its end."},
     "stderr_bytes": _MAYBE_COUNT,
@@ -62,7 +62,7 @@ LIST_INPUT: dict[str, Json] = {
     "$schema": _DIALECT,
     "type": "object",
     "additionalProperties": False,
-    "properties": {"before": _HANDLE | {"description": "Those older than this one: the last answer's `next`."}},
+    "properties": {"before": _HANDLE | {"description": "Only those older than this one: the last answer's `next`."}},
 }
 LIST_OUTPUT: dict[str, Json] = {
     "$schema": _DIALECT,
@@ -93,7 +93,7 @@ OUTPUT_INPUT: dict[str, Json] = {
         "process_id": _HANDLE,
         "offset_bytes": {"type": "integer", "minimum": 0, "maximum": 2**53 - 1, "default": 0},
         "max_bytes": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE_BYTES, "default": MAX_PAGE_BYTES},
-        "stream": {"enum": ["stdout", "stderr"], "description": "Default: both, in the order they came."},
+        "stream": {"enum": ["stdout", "stderr"], "description": "Default: both, in the order they were written."},
     },
 }
 OUTPUT_OUTPUT: dict[str, Json] = {

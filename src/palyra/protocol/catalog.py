@@ -74,7 +74,7 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
     ToolSpec(
         name="palyra.echo",
         version="1.0.0",
-        description="Returns the object it was given. For trying things.",
+        description="Returns the object it was given. For trying things out.",
         kind=ToolKind.BUILTIN,
         input_schema=ANY_OBJECT,
         output_schema=ANY_OBJECT,
@@ -118,7 +118,7 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
     ),
     _background_tool(
         "output",
-        "Reads a page of what a background process wrote. Go on with `offset_bytes` = the last answer's "
+        "Reads a page of what a background process wrote. Continue with `offset_bytes` = the last answer's "
         "`next_offset_bytes`; while it runs, ask again later. Its log keeps the last MiB: `dropped_bytes` says what is "
         "gone.",
         input=OUTPUT_INPUT,
@@ -127,8 +127,8 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
     ),
     _background_tool(
         "stop",
-        "Ends a background process of this run and all it started: SIGTERM, two seconds later SIGKILL. One that has "
-        "ended already stays as it was.",
+        "Ends a background process of this run and everything it started: SIGTERM, two seconds later SIGKILL. One "
+        "that has already ended is left as it is.",
         input=HANDLE_INPUT,
         output=PROCESS_STATUS,
         parallelism=Parallelism.IDEMPOTENT,
@@ -153,8 +153,8 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
         name="palyra.artifact.read",
         version="1.0.0",
         description=(
-            "Reads a page of a large result that was kept as an artifact of this run. Page on with "
-            "`offset_bytes` = the last answer's `next_offset_bytes` until that is null."
+            "Reads a page of a large result that was kept as an artifact of this run. Continue with `offset_bytes` = "
+            "the last answer's `next_offset_bytes` until that is null."
         ),
         kind=ToolKind.BUILTIN,
         input_schema=ARTIFACT_INPUT,

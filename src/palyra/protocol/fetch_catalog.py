@@ -81,9 +81,9 @@ FETCH_OUTPUT: dict[str, Json] = {
         "headers": {"type": "object", "additionalProperties": _TEXT},
         "content_type": _TEXT,
         "text": _TEXT,
-        "body_base64": _TEXT | {"description": "Where the body is no text."},
+        "body_base64": _TEXT | {"description": "Where the body is not text."},
         "truncated": {"type": "boolean", "description": "The body was longer than `max_bytes`, packed or unpacked."},
-        "redirects": {"type": "array", "items": _HOP, "description": "Those that were followed, first to last."},
+        "redirects": {"type": "array", "items": _HOP, "description": "The redirects that were followed, in order."},
         "egress": {
             "type": "object",
             "required": ["mode", "allowed_hosts", "connections"],

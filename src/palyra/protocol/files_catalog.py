@@ -40,7 +40,7 @@ def _tool(
 FILE_TOOLS: tuple[ToolSpec, ...] = (
     _tool(
         "read",
-        "Reads a file of the workspace, whole or a part: by bytes (`offset_bytes`, `max_bytes`; go on with "
+        "Reads a file of the workspace, whole or a part: by bytes (`offset_bytes`, `max_bytes`; continue with "
         "`next_offset_bytes`) or by lines (`start_line`, `max_lines`). Bytes that are not UTF-8 come as base64. "
         "`sha256` can be given to palyra.fs.write as `expected_sha256`.",
         input=schema.READ_INPUT,
@@ -48,14 +48,14 @@ FILE_TOOLS: tuple[ToolSpec, ...] = (
     ),
     _tool(
         "list",
-        "Lists a folder of the workspace, sorted by name; with `recursive` everything below it. Go on with "
+        "Lists a folder of the workspace, sorted by name; with `recursive` everything below it. Continue with "
         "`cursor` = the last answer's `next` until that is null.",
         input=schema.LIST_INPUT,
         output=schema.LIST_OUTPUT,
     ),
     _tool(
         "search",
-        "Finds lines in the files of the workspace that hold a text, or match a regular expression with `regex`. "
+        "Finds lines in the files of the workspace that contain a text, or with `regex` match a regular expression. "
         "Binary files and .git are left out.",
         input=schema.SEARCH_INPUT,
         output=schema.SEARCH_OUTPUT,
@@ -63,7 +63,7 @@ FILE_TOOLS: tuple[ToolSpec, ...] = (
     _tool(
         "write",
         "Writes a whole file of the workspace, in one step: it holds the old content or the new one, never a part. "
-        "Its mode is kept. Hooks, CI files, .env and .git are refused. `checkpoint` takes the change back.",
+        "Its mode is kept. Hooks, CI files, .env and .git are refused. `checkpoint` can undo the change.",
         input=schema.WRITE_INPUT,
         output=schema.WRITE_OUTPUT,
         parallelism=Parallelism.PATH_SCOPED,
@@ -72,7 +72,7 @@ FILE_TOOLS: tuple[ToolSpec, ...] = (
         "apply_patch",
         "Applies a unified diff to one or more files of the workspace: all of it or nothing. Every context line must "
         "be in the file exactly; a hunk may have moved. New, deleted and renamed files as git writes them. "
-        "`checkpoint` in the answer, given as `undo`, takes it back.",
+        "`checkpoint` in the answer, given as `undo`, reverts it.",
         input=schema.PATCH_INPUT,
         output=schema.PATCH_OUTPUT,
         parallelism=Parallelism.EXCLUSIVE,

@@ -29,7 +29,7 @@ _ERROR: dict[str, Json] = {
 }
 _CHECKPOINT: dict[str, Json] = {
     "type": ["string", "null"],
-    "description": "Give it to palyra.fs.apply_patch as `undo` to take the change back. Null: it could not be kept.",
+    "description": "Give it to palyra.fs.apply_patch as `undo` to revert the change. Null: it could not be kept.",
 }
 
 
@@ -82,7 +82,7 @@ LIST_INPUT = _input(
     path=_PATH | {"default": "."},
     recursive=_FLAG | {"description": "Everything below, depth first; links and .git are shown and not entered."},
     max_entries={"type": "integer", "minimum": 1, "maximum": 1000, "default": 200},
-    cursor={"type": "string", "x-maxBytes": 65536, "description": "`next` of the page before."},
+    cursor={"type": "string", "x-maxBytes": 65536, "description": "`next` of the previous page."},
 )
 LIST_OUTPUT = _output(
     ["path", "entries", "next", "incomplete"],
@@ -99,13 +99,13 @@ LIST_OUTPUT = _output(
                 "size_bytes": _COUNT,
                 "executable": {"type": "boolean"},
                 "target": _TEXT,
-                "hidden": {"const": True, "description": "It is kept from agents."},
+                "hidden": {"const": True, "description": "It is hidden from agents."},
                 "encoding": {"const": "utf-8-replaced", "description": "Bytes of the name that are not UTF-8."},
             },
         },
     },
     next={"type": ["string", "null"]},
-    incomplete={"type": "boolean", "description": "Something could not be entered: closed to us, or too deep."},
+    incomplete={"type": "boolean", "description": "Some folders could not be entered: no permission, or too deep."},
 )
 
 SEARCH_INPUT = _input(
@@ -114,7 +114,7 @@ SEARCH_INPUT = _input(
     path=_PATH | {"default": "."},
     regex=_FLAG | {"description": "The pattern is a regular expression of Python's, applied to each line."},
     ignore_case=_FLAG,
-    glob={"type": "string", "minLength": 1, "x-maxBytes": 256, "description": "Only files whose name or path fits."},
+    glob={"type": "string", "minLength": 1, "x-maxBytes": 256, "description": "Only files whose name or path matches."},
     max_matches={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
 )
 SEARCH_OUTPUT = _output(
@@ -140,7 +140,7 @@ WRITE_INPUT: dict[str, Json] = _input(
     base64=_TEXT | {"description": "Bytes, instead of `text`."},
     expected_sha256=_TEXT | {"pattern": _HEX, "description": "Refused unless the file holds exactly this now."},
     create_only=_FLAG | {"description": "Refused when the file exists."},
-    create_dirs=_FLAG | {"description": "Make the folders on the way."},
+    create_dirs=_FLAG | {"description": "Create missing parent folders."},
 ) | {
     "oneOf": [{"required": ["text"]}, {"required": ["base64"]}],
     "not": {"required": ["expected_sha256", "create_only"], "properties": {"create_only": {"const": True}}},
@@ -161,7 +161,7 @@ PATCH_INPUT: dict[str, Json] = _input(
     undo={
         "type": "string",
         "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$",
-        "description": "Instead of a patch: the `checkpoint` of a change of this run, which is then taken back.",
+        "description": "Instead of a patch: the `checkpoint` of a change of this run, which is then reverted.",
     },
 ) | {"oneOf": [{"required": ["patch"]}, {"required": ["undo"]}]}
 PATCH_OUTPUT = _output(
@@ -180,7 +180,7 @@ PATCH_OUTPUT = _output(
                 "moved_lines": {
                     "type": "array",
                     "items": {"type": "integer"},
-                    "description": "By how many lines each hunk stood elsewhere than the patch says.",
+                    "description": "By how many lines each hunk was off from where the patch says.",
                 },
             },
         },

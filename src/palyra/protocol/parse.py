@@ -118,7 +118,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # add
-        raise _malformed(f"The key {twice[:_SHOWN]!r} stands twice in one object.")
+        raise _malformed(f"The key {twice[:_SHOWN]!r} appears twice in one object.")
     return found
 
 
@@ -176,7 +176,7 @@ def _copy(value: object, depth: int) -> Json:
 
 
 def _malformed(detail: str) -> Rejected:
-    return Rejected(Reason.MALFORMED, detail, "Send one JSON object as RFC 8259 has it.")
+    return Rejected(Reason.MALFORMED, detail, "Send one JSON object as RFC 8259 defines it.")
 
 
 def _bad(detail: str) -> Rejected:

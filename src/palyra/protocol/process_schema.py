@@ -30,7 +30,7 @@ PROCESS_INPUT: dict[str, Json] = {
             "maxProperties": 32,
             "propertyNames": {"maxLength": 128, "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
             "additionalProperties": _TEXT_4K,
-            "description": "Further environment variables, where the operator made them settable.",
+            "description": "Additional environment variables that the operator made settable.",
         },
         "stdin": {"type": "string", "x-maxBytes": MAX_STDIN_BYTES, "description": "Text for its standard input."},
         "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86_400_000},
@@ -92,17 +92,18 @@ PROCESS_OUTPUT: dict[str, Json] = {
         "protected_created": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "Hooks, CI files, .env and the like that did not exist before this call. Look before use.",
+            "description": "Hooks, CI files, .env and the like that did not exist before this call. Check them "
+            "before use.",
         },
         "changes": {
             "type": "object",
-            "description": "What in the workspace was different afterwards: created, modified, deleted (the first 200 "
+            "description": "What changed in the workspace: created, modified, deleted (the first 200 "
             "of each), counts, whether everything was seen (complete), and the digest of the whole lists.",
         },
         "learned": {
             "type": "object",
-            "description": "Of palyra run --learn: paths and hosts the program asked for and could not have, and the "
-            "smallest grant.",
+            "description": "Of palyra run --learn: paths and hosts the program asked for and was denied, and the "
+            "smallest grant that would help.",
         },
         "node": {
             "type": "object",

@@ -106,7 +106,7 @@ def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None
     if not compiled.cost.is_affordable(value):
         raise Rejected(
             Reason.BAD_ARGUMENTS,
-            "The value has too many parts for its schema: looking at all of them would take too long.",
+            "The value has too many parts for its schema: checking all of them would take too long.",
             "Send less at once; palyra tools show TOOL prints the schema.",
         )
     if not compiled.has_integers and compiled.validator.is_valid(value):
@@ -200,7 +200,7 @@ def _fractions(schema: Any, value: Json, path: str) -> Iterator[tuple[str, str]]
     if not isinstance(schema, Mapping):
         return
     if isinstance(value, float) and schema.get("type") == "integer":
-        yield path, "a fraction where an integer is wanted"
+        yield path, "a fraction where an integer is expected"
     elif isinstance(value, Mapping):
         properties = schema.get("properties", {})
         for key, item in value.items():

@@ -82,7 +82,7 @@ def restore_outcome(data: bytes, recorded: Recorded) -> Outcome:
         raise Rejected(
             Reason.CALL_ID_REUSED,
             "This call has ended, and its outcome is no longer kept.",
-            "Send a fresh call_id to make the call once more; palyra journal show CALL_ID tells what is left of it.",
+            "Send a fresh call_id to make the call again; palyra journal show CALL_ID shows what is left of it.",
         )
     kept: dict[str, Any] = orjson.loads(data)
     return parse_outcome(kept | {"budget": recorded.budget.as_json(), "receipt": recorded.receipt.as_json()})

@@ -62,7 +62,8 @@ def change_identity(to: tuple[int, int] | None, host: HostFacts) -> tuple[Word, 
     if not host.setpriv:
         raise Unenforceable(
             (Guarantee.FS_ISOLATED.value,),
-            f"The workspace belongs to uid {to[0]} and this engine is root, but setpriv is missing to change to it.",
+            f"The workspace belongs to uid {to[0]} and this engine is root, but setpriv, which changes to that user, "
+            "is missing.",
             "Install util-linux (setpriv), or run Palyra as the workspace's owner.",
         )
     uid, gid = str(to[0]), str(to[1])

@@ -55,7 +55,9 @@ def diagnose(seen: Symptoms) -> Blocker:
         if applies(seen):
             return Blocker(BACKEND, code, detail, fix)
     said = seen.words or "bubblewrap said nothing"
-    return Blocker(BACKEND, "unknown", f"A sandbox could not be started: {said}.", "See what `bwrap` says by itself.")
+    return Blocker(
+        BACKEND, "unknown", f"A sandbox could not be started: {said}.", "Run `bwrap` by itself to see its message."
+    )
 
 
 def _errno(kind: str, name: str) -> Callable[[Symptoms], bool]:
@@ -87,25 +89,25 @@ _CAUSES: tuple[tuple[Callable[[Symptoms], bool], str, str, str], ...] = (
     (
         lambda seen: seen.started,
         "not_isolating",
-        "A sandbox started, but looked at from inside it does not isolate.",
-        "Report what `palyra doctor --json` shows; nothing runs in such a sandbox.",
+        "A sandbox started, but a check from inside shows that it does not isolate.",
+        "Report the output of `palyra doctor --json`; nothing runs in such a sandbox.",
     ),
     (
         _sysctl("user/max_user_namespaces", 0),
         "user_namespaces_off",
-        "User namespaces are switched off (user.max_user_namespaces = 0).",
+        "User namespaces are disabled (user.max_user_namespaces = 0).",
         "Run as root: sysctl -w user.max_user_namespaces=15000",
     ),
     (
         _both(_plain_user, _sysctl("kernel/unprivileged_userns_clone", 0)),
         "unprivileged_user_namespaces_off",
-        "Plain users may not make user namespaces (kernel.unprivileged_userns_clone = 0).",
+        "Unprivileged users may not create user namespaces (kernel.unprivileged_userns_clone = 0).",
         "Run as root: sysctl -w kernel.unprivileged_userns_clone=1",
     ),
     (
         _both(_plain_user, _sysctl("kernel/apparmor_restrict_unprivileged_userns", 1)),
         "apparmor",
-        "AppArmor restricts user namespaces of plain users (kernel.apparmor_restrict_unprivileged_userns = 1).",
+        "AppArmor restricts user namespaces of unprivileged users (kernel.apparmor_restrict_unprivileged_userns = 1).",
         "Give bwrap a profile that allows userns, or run as root: "
         "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
     ),
@@ -113,18 +115,18 @@ _CAUSES: tuple[tuple[Callable[[Symptoms], bool], str, str, str], ...] = (
         _errno("user", "ENOSPC"),
         "nested_sandbox",
         "This process runs in a sandbox or container that forbids further user namespaces.",
-        "Start Palyra outside of it.",
+        "Start Palyra outside it.",
     ),
     (
         _errno("user+net", "ENOSPC"),
         "net_namespaces_off",
-        "Network namespaces are used up or switched off (user.max_net_namespaces).",
+        "Network namespaces are exhausted or disabled (user.max_net_namespaces).",
         "Run as root: sysctl -w user.max_net_namespaces=15000",
     ),
     (
         _errno("user+pid", "ENOSPC"),
         "pid_namespaces_off",
-        "PID namespaces are used up or switched off (user.max_pid_namespaces).",
+        "PID namespaces are exhausted or disabled (user.max_pid_namespaces).",
         "Run as root: sysctl -w user.max_pid_namespaces=15000",
     ),
     (
@@ -138,7 +140,7 @@ _CAUSES: tuple[tuple[Callable[[Symptoms], bool], str, str, str], ...] = (
         _errno("user", "EPERM"),
         "chroot",
         "New user namespaces are refused, as they are inside a chroot.",
-        "Start Palyra outside of the chroot, or enter it with a tool that uses pivot_root (systemd-nspawn, bwrap).",
+        "Start Palyra outside the chroot, or enter it with a tool that uses pivot_root (systemd-nspawn, bwrap).",
     ),
     (
         _says("Can't mount proc"),

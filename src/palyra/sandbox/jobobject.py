@@ -59,7 +59,7 @@ class JobObjectBackend:
         if job.program.lower().endswith(_BATCH):
             raise Rejected(
                 Reason.EXECUTABLE_DENIED,
-                f"{job.program} is a batch file: its arguments are read by cmd.exe, which no quoting can bind.",
+                f"{job.program} is a batch file: its arguments are parsed by cmd.exe, and no quoting is safe for it.",
                 "Name the program that the batch file starts.",
             )
         return ProcessPlan(
@@ -126,7 +126,7 @@ def environment_block(env: Iterable[tuple[str, str]]) -> str:
         if not key or "=" in key or "\0" in key + value:
             raise ValueError(f"{key!r} cannot be an environment variable")
         if key.upper() in seen:
-            raise ValueError(f"{key} is there twice: case does not tell variables apart on Windows")
+            raise ValueError(f"{key} is set twice: variable names are not case-sensitive on Windows")
         seen[key.upper()] = f"{key}={value}\0"
     return "".join(seen[key] for key in sorted(seen)) + "\0" if seen else "\0\0"
 

@@ -121,7 +121,7 @@ def _hint(tier: Tier, missing: frozenset[Guarantee], host: HostFacts) -> str:
             "Tier B can do it on x86_64 and aarch64 with Linux 6.7 or later, where Landlock is switched on."
         )
     if tier is Tier.B and Guarantee.HOST_ALLOWLIST in missing:
-        return "Use --tier c: only a network of the program's own can be opened for single hosts."
+        return "Use --tier c: single hosts can only be allowed in a network of the program's own."
     if Guarantee.HOST_ALLOWLIST in missing:
         return "Leave out the allowed hosts for no network at all, or use --egress preflight or none."
     if Guarantee.PROCESS_LIMIT in missing:

@@ -92,7 +92,7 @@ def probe(
 
 def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> HostFacts:
     if not host.shell:
-        blocker = Blocker(BACKEND, "shell", "There is no /bin/sh of a kind that Palyra knows.", "Install dash.")
+        blocker = Blocker(BACKEND, "shell", "There is no /bin/sh that Palyra can use.", "Install dash.")
         return replace(host, blockers=(blocker,))
     if not bwrap:
         return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), missing_program(_distributions()))

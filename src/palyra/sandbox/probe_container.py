@@ -103,7 +103,9 @@ def _describe(name: str, path: str, image: str, env: dict[str, str]) -> _Engine 
     code, found, _ = _run([path, "image", "inspect", "--format", "{{json .Config}}", image], env)
     if code != 0 or not found.strip():
         fix = f"{name} pull {image}, or set another container_image."
-        return Blocker(name, "image", f"The image {image} is not here, and images are never pulled for a call.", fix)
+        return Blocker(
+            name, "image", f"The image {image} is not on this machine, and images are never pulled for a call.", fix
+        )
     return _of_podman(path, image, info) if name == "podman" else _of_docker(path, image, info, json.loads(found))
 
 
@@ -161,8 +163,8 @@ def _try_all(host: HostFacts, engine: _Engine, env: dict[str, str]) -> _Engine |
             continue
         problem = problem_in(report, own_init=True)
         if problem:
-            detail = f"A container started, but looked at from inside it does not isolate: {problem}."
-            return Blocker(engine.runtime, "not_isolating", detail, "Report what `palyra doctor --json` shows.")
+            detail = f"A container started, but a check from inside shows that it does not isolate: {problem}."
+            return Blocker(engine.runtime, "not_isolating", detail, "Report the output of `palyra doctor --json`.")
         said = dict(report)
         return replace(
             variant,
@@ -170,7 +172,9 @@ def _try_all(host: HostFacts, engine: _Engine, env: dict[str, str]) -> _Engine |
             pids=variant.pids and said.get("pids") == str(_LIMITS.processes),
         )
     detail = f"A container could not be started: {words or 'the client said nothing'}."
-    return Blocker(engine.runtime, "unknown", detail, f"See what `{engine.runtime} run --rm {engine.image} true` says.")
+    return Blocker(
+        engine.runtime, "unknown", detail, f"Run `{engine.runtime} run --rm {engine.image} true` to see its message."
+    )
 
 
 def _try(host: HostFacts, engine: _Engine, env: dict[str, str]) -> tuple[list[tuple[str, str]], str]:

@@ -103,7 +103,7 @@ def _check_workspace(workspace: str) -> None:
     if clash:
         raise Unenforceable(
             (Guarantee.FS_ISOLATED.value,),
-            f"The workspace {workspace} overlaps {clash[0]}, which must stay apart.",
+            f"The workspace {workspace} overlaps {clash[0]}, which must stay separate.",
             "Use a project folder of its own as the workspace.",
         )
 

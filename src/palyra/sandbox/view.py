@@ -110,7 +110,7 @@ def _check_workspace(workspace: str, host: HostFacts) -> None:
         clash.append(host.state_home)
     if clash:
         raise _refused(
-            f"The workspace {workspace} overlaps {clash[0]}, which must stay apart.",
+            f"The workspace {workspace} overlaps {clash[0]}, which must stay separate.",
             "Use a project folder of its own as the workspace.",
         )
 
@@ -135,7 +135,7 @@ def _check_root(root: str, host: HostFacts) -> None:
     if host.state_home and is_within(root, host.state_home):
         covered.append(host.state_home)
     if not root.startswith("/") or covered:
-        why = f"it would cover or open {covered[0]}, which the sandbox keeps to itself" if covered else "it is relative"
+        why = f"it would cover or expose {covered[0]}, which the sandbox keeps private" if covered else "it is relative"
         raise _refused(
             f"{root} cannot be shown to the program: {why}.",
             "Name exactly what the program needs, such as /etc/hostname and not /etc, with --read or in read_roots.",

@@ -65,7 +65,7 @@ class _Reader:
 
     def byte(self) -> int:
         if self.at >= self.end:
-            raise _bad("ends in the middle")
+            raise _bad("ends too early")
         self.at += 1
         return self.data[self.at - 1]
 
@@ -134,7 +134,7 @@ def _kind(head: bytes) -> GuestKind:
         return GuestKind.CORE
     if head == MAGIC + COMPONENT:
         return GuestKind.COMPONENT
-    raise _bad("does not begin as a WebAssembly module or component does")
+    raise _bad("does not begin like a WebAssembly module or component")
 
 
 def _module(reader: _Reader, counts: _Counts, *, depth: int) -> None:

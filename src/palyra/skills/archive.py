@@ -41,9 +41,9 @@ def check_path(path: str) -> str:
     if path.startswith(("/", "\\")) or ".." in parts or "\\" in path or ":" in path or "\0" in path:
         raise _bad(Finding.ARCHIVE_TRAVERSAL, f"The path {path[:80]!r} leads out of the package")
     if path != path.lower():
-        raise _bad(Finding.ARCHIVE_CASE, f"The path {path[:80]!r} has capital letters, which some systems fold")
+        raise _bad(Finding.ARCHIVE_CASE, f"The path {path[:80]!r} has capital letters, which some file systems fold")
     if not _PATH.fullmatch(path) or len(path) > MAX_PATH:
-        raise _bad(Finding.ARCHIVE_PATH, f"The path {path[:80]!r} is not of the one form that paths have")
+        raise _bad(Finding.ARCHIVE_PATH, f"The path {path[:80]!r} is not in canonical form")
     for part in parts:
         if part.endswith(".") or part.partition(".")[0] in _RESERVED:
             raise _bad(Finding.ARCHIVE_PATH, f"The path {path[:80]!r} holds a name that some systems reserve")
@@ -95,7 +95,7 @@ def read_zip(data: bytes) -> dict[str, bytes]:
         expected = _take(data, name, fields, start, files)
         at += _CENTRAL.size + length
     if at != end or expected != start:
-        raise _bad(Finding.ARCHIVE_LAYOUT, "The archive holds bytes that belong to no file")
+        raise _bad(Finding.ARCHIVE_LAYOUT, "The archive contains bytes that belong to no file")
     if write_zip(files) != data:  # covers every field that is not named above
         raise _bad(Finding.ARCHIVE_ENCODING, "The archive is not in its one canonical form")
     return files
@@ -108,9 +108,9 @@ def _read_end(data: bytes) -> tuple[int, int, int]:
         raise _bad(Finding.ARCHIVE_END, "The archive does not end with a plain end record")
     end = len(data) - _END.size
     if start + size < end:
-        raise _bad(Finding.ARCHIVE_PREPENDED, "Something stands before the archive or between its parts")
+        raise _bad(Finding.ARCHIVE_PREPENDED, "There are bytes before the archive or between its parts")
     if start + size != end:
-        raise _bad(Finding.ARCHIVE_END, "The archive's end record does not fit its length")
+        raise _bad(Finding.ARCHIVE_END, "The archive's end record does not match its length")
     if not 0 < count <= MAX_ENTRIES:
         raise _bad(Finding.ARCHIVE_SIZE, f"A package has 1 to {MAX_ENTRIES} files, not {count}")
     return count, start, end
@@ -148,7 +148,7 @@ def _take(data: bytes, name: str, fields: tuple[object, ...], start: int, files:
         raise _bad(Finding.ARCHIVE_SIZES, f"{name!r} claims more bytes than there are")
     content = data[begin : begin + size]
     if zlib.crc32(content) != crc:
-        raise _bad(Finding.ARCHIVE_CHECKSUM, f"{name!r} is not what its checksum says")
+        raise _bad(Finding.ARCHIVE_CHECKSUM, f"{name!r} does not match its checksum")
     files[name] = content
     return begin + size
 

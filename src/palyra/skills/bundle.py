@@ -165,10 +165,10 @@ def read_untrusted(data: bytes) -> Skill:
 def open_parcel(data: bytes) -> Parcel:
     """1, 2 — bounds and lines; the claims in them decide only which key is asked."""
     if len(data) < 8 or data[:4] != MAGIC:
-        raise SkillRefused(Finding.HEADER, "This is no skill package.", _HINT)
+        raise SkillRefused(Finding.HEADER, "This is not a skill package.", _HINT)
     (length,) = struct.unpack_from("<I", data, 4)
     if length > MAX_HEADER_BYTES or 8 + length > len(data) or len(data) - 8 - length > MAX_ARCHIVE_BYTES:
-        raise SkillRefused(Finding.HEADER, "The package's header does not fit its length, or is too large.", _HINT)
+        raise SkillRefused(Finding.HEADER, "The package's header does not match its length, or is too large.", _HINT)
     bundle, archive = data[8 : 8 + length], data[8 + length :]
     envelopes = parse_lines(bundle)
     first = statement_of(envelopes[0])
@@ -179,7 +179,7 @@ def open_parcel(data: bytes) -> Parcel:
 def read_parcel(parcel: Parcel, key: PublicKey) -> Skill:
     """3 to 6 with the key that was found for it."""
     if key != parcel.claimed_key or key.key_id != parcel.claimed.key_id:
-        raise SkillRefused(Finding.SIGNER, "The package names another key than the one that is pinned.", _HINT)
+        raise SkillRefused(Finding.SIGNER, "The package names a different key from the pinned one.", _HINT)
     payloads = tuple(_verified(envelope, key) for envelope in parcel.envelopes)
     statements = check_statements(payloads, parcel.payload_sha256, parcel.claimed)
     files = read_zip(parcel.archive)
@@ -200,9 +200,9 @@ def _verified(envelope: Mapping[str, Json], key: PublicKey) -> bytes:
     try:
         kind, payload = dsse_verify(envelope, key)
     except TrustError as error:
-        raise SkillRefused(Finding.SIGNATURE, f"A statement's signature does not hold: {error}", _HINT) from None
+        raise SkillRefused(Finding.SIGNATURE, f"A statement's signature is not valid: {error}", _HINT) from None
     if kind != PAYLOAD_TYPE:
-        raise SkillRefused(Finding.BUNDLE, "An envelope holds something else than an in-toto statement.", _HINT)
+        raise SkillRefused(Finding.BUNDLE, "An envelope does not hold an in-toto statement.", _HINT)
     return payload
 
 
@@ -217,7 +217,7 @@ def check_manifest_text(bundle: bytes, text: bytes, *, payload_sha256: str, key_
     _verified(envelope, key)
     said = statement["predicate"].get("manifest_sha256")
     if key.key_id != key_id or statement.get("subject") != subject or said != sha256_hex(text):
-        raise SkillRefused(Finding.SWAPPED, "The manifest that is kept is not the one that was signed.", _HINT)
+        raise SkillRefused(Finding.SWAPPED, "The stored manifest is not the one that was signed.", _HINT)
     return parse_manifest(text)
 
 

@@ -36,9 +36,9 @@ _ANSWER: dict[str, Json] = {
 }
 _OBJECT: dict[str, Json] = {"type": "object"}
 _WORKS: Mapping[Shape, str] = {
-    Shape.PASS: "Returns the object it was given; what the wish asks for is still to be written.",
+    Shape.PASS: "Returns the object it was given; what the description asks for still has to be written.",
     Shape.FETCH: "Fetches a page of its one host and returns status, headers and body.",
-    Shape.KEEP: "Keeps the object it is given; an empty object asks for what was kept last.",
+    Shape.KEEP: "Stores the object it is given; an empty object returns the one stored last.",
     Shape.FETCH_KEEP: "Fetches one page of its one host and keeps a copy: the answer while the host is silent.",
 }
 

@@ -161,12 +161,12 @@ def check_host(value: object, path: str) -> str:
         raise bad(path, "is not a host in lower case such as api.example.com or api.example.com:8443")
     port, name = found["port"], found["name"]
     if port is not None and (int(port) > 65535 or int(port) == (80 if found["plain"] else 443)):
-        raise bad(path, "names a port that is none, or the default one")
+        raise bad(path, "names an invalid port, or the default one")
     # Readers take a name whose last label is a number, decimal or hex, for an address; they disagree about which.
     if name is not None and re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]) and not _is_ipv4(name):
-        raise bad(path, "is no address in its one spelling")
+        raise bad(path, "is not an address in its canonical spelling")
     if found["six"] is not None and not _is_ipv6(found["six"]):
-        raise bad(path, "is no address in its one spelling")
+        raise bad(path, "is not an address in its canonical spelling")
     return value
 
 
@@ -185,7 +185,7 @@ def _is_ipv6(text: str) -> bool:
 def _root(value: object, path: str) -> str:
     found = check_match(value, path, _ROOT, "a place below the skill's own storage, such as cache or state/v1")
     if any(part.strip(".") == "" for part in found.split("/")):
-        raise bad(path, "has a part of dots alone")
+        raise bad(path, "has a part made of dots only")
     return found
 
 
@@ -206,7 +206,7 @@ def _parse_secrets(table: Table) -> tuple[SecretScope, ...]:
             raise bad(one.at("key_names"), "names no secret, or fewer than raw_key_names")
         found.append(SecretScope(scope=scope, key_names=names, raw_key_names=raw))
     if [one.scope for one in found] != sorted({one.scope for one in found}):
-        raise bad(table.at("secrets"), "are not sorted by scope, or one scope stands twice")
+        raise bad(table.at("secrets"), "are not sorted by scope, or one scope appears twice")
     return tuple(found)
 
 

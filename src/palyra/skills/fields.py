@@ -85,7 +85,7 @@ class Table:
             raise bad(self.at(name), f"is not a list of at most {most} texts")
         items = [check(item, f"{self.at(name)}[{n}]") for n, item in enumerate(found)]
         if items != sorted(set(items)):
-            raise bad(self.at(name), "is not sorted, or names something twice")
+            raise bad(self.at(name), "is not sorted, or lists something twice")
         return tuple(items)
 
     def done(self) -> None:

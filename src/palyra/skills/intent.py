@@ -103,7 +103,7 @@ def learn_wish(calls: Sequence[SeenCall], *, run_id: str, skill_id: str = "") ->
     places = [place for call in calls if call.url for place in _places(call.url)]
     if not places:
         raise ProjectError(
-            "No call of that run tells what a skill could do in its place.",
+            "No call of that run shows what a skill could do in its place.",
             "Skills are learned from completed calls of palyra.http.fetch; palyra skills propose TEXT takes words.",
         )
     host, _ = _one_host([(host, "/") for host, _ in places])
@@ -142,7 +142,7 @@ def _one_host(places: Sequence[tuple[str, str]]) -> tuple[str, str]:
         return check_host(hosts[0], "host"), _common([path for _, path in places])
     except SkillRefused:
         raise ProjectError(
-            f"{hosts[0][:100]!r} is no host that can be granted.", "Spell it in lower case, as in api.example.com."
+            f"{hosts[0][:100]!r} is not a host that can be granted.", "Spell it in lower case, as in api.example.com."
         ) from None
 
 

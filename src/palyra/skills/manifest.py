@@ -140,7 +140,7 @@ def check_publisher(value: object) -> str:
     if not isinstance(value, str) or not PUBLISHER.fullmatch(value) or value in RESERVED_PUBLISHERS:
         raise bad(
             "publisher",
-            "is not one label of a-z, 0-9 and - that anybody but Palyra may have",
+            "is not one label of a-z, 0-9 and -, or is reserved for Palyra",
             Finding.MANIFEST_PUBLISHER,
         )
     return value
@@ -176,7 +176,7 @@ def _parse_tools(entrypoints: Table, publisher: str) -> tuple[ToolEntry, ...]:
     if not tools:
         raise bad("entrypoints.tools", "names no tool")
     if [tool.id for tool in tools] != sorted({tool.id for tool in tools}):
-        raise bad("entrypoints.tools", "are not sorted by id, or one id stands twice")
+        raise bad("entrypoints.tools", "are not sorted by id, or one id appears twice")
     return tools
 
 

@@ -67,7 +67,7 @@ def parse_chat(body: bytes, model: str) -> Written:
     except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         raise _bad("it holds no JSON object where the code should be") from None
     if not isinstance(answer, dict) or set(answer) != _KEYS:
-        raise _bad(f"it has other keys than {', '.join(sorted(_KEYS))}")
+        raise _bad(f"it has keys other than {', '.join(sorted(_KEYS))}")
     return Written(
         model=model,
         language=_language(answer["language"]),
@@ -80,26 +80,26 @@ def parse_chat(body: bytes, model: str) -> Written:
 
 def _language(given: object) -> Language:
     if not isinstance(given, str) or given not in [language.value for language in LANGUAGES]:
-        raise _bad("it is in no language that can be built")
+        raise _bad("its language is not one that can be built")
     return Language(given)
 
 
 def _code(given: object) -> str:
     if not isinstance(given, str) or not 0 < len(given) <= MAX_CODE or "\0" in given:
-        raise _bad("its code is no text of a usable length")
+        raise _bad("its code is not text of a usable length")
     try:
         given.encode("utf-8")
     except UnicodeEncodeError:
-        raise _bad("its code is no text of a usable length") from None
+        raise _bad("its code is not text of a usable length") from None
     return given if given.endswith("\n") else given + "\n"
 
 
 def _cases(given: Any) -> Mapping[str, Mapping[str, Json]]:
     if not isinstance(given, dict) or not 0 < len(given) <= MAX_CASES:
-        raise _bad("it brings no tests, or too many")
+        raise _bad("it has no tests, or too many")
     for name, case in given.items():
         if not _CASE_NAME.fullmatch(name) or not isinstance(case, dict):
-            raise _bad("a test has a name that is none, or is no object")
+            raise _bad("a test has an invalid name, or is not an object")
     return given
 
 

@@ -67,7 +67,7 @@ class Project:
 
 def no_project(missing: str, where: str) -> ProjectError:
     return ProjectError(
-        f"There is no {missing} {where}, so this is no project of a skill.",
+        f"There is no {missing} {where}, so this is not a skill project.",
         "palyra skills new PUBLISHER.NAME makes one; palyra skills build DIR builds another folder.",
     )
 
@@ -79,7 +79,7 @@ def parse_project(files: Mapping[str, bytes]) -> Project:
             raise no_project(name, "here")
     manifest = parse_manifest(files[MANIFEST])
     if manifest.integrity:
-        raise ProjectError("skill.toml has [integrity] already.", "Remove that table: building writes it.")
+        raise ProjectError("skill.toml already has [integrity].", "Remove that table: building writes it.")
     language, modules = _parse_recipe(files[RECIPE])
     if set(modules) != set(manifest.modules):
         raise ProjectError(
@@ -88,7 +88,7 @@ def parse_project(files: Mapping[str, bytes]) -> Project:
         )
     for module, source in sorted(modules.items()):
         if source not in files:
-            raise ProjectError(f"The source {source} of {module} is missing.", "Mend [modules] of build.toml.")
+            raise ProjectError(f"The source {source} of {module} is missing.", "Fix [modules] of build.toml.")
     project = Project(language=language, sources=tuple(sorted(modules.items())), manifest=manifest, files=files)
     if language is Language.RUST and (len(modules) != 1 or not project.crate):
         raise ProjectError(
@@ -113,8 +113,8 @@ def _parse_recipe(text: bytes) -> tuple[Language, dict[str, str]]:
         raise ProjectError("build.toml names no language that can be built.", f"language is one of {names}.") from None
     modules = found.get("modules", {})
     if not isinstance(modules, dict):
-        raise ProjectError("[modules] of build.toml is no table.")
+        raise ProjectError("[modules] of build.toml is not a table.")
     for module, source in modules.items():
         if not isinstance(source, str) or not _SOURCE.fullmatch(source):
-            raise ProjectError(f"[modules] of build.toml: the source of {module[:80]!r} is no path in the project.")
+            raise ProjectError(f"[modules] of build.toml: the source of {module[:80]!r} is not a path in the project.")
     return language, modules

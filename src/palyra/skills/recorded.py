@@ -104,7 +104,7 @@ def _parse_case(name: str, data: bytes, manifest: SkillManifest) -> Case:
             secrets=_texts(found.get("secrets", {})),
         )
     except (TypeError, KeyError, ValueError):
-        raise ProjectError(f"{where}: http, storage or secrets are not of their form.") from None
+        raise ProjectError(f"{where}: http, storage or secrets do not have their documented form.") from None
 
 
 def _tool(given: object, manifest: SkillManifest, where: str) -> str:
@@ -112,7 +112,7 @@ def _tool(given: object, manifest: SkillManifest, where: str) -> str:
     if given is None and len(ids) == 1:
         return ids[0]
     if not isinstance(given, str) or given not in ids:
-        raise ProjectError(f"{where}: tool is none of this skill's.", f"Its tools are {', '.join(ids)}.")
+        raise ProjectError(f"{where}: tool is not one of this skill's tools.", f"Its tools are {', '.join(ids)}.")
     return given
 
 
@@ -130,5 +130,5 @@ def _exchange(given: Any) -> Exchange:
 
 def _texts(given: Any) -> dict[str, str]:
     if not all(isinstance(text, str) for text in given.values()):
-        raise ValueError("it holds other things than text")
+        raise ValueError("it contains something other than text")
     return dict(given)

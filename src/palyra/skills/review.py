@@ -167,7 +167,7 @@ def _module(
         "memories": facts.memories,
         "tables": facts.tables,
     }
-    yield _check("module.shape", PASS, f"{path} has an ordinary shape.", **counts)
+    yield _check("module.shape", PASS, f"{path} has an ordinary structure.", **counts)
     yield _imports(path, facts, asked, surface)
     yield _entry(path, facts)
     yield _size(path, facts, asked, ceilings)
@@ -262,7 +262,7 @@ def _requests(manifest: SkillManifest, ceilings: Ceilings) -> Iterator[Check]:
         yield _ceiling(asked, ceilings)
     wild = [f"{family}: {item}" for family, item in asked.wildcards]
     if wild:
-        message = "It asks for more than one thing with one name; no handle is given for that."
+        message = "It asks for several things under one name; no handle is given for that."
         yield _check("capability.wildcard", FAIL, message, wildcards=wild[:MAX_SHOWN])
     else:
         yield _check("capability.wildcard", PASS, "Everything it asks for is named.")
@@ -283,9 +283,9 @@ def _ceiling(asked: Capabilities, ceilings: Ceilings) -> Check:
     }
     found = {name: {"asked": a, "most": most} for name, (a, most) in above.items() if a > most}
     if found:
-        message = "It asks for more than this host gives; it will be given less."
+        message = "It asks for more than this host grants; it will get less."
         return _check("capability.ceiling", WARN, message, **found)
-    return _check("capability.ceiling", PASS, "What it asks for is within what this host gives.")
+    return _check("capability.ceiling", PASS, "What it asks for is within what this host grants.")
 
 
 def _secret_scopes(manifest: SkillManifest) -> Check:
@@ -296,7 +296,7 @@ def _secret_scopes(manifest: SkillManifest) -> Check:
         return _check("capability.secrets", FAIL, message, scopes=others[:MAX_SHOWN])
     raw = [name for one in manifest.capabilities.secrets for name in one.raw_key_names]
     if raw:
-        message = "It wants to read the very value of secrets, not only to have them added to requests."
+        message = "It wants to read the values of secrets, not only to have them added to requests."
         return _check("capability.secrets", WARN, message, raw_key_names=raw[:MAX_SHOWN])
     return _check("capability.secrets", PASS, "It asks for no secrets but its own.")
 
@@ -331,9 +331,11 @@ def _difference(subject: Subject) -> Check:
     if told:
         details["described_anew"] = list(told)
     if added:
-        message = f"It asks for more than version {before.version} did, or has people asked about less."
+        message = f"It asks for more than version {before.version} did, or asks people less often."
         return _check("capability.diff", WARN, message, **details)
     if told:
-        message = f"It asks for no more than version {before.version} did; agents are told other things of its tools."
+        message = (
+            f"It asks for no more than version {before.version} did; agents are told different things about its tools."
+        )
         return _check("capability.diff", WARN, message, **details)
     return _check("capability.diff", PASS, f"It asks for no more than version {before.version} did.", **details)

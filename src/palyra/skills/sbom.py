@@ -56,7 +56,7 @@ def check_sbom(data: bytes, files: Mapping[str, bytes], *, skill_id: str, versio
     except (KeyError, TypeError, ValueError):
         raise _bad("is not a CycloneDX bill in JSON that lists files with SHA-256 digests") from None
     if kind != "CycloneDX" or spec_version not in SPEC_VERSIONS:
-        raise _bad("is of another format or version than CycloneDX 1.5 to 1.7")
+        raise _bad("is not in CycloneDX format, version 1.5 to 1.7")
     if subject != (skill_id, version):
         raise _bad("is about another skill or version")
     wanted = [(path, sha256_hex(content)) for path, content in files.items() if path != FILE]

@@ -60,9 +60,9 @@ class Binding:
         if not all(isinstance(text, str) for text in texts) or type(found.signed_unix_ms) is not int:
             raise _bad("the first statement does not say whose package this is")
         if not PUBLISHER.fullmatch(found.publisher) or not SKILL_ID.fullmatch(found.skill_id):
-            raise _bad("a publisher or a skill is named as none can be")
+            raise _bad("the name of the publisher or the skill is not valid")
         if not is_version(found.version) or found.signed_unix_ms < 0 or not _KEY_ID.fullmatch(found.key_id):
-            raise _bad("its version, time or key is none")
+            raise _bad("its version, time or key is not valid")
         return found, raw
 
 
@@ -200,9 +200,9 @@ def statement_of(envelope: Mapping[str, Json]) -> Mapping[str, Json]:
     try:
         found = orjson.loads(base64.b64decode(envelope["payload"], validate=True))
     except (KeyError, TypeError, ValueError, binascii.Error):
-        raise _bad("an envelope holds no statement") from None
+        raise _bad("an envelope does not hold a statement") from None
     if not isinstance(found, dict):
-        raise _bad("an envelope holds no statement")
+        raise _bad("an envelope does not hold a statement")
     return found
 
 
@@ -213,7 +213,7 @@ def check_statements(payloads: Sequence[bytes], payload_sha256: str, claimed: Bi
     for kind, payload in zip(ORDER, payloads, strict=True):
         statement = _strict(payload)
         if statement.get("_type") != STATEMENT_TYPE or statement.get("predicateType") != kind:
-            raise _bad("its statements are not the three there are, in their order", Finding.STATEMENT)
+            raise _bad("its statements are not the three expected ones, in order", Finding.STATEMENT)
         if statement.get("subject") != subject:
             raise _bad("a statement is about other bytes than these", Finding.SUBJECT)
         predicates.append(statement["predicate"])
@@ -226,7 +226,7 @@ def check_statements(payloads: Sequence[bytes], payload_sha256: str, claimed: Bi
         )
         whole = {"files", "capabilities", "tools", "manifest_sha256"} <= set(skill) and {"file", "sha256"} <= set(sbom)
     except (KeyError, TypeError, AttributeError):
-        raise _bad("a statement lacks what it must say", Finding.STATEMENT) from None
+        raise _bad("a statement lacks required fields", Finding.STATEMENT) from None
     if not bound or not whole or not isinstance(built, list):
         raise _bad("its statements do not all name the same skill, version, publisher, key and time", Finding.SUBJECT)
     return Statements(skill=skill, provenance=provenance, sbom=sbom)

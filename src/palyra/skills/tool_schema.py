@@ -124,7 +124,7 @@ def _at(schema: Any, pointer: str, path: str) -> Any:
 def _check_seen(text: str, path: str) -> None:
     """Agents are given schemas as they are and read every letter of them; people see those that are drawn."""
     if visible(text) != text:
-        raise bad(path, "holds letters that nobody sees")
+        raise bad(path, "contains invisible characters")
 
 
 def _check_key(key: str, item: Any, path: str) -> None:

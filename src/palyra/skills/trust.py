@@ -80,7 +80,7 @@ class Trust:
         check_in_time(publisher, pinned, at_unix_ms)
         if signed_unix_ms > at_unix_ms + MAX_SKEW_MS or (until is not None and signed_unix_ms > until):
             raise SkillRefused(
-                Finding.TRUST_EXPIRED, "The package says it was signed at a time that has not come, or past its key."
+                Finding.TRUST_EXPIRED, "The package says it was signed in the future, or after its key expired."
             )
         return pinned.key
 
@@ -96,13 +96,14 @@ class Trust:
         if self.keys_of(publisher):
             return SkillRefused(
                 Finding.TRUST_KEY_CHANGED,
-                f"Key {key_id} is none of the keys that were pinned for {publisher}.",
-                f"If {publisher} has a new key, check it another way, then: palyra skills trust add {publisher} KEY",
+                f"Key {key_id} is not one of the keys pinned for {publisher}.",
+                f"If {publisher} has a new key, verify it through another channel, then: palyra skills trust add "
+                f"{publisher} KEY",
             )
         return SkillRefused(
             Finding.TRUST_UNKNOWN,
             f"The publisher {publisher} is not trusted here.",
-            f"palyra skills trust add {publisher} KEY with a key you got another way, or take this one on first use: "
+            f"palyra skills trust add {publisher} KEY with a key from another channel, or trust this one on first use: "
             "palyra skills install FILE --tofu",
         )
 
@@ -127,7 +128,7 @@ def parse_public_key(text: str) -> PublicKey:
     stripped = text.strip()
     if "PRIVATE KEY" in stripped:
         raise SkillRefused(
-            Finding.TRUST_WEAK_KEY, "This is a private key, which nobody else may have.", "Ask for the public one."
+            Finding.TRUST_WEAK_KEY, "This is a private key, which must stay with its owner.", "Ask for the public one."
         )
     if stripped.startswith(_PEM[0]) and stripped.endswith(_PEM[1]):
         stripped = "".join(stripped.removeprefix(_PEM[0]).removesuffix(_PEM[1]).split())
@@ -137,7 +138,7 @@ def parse_public_key(text: str) -> PublicKey:
     except (ValueError, binascii.Error):
         raise SkillRefused(
             Finding.TRUST_WEAK_KEY,
-            "This is no public key.",
+            "This is not a public key.",
             "Give the 32 bytes of an Ed25519 public key in base64 or hex, or a file that holds them.",
         ) from None
     return sound_key(raw)
@@ -178,7 +179,7 @@ def read_rotation(data: bytes, trust: Trust, *, at_unix_ms: int) -> tuple[str, P
     check_not_revoked(str(claimed), pinned)
     check_in_time(str(claimed), pinned, at_unix_ms)  # else an old key that was stolen would name its own successor
     if pinned.replaced_by:
-        raise _bad_rotation("the key that signed it was replaced already")
+        raise _bad_rotation("the key that signed it was already replaced")
     try:
         kind, payload = dsse_verify(envelope, pinned.key)
     except TrustError as error:
@@ -189,11 +190,11 @@ def read_rotation(data: bytes, trust: Trust, *, at_unix_ms: int) -> tuple[str, P
     if set(value) != {"publisher", "old_key_id", "new_public_key", "at_unix_ms"} or value["old_key_id"] != key_id:
         raise _bad_rotation("it does not say exactly what a rotation says")
     if type(value["at_unix_ms"]) is not int or value["at_unix_ms"] > at_unix_ms + MAX_SKEW_MS:
-        raise _bad_rotation("its time has not come")
+        raise _bad_rotation("its time is in the future")
     return str(value["publisher"]), pinned, parse_public_key(str(value["new_public_key"]))
 
 
 def _bad_rotation(why: str) -> SkillRefused:
     return SkillRefused(
-        Finding.TRUST_ROTATION, f"The rotation cannot be taken: {why}.", "It is signed by the key that it retires."
+        Finding.TRUST_ROTATION, f"The rotation cannot be accepted: {why}.", "It is signed by the key that it retires."
     )

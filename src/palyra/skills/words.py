@@ -76,11 +76,11 @@ def loosened(before: SkillManifest, after: SkillManifest) -> tuple[str, ...]:
             found.append(f"Brings the new tool {tool.id}.")
             continue
         if was.requires_approval and not tool.requires_approval:
-            found.append(f"No longer has a person asked before each call of {tool.id}.")
+            found.append(f"No longer asks a person before each call of {tool.id}.")
         if was.default_sensitive and not tool.default_sensitive:
             found.append(f"No longer marks {tool.id} as sensitive.")
     if before.review_required and not after.review_required:
-        found.append("No longer wants each version to be reviewed.")
+        found.append("No longer requires a review of each version.")
     return tuple(found)
 
 

@@ -77,8 +77,8 @@ class Absence:
     def begin(self, error: Exception) -> None:
         words = str(error).strip().splitlines()
         self.error = StateError(
-            f"The journal's server is away: {words[0].rstrip('.') if words else 'no answer'}.",
-            "It is looked for again by itself. Check the server, and [cluster] database.",
+            f"The journal's server is unreachable: {words[0].rstrip('.') if words else 'no answer'}.",
+            "Palyra keeps trying to reconnect. Check the server, and database in [cluster].",
         )
 
     def is_over(self, database: Database) -> bool:

@@ -143,7 +143,7 @@ def check_version(connection: sqlite3.Connection, root: Path, migrations: tuple[
     if version < len(migrations):
         lock = FileLock(root / "state" / "writer.lock")
         if not lock.acquire(PATIENCE_S):
-            raise StateError("The database must be migrated, and another process holds it.", "End that process first.")
+            raise StateError("The database must be migrated, and another process holds it.", "Stop that process first.")
         try:
             version = _version(connection)
             if version < len(migrations):

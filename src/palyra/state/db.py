@@ -147,7 +147,7 @@ def open_home(
     try:
         if made := strangers(connection, migrations):
             raise StateError(
-                f"The database holds {made[0]}, which Palyra did not make: it could change what is recorded.",
+                f"The database contains {made[0]}, which Palyra did not make: it could change what is recorded.",
                 "Run: palyra journal verify",
             )
         check_version(connection, root, migrations)

@@ -38,7 +38,7 @@ def keys_of(meta: Mapping[str, str], rows: Sequence[tuple[int, str]]) -> Keys:
         keys = Keys(newest, tuple(Handover(entry, old, new) for (_, old), (entry, new) in pairs))
     except (TrustError, TypeError, ValueError, AttributeError) as error:  # a damaged page holds anything
         hint = "Restore the state from a backup, or name another --home."
-        raise StateError(f"The database does not name the journal's keys: {error}", hint) from error
+        raise StateError(f"The database does not list the journal's keys: {error}", hint) from error
     if newest.name != meta.get("origin") or named[-1][1] != newest or named[0][0] != -1:
         raise other_key()
     return keys

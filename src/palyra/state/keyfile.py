@@ -1,4 +1,4 @@
-"""The installation's private key on disk: written once, whole or not at all, readable by its owner alone.
+"""The installation's private key on disk: written once, whole or not at all, readable only by its owner.
 
 Rules: a key file never replaces another; one that somebody else could have written or read is refused, because then
 its signatures prove nothing. A passphrase comes as bytes from whoever read it, never from the environment.
@@ -68,14 +68,14 @@ def read_key(path: Path, *, passphrase: bytes | None = None) -> SigningKey:
 def check_private(path: Path, found: os.stat_result, *, is_kind: Callable[[int], bool]) -> None:
     """Ours, of the kind expected, and closed to everyone else."""
     if not is_kind(found.st_mode):
-        raise StateError(f"{path} is not what Palyra put there.", f"Move {path} away.")
+        raise StateError(f"{path} was replaced by something else.", f"Move {path} away.")
     if found.st_uid != os.geteuid():
         raise StateError(
             f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}.",
             "Use another folder with --home, or start Palyra as that user.",
         )
     if stat.S_IMODE(found.st_mode) & 0o077:
-        raise StateError(f"{path} is open to other users.", f"Run: chmod go-rwx '{path}'")
+        raise StateError(f"{path} is accessible to other users.", f"Run: chmod go-rwx '{path}'")
 
 
 def sync_folder(path: Path) -> None:

@@ -54,8 +54,8 @@ def read_mark(state: Path) -> int:
 def check_mark(state: Path, *, had: int, has: int) -> None:
     if has < had:
         raise StateError(
-            f"The journal had {had} entries and has {has}: its log was removed, or an old copy was put back.",
-            f"Put the newer files back. To go on without what is missing: rm '{state / NAME}'",
+            f"The journal had {had} entries and has {has}: its log was removed, or an old copy was restored.",
+            f"Restore the newer files. To continue without the missing entries: rm '{state / NAME}'",
         )
 
 

@@ -85,7 +85,7 @@ def _opened(writer: Writer, note: str) -> Checkpoint:
     try:
         return writer.home.keys.open(note)
     except TrustError as error:
-        raise StateError(f"A checkpoint does not hold: {error}", "Run: palyra journal verify") from error
+        raise StateError(f"A checkpoint is not valid: {error}", "Run: palyra journal verify") from error
 
 
 def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, actor: str) -> Segment:

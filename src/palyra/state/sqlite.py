@@ -159,7 +159,7 @@ class SqliteDatabase:
         lock = FileLock(self._home.lock)
         if not lock.acquire(PATIENCE_S):
             raise StateError(
-                "Another process holds the journal's lock.", "Try again; what was marked is not forgotten."
+                "Another process holds the journal's lock.", "Try again; what was marked for removal stays marked."
             )
         try:
             with contextlib.closing(connect(self._home.database)) as connection:
@@ -172,7 +172,7 @@ class SqliteDatabase:
                 # Old pages lie in the log until it is copied back; what was removed must not be read from there.
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            raise StateError(f"What was removed could not be overwritten: {error}.", "Try again.") from error
+            raise StateError(f"Removed data could not be overwritten: {error}.", "Try again.") from error
         finally:
             lock.close()
 

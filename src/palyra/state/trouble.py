@@ -45,13 +45,13 @@ def _cause(database: Path, error: Exception) -> tuple[str, str]:
     except OSError as problem:
         return str(problem.strerror), RESTORE
     if not database.exists():
-        return "it is not there", RESTORE
+        return "it is missing", RESTORE
     if read_only:
         return "its file system is mounted read-only", "Mount it writable, or name another --home."
     if is_full(folder):
         return "the disk is full", f"Free some space below {folder.parent}, or name another --home."
     if not (os.access(folder, os.W_OK | os.X_OK) and os.access(database, os.R_OK | os.W_OK)):
-        return "this user may not write it", f"Give the folder {folder} back to this user, or name another --home."
+        return "this user may not write to it", f"Give the folder {folder} back to this user, or name another --home."
     return str(error), RESTORE
 
 

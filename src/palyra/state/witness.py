@@ -172,7 +172,7 @@ class Shown:
 def add_witness(writer: Writer, name: str, path: Path, *, actor: str, at_unix_ms: int) -> Shown:
     """From now on this place is shown every head that is pushed; it must take the newest one first."""
     if writer.rows("SELECT 1 FROM witnesses WHERE name = ?", (name,)):
-        raise StateError(f"There is a witness {name} already.", "List them with: palyra journal witness list")
+        raise StateError(f"There is already a witness {name}.", "List them with: palyra journal witness list")
     place, kind = str(path.absolute()), kind_of(path)
     details = {"kind": kind, "place_sha256": place_sha256(place)}
     act = Act(kind=ActKind.WITNESS_ADDED, actor=actor, subject=f"witness/{name}", details=details)
@@ -195,7 +195,7 @@ def push_heads(writer: Writer, *, at_unix_ms: int) -> list[Shown]:
     try:
         head = keys.open(newest[0][0])
     except TrustError as error:
-        raise StateError(f"The newest checkpoint does not hold: {error}", "Run: palyra journal verify") from error
+        raise StateError(f"The newest checkpoint is not valid: {error}", "Run: palyra journal verify") from error
     shown = []
     for name, kind, path in witnesses:
         try:
@@ -274,5 +274,5 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     if len(data) > MAX_PLACE_BYTES:
-        raise StateError(f"The witness {path} is larger than {MAX_PLACE_BYTES} bytes.", "Begin a new file.")
+        raise StateError(f"The witness {path} is larger than {MAX_PLACE_BYTES} bytes.", "Start a new file.")
     return data

@@ -57,11 +57,15 @@ def new_token(
     """`Rejected` for an agent that would be an operator, or a time that is none."""
     who = parse_principal(principal)
     if operator and who.kind is not PrincipalKind.USER:
-        raise Rejected(Reason.CAPABILITY_DENIED, "An agent is never an operator.", "Name a user: --principal user:NAME")
+        raise Rejected(
+            Reason.CAPABILITY_DENIED, "An agent can never be an operator.", "Name a user: --principal user:NAME"
+        )
     lifetime = DEFAULT_MS if lifetime_ms is None else lifetime_ms
     if not SHORTEST_MS <= lifetime <= LONGEST_MS:
         raise Rejected(
-            Reason.BAD_ARGUMENTS, "A token lives from a second to a year.", "Give its lifetime in seconds: --expires S"
+            Reason.BAD_ARGUMENTS,
+            "A token is valid for between one second and one year.",
+            "Give its lifetime in seconds: --expires S",
         )
     return Token(
         token_id=token_id,

@@ -52,18 +52,18 @@ def check_value(name: str, value: bytes) -> None:
     if not SHORTEST_VALUE <= len(value) <= LONGEST_VALUE:
         raise ConfigError(
             f"The value of {name} has {len(value)} bytes.",
-            f"A secret has {SHORTEST_VALUE} bytes at least, or it could not be told from ordinary text when output is "
-            f"redacted, and {LONGEST_VALUE} at most.",
+            f"A secret has at least {SHORTEST_VALUE} bytes, or redaction could not tell it from ordinary text, and at "
+            f"most {LONGEST_VALUE}.",
         )
 
 
 def line_of(name: str, value: bytes) -> bytes:
     if not all(32 <= letter < 127 for letter in value):
         raise ConfigError(
-            f"The value of {name} cannot stand in a header.", "A header holds printable ASCII on one line."
+            f"The value of {name} cannot be sent in a header.", "A header holds printable ASCII on one line."
         )
     return value
 
 
 def set_hint(name: str) -> str:
-    return f"palyra secrets set {name} (the value on stdin), or take it out of [[credentials]]."
+    return f"palyra secrets set {name} (the value on stdin), or remove it from [[credentials]]."

@@ -69,6 +69,6 @@ def _decrypt(key: bytes, text: Json, about: bytes) -> bytes:
         return AESGCM(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], about)
     except (InvalidTag, ValueError):
         raise VaultBroken(
-            "The vault does not open: its key is another one, or the file was changed.",
+            "The vault cannot be opened: its key is not the right one, or the file was changed.",
             "Restore the vault folder of the home from one backup, key and file together.",
         ) from None

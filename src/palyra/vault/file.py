@@ -79,7 +79,7 @@ class VaultFile:
         try:
             taken = lock.acquire(_PATIENCE_S)
         except OSError as error:
-            raise StateError(f"The vault is not there: {error.strerror}.", RESTORE) from error
+            raise StateError(f"The vault is missing: {error.strerror}.", RESTORE) from error
         if not taken:
             raise _busy()
         try:

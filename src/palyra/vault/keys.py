@@ -47,7 +47,7 @@ def from_keyring(account: str, *, create: bool) -> bytes:
         keyring: Any = import_module("keyring")
     except ImportError:
         raise StateError(
-            "The vault's key is in the system's keyring, and the package keyring is not installed.",
+            "The vault's key is in the system's keyring, and the Python package keyring is not installed.",
             "Install palyra[keyring].",
         ) from None
     try:
@@ -59,7 +59,7 @@ def from_keyring(account: str, *, create: bool) -> bytes:
         raise StateError(f"The system's keyring does not answer: {type(error).__name__}.", "Unlock it.") from None
     key = bytes.fromhex(found) if isinstance(found, str) and _is_hex(found) else b""
     if len(key) != KEY_BYTES:
-        raise StateError("The vault's key is not in the system's keyring.", "Restore it, or make the vault anew.")
+        raise StateError("The vault's key is not in the system's keyring.", "Restore it, or create a new vault.")
     return key
 
 

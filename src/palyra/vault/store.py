@@ -99,7 +99,7 @@ class Vault:
             if self._broken is not None or self._file.identity() != self._seen:
                 self.load()
         except StateError as error:
-            log.error("the vault cannot be read any more: %s", error.detail)
+            log.error("the vault can no longer be read: %s", error.detail)
         return self._known
 
     def value(self, name: str, *, principal: str, tool: str) -> bytes | None:
@@ -144,7 +144,9 @@ class Vault:
                 data, seen = self._file.read(), self._file.identity()
                 if digest_of(data) != self._recorded():
                     raise VaultBroken(
-                        "The vault is not the one this home last wrote: changed, deleted or put back.", RESTORE
+                        "The vault is not the one this home last wrote: it was changed, deleted, or replaced by an "
+                        "old copy.",
+                        RESTORE,
                     )
         self._open = self._parse(data) if data else _Open()
         now = ((name, value) for name, (_, value) in self._open.entries.items())
@@ -161,7 +163,7 @@ class Vault:
             signature = value.pop("mac")
             master = self._key(value["key"], create=False)
             if not box.same(box.mac(master, value), str(signature)):
-                raise VaultBroken("The vault's key is another one, or its file was changed.", RESTORE)
+                raise VaultBroken("The vault's key is not the right one, or its file was changed.", RESTORE)
             self._master = master
             entries = {name: self._unseal(value["vault_id"], name, one) for name, one in value["secrets"].items()}
             return _Open(value["vault_id"], value["generation"], value["key"], entries)
@@ -261,7 +263,7 @@ class Vault:
         if value is not None:
             entries[facts.name] = (facts, value)
         if len(entries) > MAX_SECRETS:
-            raise ConfigError(f"The vault holds {MAX_SECRETS} secrets at most.", "Delete some: palyra secrets list.")
+            raise ConfigError(f"The vault holds at most {MAX_SECRETS} secrets.", "Delete some: palyra secrets list.")
         content: dict[str, Json] = {
             "format": 1,
             "vault_id": vault_id,

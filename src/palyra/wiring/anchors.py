@@ -26,7 +26,7 @@ def anchor(writer: Writer, *, thorough: bool) -> None:
     found = tuple(anchors(writer.rows, writer.home.origin))
     for one in found:
         if one.problem is not None:
-            log.warning("witness %s cannot be asked: %s", one.name, one.problem)
+            log.warning("witness %s does not answer: %s", one.name, one.problem)
     check_anchors(writer, found, thorough=thorough)
 
 

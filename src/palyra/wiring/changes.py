@@ -34,4 +34,4 @@ def note_config(writer: Writer, digest: str, *, now_unix_ms: int) -> None:
     try:
         writer.commit_now(work)
     except StateError as error:
-        log.warning("the configuration could not be noted: %s", error.detail)
+        log.warning("the configuration could not be recorded: %s", error.detail)

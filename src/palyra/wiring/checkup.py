@@ -43,7 +43,7 @@ def host_checks(host: HostFacts) -> list[Check]:
             Check(
                 "user",
                 ADVICE,
-                "Palyra runs as root: workspaces that belong to root are run with uid 0 outside.",
+                "Palyra runs as root: programs in workspaces that belong to root run as uid 0 on the host.",
                 "Run it as a plain user, or give the workspace to one: sandboxes then start as that user.",
             )
         )
@@ -90,8 +90,8 @@ def daemon_checks(home: Path) -> list[Check]:
         Check(
             "daemon",
             ADVICE,
-            "The configuration changed since this home's daemon was started, which decides by the older one.",
-            "Start it again: what was taken out of the configuration, its callers still get.",
+            "The configuration changed since this home's daemon was started; the daemon still uses the old one.",
+            "Restart it: its callers still get what was removed from the configuration.",
         )
     ]
 

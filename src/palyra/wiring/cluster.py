@@ -137,7 +137,7 @@ class ClusterDoor:
             try:
                 await self._link.find_nodes()
             except Exception:  # Ray's own troubles are of every kind, and the next look may be luckier
-                log.exception("the nodes could not be looked at")
+                log.exception("the nodes could not be checked")
 
     async def _live(self) -> None:
         from palyra.cluster.leases import RENEW_S, Leases
@@ -151,7 +151,7 @@ class ClusterDoor:
                 pause_s = RENEW_S
             except StateError as error:
                 if pause_s == RENEW_S:
-                    log.critical("this daemon can no longer say that it lives: %s", error.detail)
+                    log.critical("this daemon can no longer renew its lease: %s", error.detail)
                 pause_s = LOST_S  # a server that comes back must hear of it before somebody takes it for dead
 
 

@@ -50,8 +50,8 @@ class Told:
 
 
 WAITS = (
-    "palyra journal tail lists calls. One that waits for a person is not there yet: palyra approvals list names the "
-    "request, and palyra approvals show ID tells why."
+    "palyra journal tail lists calls. One that waits for a person is not in it yet: palyra approvals list names the "
+    "request, and palyra approvals show ID says why."
 )
 
 

@@ -66,5 +66,5 @@ def check_decisions(rows: Rows, lookup: Lookup) -> tuple[int, list[tuple[str, st
         problem = mismatch(recorded, bundles[sha256])
         if problem:
             wrong.append((stored.call_id, problem))
-    wrong += [(call_id, "its kept record is not what was stored") for call_id in history.damaged]
+    wrong += [(call_id, "its stored record was changed") for call_id in history.damaged]
     return checked, wrong

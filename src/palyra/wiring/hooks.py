@@ -48,7 +48,7 @@ class Verdict:
 
 ALLOWED = Verdict(permission=Permission.ALLOW, sentence="Policy allows it.")
 NO_OBJECTION = Verdict(
-    permission=Permission.NONE, sentence="Policy allows it in a sandbox; here nothing confines it, so the host decides."
+    permission=Permission.NONE, sentence="Policy allows it in a sandbox; nothing confines it here, so the host decides."
 )
 OWN = Verdict(permission=Permission.NONE, sentence="Palyra decides when it is called.")
 
@@ -79,7 +79,9 @@ async def judge(installation: Installation, event: Event) -> Verdict:
         sentence = f"There is no policy for the tool {event.tool}, so a person decides."
         return Verdict(permission=Permission.ASK, sentence=sentence)
     if len(event.calls) > MAX_CALLS:
-        raise Rejected(Reason.TOO_LARGE, f"A line of more than {MAX_CALLS} programs.", "Run them one by one.")
+        raise Rejected(
+            Reason.TOO_LARGE, f"The command line runs more than {MAX_CALLS} programs.", "Run them one by one."
+        )
     workspace = resolve_workspace(event.workspace)
     verdicts = [await _judge_call(installation, event, workspace, call) for call in event.calls]
     return max(verdicts, key=lambda verdict: _RANK.index(verdict.permission), default=ALLOWED)
@@ -121,7 +123,7 @@ def _unconfined(trip: Trip) -> Verdict:
     writes = not _only_reads(trip) if is_process else Capability.FILESYSTEM_WRITE in trip.tool.spec.capabilities
     closed = closed_name(sights, reads=not writes) if sights is not None else ""
     if closed:
-        sentence = f"{closed[:200]} is closed to agents: other programs run or trust what stands there."
+        sentence = f"{closed[:200]} is closed to agents: other programs run or trust what is in it."
         return Verdict(permission=Permission.ASK, sentence=sentence)
     searches = trip.tool.spec.name == SEARCH and sights is not None and bool(sights.workspace.masked)
     hidden = sights is not None and may_read_hidden(trip.facts, sights)

@@ -112,7 +112,7 @@ def checked_head(newest: Checkpoint, open_note: Callable[[str], Checkpoint]) -> 
     try:
         return open_note(newest.note)
     except TrustError as error:
-        raise StateError(f"The newest checkpoint does not hold: {error}", "Run: palyra journal verify") from error
+        raise StateError(f"The newest checkpoint is not valid: {error}", "Run: palyra journal verify") from error
 
 
 def rows_in(connection: sqlite3.Connection) -> Rows:

@@ -19,7 +19,7 @@ def resolve_workspace(path: str | os.PathLike[str]) -> str:
         if real != absolute and any(_is_foreign_link(part) for part in _parts(absolute)):
             raise Rejected(
                 Reason.BAD_ARGUMENTS,
-                "The workspace's path goes through a link that is not root's.",
+                "The workspace's path goes through a link that does not belong to root.",
                 f"Name the folder itself: {real}",
             )
     except (OSError, ValueError, TypeError) as error:

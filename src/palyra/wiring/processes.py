@@ -226,7 +226,7 @@ class KeptProcesses:
             raise Rejected(
                 Reason.BAD_ARGUMENTS,
                 f"offset_bytes {offset_bytes} is past the end: {error}.",
-                "Start at 0 and go on with next_offset_bytes.",
+                "Start at 0 and continue with next_offset_bytes.",
             ) from error
 
     def close(self) -> None:

@@ -71,7 +71,9 @@ class RunDesk:
     ) -> RunView:
         """`Rejected` for an agent, an unknown run, or a budget that has no limit."""
         if not by.startswith("user:"):
-            raise Rejected(Reason.CAPABILITY_DENIED, "An agent never extends a budget.", "Do it as --as user:NAME.")
+            raise Rejected(
+                Reason.CAPABILITY_DENIED, "An agent can never extend a budget.", "Do it as a person: --as user:NAME."
+            )
 
         def work(tx: Transaction) -> None:
             before = self._budget.read_ledger(tx, run_id)

@@ -139,5 +139,5 @@ def read_feed(file: str) -> KnownBad:
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return KnownBad(unreadable='it is not JSON of the form {"digests": [...], "publishers": [...]}.')
     if not all(isinstance(text, str) for text in texts):
-        return KnownBad(unreadable="it names something that is no text.")
+        return KnownBad(unreadable="it lists something that is not text.")
     return KnownBad(digests=frozenset(digests), publishers=frozenset(publishers))

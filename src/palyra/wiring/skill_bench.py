@@ -56,6 +56,6 @@ async def try_project(folder: Path, bench: Bench) -> tuple[Skill, tuple[Verdict,
     try:
         skill = read_untrusted(read_plain(built, most=MAX_PACKAGE_BYTES))
     except FileNotFoundError:
-        raise ProjectError(f"{built} is not there.", f"Build it first: palyra skills build {folder}") from None
+        raise ProjectError(f"{built} is missing.", f"Build it first: palyra skills build {folder}") from None
     proving = Proving(skill, bench.house, bench.config.tool_call.wasm_runtime)
     return skill, tuple([await proving.prove(case) for case in cases])

@@ -118,7 +118,7 @@ class SkillBuilder:
 
     async def _make(self, wish: Wish, *, by: str) -> Candidate:
         if len(self.candidates()) >= MAX_CANDIDATES:
-            raise ProjectError(f"There are {MAX_CANDIDATES} candidates already.", f"Remove some of {self._root}.")
+            raise ProjectError(f"There are already {MAX_CANDIDATES} candidates.", f"Remove some in {self._root}.")
         config, ports = self._here.config.skills, self._here.ports
         written = None
         if config.builder_endpoint:
@@ -229,4 +229,4 @@ class SkillBuilder:
         try:
             write_built(self._root / candidate.candidate_id / FACTS, json.dumps(candidate.as_json()).encode())
         except OSError as error:
-            raise StateError(f"The candidate cannot be kept: {error.strerror}.") from error
+            raise StateError(f"The candidate cannot be stored: {error.strerror}.") from error

@@ -94,5 +94,5 @@ def write_built(path: Path, data: bytes) -> None:
     """Where everybody may read it; the folder for it is made, and is no link."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.is_symlink():
-        raise ProjectError(f"{path.parent} is a link.", "Remove it: what is built is written there.")
+        raise ProjectError(f"{path.parent} is a link.", "Remove it: build output is written there.")
     write_whole(path, data, mode=0o644)

@@ -58,7 +58,7 @@ class SkillFiles:
             finally:
                 lock.close()
         except OSError as error:
-            raise StateError(f"Skills cannot be kept in {self.root}: {error.strerror}.", "palyra doctor") from error
+            raise StateError(f"Skills cannot be stored in {self.root}: {error.strerror}.", "palyra doctor") from error
 
     def write(self, sha256: str, files: Mapping[str, bytes]) -> bool:
         """Within `writing`. True when other files had been put in their place, which are gone now."""
@@ -94,7 +94,7 @@ class SkillFiles:
         folder = self.folder(sha256)
         try:
             if not stat.S_ISDIR(os.lstat(folder).st_mode):
-                raise ValueError("a link in the folder's place")
+                raise ValueError("a link instead of the folder")
             files = {path: _read_member(folder, path) for path in _members(folder)}
             same = sha256_hex(write_zip(files)) == sha256
         except (OSError, SkillRefused, ValueError):
@@ -152,7 +152,7 @@ def _read_member(folder: Path, path: str) -> bytes:
     with os.fdopen(fd, "rb") as file:
         seen = os.fstat(fd)
         if not stat.S_ISREG(seen.st_mode) or seen.st_size > most_bytes(path):
-            raise ValueError(f"{path} is no plain file")
+            raise ValueError(f"{path} is not a plain file")
         data = file.read(most_bytes(path) + 1)
     if len(data) > most_bytes(path):
         raise ValueError(f"{path} has grown")
@@ -162,7 +162,7 @@ def _read_member(folder: Path, path: str) -> bytes:
 def _members(folder: Path) -> list[str]:
     found = [path for path in _walk(folder) if not stat.S_ISDIR(os.lstat(folder / path).st_mode)]
     if len(found) > MAX_ENTRIES:
-        raise ValueError("more files than a package has")
+        raise ValueError("more files than the package has")
     return found
 
 
@@ -171,7 +171,7 @@ def _walk(folder: Path, below: str = "") -> Iterator[str]:
     with os.scandir(folder / below) as entries:
         names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
     if len(names) > 2 * MAX_ENTRIES:
-        raise OSError("more files than a package has")
+        raise OSError("more files than the package has")
     for name, is_folder in names:
         path = f"{below}/{name}" if below else name
         yield path

@@ -73,7 +73,7 @@ class SkillIntake(SkillPayloads):
             self._reports.keep(tx, report)
             if same:
                 return Done(standing=stored, report=report, changed=False)
-            reason = f"signed anew by key {fresh.key_id}"
+            reason = f"signed again by key {fresh.key_id}"
             reason = "installed again: it had been changed" if replaced or edited else reason
             self._keep_payload(tx, skill, fresh)
             again = replace(
@@ -132,13 +132,13 @@ class SkillIntake(SkillPayloads):
                 raise SkillRefused(
                     Finding.VERSION_REUSED,
                     f"{manifest.skill_id} {manifest.version} is installed with other content.",
-                    "Its publisher has to give the new one another version; --allow-downgrade takes it all the same.",
+                    "Its publisher has to give the new content a new version; --allow-downgrade accepts it anyway.",
                 )
             if Version(one.version) > Version(manifest.version):
                 raise SkillRefused(
                     Finding.DOWNGRADE,
                     f"{manifest.skill_id} {one.version} is installed; {manifest.version} is older.",
-                    "Old versions have known faults: --allow-downgrade installs it all the same.",
+                    "Old versions may have known vulnerabilities: --allow-downgrade installs it anyway.",
                 )
 
     def verify_file(self, file_bytes: bytes) -> Skill:

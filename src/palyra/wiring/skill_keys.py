@@ -1,4 +1,4 @@
-"""A publisher's signing key: made once, under the home, readable by its owner alone. It is trusted nowhere by that."""
+"""A publisher's signing key: made once, under the home, readable only by its owner. It is trusted nowhere by that."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class SkillLookup(TrustDesk):
                 if said.get("act") == ActKind.SKILL_CHANGED and said["details"]["sha256"] == standing.sha256:
                     raise SkillRefused(
                         Finding.TAMPERED,
-                        f"The row of {standing.skill_id} is an old one that was put back: a later entry differs.",
+                        f"The row of {standing.skill_id} is an old one that was restored: a later entry differs.",
                         "palyra journal verify, then install the skill again from its package.",
                     )
 
@@ -121,4 +121,4 @@ def absent(skill_id: str) -> SkillRefused:
 
 
 def changed_meanwhile(skill_id: str) -> SkillRefused:
-    return SkillRefused(Finding.LIFE_MOVE, f"{skill_id} was changed meanwhile.", f"palyra skills show {skill_id}")
+    return SkillRefused(Finding.LIFE_MOVE, f"{skill_id} was changed in the meantime.", f"palyra skills show {skill_id}")

@@ -54,7 +54,7 @@ async def ask_model(wish: Wish, config: SkillsConfig, fetcher: HttpFetcher, vaul
         ) from None
     if answer.status != 200 or answer.truncated:
         raise ProjectError(
-            f"The model's host answers {answer.status}.", "Check builder_model and builder_secret in [skills]."
+            f"The model's host answered {answer.status}.", "Check builder_model and builder_secret in [skills]."
         )
     return parse_chat(answer.body, config.builder_model)
 

@@ -14,7 +14,7 @@ def write_project(folder: Path, files: Mapping[str, str]) -> None:
     """Raises ProjectError when the folder holds something already, or cannot be made."""
     try:
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir() or any(folder.iterdir())):
-            raise ProjectError(f"{folder} is there already.", "Choose another place with --output, or move it away.")
+            raise ProjectError(f"{folder} already exists.", "Choose another place with --output, or move it away.")
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ProjectError(f"{folder}: {error.strerror}.", "Choose another place with --output.") from error

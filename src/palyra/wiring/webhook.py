@@ -64,7 +64,7 @@ class Webhook:
                 self._thread.start()
             self._queue.put_nowait(message(approval, self._config.console_url))
         except (OSError, ValueError, queue.Full) as error:
-            log.warning("the webhook was not told of approval %s: %s", approval.approval_id, error)
+            log.warning("the webhook was not notified of approval %s: %s", approval.approval_id, error)
 
     async def close(self) -> None:
         """What is queued gets a last moment; a receiver that hangs does not hold the process."""
@@ -81,7 +81,7 @@ class Webhook:
         name = self._config.webhook_secret
         found = next((value for known, value in self._known_values(run_id) if known == name), b"")
         if not name or not found:
-            raise ValueError("webhook_secret names no secret that is known; nothing is sent unsigned")
+            raise ValueError("webhook_secret names an unknown secret; nothing is sent unsigned")
         return found
 
     def _send_all(self) -> None:
@@ -106,7 +106,7 @@ class Webhook:
             if 200 <= status < 300:
                 return
             why = f"it answered {status}"
-        log.warning("the webhook could not be told: %s", why)
+        log.warning("the webhook could not be notified: %s", why)
 
 
 def message(approval: Approval, console_url: str) -> bytes:

@@ -109,7 +109,7 @@ def test_a_tool_without_arguments_takes_no_pattern():
 @pytest.mark.parametrize("verdict", [YES, NO])
 @pytest.mark.parametrize("agent", ["agent:demo", "agent:other"])
 def test_an_agent_never_decides(verdict, agent):
-    with pytest.raises(Rejected, match="An agent never decides") as caught:
+    with pytest.raises(Rejected, match="An agent can never decide") as caught:
         decided(replace(verdict, by=agent))
     assert caught.value.reason is Reason.CAPABILITY_DENIED
 
@@ -124,7 +124,7 @@ def test_an_agent_never_decides(verdict, agent):
     ids=["yes", "no", "under another name"],
 )
 def test_nobody_decides_on_a_call_of_their_own(verdict):
-    with pytest.raises(Rejected, match="a call of their own"):
+    with pytest.raises(Rejected, match="their own call"):
         decided(verdict, replace(REQUEST, principal="user:alice"))
 
 
@@ -135,13 +135,13 @@ def test_a_person_confirms_their_own_call_at_its_terminal_and_it_says_so():
 
 
 def test_at_a_terminal_only_who_made_the_call_confirms_it():
-    with pytest.raises(Rejected, match="only who made the call"):
+    with pytest.raises(Rejected, match="only the person who made the call"):
         decided(Verdict(approved=True, by="user:bob", at_terminal=True), replace(REQUEST, principal="user:alice"))
 
 
 @pytest.mark.parametrize("state", [s for s in ApprovalState if s is not ApprovalState.PENDING])
 def test_what_is_decided_stays_decided(state):
-    with pytest.raises(Rejected, match="decided once"):
+    with pytest.raises(Rejected, match="decided only once"):
         decided(YES, replace(REQUEST, state=state))
 
 

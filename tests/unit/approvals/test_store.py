@@ -81,7 +81,7 @@ def test_an_expired_grant_and_a_revoked_one_cannot_be_used(desk):
     async def scenario():
         old = await desk.granted(question())
         desk.now += 30_000
-        with pytest.raises(Rejected, match="is over"):
+        with pytest.raises(Rejected, match="has expired"):
             await desk.run(question(), old)
         fresh = await desk.granted(question(), replace(YES, scope=Scope.RUN))
         await desk.run(question(), fresh)

@@ -17,7 +17,7 @@ def test_a_call_id_cannot_smuggle_a_request(call_id: str) -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         daemon = Daemon(Place(host="127.0.0.1", port=listener.getsockname()[1]), token="t")
-        with pytest.raises(PalyraError, match="no path"):
+        with pytest.raises(PalyraError, match="not a path"):
             RemoteRun(daemon, "run", None, {}).cancel(call_id)
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):

@@ -111,6 +111,6 @@ def test_a_home_is_never_found_in_the_current_folder_by_the_environment(
     with pytest.raises(HomeError, match="no home folder"):
         find_home()
     monkeypatch.setenv("PALYRA_HOME", ".palyra")
-    with pytest.raises(HomeError, match="no absolute path"):
+    with pytest.raises(HomeError, match="not an absolute path"):
         find_home()
     assert find_home("here").root == tmp_path / "here", "who types it means it"

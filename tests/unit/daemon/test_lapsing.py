@@ -60,7 +60,7 @@ def test_a_yes_to_a_call_whose_token_was_revoked_runs_nothing(served, workspace)
 
     outcome = served.run(story())
     assert (outcome["status"], outcome["reason"]) == ("refused", "CAPABILITY_DENIED")
-    assert outcome["message"] == "The token that asked for this call no longer holds."
+    assert outcome["message"] == "The token that made this call is no longer valid."
     assert list(workspace.iterdir()) == []
 
 

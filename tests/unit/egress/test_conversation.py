@@ -139,7 +139,7 @@ def test_a_request_hidden_in_a_slow_first_line_is_refused():
 def test_a_proxy_header_is_not_passed_on(header):
     play = Play("b.test:9000").transparent("b.test", 9000)
     play.reach()
-    why = "a PROXY protocol header is not passed on"
+    why = "a PROXY protocol header is not forwarded"
     assert play.say(header) == [Ruled(host="b.test", port=9000, ruling=Ruling.REFUSED, why=why), RESET]
 
 

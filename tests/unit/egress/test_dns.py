@@ -1,4 +1,4 @@
-"""The name server inside: granted names and nothing else, and no question ever leaves."""
+"""The name server inside: granted names and nothing else, and not a question ever leaves."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_granted_name_without_an_address_left_is_refused_not_denied():
     names = table("*.s.test")
     for at in range(200):
         found = answer(query(f"n{at}.s.test"), names)
-    assert (read(found.reply)[1], found.is_granted, found.why) == (5, False, "no address is left for it")
+    assert (read(found.reply)[1], found.is_granted, found.why) == (5, False, "no local address is left for it")
 
 
 def test_edns_is_understood_and_answered():
@@ -115,7 +115,7 @@ def test_edns_is_understood_and_answered():
     "message",
     {
         "two questions": query("a.test", counts=(2, 0, 0, 0), more=encode("b.test") + b"\0\1\0\1"),
-        "no question": query("a.test", counts=(0, 0, 0, 0)),
+        "not a question": query("a.test", counts=(0, 0, 0, 0)),
         "an answer inside": query("a.test", counts=(1, 1, 0, 0)),
         "two additional": query("a.test", counts=(1, 0, 0, 2), more=OPT + OPT),
         "not EDNS": query("a.test", counts=(1, 0, 0, 1), more=b"\0" + struct.pack(">HHIH", 250, 1, 0, 0)),

@@ -24,7 +24,7 @@ def test_an_error_of_our_own_tells_nothing_of_itself():
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
 def test_a_machine_that_ran_out_of_something_is_told_so_with_what_to_do(code):
     ending = broken(OSError(code, os.strerror(code)))
-    assert ending.message == f"Palyra could not go on with this call: {os.strerror(code)}."
+    assert ending.message == f"Palyra could not continue with this call: {os.strerror(code)}."
     assert ending.hint
 
 

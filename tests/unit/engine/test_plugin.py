@@ -158,7 +158,7 @@ def test_output_that_is_not_what_the_tool_promises_traps_the_call() -> None:
     promised = {"type": "object", "required": ["sum"], "properties": {"sum": {"type": "integer"}}}
     outcome = call_skill(skill(output_schema=promised), guests=FakeGuests(output=b'{"sum": "3"}'))
     assert (outcome.reason, outcome.output) == (Reason.TRAPPED, {})
-    assert outcome.message == "The guest's output is not what its tool promises: sum: not of type integer."
+    assert outcome.message == "The guest's output does not fit its tool's output schema: sum: not of type integer."
 
 
 def test_input_that_the_tool_does_not_take_is_refused() -> None:

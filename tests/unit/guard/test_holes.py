@@ -152,7 +152,7 @@ def test_a_crowd_of_modules_hides_none(ws):
 def test_too_many_modules_are_a_problem_not_a_gap(ws):
     for number in range(MAX_FOLDERS + 1):
         (ws / ".git" / "modules" / f"a{number}" / "x").mkdir(parents=True)
-    assert look(ws).workspace.problem == "The workspace's .git holds too many submodules or worktrees to be protected."
+    assert look(ws).workspace.problem == "The workspace's .git has too many submodules or worktrees to be protected."
 
 
 def test_worktrees_rebases_and_nested_repositories_are_protected(ws):
@@ -200,7 +200,7 @@ def test_a_maze_of_links_is_refused_quickly(ws):
     began = time.monotonic()
     sights = look(ws, *(f"./{'./' * n}l0" for n in range(200)))
     assert time.monotonic() - began < 10
-    assert sights.workspace.problem == "The paths lead through too many folders and links to be looked at."
+    assert sights.workspace.problem == "The paths lead through too many folders and links to be checked."
     with pytest.raises(Rejected) as caught:
         guard_process(
             command="ls",

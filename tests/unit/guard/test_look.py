@@ -241,7 +241,7 @@ def test_a_pipe_with_a_protected_name_is_left_out(looker, ws):
 def test_more_env_files_than_can_be_hidden_is_a_problem(looker, ws):
     for number in range(65):
         (ws / f".env.{number}").write_text("")
-    assert look(looker, ws).workspace.problem == "The workspace holds more than 64 .env files to be hidden."
+    assert look(looker, ws).workspace.problem == "The workspace contains more than 64 .env files to be hidden."
 
 
 @pytest.mark.parametrize("place", [".", ".git", ".git/modules"])

@@ -134,9 +134,9 @@ def test_eight_wrappers_are_followed_and_the_ninth_is_not() -> None:
 def test_a_link_to_what_runs_programs_counts_as_that() -> None:
     found = classify("edit", ["f"], resolved="/usr/bin/vim.basic")
     assert (found.effective_program, found.interpreter, found.runs_code) == ("vim", False, True)
-    assert found.why == "edit is another name of vim, which can run other programs"
+    assert found.why == "edit is another name for vim, which can run other programs"
     build = classify("mk", [], resolved="/usr/bin/make")
     assert (build.effective_program, build.interpreter, build.runs_code) == ("make", False, True)
     link = classify("run", ["f"], resolved="/usr/bin/perl5.36")
     assert (link.effective_program, link.interpreter) == ("perl", True)
-    assert link.why == "run is another name of perl"
+    assert link.why == "run is another name for perl"

@@ -194,7 +194,7 @@ def test_an_interpreter_behind_an_unknown_option_is_told_by_name() -> None:
 def test_arguments_that_nobody_has_seen_are_code_to_who_could_run_them(outer: str, inner: str) -> None:
     line = outer.replace("INNER", inner) if "INNER" in outer else f"{outer} {inner}"
     found = read(line)
-    assert (found.runs_code, "arguments that nobody has seen" in found.why) == (True, True)
+    assert (found.runs_code, "arguments that cannot be seen" in found.why) == (True, True)
 
 
 def test_arguments_that_nobody_has_seen_are_nothing_to_a_plain_program() -> None:
@@ -216,7 +216,7 @@ def test_a_string_of_env_that_holds_itself_is_not_followed_for_ever() -> None:
 
 
 def test_refusals_name_the_option_without_its_value() -> None:
-    assert read("timeout --wat=secret 3 x").why == "what timeout --wat runs cannot be told"
+    assert read("timeout --wat=secret 3 x").why == "what timeout --wat runs cannot be determined"
     assert read("env LD_PRELOAD=x prog").why == "env sets LD_PRELOAD, which decides what a program loads or runs"
     assert read("make all").why == "make runs what the project's own files say"
     assert read("vim f").why == "vim can run other programs"

@@ -46,9 +46,9 @@ def test_the_nearest_of_two_places_counts():
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"a\nX\nc\n", "Hunk 1 of x does not match: line 2 is not as the patch has it."),
-        (b"a\r\nb\r\nc\r\n", "Hunk 1 of x does not match: line 1 ends in another way (CRLF, or no newline)."),
-        (b"a\nb\nc", "Hunk 1 of x does not match: line 3 ends in another way (CRLF, or no newline)."),
+        (b"a\nX\nc\n", "Hunk 1 of x does not match: line 2 differs from the patch."),
+        (b"a\r\nb\r\nc\r\n", "Hunk 1 of x does not match: line 1 ends differently (CRLF, or no newline)."),
+        (b"a\nb\nc", "Hunk 1 of x does not match: line 3 ends differently (CRLF, or no newline)."),
         (b"a\n", "Hunk 1 of x does not match: the file is shorter."),
         (b"", "Hunk 1 of x does not match: the file is shorter."),
     ],

@@ -127,5 +127,5 @@ def test_how_many_entries_are_missing_is_said(evidence: Evidence) -> None:
     lines = whole(evidence)
     report = check_lines(orjson.loads(lines[0]), iter([*lines[1:3], *lines[5:]]), evidence.writer.home.verifier)
     assert [finding.detail for finding in report.findings] == [
-        "It holds 14 of the 16 entries that its header promises: 2 missing."
+        "It holds 14 of the 16 entries that its header announces: 2 missing."
     ]

@@ -369,7 +369,7 @@ def test_a_changed_outcome_is_never_handed_out(journal: tuple[Writer, JournalSto
     asyncio.run(walk(store, call_id))
     with tampering(writer.home) as other:
         other.execute("UPDATE blobs SET data = x'00'")
-    with pytest.raises(StateError, match="kept record"):
+    with pytest.raises(StateError, match="stored record"):
         asyncio.run(store.find_call(call_id))
 
 
@@ -389,7 +389,7 @@ def test_a_forged_outcome_without_its_opening_is_never_handed_out(journal: tuple
         other.execute("INSERT INTO blobs VALUES (?, ?, 0)", (sha256(forged).digest(), forged))
         other.execute("UPDATE calls SET outcome = ?", (sha256(forged).digest(),))
         other.execute("DELETE FROM openings WHERE entry = 1 AND field = 'outcome'")
-    with pytest.raises(StateError, match="kept record"):
+    with pytest.raises(StateError, match="stored record"):
         asyncio.run(store.find_call(call_id))
     assert ("KEPT", 1) in [(finding.code, finding.index) for finding in audit_home(writer.home).findings]
     with tampering(writer.home) as other:
@@ -399,7 +399,7 @@ def test_a_forged_outcome_without_its_opening_is_never_handed_out(journal: tuple
         body = orjson.dumps(said, option=orjson.OPT_SORT_KEYS)
         other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 1", (body, leaf_hash(body)))
         other.execute("INSERT INTO openings VALUES (1, 'outcome', NULL, zeroblob(32))")
-    with pytest.raises(StateError, match="kept record"):
+    with pytest.raises(StateError, match="stored record"):
         asyncio.run(store.find_call(call_id))
 
 

@@ -198,7 +198,7 @@ def test_the_folder_of_the_current_process_is_not_imported_from(tmp_path, monkey
 def test_a_folder_that_others_may_enter_is_no_place_for_a_keeper(tmp_path, mode):
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(mode)
-    with pytest.raises(NotStarted, match="open to other users") as caught:
+    with pytest.raises(NotStarted, match="accessible to other users") as caught:
         asyncio.run(client(tmp_path).start(make_order()))
     assert "chmod" in (caught.value.hint or "")
 

@@ -62,7 +62,7 @@ def test_a_body_that_does_not_come_to_its_end_is_refused_when_its_time_is_over()
         "id": None,
         "error": {
             "code": -32600,
-            "message": "The body took too long to come.",
+            "message": "The body took too long to arrive.",
             "data": {"reason": "SLOW", "hint": "Send it faster, or raise daemon.body_timeout_ms."},
         },
     }

@@ -69,15 +69,18 @@ def test_the_digest_is_of_the_contents():
     [
         ("permit (principal, action, resource);", 'b.cedar:1: The policy has no @id("…").'),
         ("@id permit (principal, action, resource);", 'b.cedar:1: The policy has no @id("…").'),
-        ("\n" + PERMIT, "b.cedar:2: policy 'p': The @id is used already, at a.cedar:1."),
+        ("\n" + PERMIT, "b.cedar:2: policy 'p': The @id is already used, at a.cedar:1."),
         ('@id("a b") permit (principal, action, resource);', "b.cedar:1: policy 'a b': An @id has letters"),
         ('@id("x") @code("NOPE") permit (principal, action, resource);', "b.cedar:1: policy 'x': @code('NOPE') is not"),
         (
             '@id("x") @cod("BUSY") permit (principal, action, resource);',
             "b.cedar:1: policy 'x': Unknown annotation @cod",
         ),
-        ('\n@id("x") permit (principal, action);', "b.cedar:2: This is not Cedar: "),
-        ('@id("x") permit (principal == ?principal, action, resource);', "b.cedar:1: This is not Cedar: templates"),
+        ('\n@id("x") permit (principal, action);', "b.cedar:2: This is not valid Cedar: "),
+        (
+            '@id("x") permit (principal == ?principal, action, resource);',
+            "b.cedar:1: This is not valid Cedar: templates",
+        ),
         (
             '@id("x") permit (principal, action, resource) when { context.nope };',
             "b.cedar:1: policy 'x': attribute `nope`",

@@ -162,7 +162,7 @@ def test_a_bad_folder_at_the_start_lets_nothing_run(folder: Path):
 
 def test_text_that_ends_the_parser_ends_only_the_child(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(store, "_CHILD", "import os; os.abort()")
-    with pytest.raises(PolicyError, match="ended the process that tried it"):
+    with pytest.raises(PolicyError, match="crashed the process that tried it"):
         try_in_child("standard", {"mine.cedar": NO_RM})
 
 

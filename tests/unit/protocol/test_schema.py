@@ -50,7 +50,7 @@ def test_bad_arguments_come_with_a_path_and_a_sentence_per_error():
     with pytest.raises(Rejected) as caught:
         check_arguments(COMPILED, {"command": "ls\0", "surprise": 1, "timeout_ms": 1.5})
     assert caught.value.detail == (
-        "unknown key surprise; command: holds a NUL; timeout_ms: a fraction where an integer is wanted."
+        "unknown key surprise; command: holds a NUL; timeout_ms: a fraction where an integer is expected."
     )
 
 

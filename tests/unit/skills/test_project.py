@@ -27,8 +27,8 @@ RECIPE = 'language = "wat"\n[modules]\n"modules/main.wasm" = "src/main.wat"\n'
         ({"build.toml": "language ="}, "build.toml is not TOML"),
         ({"build.toml": RECIPE.replace("wat", "cobol", 1)}, "names no language"),
         ({"build.toml": "shell = 'rm'\n" + RECIPE}, "unknown key 'shell'"),
-        ({"build.toml": RECIPE.replace("src/main.wat", "../../etc/passwd")}, "is no path in the project"),
-        ({"build.toml": RECIPE.replace("src/main.wat", "/etc/passwd")}, "is no path in the project"),
+        ({"build.toml": RECIPE.replace("src/main.wat", "../../etc/passwd")}, "is not a path in the project"),
+        ({"build.toml": RECIPE.replace("src/main.wat", "/etc/passwd")}, "is not a path in the project"),
         (
             {"build.toml": RECIPE.replace("src/main.wat", "src/gone.wat")},
             "src/gone.wat of modules/main.wasm is missing",

@@ -190,9 +190,9 @@ def test_an_update_that_has_people_asked_about_less_does_not_pass_for_the_same()
     assert (status, details["added"]) == (
         CheckStatus.WARN,
         [
-            f"No longer has a person asked before each call of {tool.id}.",
+            f"No longer asks a person before each call of {tool.id}.",
             f"No longer marks {tool.id} as sensitive.",
-            "No longer wants each version to be reviewed.",
+            "No longer requires a review of each version.",
         ],
     )
 

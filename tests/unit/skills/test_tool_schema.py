@@ -84,7 +84,7 @@ def test_what_a_schema_could_take_without_bound_is_refused_before_it_is_compiled
 def test_what_only_agents_would_read_has_no_place_in_a_schema(hidden):
     """Invisible letters are instructions to a model that no reviewer sees."""
     for part in ({"description": f"A name.{hidden}"}, {"enum": [f"a{hidden}"]}, {"properties": {f"a{hidden}": {}}}):
-        with pytest.raises(SkillRefused, match="nobody sees"):
+        with pytest.raises(SkillRefused, match="invisible"):
             check_schema({"type": "object", "properties": {"a": part}}, "input_schema", of_object=True)
 
 

@@ -78,13 +78,13 @@ def test_an_old_backup_put_back_does_not_start_and_is_refused_by_the_witness(
     writer.close()
     old, _ = open_store(tmp_path / "backup")
     for thorough in (False, True):
-        with pytest.raises(StateError, match="it was set back"):
+        with pytest.raises(StateError, match="it was rolled back"):
             anchor(old, thorough=thorough)
     assert [shown.refusal.split(":")[0] for shown in push_heads(old, at_unix_ms=NOW) if shown.refusal] == ["ROLLBACK"]
     many_acts(old, 30, "other")  # it goes on, and is longer now: another history
-    with pytest.raises(StateError, match="another one than the witness"):
+    with pytest.raises(StateError, match="not the journal that the witness"):
         anchor(old, thorough=True)
-    with pytest.raises(StateError, match="another one than the witness"):
+    with pytest.raises(StateError, match="not the journal that the witness"):
         anchor(old, thorough=False)
     assert [shown.refusal.split(":")[0] for shown in push_heads(old, at_unix_ms=NOW) if shown.refusal] == ["FORK"]
     assert seen(old) == 15
@@ -132,7 +132,7 @@ def test_a_place_that_cannot_be_reached_is_said_and_stops_nobody(home: Path, tmp
     anchor(writer, thorough=True)
     assert "UNREACHABLE" in str(push_heads(writer, at_unix_ms=NOW)[0].refusal)
     (tmp_path / "heads.jsonl").unlink()
-    assert [found.problem for found in anchors(writer.rows, writer.home.origin)] == ["It holds no head."]
+    assert [found.problem for found in anchors(writer.rows, writer.home.origin)] == ["It contains no head."]
     writer.close()
 
 

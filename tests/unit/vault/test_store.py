@@ -243,7 +243,7 @@ def test_what_was_known_stays_redacted_when_the_vault_breaks(writer: Writer, hom
 def test_a_key_that_others_could_have_read_is_refused(writer: Writer, home: Path):
     put(vault_of(writer))
     (home / "vault/master.key").chmod(0o644)
-    with pytest.raises(StateError, match="open to other users"):
+    with pytest.raises(StateError, match="accessible to other users"):
         vault_of(writer).load()
 
 
@@ -331,7 +331,7 @@ def test_a_passphrase_opens_it_and_another_does_not(writer: Writer, home: Path, 
     with pytest.raises(StateError, match="locked"):
         vault_of(writer).load()
     file.chmod(0o644)
-    with pytest.raises(StateError, match="open to other users"):
+    with pytest.raises(StateError, match="accessible to other users"):
         vault_of(writer, passphrase_file=str(file)).load()
 
 

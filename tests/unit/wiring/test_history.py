@@ -84,7 +84,7 @@ def test_a_forged_record_is_named_and_not_replayed(tmp_path: Path, workspace: Pa
         assert past.damaged == [echo]
         lookup = Lookup(writer.rows, writer.home.verifier)
         checked, wrong = check_decisions(writer.rows, lookup)
-        assert (checked, wrong) == (1, [(echo, "its kept record is not what was stored")])
+        assert (checked, wrong) == (1, [(echo, "its stored record was changed")])
 
     on_home(tmp_path / "home", work)
 

@@ -85,7 +85,7 @@ def test_a_folder_that_others_may_replace_is_not_believed(tmp_path, line, listen
 
 
 def test_nothing_is_said_to_a_stranger(listening, stranger):
-    with pytest.raises(Unreachable, match="Another user listens"):
+    with pytest.raises(Unreachable, match="Another user is listening"):
         Line(Place(path=listening)).ask("GET", "/healthz", headers={"Authorization": "Bearer secret"})
 
 

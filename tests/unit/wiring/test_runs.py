@@ -59,7 +59,7 @@ def test_limits_that_somebody_raised_in_the_row_are_found_whatever_came_after(de
     assert about_runs(writer) == [f"The row of run {RUN.run_id} differs from its entries: calls_max."]
     asyncio.run(call(store))
     assert about_runs(writer) == [
-        f"Entry 2 says other limits of run {RUN.run_id} than before, and nobody extended them."
+        f"Entry 2 gives other limits for run {RUN.run_id} than before, and nobody extended them."
     ]
 
 

@@ -184,10 +184,10 @@ def test_a_model_writes_the_code_with_a_key_it_is_told_alone(tmp_path: Path) -> 
 
 
 HOSTILE = [
-    pytest.param(Model(chat({**WRITTEN, "capabilities": {}})), "other keys", id="asks for capabilities"),
+    pytest.param(Model(chat({**WRITTEN, "capabilities": {}})), "keys other than", id="asks for capabilities"),
     pytest.param(Model(b"not json"), "no JSON object", id="no JSON"),
-    pytest.param(Model(b"{}", status=500), "answers 500", id="fails"),
-    pytest.param(Model(b"x" * (600 << 10)), "answers 200|larger than", id="floods"),
+    pytest.param(Model(b"{}", status=500), "answered 500", id="fails"),
+    pytest.param(Model(b"x" * (600 << 10)), "answered 200|larger than", id="floods"),
 ]
 
 

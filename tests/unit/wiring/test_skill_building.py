@@ -97,7 +97,7 @@ def test_a_key_that_others_could_have_read_signs_nothing(tmp_path: Path) -> None
     home = Home(tmp_path / "home")
     _, path = publisher_key(home, "acme")
     path.chmod(0o644)
-    with pytest.raises(StateError, match="open to other users"):
+    with pytest.raises(StateError, match="accessible to other users"):
         publisher_key(home, "acme")
 
 

@@ -139,7 +139,7 @@ TAMPERING = {
     "a file less": lambda at: (at / "sbom.cdx.json").unlink(),
     "no folder": lambda at: at.rename(at.with_name("gone")),
     "a link to the same bytes": lambda at: _swap_for_a_link(at / "modules/echo.wasm"),
-    "a link in the folder's place": lambda at: (
+    "a link instead of the folder": lambda at: (
         at.rename(at.parent.parent / "moved"),
         at.symlink_to(at.parent.parent / "moved"),
     ),

@@ -134,7 +134,7 @@ def test_a_rollback_that_another_one_overtook_changes_nothing(versions: PolicyVe
     install(versions, NO_LS)
     seen = versions.use()
     roll_back(versions)
-    with pytest.raises(StateError, match="changed meanwhile"):
+    with pytest.raises(StateError, match="changed in the meantime"):
         asyncio.run(versions.roll_back(seen, policy_sha256="0" * 64, by="user:op"))
     assert versions.pointer() == version_of(NO_RM)
 

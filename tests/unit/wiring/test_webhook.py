@@ -140,7 +140,7 @@ def test_nothing_is_sent_unsigned(receiver, tmp_path, caplog):
         hook.announce(APPROVAL)
         asyncio.run(hook.close())
     # a receiver of another test may still be missed by its own webhook
-    said = [record for record in caplog.records if "could not be told" not in record.getMessage()]
+    said = [record for record in caplog.records if "could not be notified" not in record.getMessage()]
     assert (receiver.got, len(said)) == ([], 2)
 
 

@@ -109,7 +109,7 @@ class ApprovalStore:
         if approval is None or not sound or not rules.covers(approval, permission.question, now_unix_ms=at_unix_ms):
             raise Rejected(
                 Reason.NOT_APPROVED,
-                "The approval was used by another call, revoked, or is over.",
+                "The approval was used by another call, was revoked, or has expired.",
                 "Repeat the call to ask again.",
             )
         tx.execute("UPDATE approvals SET uses = uses + 1 WHERE approval_id = ?", (approval.approval_id,))
@@ -163,7 +163,7 @@ class ApprovalStore:
         ended = await asyncio.gather(*(self.look(approval_id) for approval_id in overdue), return_exceptions=True)
         for error in ended:
             if isinstance(error, Exception):  # it is overdue all the same, and must keep nobody from starting
-                log.warning("a request that is over could not be ended: %s", error)
+                log.warning("an expired request could not be closed: %s", error)
         return len(overdue)
 
     # ── transactions ──

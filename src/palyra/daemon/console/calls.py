@@ -101,7 +101,7 @@ ROUTES = (
     page("/calls", calls_page, name="calls", says="Calls, the newest first.", query=CallsPage),
     page("/calls/{id}", call_page, name="call", says="One call: decision, plan, output, egress, receipt."),
     form("/calls/{id}/cancel", then(acts.cancel_call, to_the("calls", "id", said="cancelled")), name="cancel_call",
-         says="End a call that is under way."),
+         says="End a running call."),
     page("/runs", runs_page, name="runs", says="Runs and their budgets.", query=RunsPage),
     page("/runs/{id}", run_page, name="run", says="One run: its budget and its calls."),
     form("/runs/{id}/extend", then(run_acts.extend_run, to_the("runs", "id", said="extended")), name="extend_run",

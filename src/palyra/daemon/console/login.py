@@ -27,7 +27,7 @@ MAX_LOGIN_BYTES = 8192
 """Of a form that anybody may send."""
 _ASSETS = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _OURS = re.compile(r"/console(/[A-Za-z0-9._~%/-]*)?(\?[A-Za-z0-9._~%&=+-]*)?")
-WRONG = "That is no token of an operator, or no link that still works."
+WRONG = "This is not an operator's token, or the link no longer works."
 Secret = Annotated[str, Field(max_length=256)]
 
 
@@ -126,8 +126,8 @@ def _route(method: str, path: str, handler: Handler, name: str, says: str, **mor
 
 ROUTES = (
     Route(method="GET", path="/", name="front_door", who=Who.ANYBODY, handler=front_door, page=True,
-          summary="Leads to the console.", answers={SEE_OTHER: Answer(meaning="Look there.")}),
-    _route("GET", "/login", login_page, "page_login", "Log in, by an operator's token or a link that works once.",
+          summary="Redirects to the console.", answers={SEE_OTHER: Answer(meaning="Look there.")}),
+    _route("GET", "/login", login_page, "page_login", "Log in with an operator's token or a one-time link.",
            query=Arriving),
     _route("POST", "/login", log_in, "log_in", "Open a session.", body=LoggingIn, accepts=FORM_TYPE,
            max_body_bytes=MAX_LOGIN_BYTES),

@@ -86,9 +86,9 @@ ROUTES = (
     form("/secrets/{name}/delete", then(secrets.delete_secret, to("secrets", said="deleted")), name="delete_secret",
          says="Take one out."),
     page("/tokens", tokens_page, name="tokens", says="Credentials.", query=TokensPage),
-    form("/tokens", token_made, name="create_token", says="Make one; it is shown this once.",
+    form("/tokens", token_made, name="create_token", says="Make one; it is shown only once.",
          body=tokens.CreatingToken),
     form("/tokens/{id}/revoke", then(tokens.revoke_token, to("tokens", said="revoked")), name="revoke_token",
          says="Take one back."),
-    page("/doctor", doctor_page, name="doctor", says="Is this machine fit?", query=Visit),
+    page("/doctor", doctor_page, name="doctor", says="Can this machine run sandboxes?", query=Visit),
 )  # fmt: skip

@@ -121,11 +121,11 @@ async def _compared(asked: Asked, given: Replaying) -> dict[str, Any] | None:
 
 ROUTES = (
     page("/policy", policy_page, name="policy", says="The policies in use.", query=Visit),
-    page("/policy/explain", explain_page, name="explain", says="Why a call is decided so.", query=ExplainPage),
+    page("/policy/explain", explain_page, name="explain", says="Why a call is decided as it is.", query=ExplainPage),
     page("/policy/replay", replay_page, name="replay", says="What other policies would decide.", query=Replaying),
     form("/policy/replay", replay_now, name="replay", says="The same for a text.", body=Replaying),
     form("/policy/use", then(acts.use, to("policy", said="used")), name="use_policies", says="Use a version.",
          body=acts.Source),
     form("/policy/rollback", then(acts.roll_back, to("policy", said="rolled-back")), name="rollback",
-         says="Go back to the policies before."),
+         says="Go back to the previous policies."),
 )  # fmt: skip

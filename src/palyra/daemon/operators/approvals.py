@@ -115,7 +115,7 @@ def whole(asked: Asked, approval: Approval) -> dict[str, Json]:
 async def approve(asked: Asked) -> Json:
     body: Approving = asked.body
     if body.for_s is not None and body.scope != "once":
-        raise Refused(422, "BAD_ARGUMENTS", "Either the scope is the run, or there is a time.", "Leave one out.")
+        raise Refused(422, "BAD_ARGUMENTS", "Give either the scope run or a time, not both.", "Leave one out.")
     now = asked.state.clock.now_unix_ms()
     verdict = Verdict(
         approved=True,
@@ -161,11 +161,13 @@ def _known(asked: Asked) -> Approval:
 ROUTES = (
     get("/approvals", list_approvals, name="list_approvals", says="Requests, the newest first.",
         model=Listed[ApprovalSummary], query=WhichApprovals),
-    get("/approvals/grants", list_grants, name="list_grants", says="Approvals that still let something through.",
+    get("/approvals/grants", list_grants, name="list_grants", says="Approvals that still allow something.",
         model=Listed[ApprovalSummary]),
-    get("/approvals/{id}", show_approval, name="show_approval", says="All of a request; that you looked is journaled.",
+    get("/approvals/{id}", show_approval, name="show_approval",
+        says="All of a request; that you looked at it is journaled.",
         model=ApprovalWhole),
-    change("/approvals/{id}/approve", approve, name="approve", says="Let exactly this call through, or what is said.",
+    change("/approvals/{id}/approve", approve, name="approve",
+           says="Let exactly this call through, or as widely as given.",
            model=ApprovalSummary, body=Approving),
     change("/approvals/{id}/deny", deny, name="deny", says="Say no.", model=ApprovalSummary, body=Denying),
     change("/approvals/{id}/revoke", revoke, name="revoke_grant", says="Take a yes or a no back.",

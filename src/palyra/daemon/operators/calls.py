@@ -141,6 +141,6 @@ ROUTES = (
     get("/calls/{id}", show_call, name="show_call_record", says="A call with its entries, outcome and kept details.",
         model=CallRecord),
     OUTPUT,
-    change("/calls/{id}/cancel", cancel_call, name="cancel_any_call", says="End a call that is under way.",
+    change("/calls/{id}/cancel", cancel_call, name="cancel_any_call", says="End a running call.",
            model=Cancelled),
 )  # fmt: skip

@@ -96,10 +96,10 @@ async def promote_candidate(asked: Asked) -> Json:
 
 
 ROUTES = (
-    get("/skills/builder/candidates", list_candidates, name="list_candidates", says="Candidates of the builder.",
+    get("/skills/builder/candidates", list_candidates, name="list_candidates", says="The builder's candidates.",
         model=Listed[CandidateFacts]),
     change("/skills/builder/candidates", propose_candidate, name="propose_candidate",
-           says="Make a candidate out of words, or of what a run did. Nothing of it runs.", model=CandidateMade,
+           says="Make a candidate from a description, or from what a run did. None of it runs.", model=CandidateMade,
            body=CandidateWish),
     change("/skills/builder/candidates/{id}/promote", promote_candidate, name="promote_candidate",
            says="Build a candidate, try it, and install it into quarantine.", model=PromotedSkill),

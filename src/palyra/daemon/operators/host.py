@@ -106,8 +106,8 @@ async def overview(asked: Asked) -> Json:
 
 ROUTES = (
     get("/overview", overview, name="overview", says="The last 24 hours in figures.", model=Overview),
-    get("/sandbox", list_backends, name="list_backends", says="Each backend: what it guarantees here, or what is in "
-        "the way.", model=Listed[SandboxBackend]),
-    get("/doctor", examine, name="doctor", says="Is this machine fit, and if not, what would mend it.",
+    get("/sandbox", list_backends, name="list_backends",
+        says="Each backend: what it guarantees here, or what prevents it.", model=Listed[SandboxBackend]),
+    get("/doctor", examine, name="doctor", says="Whether this machine can run sandboxes, and what would fix it if not.",
         model=Diagnosis),
 )  # fmt: skip

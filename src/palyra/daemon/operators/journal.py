@@ -169,11 +169,11 @@ PROOF = Route(
     tags=("journal",),
 )
 ROUTES = (
-    get("/journal", list_entries, name="list_entries", says="Entries that fit, the newest first.",
+    get("/journal", list_entries, name="list_entries", says="Matching entries, newest first.",
         model=Listed[JournalEntry], query=WhichEntries),
     get("/journal/head", show_head, name="show_head", says="The newest signed head.", model=JournalHead),
     PROOF,
-    get("/journal/entries/{index}", show_entry, name="show_entry", says="One entry by its place.", model=JournalEntry),
+    get("/journal/entries/{index}", show_entry, name="show_entry", says="One entry by its index.", model=JournalEntry),
     change("/audit/verify", verify, name="verify_journal", says="Audit the whole journal; it is only read.",
            model=AuditReport, body=Auditing),
 )  # fmt: skip

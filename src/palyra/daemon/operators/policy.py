@@ -140,7 +140,7 @@ class Imagined(Model):
 
 async def explain_call(asked: Asked) -> Json:
     if not is_ulid(asked.query.call_id):
-        raise Refused(422, "BAD_ARGUMENTS", "That is no call's id.", "GET /console/v1/calls lists them.")
+        raise Refused(422, "BAD_ARGUMENTS", "That is not the id of a call.", "GET /console/v1/calls lists them.")
     return (await explain_recorded(installed(asked), asked.query.call_id)).as_json()
 
 
@@ -301,19 +301,19 @@ def _now(now: InUse) -> dict[str, Json]:
 
 Explained = dict[str, Json]
 ROUTES = (
-    get("/policy/explain", explain_call, name="explain_call", says="Why a journaled call was decided so, and what "
-        "would allow it.", model=Explained, query=WhichCall),
-    change("/policy/explain", explain_new, name="explain_imagined", says="The same of a call that has not been made; "
-           "nothing runs.", model=Explained, body=Imagined),
+    get("/policy/explain", explain_call, name="explain_call",
+        says="Why a journaled call was decided as it was, and what would allow it.", model=Explained, query=WhichCall),
+    change("/policy/explain", explain_new, name="explain_imagined",
+           says="The same for a call that has not been made; nothing runs.", model=Explained, body=Imagined),
     get("/policy/bundles", list_bundles, name="list_bundles", says="The policies in use, and every use.",
         model=Bundles),
-    change("/policy/bundles/replay", replay, name="replay_policies", says="Journaled calls that other policies would "
-           "decide otherwise.", model=Replay, body=Source),
+    change("/policy/bundles/replay", replay, name="replay_policies",
+           says="Journaled calls that other policies would decide differently.", model=Replay, body=Source),
     change("/policy/bundles/diff", diff, name="diff_policies", says="What other policies would newly allow, ask "
            "about or deny.", model=Diff, body=Source),
     change("/policy/bundles/use", use, name="use_policies", says="Use these policies from now on.", model=NowInUse,
            body=Source),
-    change("/policy/bundles/rollback", roll_back, name="roll_back_policies", says="Go back to the policies before.",
+    change("/policy/bundles/rollback", roll_back, name="roll_back_policies", says="Go back to the previous policies.",
            model=NowInUse),
     get("/policy/bundles/{version}", show_bundle, name="show_bundle", says="`current`, a posture or a version: its "
         "policies, files and examples.", model=Bundle),

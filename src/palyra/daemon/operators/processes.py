@@ -111,7 +111,7 @@ async def stop_process(asked: Asked) -> Json:
 
 
 ROUTES = (
-    get("/processes", list_processes, name="list_processes", says="Background processes: those that run, or all.",
+    get("/processes", list_processes, name="list_processes", says="Background processes: the running ones, or all.",
         model=Listed[Process], query=WhichProcesses),
     get("/processes/{id}", show_process, name="show_process", says="One background process.", model=Process),
     get("/processes/{id}/log", read_log, name="read_log", says="What it wrote, redacted before it was kept.",

@@ -58,7 +58,7 @@ async def extend_run(asked: Asked) -> Json:
     body: Extending = asked.body
     given = {name: amount or 0 for name, amount in body.model_dump().items()}
     if not any(given.values()):
-        raise Refused(422, "BAD_ARGUMENTS", "Nothing is given.", "Say by how much: calls, wall_us …")
+        raise Refused(422, "BAD_ARGUMENTS", "Nothing is given.", "Give an amount to extend by: calls, wall_us …")
     calls, attempts = given.pop("calls"), given.pop("attempts")
     run = known_run(asked)
     extended = await installed(asked).runs.extend(
@@ -69,7 +69,7 @@ async def extend_run(asked: Asked) -> Json:
 
 ROUTES = (
     get("/runs", list_runs, name="list_runs", says="Runs, the newest first.", model=Listed[RunBudget], query=NextPage),
-    get("/runs/{id}", show_run, name="show_run_budget", says="What a run has used, and may.", model=RunBudget),
-    change("/runs/{id}/extend", extend_run, name="extend_run", says="Give a run more of what it has a limit for.",
+    get("/runs/{id}", show_run, name="show_run_budget", says="What a run has used and may use.", model=RunBudget),
+    change("/runs/{id}/extend", extend_run, name="extend_run", says="Raise a run's limits.",
            model=RunBudget, body=Extending),
 )  # fmt: skip

@@ -83,6 +83,6 @@ ROUTES = (
         model=Listed[Secret]),
     change("/secrets", set_secret, name="set_secret", says="Store a secret, or a new version of one.", model=Secret,
            body=SettingSecret),
-    change("/secrets/{name}", delete_secret, name="delete_secret", says="Take a secret out of the vault.",
+    change("/secrets/{name}", delete_secret, name="delete_secret", says="Delete a secret from the vault.",
            model=Deleted, method="DELETE"),
 )  # fmt: skip

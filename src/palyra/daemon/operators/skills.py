@@ -238,7 +238,7 @@ def _package(path: str, handler: object, name: str, says: str, model: object, qu
         who=Who.OPERATOR,
         handler=handler,  # type: ignore[arg-type]
         summary=says,
-        answers={200: Answer(meaning="What came of it.", model=model)},
+        answers={200: Answer(meaning="What became of it.", model=model)},
         query=query,
         accepts=PACKAGE,
         max_body_bytes=MAX_BYTES,
@@ -247,30 +247,30 @@ def _package(path: str, handler: object, name: str, says: str, model: object, qu
 
 
 ROUTES = (
-    get("/skills", list_skills, name="list_skills", says="Installed skills and where they stand.",
+    get("/skills", list_skills, name="list_skills", says="Installed skills and their states.",
         model=Listed[SkillLine]),
-    _package("/install", _install, "install_skill", "Install a package; it waits in quarantine.", SkillMoved,
+    _package("/install", _install, "install_skill", "Install a package, into quarantine.", SkillMoved,
              Installing),
-    _package("/verify", _verify, "verify_package", "Is this package whole, and signed by a trusted key?",
+    _package("/verify", _verify, "verify_package", "Whether this package is intact and signed by a trusted key.",
              dict[str, Json], None),
     get("/skills/{id}", show_skill, name="show_skill", says="All of a skill: versions, capabilities in words, audit.",
         model=SkillWhole, query=Versioned),
     get("/skills/{id}/reports", list_reports, name="list_reports", says="Its audits, the newest first.",
         model=Listed[SkillReport]),
-    change("/skills/{id}/verify", verify_skill, name="verify_skill", says="Hold its files against what was signed.",
+    change("/skills/{id}/verify", verify_skill, name="verify_skill", says="Check its files against what was signed.",
            model=SkillMoved, body=Versioned),
-    change("/skills/{id}/audit", audit_skill, name="audit_skill", says="Look again for what speaks against it.",
+    change("/skills/{id}/audit", audit_skill, name="audit_skill", says="Audit it again.",
            model=SkillMoved, body=Versioned),
     change("/skills/{id}/review", review_skill, name="review_skill", says="Record that a person reviewed it.",
            model=SkillMoved, body=Reviewing),
-    change("/skills/{id}/enable", enable_skill, name="enable_skill", says="Let its tools be called.",
+    change("/skills/{id}/enable", enable_skill, name="enable_skill", says="Allow calls to its tools.",
            model=SkillMoved, body=Enabling),
-    change("/skills/{id}/disable", disable_skill, name="disable_skill", says="No longer let them be called.",
+    change("/skills/{id}/disable", disable_skill, name="disable_skill", says="Stop allowing calls to them.",
            model=SkillMoved, body=Saying),
     change("/skills/{id}/quarantine", quarantine_skill, name="quarantine_skill", says="Take it out of use, and stop "
            "what runs of it.", model=SkillMoved, body=Saying),
     change("/skills/{id}/rollback", roll_back_skill, name="roll_back_skill", says="Return to the version that was "
            "enabled before.", model=SkillMoved),
-    change("/skills/{id}/remove", remove_skill, name="remove_skill", says="Take it away; its history stays.",
+    change("/skills/{id}/remove", remove_skill, name="remove_skill", says="Remove it; its history is kept.",
            model=SkillMoved),
 )  # fmt: skip

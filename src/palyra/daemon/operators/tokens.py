@@ -63,8 +63,8 @@ async def revoke_token(asked: Asked) -> Json:
 ROUTES = (
     get("/tokens", list_tokens, name="list_tokens", says="Tokens, the newest first; never the credentials.",
         model=Listed[TokenFacts], query=NextPage),
-    change("/tokens", create_token, name="create_token", says="Make a token; it is shown this once.", model=NewToken,
+    change("/tokens", create_token, name="create_token", says="Make a token; it is shown only once.", model=NewToken,
            body=CreatingToken),
-    change("/tokens/{id}/revoke", revoke_token, name="revoke_token", says="Take a token back, from the next request "
-           "on.", model=TokenFacts),
+    change("/tokens/{id}/revoke", revoke_token, name="revoke_token",
+           says="Revoke a token, from the next request on.", model=TokenFacts),
 )  # fmt: skip

@@ -70,6 +70,6 @@ ROUTES = (
     get("/trust", list_trust, name="list_trust", says="Publishers' keys.", model=Listed[TrustedKey]),
     change("/trust", add_trust, name="add_trust", says="Trust a key of a publisher.", model=TrustedKey,
            body=Trusting),
-    change("/trust/{publisher}/revoke", revoke_trust, name="revoke_trust", says="Take trust back; what the keys signed "
-           "is quarantined at once.", model=Distrusted, body=Distrusting),
+    change("/trust/{publisher}/revoke", revoke_trust, name="revoke_trust",
+           says="Revoke trust; what the keys signed is quarantined at once.", model=Distrusted, body=Distrusting),
 )  # fmt: skip

@@ -67,7 +67,7 @@ class ComponentRuntime:
 
     def compile(self, wasm: bytes) -> bytes:
         if not wasm.startswith(MAGIC):
-            raise InvalidModule("These bytes are no WebAssembly component.")
+            raise InvalidModule("These bytes are not a WebAssembly component.")
         try:
             component = Component(self._engine, wasm)
         except WasmtimeError as error:
@@ -219,5 +219,5 @@ def classify(error: WasmtimeError, call: GuestCall) -> tuple[EndKind, str]:
         return EndKind.TIMEOUT, f"The guest ran longer than {bounds.wall_ms} ms."
     last = last_line(error)
     if ("memory" in last or "table" in last) and ("limit" in last or "exceeds" in last):
-        return EndKind.MEMORY, f"The component asks for more than it may have: {last}."
+        return EndKind.MEMORY, f"The component asks for more than is allowed: {last}."
     return EndKind.TRAPPED, f"The guest trapped: {last.removeprefix('wasm trap: ')}."

@@ -68,7 +68,7 @@ class CoreRuntime:
     def compile(self, wasm: bytes) -> bytes:
         """Bytes without the magic would be read as text by wasmtime: they are refused first."""
         if not wasm.startswith(MAGIC):
-            raise InvalidModule("These bytes are no WebAssembly core module.")
+            raise InvalidModule("These bytes are not a WebAssembly core module.")
         try:
             module = Module(self._engine, wasm)
         except WasmtimeError as error:
@@ -204,7 +204,7 @@ def check_module(module: Module) -> None:
         if known is None:
             raise InvalidModule(f"The module imports {wanted.module} {wanted.name}, which is not offered.")
         if not _is_function(wanted.type, parameters=known):
-            raise InvalidModule(f"The module imports {wanted.name} with another type than it has.")
+            raise InvalidModule(f"The module imports {wanted.name} with the wrong type.")
     exports = {export.name: export.type for export in module.exports}
     if not _is_function(exports.get(abi.RUN), parameters=0):
         raise InvalidModule("The module must export run: () -> i32.")
@@ -230,7 +230,7 @@ def classify(error: Trap | WasmtimeError, call: GuestCall, memory_bytes: int) ->
             return EndKind.TIMEOUT, f"The guest ran longer than {bounds.wall_ms} ms."
     said = last_line(error)
     if code is None and ("memory" in said or "table" in said) and ("limit" in said or "exceeds" in said):
-        return EndKind.MEMORY, f"The module asks for more than it may have: {said}."
+        return EndKind.MEMORY, f"The module asks for more than is allowed: {said}."
     if code is not None and memory_bytes + _PAGE > bounds.memory_bytes:
         # a refused growth is an answer to the guest (-1); one that then gives up has met the limit
         return EndKind.MEMORY, f"The guest trapped with all of its {bounds.memory_bytes} bytes of memory in use."

@@ -159,4 +159,4 @@ def ticks_for(wall_ms: int) -> int:
 def check_version() -> None:
     found = importlib.metadata.version("wasmtime")
     if found != WASMTIME:
-        raise WrongRuntime(f"wasmtime {found} is installed; tier A was made for {WASMTIME}")
+        raise WrongRuntime(f"wasmtime {found} is installed; tier A needs {WASMTIME}")

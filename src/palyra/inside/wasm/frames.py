@@ -92,7 +92,7 @@ def _head(text: bytes) -> dict[str, Any]:
     try:
         head = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadFrame("a frame's head is no JSON") from None
+        raise BadFrame("a frame's head is not JSON") from None
     if not isinstance(head, dict):
-        raise BadFrame("a frame's head is no object")
+        raise BadFrame("a frame's head is not an object")
     return head

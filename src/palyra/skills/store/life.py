@@ -106,7 +106,7 @@ class SkillRows:
                 return standing
         except (ValueError, TypeError):
             pass
-        log.warning("the row of skill %.80s is not what was recorded: palyra skills audit", row[1])
+        log.warning("the row of skill %.80s was changed: run palyra skills audit", row[1])
         return None
 
     # ── inside a transaction ──

@@ -103,7 +103,7 @@ class PinRows:
                 return pin
         except (TrustError, ValueError, TypeError):
             pass
-        log.warning("a pinned key of %.80s is not what was recorded", row[0])
+        log.warning("a pinned key of %.80s was changed", row[0])
         return None
 
     def put(

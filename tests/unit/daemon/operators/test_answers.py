@@ -209,7 +209,7 @@ def test_a_record_that_was_edited_is_not_shown(own):
     own.daemon.run(_edit(writer, outcome.call_id))
     answer = own.daemon.ask("GET", f"/console/calls/{outcome.call_id}", session=own.session)
     assert answer.status_code == 503
-    assert "not what was stored" in answer.text
+    assert "stored record was changed" in answer.text
     report = ask(own, "verify_journal", json={})
     assert report["ok"] is False
 
