@@ -51,7 +51,7 @@ def anchors(rows: Rows, origin: str) -> Iterator[Anchor]:
             continue
         heads = {(seen.head.size, seen.head.root): seen.head for seen in held.seen}
         ordered = sorted(heads.values(), key=lambda head: head.size, reverse=True)
-        problem = "It holds a line that is no head." if held.is_spoilt else None if ordered else "It holds no head."
+        problem = "It contains a line that is not a head." if held.is_spoilt else None if ordered else "It contains no head."
         yield Anchor(
             name=name,
             kind=kind,
@@ -76,12 +76,12 @@ def check_anchors(writer: Writer, found: Sequence[Anchor], *, thorough: bool) ->
     for name, head in heads:
         if head.size > size:
             raise StateError(
-                f"The journal has {size} entries, and the witness {name} has seen {head.size}: it was set back.",
+                f"The journal has {size} entries, and the witness {name} has seen {head.size}: it was rolled back.",
                 "Restore the newest backup; palyra journal verify says what is missing.",
             )
         if head.size and _root_at(writer, tree, head.size, thorough=thorough) != head.root:
             raise StateError(
-                f"The journal is another one than the witness {name} has seen.", "Run: palyra journal verify"
+                f"This is not the journal that the witness {name} has seen.", "Run: palyra journal verify"
             )
 
 

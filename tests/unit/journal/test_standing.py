@@ -52,8 +52,8 @@ def test_decisions_that_were_taken_back_by_who_may_are_in_order(acts):
         ((REQUESTED, act("revoked", OTHER)), "Entry 1 ends approval A, which was pending."),
         ((REQUESTED, DENIED, act("expired", "palyra")), "Entry 2 ends approval A, which was denied."),
         ((REQUESTED, DENIED, act("revoked", OTHER), APPROVED), "Entry 3 decides approval A, which was revoked."),
-        ((REQUESTED, act("decided", "agent:x")), "Entry 1 has approval A decided by agent:x, who is no person."),
-        ((REQUESTED, act("decided", ASKER)), "Entry 1 has approval A decided by who asked for it."),
+        ((REQUESTED, act("decided", "agent:x")), "Entry 1 has approval A decided by agent:x, who is not a person."),
+        ((REQUESTED, act("decided", ASKER)), "Entry 1 has approval A decided by the principal who asked for it."),
         ((APPROVED,), "Entry 0 is about approval A, which nobody asked for."),
     ],
 )  # fmt: skip

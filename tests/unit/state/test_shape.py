@@ -66,10 +66,10 @@ def test_a_layout_that_drops_entries_is_refused_and_found(closed: Path, statemen
     """A column that must not be null and is ignored otherwise dropped the entries of one agent without an error: its
     calls ran and were acknowledged, and the journal held nothing of them."""
     change(closed, statement)
-    with pytest.raises(StateError, match=f"The database holds {named}, which Palyra did not make"):
+    with pytest.raises(StateError, match=f"The database contains {named}, which Palyra did not make"):
         Writer.open(closed)
     assert [(one.code, one.detail) for one in findings(closed)] == [
-        ("SCHEMA", f"The database holds {named}, which Palyra did not make.")
+        ("SCHEMA", f"The database contains {named}, which Palyra did not make.")
     ]
 
 

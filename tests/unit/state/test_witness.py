@@ -157,7 +157,7 @@ def test_who_can_only_append_to_a_witness_silences_it_by_no_line(home: Path, tmp
     with place.open("ab") as file:
         file.write({"an older head": lines[0], "no head": b"nothing\n", "half a line": lines[0][:40]}[what])
     for thorough in (False, True):
-        with pytest.raises(StateError, match="it was set back"):
+        with pytest.raises(StateError, match="it was rolled back"):
             anchor(old, thorough=thorough)
     assert "ROLLBACK" in str(push_heads(old, at_unix_ms=NOW)[0].refusal)
     known = tuple(head.note for one in anchors(old.rows, old.home.origin) for head in one.heads)
@@ -234,7 +234,7 @@ def test_a_pipe_in_a_witnesss_place_keeps_nobody_waiting(home: Path, tmp_path: P
     writer = witnessed(home, tmp_path / "heads.jsonl")
     (tmp_path / "heads.jsonl").unlink()
     os.mkfifo(tmp_path / "heads.jsonl")
-    assert [one.problem for one in anchors(writer.rows, writer.home.origin)] == ["It holds no head."]
+    assert [one.problem for one in anchors(writer.rows, writer.home.origin)] == ["It contains no head."]
     assert "UNREACHABLE" in str(push_heads(writer, at_unix_ms=NOW)[0].refusal)
     writer.close()
 
