@@ -51,7 +51,9 @@ def anchors(rows: Rows, origin: str) -> Iterator[Anchor]:
             continue
         heads = {(seen.head.size, seen.head.root): seen.head for seen in held.seen}
         ordered = sorted(heads.values(), key=lambda head: head.size, reverse=True)
-        problem = "It contains a line that is not a head." if held.is_spoilt else None if ordered else "It contains no head."
+        problem = (
+            "It contains a line that is not a head." if held.is_spoilt else None if ordered else "It contains no head."
+        )
         yield Anchor(
             name=name,
             kind=kind,
@@ -80,9 +82,7 @@ def check_anchors(writer: Writer, found: Sequence[Anchor], *, thorough: bool) ->
                 "Restore the newest backup; palyra journal verify says what is missing.",
             )
         if head.size and _root_at(writer, tree, head.size, thorough=thorough) != head.root:
-            raise StateError(
-                f"This is not the journal that the witness {name} has seen.", "Run: palyra journal verify"
-            )
+            raise StateError(f"This is not the journal that the witness {name} has seen.", "Run: palyra journal verify")
 
 
 def _root_at(writer: Writer, tree: Tree, size: int, *, thorough: bool) -> bytes:

@@ -193,7 +193,7 @@ def test_a_rewrite_that_is_appended_to_the_witness_itself_is_held_against_its_fi
     with tampering(forger.home) as other:
         other.execute("INSERT INTO witnesses (name, kind, place) VALUES ('w', 'file', ?)", (str(place),))
     for thorough in (False, True):
-        with pytest.raises(StateError, match="another one than the witness"):
+        with pytest.raises(StateError, match="not the journal that the witness"):
             anchor(forger, thorough=thorough)
     known = tuple(one.note for found in anchors(forger.rows, origin) for one in found.heads)
     assert "FORK" in [one.code for one in audit_home(forger.home, known=known).findings]
