@@ -246,6 +246,7 @@ class NoteVerifier:
 
 class NoteSigner:
     def __init__(self, name: str, key: SigningKey) -> None:
+        self.name = name
         self.verifier = NoteVerifier(name, key.public)
         self._key = key
         self._hint = self.verifier.hint
@@ -257,13 +258,14 @@ class NoteSigner:
 
     def sign(self, text: str) -> str:
         """`text` ends with a newline; what comes back is the whole note."""
-        if not text.endswith("\n"):
+        if text[-1:] != "\n":
             raise TrustError("A note's text ends with a newline.")
         return f"{text}\n{self.line(text)}"
 
     def line(self, text: str) -> str:
         """The signature alone, to stand under a note that somebody else signed first."""
-        return f"{self._line}{_b64(self._hint + self._key.sign(text.encode()))}\n"
+        signature = binascii.b2a_base64(self._hint + self._key.sign(text.encode()))  # which ends its line itself
+        return f"{self._line}{signature.decode('ascii')}"
 
 
 def parse_vkey(text: str) -> NoteVerifier:

@@ -23,14 +23,18 @@ _TEXT = late(r"([^\n]+)\n(0|[1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n")
 
 
 def sign_checkpoint(signer: NoteSigner, size: int, root: bytes, *, successor: NoteSigner | None = None) -> Checkpoint:
-    """`successor` signs too, where the journal is handed over to its key."""
-    origin = signer.verifier.name
-    text = write_text(origin, size, root)
-    return Checkpoint(origin, size, root, signer.sign(text) + (successor.line(text) if successor else ""))
+    return Checkpoint(signer.name, size, root, sign_head(signer, size, root, successor=successor))
+
+
+def sign_head(signer: NoteSigner, size: int, root: bytes, *, successor: NoteSigner | None = None) -> str:
+    """The note alone. `successor` signs too, where the journal is handed over to its key."""
+    text = write_text(signer.name, size, root)
+    note = signer.sign(text)
+    return note if successor is None else note + successor.line(text)
 
 
 def write_text(origin: str, size: int, root: bytes) -> str:
-    return f"{origin}\n{size}\n{base64.b64encode(root).decode('ascii')}\n"
+    return f"{origin}\n{size}\n{binascii.b2a_base64(root).decode('ascii')}"  # which ends its line itself
 
 
 def open_checkpoint(note: str, verifier: NoteVerifier) -> Checkpoint:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from palyra.errors import StateError
-from palyra.journal.merkle import Frontier
-from palyra.model.record import Checkpoint, Receipt
+from palyra.model.record import Receipt
 from palyra.state.database import Database
+from palyra.state.head import Sealed
 from palyra.state.transaction import Transaction
 from palyra.values import dataclass
 
@@ -61,10 +61,8 @@ class Sent:
     """A commit as it was asked for."""
 
     batch: list[Waiting[Any]]
-    frontier: Frontier
-    checkpoint: Checkpoint | None
-    stored: tuple[int, bytes] | None
-    """The head's row with it."""
+    sealed: Sealed | None
+    """None where no entry was appended."""
 
 
 class Absence:
@@ -94,12 +92,12 @@ class Absence:
                 waiting.error, waiting.is_over = StateError(self.error.detail, self.error.hint), True
         return all(waiting.is_over for waiting in batch)
 
-    def settle(self, database: Database, take: Callable[[Sent], None]) -> None:
+    def settle(self, database: Database, take: Callable[[list[Waiting[Any]], Sealed | None], None]) -> None:
         """In a turn. `take` is given the commit that turns out to have been kept."""
         if self.sent is None:
             return
         if database.was_kept():
-            take(self.sent)
+            take(self.sent.batch, self.sent.sealed)
             for waiting in self.sent.batch:
                 waiting.is_over = True
         self.sent = None

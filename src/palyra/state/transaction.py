@@ -20,6 +20,7 @@ from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.model.record import EntryDraft
 from palyra.signing import NoteSigner
 from palyra.state.database import Cursor, Database
+from palyra.state.head import HeadBroken
 
 _NEW_KEY = "INSERT INTO run_keys VALUES (?, ?) ON CONFLICT DO NOTHING"
 _KEY = "SELECT key FROM run_keys WHERE run_id = ?"
@@ -28,14 +29,6 @@ _KEY = "SELECT key FROM run_keys WHERE run_id = ?"
 @lru_cache(maxsize=16)
 def _keep_openings_sql(count: int) -> str:
     return f"INSERT INTO openings VALUES {', '.join(['(?, ?, ?, ?)'] * count)}"  # noqa: S608
-
-
-class HeadBroken(Exception):
-    """The stored head cannot be extended: the journal was changed behind our back."""
-
-
-class KeyChanged(HeadBroken):
-    """The journal was handed over to another key while this process ran."""
 
 
 class Transaction:

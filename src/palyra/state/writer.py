@@ -8,7 +8,7 @@ Rules: who waits together shares one transaction (state/sharing); a refusal insi
 piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a lock
 held elsewhere is waited for, a server that is away too (state/absence). Everything runs on the caller's thread: handing
 a commit to another one costs more than the commit. Where the rows lie is the database's affair (state/database): one
-file here, a server in a cluster.
+file here, a server in a cluster. Which head is gone on from is state/head's.
 """
 
 from __future__ import annotations
@@ -17,35 +17,29 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from palyra.errors import StateError, TrustError
-from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint, sign_checkpoint
-from palyra.journal.lookup import as_bytes
-from palyra.journal.merkle import EMPTY_ROOT, Frontier
-from palyra.model.record import Checkpoint, Receipt
+from palyra.errors import StateError
+from palyra.model.record import Receipt
 from palyra.signing import NoteSigner
 from palyra.state.absence import MOST_LOSSES, Absence, Sent, Waiting
 from palyra.state.connection import PATIENCE_S
 from palyra.state.database import Database, Trouble
 from palyra.state.db import Home, open_home
+from palyra.state.head import READ_HEAD, Head, HeadBroken, KeyChanged, Sealed
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from palyra.state.schema import HEAD_EVERY
 from palyra.state.sharing import Sharing
 from palyra.state.sqlite import SqliteDatabase
-from palyra.state.transaction import HeadBroken, KeyChanged, Transaction
+from palyra.state.transaction import Transaction
 from palyra.state.upkeep import AfterCommits
 
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 
-MAX_RUN_KEYS = 256
 COMMITS_BEFORE_HASTE = 64
 """A process that signs so much will go on: the library that signs faster is loaded."""
-_HEAD = "SELECT size, frontier, (SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1) FROM head"
-_LEAVES = "SELECT leaf_hash FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
 
 
 class Writer:
@@ -56,15 +50,7 @@ class Writer:
         self.database = database
         self._pid = os.getpid()
         self._guard = threading.RLock()
-        self._signer = NoteSigner(home.origin, home.key)
-        self._trusted: tuple[int, bytes, str] | None = None
-        """The stored head and the newest checkpoint, as they were found sound or written here."""
-        self._frontier = Frontier()
-        """Of the trusted head."""
-        self._version: int | None = None
-        """The database's, when the head was last found trusted: while it stays, nobody else has written."""
-        self._run_keys: dict[str, bytes] = {}
-        """Keys of runs that are in the database, for as long as nobody else has written."""
+        self._head = Head(NoteSigner(home.origin, home.key))
         self._sharing = Sharing(self)
         self._down: StateError | None = None
         self._closings_only = False
@@ -138,7 +124,7 @@ class Writer:
     def speak_as(self, home: Home) -> None:
         """The same home under a new key, from the next commit on (state/rotation)."""
         with self._guard:
-            self.home, self._signer = home, NoteSigner(home.origin, home.key)
+            self.home, self._head.signer = home, NoteSigner(home.origin, home.key)
 
     def close(self) -> None:
         self._notice_fork()
@@ -151,19 +137,23 @@ class Writer:
     def try_all(self, batch: list[Waiting[Any]], *, losses: int = 0) -> bool:
         """One transaction for all of `batch`; False when somebody else is writing, or the server is away and what is
         not over waits for it. Results are left in `batch`."""
-        self._notice_fork()
+        if self._pid != os.getpid():
+            self._notice_fork()
         with self._guard:
-            batch = self._admit(batch)
+            if self._down is not None:
+                batch = self._admit(batch)
             if not batch:
                 return True
-            if losses > MOST_LOSSES or not self._absence.is_over(self.database):
+            if losses > MOST_LOSSES or not (self._absence.error is None or self._absence.is_over(self.database)):
                 return self._absence.wait_out(batch)
             again: list[Waiting[Any]] = []
             try:
-                if not self.database.try_begin(_HEAD):  # 1, 2
+                if not self.database.try_begin(READ_HEAD):  # 1, 2
                     return False
-                self._absence.settle(self.database, self._take)
-                if batch := [waiting for waiting in batch if not waiting.is_over]:
+                if self._absence.sent is not None:
+                    self._absence.settle(self.database, self._take)
+                    batch = [waiting for waiting in batch if not waiting.is_over]
+                if batch:
                     self._transact(self.database, batch)
             except Exception as error:  # noqa: BLE001  # nobody may be left waiting for an answer
                 trouble = self.database.trouble(error)
@@ -191,35 +181,34 @@ class Writer:
         if transaction is None:  # one was refused, and the others' work was undone with it
             transaction = self._run_all(database, batch, savepoints=True)
             assert transaction is not None, "each can be undone by itself"
-        before = self._frontier.size
-        checkpoint, stored = None, None
-        if transaction.frontier.size > before:
-            checkpoint = self._seal(database, transaction.frontier, transaction.successor)  # 5
-            stored = self._store_head(database, transaction.frontier)
-        sent = Sent(batch, transaction.frontier, checkpoint, stored)
-        self._absence.sent = sent if database.is_far else None
+        before, after = self._head.frontier.size, transaction.frontier.size
+        sealed = None
+        if after > before:
+            sealed = self._head.seal(database, transaction.frontier, transaction.successor)  # 5
+        if database.is_far:
+            self._absence.sent = Sent(batch, sealed)
         database.commit()  # 6
         self._absence.sent = None
-        if transaction.run_keys and self._version is not None:
-            self._remember(transaction.run_keys)
-        self._take(sent)
-        database.committed(before=before, after=transaction.frontier.size, bytes_written=transaction.bytes_written)
+        if transaction.run_keys:
+            self._head.remember(transaction.run_keys)
+        self._take(batch, sealed)
+        database.committed(before=before, after=after, bytes_written=transaction.bytes_written)
 
-    def _take(self, sent: Sent) -> None:
+    def _take(self, batch: list[Waiting[Any]], sealed: Sealed | None) -> None:
         """It is durable: what is trusted from now on, and everybody's receipt."""
-        if sent.checkpoint is None or sent.stored is None:
+        if sealed is None:
             return
-        size, note = sent.checkpoint.size, sent.checkpoint.note
-        self._frontier, self._trusted = sent.frontier, (*sent.stored, note)
-        for waiting in sent.batch:
+        self._head.trust(sealed)
+        size, note = sealed.frontier.size, sealed.note
+        for waiting in batch:
             if waiting.index is not None:
                 waiting.receipt = Receipt(index=waiting.index, tree_size=size, checkpoint=note)
 
     def _run_all(self, database: Database, batch: list[Waiting[Any]], *, savepoints: bool) -> Transaction | None:
         """None, and nothing done, when one of several was refused that could not be undone by itself. Refusals are
         rare, and two statements for each piece of work are not free."""
-        head = self._read_head(database)  # 3
-        transaction = Transaction(database, head, savepoints=savepoints, run_keys=self._run_keys)
+        frontier = self._head.read(database)  # 3
+        transaction = Transaction(database, frontier, savepoints=savepoints, run_keys=self._head.run_keys)
         for waiting in batch:  # 4
             self._run(transaction, waiting, settles=savepoints or waiting is batch[-1])
             if waiting.error is not None and not savepoints and len(batch) > 1:
@@ -246,68 +235,6 @@ class Writer:
         else:
             waiting.index = transaction.last_index
         transaction.end_work()
-
-    def _read_head(self, database: Database) -> Frontier:
-        """The tree as it stands, only if its newest checkpoint is ours: otherwise whoever can edit the file could
-        have us sign a rewritten history by extending it. Where nobody else wrote since then it is not read again."""
-        version = database.version()
-        if version is not None and version == self._version:
-            return self._frontier
-        self._version = None
-        self._run_keys.clear()
-        rows = database.execute(_HEAD).fetchall()
-        if len(rows) != 1:
-            raise HeadBroken("the head is missing")
-        size, packed, note = rows[0]
-        signed = "" if note is None else note
-        if (size, packed, signed) == self._trusted:
-            self._version = version
-            return self._frontier
-        try:
-            frontier = self._newest_frontier(database, Frontier.parse(size, packed), signed)
-            # The head that hands over is signed by the old key too: it must not be gone on from with that one.
-            vkey = database.execute("SELECT value FROM meta WHERE name = 'vkey'").fetchone()
-            if vkey is None or vkey[0] != self.home.verifier.vkey:
-                raise KeyChanged
-            self._check_head(frontier, signed)
-        except (ValueError, TrustError) as error:
-            raise HeadBroken(str(error).rstrip(".")) from error
-        self._trusted, self._frontier, self._version = (size, packed, signed), frontier, version
-        return frontier
-
-    def _newest_frontier(self, database: Database, frontier: Frontier, note: str) -> Frontier:
-        """The stored one and the few leaves since: whatever of them is not what was signed makes another root."""
-        size = parse_checkpoint(note).size if note else 0
-        if 0 < size - frontier.size < HEAD_EVERY:
-            for (leaf,) in database.execute(_LEAVES, (frontier.size, size)).fetchall():
-                frontier.append(as_bytes(leaf))
-        return frontier
-
-    def _remember(self, run_keys: Mapping[str, bytes]) -> None:
-        if len(self._run_keys) + len(run_keys) > MAX_RUN_KEYS:
-            self._run_keys.clear()
-        self._run_keys |= run_keys
-
-    def _check_head(self, frontier: Frontier, note: str) -> None:
-        signed = open_checkpoint(note, self._signer.verifier) if note else Checkpoint("", 0, EMPTY_ROOT, "")
-        if (signed.size, signed.root) != (frontier.size, frontier.root()):
-            raise ValueError("the head is not the tree of the newest signed checkpoint")
-        if self._trusted is not None and frontier.size <= self._frontier.size:
-            raise ValueError(f"the tree had {self._frontier.size} entries a moment ago and was set back")
-
-    def _seal(self, database: Database, frontier: Frontier, successor: NoteSigner | None) -> Checkpoint:
-        checkpoint = sign_checkpoint(self._signer, frontier.size, frontier.root(), successor=successor)
-        database.send("INSERT INTO checkpoints VALUES (?, ?)", (checkpoint.size, checkpoint.note))
-        return checkpoint
-
-    def _store_head(self, database: Database, frontier: Frontier) -> tuple[int, bytes]:
-        """The head as it is stored after this commit."""
-        assert self._trusted is not None, "the head was read"
-        if frontier.size - self._trusted[0] < HEAD_EVERY:
-            return self._trusted[:2]
-        stored = (frontier.size, frontier.pack())
-        database.send("UPDATE head SET size = ?, frontier = ?", stored)
-        return stored
 
     # ── when something is wrong ──
 
@@ -347,7 +274,8 @@ class Writer:
         """After a fork the parent's connection is not ours."""
         if self._pid != os.getpid():
             self.database.forked()
-            self._pid, self._guard, self._trusted, self._version = os.getpid(), threading.RLock(), None, None
+            self._pid, self._guard = os.getpid(), threading.RLock()
+            self._head.forget()
             self._absence = Absence()
             self._sharing.forget()
 

@@ -12,7 +12,7 @@ import pytest
 
 from palyra.errors import Reason, Rejected, StateError
 from palyra.journal.store import JournalStore
-from palyra.state import writer as writer_module
+from palyra.state import head as head_module
 from palyra.state.retention import redact_call
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -110,7 +110,7 @@ def test_a_key_whose_making_was_undone_is_not_remembered(opened: tuple[Writer, J
     with pytest.raises(Rejected):
         writer.commit_now(refused)
     asyncio.run(together())
-    assert (key_of(writer), writer._run_keys) == ([], {})
+    assert (key_of(writer), writer._head.run_keys) == ([], {})
     whole_call(store)
     assert len(key_of(writer)) == 1
     assert audit_home(writer.home).findings == ()
@@ -131,16 +131,16 @@ def test_a_key_whose_commit_had_to_wait_is_not_remembered(
 
     monkeypatch.setattr(writer.database, "commit", busy_once)
     whole_call(store)
-    assert key_of(writer) == [(writer._run_keys[RUN.run_id],)]
+    assert key_of(writer) == [(writer._head.run_keys[RUN.run_id],)]
     assert audit_home(writer.home).findings == ()
 
 
 def test_the_memory_of_keys_is_bounded(opened: tuple[Writer, JournalStore], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "MAX_RUN_KEYS", 4)
+    monkeypatch.setattr(head_module, "MAX_RUN_KEYS", 4)
     writer, store = opened
     for _ in range(9):
         whole_call(store, run_spec(ulid()))
-    assert len(writer._run_keys) <= 4
+    assert len(writer._head.run_keys) <= 4
     assert audit_home(writer.home).findings == ()
 
 
