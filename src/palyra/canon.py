@@ -26,6 +26,7 @@ Json: TypeAlias = Any
 MAX_INT = 2**53 - 1
 MAX_DEPTH = 16
 
+_SORTED_WHOLE = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _LEAVES = frozenset({str, int, bool, type(None)})
 _CONTAINERS = frozenset({dict, list, tuple})
 _FRACTION = re.compile(rb"[\[:,]-?[0-9]+[.eE]")
@@ -52,7 +53,7 @@ def _fast(value: Json) -> bytes | None:
     A string that looks like a fraction (",1.5") only costs the slow way.
     """
     try:
-        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        data = orjson.dumps(value, option=_SORTED_WHOLE)
     except (orjson.JSONEncodeError, TypeError):
         return None  # another kind of mapping, or what the slow way names with a sentence
     if not data.isascii() or data[0] not in b"{[":
@@ -75,7 +76,7 @@ def sorted_json(value: Json) -> bytes | None:
     """The canonical bytes of a plain value, without asking whether it is one: None and NaN are written alike, a date
     like its text. So two values with equal bytes are the same only if they are also equal."""
     try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        return orjson.dumps(value, option=_SORTED_WHOLE)
     except (orjson.JSONEncodeError, TypeError):
         return None
 
@@ -90,18 +91,21 @@ def canonical_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fra
     """An object in the journal's profile, of which some members were made ahead, whatever `members` says of those; None
     where only the whole value can tell how it is written."""
     try:
-        data = orjson.dumps({**members, **fixed}, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        data = orjson.dumps({**members, **fixed} if fixed else members, option=_SORTED_WHOLE)
     except (orjson.JSONEncodeError, TypeError):
         return None
-    if not data.isascii():
-        return None
+    return data if data.isascii() and fits_around(members, fixed) else None
+
+
+def fits_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fragment]) -> bool:
+    """Whether orjson writes an object of these, in ASCII, as the journal's profile does, and another around it."""
     for name, value in not_of(members, _LEAVES):
         if name in fixed or (type(value) is dict and _LEAVES.issuperset(map(type, value.values()))):
             continue
         # Two levels less: this object is one, and whoever writes another around these bytes adds one.
         if not _is_plain(value, MAX_DEPTH - 2):
-            return None
-    return data
+            return False
+    return True
 
 
 def not_of(members: Mapping[str, Json], kinds: frozenset[object]) -> list[tuple[str, Json]]:
@@ -139,7 +143,7 @@ def _holds_float(value: Json) -> bool:
 def canonical_strict(value: Json) -> bytes:
     """The journal's profile; raises ValueError naming the first rule that is broken."""
     try:
-        data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        data = orjson.dumps(value, option=_SORTED_WHOLE)
     except (orjson.JSONEncodeError, TypeError):
         data = b""  # the slow way names what is wrong
     if data and data.isascii() and _is_plain(value):

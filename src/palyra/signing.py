@@ -260,12 +260,12 @@ class NoteSigner:
         """`text` ends with a newline; what comes back is the whole note."""
         if text[-1:] != "\n":
             raise TrustError("A note's text ends with a newline.")
-        return f"{text}\n{self.line(text)}"
+        signature = binascii.b2a_base64(self._hint + self._key.sign(text.encode()))  # which ends its line itself
+        return f"{text}\n{self._line}{signature.decode('ascii')}"
 
     def line(self, text: str) -> str:
         """The signature alone, to stand under a note that somebody else signed first."""
-        signature = binascii.b2a_base64(self._hint + self._key.sign(text.encode()))  # which ends its line itself
-        return f"{self._line}{signature.decode('ascii')}"
+        return self.sign(text)[len(text) + 1 :]
 
 
 def parse_vkey(text: str) -> NoteVerifier:

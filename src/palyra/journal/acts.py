@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from palyra.canon import Json
-from palyra.journal.chain import act_draft
+from palyra.journal.chain import ACT
 from palyra.model.record import Commitment, EntryDraft
 from palyra.values import dataclass
 
@@ -176,12 +176,13 @@ class Act:
             raise ValueError(f"{self.kind} does not tell {', '.join(extra)}")
 
     def draft(self) -> EntryDraft:
-        return act_draft(
-            act=self.kind._value_,
-            actor=self.actor,
+        # act_draft, without a call for it
+        details, run_id = dict(self.details), self.run_id
+        return EntryDraft(
+            predicate_type=ACT,
             subject=self.subject,
-            details=self.details,
-            run_id=self.run_id,
+            predicate={"act": self.kind._value_, "actor": self.actor, "details": details, "run_id": run_id},
+            run_id=run_id,
             commitments=self.commitments,
         )
 

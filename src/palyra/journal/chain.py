@@ -229,7 +229,7 @@ def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_
     predicate = {
         **draft.predicate,
         "place": {"index": index, "sequence": sequence, "at_unix_ms": at_unix_ms},
-        "commitments": {commitment.field: commitment.mac for commitment in draft.commitments},
+        "commitments": {one.field: one.mac for one in draft.commitments} if draft.commitments else {},
     }
     try:
         body = write_around(draft, predicate) or canonical_strict(

@@ -21,7 +21,7 @@ from palyra.attest import check_outcome
 from palyra.budget.ledger import Ledger, Share
 from palyra.canon import Json
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
-from palyra.journal.acts import Act, record_act
+from palyra.journal.acts import Act
 from palyra.journal.commitments import SALT_BYTES, commit_value
 from palyra.journal.keys import Keys
 from palyra.journal.lookup import Lookup, not_what_was_stored
@@ -189,9 +189,14 @@ class JournalStore:
 
     async def record_act(self, act: Act, *, at_unix_ms: int) -> Receipt:
         """For an act that changes no row of ours; one that does is recorded in the transaction of its change."""
-        _, receipt = await self._writer.commit(lambda tx: record_act(tx, act, at_unix_ms=at_unix_ms))
-        assert receipt is not None, "an entry was appended"
-        return receipt
+        draft = act.draft()
+
+        def work(tx: Transaction) -> int:
+            return tx.append(draft, at_unix_ms=at_unix_ms)
+
+        done = self._writer.commit_first(work) or await self._writer.commit(work)
+        assert done[1] is not None, "an entry was appended"
+        return done[1]
 
     def checkpoint(self) -> Checkpoint | None:
         """The newest signed head."""

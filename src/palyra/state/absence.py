@@ -47,6 +47,12 @@ class Waiting(Generic[T]):
     error: BaseException | None = None
     receipt: Receipt | None = None
 
+    def done(self) -> tuple[T, Receipt | None]:
+        """What its caller gets, when it is over."""
+        if self.error is not None:
+            raise self.error
+        return self.value, self.receipt  # type: ignore[return-value]  # set when error is not
+
     def answer(self) -> None:
         if self.future is None or self.future.done():
             return

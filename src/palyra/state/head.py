@@ -36,22 +36,24 @@ class KeyChanged(HeadBroken):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sealed:
-    """The head with a commit that is not known to be durable yet."""
+    """The tree's right edge, the newest checkpoint over it, and the head's row, which is a few leaves behind."""
 
     frontier: Frontier
     note: str
     stored: tuple[int, bytes]
-    """The head's row with it, a few leaves behind."""
+
+
+_NONE = Sealed(Frontier(), "", (-1, b""))
+"""Before anything was read."""
 
 
 class Head:
     def __init__(self, signer: NoteSigner) -> None:
         self.signer = signer
-        self.frontier = Frontier()
+        self.trusted = _NONE
+        """As it was found sound, or written here and is durable."""
         self.run_keys: dict[str, bytes] = {}
         """Keys of runs that are in the database, for as long as nobody else has written."""
-        self._trusted: tuple[int, bytes, str] | None = None
-        """The stored head and the newest checkpoint, as they were found sound or written here."""
         self._version: int | None = None
         """The database's, when the head was last found trusted: while it stays, nobody else has written."""
 
@@ -59,35 +61,29 @@ class Head:
         """In a transaction: the tree as it stands, or `HeadBroken`."""
         version = database.version()
         if version is not None and version == self._version:
-            return self.frontier
+            return self.trusted.frontier
         self._version = None
         self.run_keys.clear()
         rows = database.execute(READ_HEAD).fetchall()
         if len(rows) != 1:
             raise HeadBroken("the head is missing")
         size, packed, note = rows[0]
-        found = (size, packed, "" if note is None else note)
-        if found != self._trusted:
-            self.frontier = self._check(database, *found)
-            self._trusted = found
+        stored, signed = (size, packed), "" if note is None else note
+        if (stored, signed) != (self.trusted.stored, self.trusted.note):
+            self.trusted = Sealed(self._check(database, size, packed, signed), signed, stored)
         self._version = version
-        return self.frontier
+        return self.trusted.frontier
 
     def seal(self, database: Database, frontier: Frontier, successor: NoteSigner | None) -> Sealed:
         """In a transaction that made the tree larger: one signed checkpoint for all of it."""
         size = frontier.size
         note = sign_head(self.signer, size, frontier.root(), successor=successor)
         database.send("INSERT INTO checkpoints VALUES (?, ?)", (size, note))
-        assert self._trusted is not None, "the head was read"
-        stored = self._trusted[:2]
+        stored = self.trusted.stored
         if size - stored[0] >= HEAD_EVERY:
             stored = (size, frontier.pack())
             database.send("UPDATE head SET size = ?, frontier = ?", stored)
         return Sealed(frontier, note, stored)
-
-    def trust(self, sealed: Sealed) -> None:
-        """It is durable."""
-        self.frontier, self._trusted = sealed.frontier, (*sealed.stored, sealed.note)
 
     def remember(self, run_keys: Mapping[str, bytes]) -> None:
         """They are durable. Where nobody could tell that somebody else has written, nothing is remembered."""
@@ -99,7 +95,7 @@ class Head:
 
     def forget(self) -> None:
         """After a fork: the parent goes on by itself."""
-        self._trusted = self._version = None
+        self.trusted, self._version = _NONE, None
 
     def _check(self, database: Database, size: int, packed: bytes, note: str) -> Frontier:
         try:
@@ -111,8 +107,9 @@ class Head:
             signed = open_checkpoint(note, self.signer.verifier) if note else Checkpoint("", 0, EMPTY_ROOT, "")
             if (signed.size, signed.root) != (frontier.size, frontier.root()):
                 raise ValueError("the head is not the tree of the newest signed checkpoint")
-            if self._trusted is not None and frontier.size <= self.frontier.size:
-                raise ValueError(f"the tree had {self.frontier.size} entries a moment ago and was set back")
+            before = self.trusted.frontier.size
+            if self.trusted is not _NONE and frontier.size <= before:
+                raise ValueError(f"the tree had {before} entries a moment ago and was set back")
         except (ValueError, TrustError) as error:
             raise HeadBroken(str(error).rstrip(".")) from error
         return frontier

@@ -2,8 +2,8 @@
 
 A log that somebody deletes while nobody is connected, or an old database put where the new one lay, leaves a journal
 that is sound and short; so does a disk that lost what it said it had. The number in the file is larger then. It is
-written after each commit and not forced to the disk: after a power cut it may be old, never too new. Whoever restores
-all of the folder restores the number too: against that stand receipts and witnesses.
+written after each commit, once its callers were answered, and not forced to the disk: after a crash it may be old,
+never too new. Whoever restores all of the folder restores the number too: against that stand receipts and witnesses.
 
 Touches: that file. It is compared at every start and by every audit.
 """
@@ -27,11 +27,13 @@ class Mark:
         self._fd = -1
 
     def write(self, entries: int) -> None:
-        """Nothing hangs on it but what is noticed later: an error is no reason to stop."""
+        """Nothing hangs on it but what is noticed later: an error is no reason to stop. A larger number stays: it is of
+        a process that committed after this one, and wrote before it."""
         try:
             if self._fd < 0:
-                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | _FLAGS, 0o600)
-            os.pwrite(self._fd, _FORM % entries, 0)
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+            if _parse(os.pread(self._fd, _LENGTH + 1, 0)) < entries:
+                os.pwrite(self._fd, _FORM % entries, 0)
         except OSError:
             return
 
@@ -45,9 +47,12 @@ def read_mark(state: Path) -> int:
     """0 where there is none. Read before the database: the other way round a commit in between would be missed."""
     try:
         with open(state / NAME, "rb", opener=_without_links) as file:
-            data = file.read(_LENGTH + 1)
+            return _parse(file.read(_LENGTH + 1))
     except OSError:
         return 0
+
+
+def _parse(data: bytes) -> int:
     return int(data) if len(data) == _LENGTH and data[:-1].isdigit() else 0
 
 

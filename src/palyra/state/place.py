@@ -55,7 +55,10 @@ class Place:
         return self._log_bytes >= before
 
     def check(self) -> None:
-        folder = self._stat(self._folder)
+        try:
+            folder = os.stat(self._folder)
+        except FileNotFoundError:
+            raise _removed(self._folder) from None
         now_s, seen = time.monotonic(), (folder.st_dev, folder.st_ino, folder.st_ctime_ns)
         if seen != self._seen:
             self._seen, self._seen_since_s, self._trusted_until_s = seen, now_s, 0.0

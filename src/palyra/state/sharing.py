@@ -57,15 +57,11 @@ class Sharing:
         self._loop, self._queue = None, []
 
     def enqueue(self, waiting: Waiting[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            if self._loop is not None and self._loop.is_running():
-                raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
-            self._loop, self._queue, self._turn_is_used = loop, [], False
+        goes_at_once, loop = self.goes_at_once(), self._loop
+        assert loop is not None, "it was asked for"
         waiting.future = Unbroken(loop=loop) if waiting.closing else loop.create_future()
-        if self._goes_at_once(loop) and self._commits.try_all([waiting]):
+        if goes_at_once and self._commits.try_all([waiting]):
             waiting.answer()
-            self._commits.look_after(loop)
             return waiting.future
         self._queue.append(waiting)
         if len(self._queue) == 1:
@@ -73,17 +69,24 @@ class Sharing:
             loop.call_soon(self._gather, loop, TURNS_TO_GATHER)
         return waiting.future
 
-    def _goes_at_once(self, loop: asyncio.AbstractEventLoop) -> bool:
+    def goes_at_once(self) -> bool:
         """Whoever comes alone gains nothing by waiting for others to share the commit: the first of a turn of the loop,
         where the last commit was one caller's too. The others of that turn go together."""
-        if self.has_company or self._turn_is_used:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None and self._loop.is_running():
+                raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
+            self._loop, self._queue, self._turn_is_used = loop, [], False
+        if self._turn_is_used or self._queue or self._last_batch > 1:
             return False
         self._turn_is_used = True
-        loop.call_soon(self._begin_turn)
+        loop.call_soon(self._end_turn, loop)
         return True
 
-    def _begin_turn(self) -> None:
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Its caller has its answer: what a commit leaves to do keeps nobody waiting here."""
         self._turn_is_used = False
+        self._commits.look_after(loop)
 
     def _gather(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
         if turns > 0:

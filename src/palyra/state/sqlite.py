@@ -56,6 +56,8 @@ class SqliteDatabase:
         self._place = Place(home.database)
         self._mark = Mark(home.state)
         self._index: LogIndex | None = None
+        self._unmarked = 0
+        """So many entries there are, and the mark does not say so yet."""
         self._copy_back_due = False
         self._unsaved_bytes = 0
         self._growth = AfterCommits(COMMITS_BEFORE_GROWTH)
@@ -185,9 +187,10 @@ class SqliteDatabase:
         self._place.close()
         self._index = None  # its mapping is the parent's, and goes with this process
         self.connection, self.lock = connect(self._home.database), FileLock(self._home.lock)
-        self._place, self._mark = Place(self._home.database), Mark(self._home.state)
+        self._place, self._mark, self._unmarked = Place(self._home.database), Mark(self._home.state), 0
 
     def close(self, *, is_sound: bool) -> None:
+        self._write_mark()
         if self._copy_back_due and is_sound:
             self._copy_back(lambda _: None)
         if self._index is not None:
@@ -202,13 +205,15 @@ class SqliteDatabase:
 
     def committed(self, *, before: int, after: int, bytes_written: int) -> None:
         if after > before:
-            self._mark.write(after)
+            self._unmarked = after
         self._unsaved_bytes += LOG_BYTES_PER_COMMIT + LOG_BYTES_PER_BYTE * bytes_written
         crossed = before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK
         self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
-        self._growth.count(loop, self._grow_log)
+        self._write_mark()
+        if not self._growth.is_done:
+            self._growth.count(loop, self._grow_log)
         if not self._copy_back_due:
             return
         self._copy_back_due, self._unsaved_bytes = False, 0
@@ -216,6 +221,11 @@ class SqliteDatabase:
             self._copy_back(fail)
         elif not on_a_thread(loop, self._copy_back, fail):
             self._copy_back_due = True
+
+    def _write_mark(self) -> None:
+        entries, self._unmarked = self._unmarked, 0
+        if entries:
+            self._mark.write(entries)
 
     def _grow_log(self) -> None:
         """The file's full length at once, by zeros that are no frames, so that commits overwrite: in a file that grows

@@ -43,9 +43,11 @@ class Transaction:
         """`savepoints`: each piece of work can be undone by itself; without them undoing one undoes them all.
         `run_keys`: those that are known to be in the database."""
         self._database = database
+        self.is_far = database.is_far
         self.has_savepoints = savepoints
+        # What is undone, and the head this began with, are never grown themselves.
         self._before = frontier
-        self.frontier = frontier
+        self.frontier = frontier.copy()
         self.last_index: int | None = None
         """The last entry this piece of work appended."""
         self.bytes_written = 0
@@ -103,7 +105,7 @@ class Transaction:
         if known is not None:
             return known
         key = os.urandom(32)
-        if self._database.is_far:  # both in one journey
+        if self.is_far:  # both in one journey
             self._database.send(_NEW_KEY, (run_id, key))
             ((key,),) = self.rows(_KEY, (run_id,))
         elif not self.execute(_NEW_KEY, (run_id, key)).rowcount:  # most that are not known are new
@@ -122,23 +124,22 @@ class Transaction:
     # ── for the writer ──
 
     def begin_work(self) -> None:
-        # What is undone, and the head this began with, are never grown themselves.
+        """Where it gets a savepoint of its own."""
         self._before, self.frontier = self.frontier, self.frontier.copy()
-        self.last_index = None
-        if self.has_savepoints:
-            self.execute("SAVEPOINT work")
+        self.execute("SAVEPOINT work")
 
     def undo_work(self) -> None:
+        """The last piece of work; without savepoints, all of them."""
         if self.has_savepoints:
             self.execute("ROLLBACK TO work")
         else:
             self._database.begin_again()
-        self.frontier = self._before
+        self.frontier = self._before.copy()
         self.run_keys.clear()  # one of them may have been made by what is undone
 
     def end_work(self) -> None:
-        if self.has_savepoints:
-            self.execute("RELEASE work")
+        """Of a savepoint of its own."""
+        self.execute("RELEASE work")
 
 
 def _entry_is_taken(row: tuple[object, ...]) -> HeadBroken:

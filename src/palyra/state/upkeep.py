@@ -16,14 +16,15 @@ class AfterCommits:
 
     def __init__(self, commits: int) -> None:
         self._commits, self._left = commits, commits
+        self.is_done = False
 
     def count(self, loop: asyncio.AbstractEventLoop | None, work: Callable[[], object]) -> None:
         """One more was made."""
-        if loop is None or self._left == 0:
+        if loop is None or self.is_done:
             return
         self._left -= 1
-        if self._left == 0 and not on_a_thread(loop, work):
-            self._left = self._commits
+        if self._left == 0:
+            self._left, self.is_done = self._commits, on_a_thread(loop, work)
 
 
 def on_a_thread(loop: asyncio.AbstractEventLoop, work: Callable[..., object], *given: Any) -> bool:

@@ -84,10 +84,18 @@ class Writer:
         waiting: Waiting[T] = Waiting(work, closing=closing)
         if not self.try_all([waiting]):
             return None
-        self.look_after(asyncio.get_running_loop())
-        if waiting.error is not None:
-            raise waiting.error
-        return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self.look_after, loop)  # after its caller has gone on
+        return waiting.done()
+
+    def commit_first(self, work: Work[T]) -> tuple[T, Receipt | None] | None:
+        """The same for a caller that knows nothing of others: the first of a turn of the loop."""
+        if self._pid != os.getpid():
+            self._notice_fork()
+        if self.database.is_far or not self._sharing.goes_at_once():
+            return None
+        waiting: Waiting[T] = Waiting(work, closing=False)
+        return waiting.done() if self.try_all([waiting]) else None
 
     def commit_now(self, work: Work[T]) -> tuple[T, Receipt | None]:
         """For code without a loop: waits here."""
@@ -99,9 +107,7 @@ class Writer:
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
         self.look_after(None)
-        if waiting.error is not None:
-            raise waiting.error
-        return waiting.value, waiting.receipt  # type: ignore[return-value]  # set when error is not
+        return waiting.done()
 
     def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Read what is committed."""
@@ -125,6 +131,7 @@ class Writer:
         """The same home under a new key, from the next commit on (state/rotation)."""
         with self._guard:
             self.home, self._head.signer = home, NoteSigner(home.origin, home.key)
+            self._haste = AfterCommits(COMMITS_BEFORE_HASTE)
 
     def close(self) -> None:
         self._notice_fork()
@@ -181,7 +188,7 @@ class Writer:
         if transaction is None:  # one was refused, and the others' work was undone with it
             transaction = self._run_all(database, batch, savepoints=True)
             assert transaction is not None, "each can be undone by itself"
-        before, after = self._head.frontier.size, transaction.frontier.size
+        before, after = self._head.trusted.frontier.size, transaction.frontier.size
         sealed = None
         if after > before:
             sealed = self._head.seal(database, transaction.frontier, transaction.successor)  # 5
@@ -198,7 +205,7 @@ class Writer:
         """It is durable: what is trusted from now on, and everybody's receipt."""
         if sealed is None:
             return
-        self._head.trust(sealed)
+        self._head.trusted = sealed
         size, note = sealed.frontier.size, sealed.note
         for waiting in batch:
             if waiting.index is not None:
@@ -218,11 +225,12 @@ class Writer:
     def _run(self, transaction: Transaction, waiting: Waiting[Any], *, settles: bool) -> None:
         """`settles`: what it sent is known to be done. Without, a refusal may turn up in another's work; then each
         is run again by itself, and settles."""
-        waiting.error, waiting.index = None, None
-        transaction.begin_work()
+        waiting.error = waiting.index = transaction.last_index = None
+        if transaction.has_savepoints:
+            transaction.begin_work()
         try:
             waiting.value = waiting.work(transaction)
-            if settles:
+            if settles and transaction.is_far:
                 self.database.settle()
         except HeadBroken:
             raise
@@ -234,7 +242,8 @@ class Writer:
             waiting.error = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
         else:
             waiting.index = transaction.last_index
-        transaction.end_work()
+        if transaction.has_savepoints:
+            transaction.end_work()
 
     # ── when something is wrong ──
 
@@ -281,7 +290,8 @@ class Writer:
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None) -> None:
         if self._down is None:
-            self._haste.count(loop, self.home.key.hasten)
+            if not self._haste.is_done:
+                self._haste.count(loop, self.home.key.hasten)
             self.database.look_after(loop, self._fail)
 
     def _fail(self, error: StateError) -> None:

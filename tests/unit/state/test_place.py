@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,12 +87,13 @@ def test_a_writer_that_is_let_alone_finds_its_files_where_they_were(home: Path) 
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of what is looked up from now on."""
     names: list[str] = []
+    stat = os.stat
 
-    def note(path: str) -> os.stat_result:
+    def note(path: str, **more: Any) -> os.stat_result:
         names.append(os.path.basename(path))
-        return os.stat(path)
+        return stat(path, **more)
 
-    monkeypatch.setattr(Place, "_stat", staticmethod(note))
+    monkeypatch.setattr(place.os, "stat", note)
     return names
 
 
@@ -175,6 +178,49 @@ def test_a_whole_copy_of_the_home_goes_on_by_itself(home: Path, tmp_path: Path) 
     copy = Writer.open(tmp_path / "copy")
     assert copy.commit_now(append)[0] == 1
     copy.close()
+
+
+def test_the_mark_is_written_once_the_caller_was_answered(home: Path) -> None:
+    writer, mark = Writer.open(home), home / "state" / "entries"
+
+    async def story() -> list[bytes]:
+        seen = []
+        for commit in (writer.commit_first, writer.commit_alone):
+            assert commit(append) is not None
+            seen.append(mark.read_bytes() if mark.exists() else b"")
+            await asyncio.sleep(0)
+            seen.append(mark.read_bytes())
+        writer.commit_alone(append)
+        return seen
+
+    one, two = b"%020d\n" % 1, b"%020d\n" % 2
+    assert asyncio.run(story()) == [b"", one, one, two]
+    writer.close()
+    assert mark.read_bytes() == b"%020d\n" % 3
+
+
+def test_a_mark_that_waits_is_written_at_the_end(home: Path) -> None:
+    writer, mark = Writer.open(home), home / "state" / "entries"
+
+    async def story() -> bytes:
+        writer.commit_alone(append)
+        writer.close()
+        return mark.read_bytes()
+
+    assert asyncio.run(story()) == b"%020d\n" % 1
+
+
+def test_a_mark_written_late_does_not_take_back_what_another_process_wrote(home: Path) -> None:
+    writer, other = Writer.open(home), Writer.open(home)
+
+    async def story() -> None:
+        assert writer.commit_alone(append) is not None
+        other.commit_now(append)  # before the first has come to its mark
+
+    asyncio.run(story())
+    writer.close()
+    other.close()
+    assert (home / "state" / "entries").read_bytes() == b"%020d\n" % 2
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,34 @@ def test_callers_that_keep_coming_in_one_turn_do_not_each_commit_alone(writer: W
     assert count(writer, "checkpoints") == 2
 
 
+def test_the_first_of_a_turn_has_its_answer_without_a_future_and_the_others_share(writer: Writer) -> None:
+    async def one() -> bool:
+        return writer.commit_first(append) is not None
+
+    async def scenario() -> tuple[list[bool], Any]:
+        came = await asyncio.gather(*(one() for _ in range(3)))
+        with pytest.raises(Rejected):
+            writer.commit_first(refuse)
+        await asyncio.sleep(0)
+        waits = writer.commit(append), writer.commit(append)
+        assert writer.commit_first(append) is None, "somebody waits already"
+        return came, await asyncio.gather(*waits)
+
+    came, shared = asyncio.run(scenario())
+    assert (came, [value for value, _ in shared]) == ([True, False, False], [1, 2])
+    assert audit_home(writer.home).findings == ()
+
+
+def test_with_a_database_far_away_nobody_goes_first(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose answer is lost must be found waiting."""
+    monkeypatch.setattr(writer.database, "is_far", True)
+
+    async def scenario() -> Any:
+        return writer.commit_first(append)
+
+    assert asyncio.run(scenario()) is None
+
+
 def test_a_refusal_undoes_its_own_work_and_no_other(writer: Writer) -> None:
     async def scenario() -> list[Any]:
         works = [append, refuse, append, lambda tx: next(iter([])), lambda tx: tx.execute("NONSENSE"), append]
