@@ -145,7 +145,7 @@ class PostgresDatabase:
         """To a point after the lock was taken: a rollback of the whole would give the turn away."""
         self.execute("ROLLBACK TO turn")
 
-    def commit(self) -> None:
+    def commit(self, *, before: int, after: int, bytes_written: int) -> None:  # noqa: ARG002  # the server keeps its log
         """With it goes which of this writer's turns it was: when no answer comes, that can be asked for."""
         sending = self._sending
         assert sending is not None, "in a turn"
@@ -230,9 +230,6 @@ class PostgresDatabase:
         self.connection.close()
 
     # ── upkeep: the server's own ──
-
-    def committed(self, *, before: int, after: int, bytes_written: int) -> None:
-        """Followers were notified by the transaction itself."""
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
         """Nothing: the server keeps its own log."""

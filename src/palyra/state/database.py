@@ -77,8 +77,8 @@ class Database(Protocol):
     def begin_again(self) -> None:
         """Undo all of this transaction and go on in a new one, in the same turn."""
 
-    def commit(self) -> None:
-        """Durable when it returns."""
+    def commit(self, *, before: int, after: int, bytes_written: int) -> None:
+        """Durable when it returns. It makes the tree so much larger."""
 
     def let_go(self) -> None:
         """Give the turn back; what was not committed is undone."""
@@ -90,9 +90,6 @@ class Database(Protocol):
 
     def was_kept(self) -> bool:
         """In a turn after `LOST`: whether the last commit that was asked for is there."""
-
-    def committed(self, *, before: int, after: int, bytes_written: int) -> None:
-        """A commit made the tree so much larger."""
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
         """Upkeep that is due, off the way of commits; `fail` is told what went wrong for good."""

@@ -51,7 +51,7 @@ class SqliteDatabase:
 
     def __init__(self, home: Home, connection: sqlite3.Connection) -> None:
         self._home = home
-        self.connection = connection
+        self.use(connection)
         self.lock = FileLock(home.lock)
         self._place = Place(home.database)
         self._mark = Mark(home.state)
@@ -62,12 +62,17 @@ class SqliteDatabase:
         self._unsaved_bytes = 0
         self._growth = AfterCommits(COMMITS_BEFORE_GROWTH)
 
+    def use(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self._cursor = connection.cursor()
+        """For statements whose answer nobody keeps: one for all of them."""
+
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(sql, parameters)
 
     def send(self, sql: str, parameters: tuple[object, ...], *, in_vain: InVain | None = None) -> None:
         try:
-            self.connection.execute(sql, parameters)
+            self._cursor.execute(sql, parameters)
         except sqlite3.IntegrityError as error:
             if in_vain is None:
                 raise
@@ -83,7 +88,7 @@ class SqliteDatabase:
             raise StateError(f"The database cannot be read: {error}.") from error
 
     def version(self) -> int | None:
-        version: int = self.connection.execute("PRAGMA data_version").fetchone()[0]
+        version: int = self._cursor.execute("PRAGMA data_version").fetchone()[0]
         return version
 
     def moment(self) -> object:
@@ -106,7 +111,7 @@ class SqliteDatabase:
     def try_begin(self, first: str) -> bool:
         if not self.lock.try_acquire():
             return False
-        self.connection.execute("BEGIN IMMEDIATE")
+        self._cursor.execute("BEGIN IMMEDIATE")
         if not self._place.check_log():
             self._check_length()
         return True
@@ -121,9 +126,14 @@ class SqliteDatabase:
         self.connection.execute("ROLLBACK")
         self.connection.execute("BEGIN IMMEDIATE")
 
-    def commit(self) -> None:
-        self.connection.execute("COMMIT")
+    def commit(self, *, before: int, after: int, bytes_written: int) -> None:
+        self._cursor.execute("COMMIT")
         self._place.check()
+        if after > before:
+            self._unmarked = after
+        self._unsaved_bytes += LOG_BYTES_PER_COMMIT + LOG_BYTES_PER_BYTE * bytes_written
+        if self._unsaved_bytes > BYTES_PER_COPY_BACK or before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK:
+            self._copy_back_due = True
 
     def let_go(self) -> None:
         if self.connection.in_transaction:
@@ -186,7 +196,8 @@ class SqliteDatabase:
         _INHERITED.append(self.connection)
         self._place.close()
         self._index = None  # its mapping is the parent's, and goes with this process
-        self.connection, self.lock = connect(self._home.database), FileLock(self._home.lock)
+        self.use(connect(self._home.database))
+        self.lock = FileLock(self._home.lock)
         self._place, self._mark, self._unmarked = Place(self._home.database), Mark(self._home.state), 0
 
     def close(self, *, is_sound: bool) -> None:
@@ -202,13 +213,6 @@ class SqliteDatabase:
         self.lock.close()
 
     # ── the log file ──
-
-    def committed(self, *, before: int, after: int, bytes_written: int) -> None:
-        if after > before:
-            self._unmarked = after
-        self._unsaved_bytes += LOG_BYTES_PER_COMMIT + LOG_BYTES_PER_BYTE * bytes_written
-        crossed = before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK
-        self._copy_back_due |= crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
         self._write_mark()

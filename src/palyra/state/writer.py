@@ -194,12 +194,11 @@ class Writer:
             sealed = self._head.seal(database, transaction.frontier, transaction.successor)  # 5
         if database.is_far:
             self._absence.sent = Sent(batch, sealed)
-        database.commit()  # 6
+        database.commit(before=before, after=after, bytes_written=transaction.bytes_written)  # 6
         self._absence.sent = None
         if transaction.run_keys:
             self._head.remember(transaction.run_keys)
         self._take(batch, sealed)
-        database.committed(before=before, after=after, bytes_written=transaction.bytes_written)
 
     def _take(self, batch: list[Waiting[Any]], sealed: Sealed | None) -> None:
         """It is durable: what is trusted from now on, and everybody's receipt."""
@@ -214,36 +213,34 @@ class Writer:
     def _run_all(self, database: Database, batch: list[Waiting[Any]], *, savepoints: bool) -> Transaction | None:
         """None, and nothing done, when one of several was refused that could not be undone by itself. Refusals are
         rare, and two statements for each piece of work are not free."""
-        frontier = self._head.read(database)  # 3
-        transaction = Transaction(database, frontier, savepoints=savepoints, run_keys=self._head.run_keys)
+        head = self._head
+        transaction = Transaction(database, head.read(database), savepoints=savepoints, run_keys=head.run_keys)  # 3
         for waiting in batch:  # 4
-            self._run(transaction, waiting, settles=savepoints or waiting is batch[-1])
-            if waiting.error is not None and not savepoints and len(batch) > 1:
-                return None
+            waiting.error = waiting.index = transaction.last_index = None
+            if savepoints:
+                transaction.begin_work()
+            try:
+                waiting.value = waiting.work(transaction)
+                # What was sent is known to be done. Until then a refusal may turn up in another's work; then each is
+                # run again by itself, and settles.
+                if transaction.is_far and (savepoints or waiting is batch[-1]):
+                    database.settle()
+                waiting.index = transaction.last_index
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is its caller's, and undone
+                self._undo(transaction, waiting, error)
+                if not savepoints and len(batch) > 1:
+                    return None
+            if savepoints:
+                transaction.end_work()
         return transaction
 
-    def _run(self, transaction: Transaction, waiting: Waiting[Any], *, settles: bool) -> None:
-        """`settles`: what it sent is known to be done. Without, a refusal may turn up in another's work; then each
-        is run again by itself, and settles."""
-        waiting.error = waiting.index = transaction.last_index = None
-        if transaction.has_savepoints:
-            transaction.begin_work()
-        try:
-            waiting.value = waiting.work(transaction)
-            if settles and transaction.is_far:
-                self.database.settle()
-        except HeadBroken:
-            raise
-        except Exception as error:  # whatever it is, it is its caller's, and undone
-            if self.database.trouble(error) is not Trouble.OF_THE_WORK:
-                raise
-            transaction.undo_work()
-            # A future refuses to carry StopIteration, and then nobody behind it would be answered.
-            waiting.error = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
-        else:
-            waiting.index = transaction.last_index
-        if transaction.has_savepoints:
-            transaction.end_work()
+    def _undo(self, transaction: Transaction, waiting: Waiting[Any], error: Exception) -> None:
+        """Raises what is not the work's own fault."""
+        if isinstance(error, HeadBroken) or self.database.trouble(error) is not Trouble.OF_THE_WORK:
+            raise error
+        transaction.undo_work()
+        # A future refuses to carry StopIteration, and then nobody behind it would be answered.
+        waiting.error = RuntimeError(repr(error)) if isinstance(error, StopIteration) else error
 
     # ── when something is wrong ──
 

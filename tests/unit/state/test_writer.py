@@ -388,6 +388,9 @@ class FailingConnection:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
+    def cursor(self) -> FailingConnection:
+        return self
+
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         if sql == "COMMIT" and self.failing:
             error = sqlite3.OperationalError("disk I/O error")
@@ -399,7 +402,7 @@ class FailingConnection:
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR, 1034, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY])
 def test_a_failed_write_stops_the_writer_for_good(writer: Writer, code: int) -> None:
     broken = FailingConnection(writer.database.connection, code)
-    writer.database.connection = broken  # type: ignore[assignment]
+    writer.database.use(broken)  # type: ignore[attr-defined]
 
     async def scenario() -> list[Any]:
         works = [writer.commit(append), writer.commit_closing(append)]
@@ -415,7 +418,7 @@ def test_a_failed_write_stops_the_writer_for_good(writer: Writer, code: int) -> 
 
 def test_on_a_full_disk_what_has_run_is_closed_in_the_reserved_space(writer: Writer) -> None:
     broken = FailingConnection(writer.database.connection, sqlite3.SQLITE_FULL)
-    writer.database.connection = broken  # type: ignore[assignment]
+    writer.database.use(broken)  # type: ignore[attr-defined]
     reserve = writer.home.reserve
 
     async def scenario() -> list[Any]:

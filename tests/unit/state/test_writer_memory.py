@@ -122,12 +122,12 @@ def test_a_key_whose_commit_had_to_wait_is_not_remembered(
     writer, store = opened
     commit, tries = writer.database.commit, iter([sqlite3.SQLITE_BUSY])
 
-    def busy_once() -> None:
+    def busy_once(**grown: int) -> None:
         for code in tries:
             error = sqlite3.OperationalError("database is locked")
             error.sqlite_errorcode = code
             raise error
-        commit()
+        commit(**grown)
 
     monkeypatch.setattr(writer.database, "commit", busy_once)
     whole_call(store)
