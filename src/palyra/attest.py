@@ -88,6 +88,11 @@ _read = attrgetter(*_NAMES)
 FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
 _BEFORE_DIGEST = tuple(sorted(name for name in FIELDS if name < "execution_sha256"))
 _AFTER_DIGEST = tuple(sorted(name for name in FIELDS if name > "execution_sha256"))
+LATE = frozenset(
+    "status reason success timed_out exit_code output_sha256 projected_output_sha256 compiled_sha256 egress_sha256 "
+    "redactions usage".split()
+)
+"""What a statement says of how its call ended."""
 _AHEAD = ("sandbox_enforcement", "decision", "limits")
 _BEFORE_CHANGING = tuple(name for name in _BEFORE_DIGEST if name not in _AHEAD)
 _AFTER_CHANGING = tuple(name for name in _AFTER_DIGEST if name not in _AHEAD)
@@ -156,19 +161,48 @@ class Finding:
 def attest(statement: Statement, key: SigningKey, ahead: Ahead | None = None) -> dict[str, Json]:
     """Every field flat, `execution_sha256`, `key_id`, and the signed envelope. `ahead` says nothing of its own: what it
     was made of must be what the statement holds."""
-    predicate: dict[str, Json] = dict(zip(_NAMES, _read(statement), strict=True))
     known = ahead if ahead is not None and ahead.is_of(statement) else None
+    return _sign(_predicate(statement, key, known), key, known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """An attestation of a call that has not ended yet; to be finished once."""
+
+    predicate: Mapping[str, Json]
+    ahead: Ahead
+
+
+def begin(statement: Statement, key: SigningKey, ahead: Ahead) -> Begun | None:
+    """`statement` says of `LATE` what it likes. None where `ahead` is not of it."""
+    return Begun(predicate=_predicate(statement, key, ahead), ahead=ahead) if ahead.is_of(statement) else None
+
+
+def finish(begun: Begun, late: Mapping[str, Json], key: SigningKey) -> dict[str, Json]:
+    """What `attest` makes of the whole statement. `late` are the values of `LATE`, plain ones."""
+    if late.keys() != LATE:
+        raise ValueError("what is said late is not what was left open")
+    return _sign({**begun.predicate, **late}, key, begun.ahead)
+
+
+def _predicate(statement: Statement, key: SigningKey, known: Ahead | None) -> dict[str, Json]:
+    predicate: dict[str, Json] = dict(zip(_NAMES, _read(statement), strict=True))
     for name, value in not_of(predicate, _EXACT):
         if known is None or name not in _AHEAD:
             predicate[name] = _plain(value)
     predicate["key_id"] = key.key_id
     if known is not None:
         predicate |= known.fields()
+    return predicate
+
+
+def _sign(predicate: dict[str, Json], key: SigningKey, known: Ahead | None) -> dict[str, Json]:
     # The digest stands among the fields it is made over: they are written once, in two halves around its place.
     first, rest = _write_halves(predicate, known)
     predicate["execution_sha256"] = execution = sha256_hex(b"%b,%b" % (first, rest))
-    payload = _PAYLOAD % (first, execution.encode(), rest, execution.encode(), statement.call_id.encode())
-    if not statement.call_id.isalnum():
+    call_id: str = predicate["call_id"]
+    payload = _PAYLOAD % (first, execution.encode(), rest, execution.encode(), call_id.encode())
+    if not call_id.isalnum():
         payload = canonical_strict(_in_toto(predicate))  # a name that JSON may have to escape
     return {**predicate, "envelope": dsse_sign(key, PAYLOAD_TYPE, payload)}
 

@@ -49,6 +49,8 @@ class Collector:
         self.fed = dict.fromkeys(_STREAMS, 0)
         """Bytes that came, before redaction."""
         self.connections: tuple[Connection, ...] = ()
+        self.while_running: Callable[[], None] | None = None
+        """Work for when the program runs and nobody else's does."""
         self.own_bytes = 0
         """Of stderr, that were not the program's."""
 

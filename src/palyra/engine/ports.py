@@ -63,8 +63,9 @@ class Look(Protocol):
 
 
 class Sink(Protocol):
-    """Takes a program's output as it comes, in chunks of at most 4 KiB. One that has a `while_ending()` too is told
-    once when the program has ended by itself and its sandbox is being taken apart: the moment for work of its own."""
+    """Takes a program's output as it comes, in chunks of at most 4 KiB. One that has a `while_running()` too is
+    told once when the program has begun, where no other runs and all that is left is to wait; one with a
+    `while_ending()`, once when it has ended by itself and its sandbox is being taken apart: for work of its own."""
 
     def feed(self, stream: StreamName, chunk: bytes) -> None: ...
     def reached(self, connections: Sequence[Connection]) -> None:

@@ -12,26 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from palyra.attest import Enforcement, Statement, attest
-from palyra.canon import Json, canonical, digest, sha256_hex
+from palyra.canon import canonical
+from palyra.engine.attesting import NOTHING_RAN, attest_call
 from palyra.engine.budget import spending_of
-from palyra.engine.fixed import Fixed, egress_mode, enforcement_json, enforcement_of, fixed_of
+from palyra.engine.fixed import Fixed, egress_mode, fixed_of
 from palyra.engine.hints import hint_of
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
-from palyra.errors import Reason
 from palyra.journal.chain import EgressSummary, Said, draft_intent, draft_result, said_in_result
 from palyra.journal.commitments import SALT_BYTES, commit_values
 from palyra.model.budget import Spending
-from palyra.model.outcome import BudgetView, Execution, Outcome, Status, Usage
+from palyra.model.outcome import BudgetView, Execution, Outcome, Status
 from palyra.model.plan import Plan, ProcessPlan
 from palyra.model.record import Closing, Commitment, EntryDraft, Opening, Recorded, RunSpec
 from palyra.protocol.wire import stored_outcome_bytes
 from palyra.redact.values import redact_text
 from palyra.values import change
-
-NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
-BUILTIN = "builtin"
 
 
 def make_opening(trip: Trip, ports: Ports) -> Opening:
@@ -72,7 +68,7 @@ def make_closing(
         execution = replace(execution, usage=replace(execution.usage, wall_us=wall))
     output_bytes = canonical(ending.output) if output_bytes is None else output_bytes
     fixed = fixed_of(trip, ports)
-    attestation = attest(_statement(trip, ports, ending, execution, output_bytes, fixed), ports.key, fixed.attested)
+    attestation = attest_call(trip, ports, ending, execution, output_bytes, fixed)
     secrets = fixed.secrets
     outcome = Outcome(
         call_id=trip.call_id,
@@ -124,6 +120,7 @@ def _closing(
         egress_mode=egress_mode(trip.plan),
         spent=spending_of(trip, execution),
         holds=_goes_on(trip.plan, outcome.status),
+        salts=b"" if trip.ready is None else trip.ready.take_salts(),
     )
 
 
@@ -148,8 +145,10 @@ def assemble(
     spent: Spending | None,
     holds: bool = False,
     unopened: tuple[bytes, bytes] | None = None,
+    salts: bytes = b"",
 ) -> Closing:
-    """`unopened`: input and details of a call without an intent, which has no entry but this one."""
+    """`unopened`: input and details of a call without an intent, which has no entry but this one. `salts`: fresh ones
+    for the commitment to its output, where they were made already."""
     attested, details = outcome.attestation, b"" if unopened is None else unopened[1]
     values = [("output", canonical(outcome.output) if output_bytes is None else output_bytes)]
     if unopened is not None:
@@ -169,7 +168,7 @@ def assemble(
             opened=unopened is None,
             redactions=redactions,
             egress=_egress(execution, egress_mode),
-            commitments=_commit(ports, *values),
+            commitments=commit_values(values, salts) if salts and unopened is None else _commit(ports, *values),
         ),
         closed_unix_ms=ports.clock.now_unix_ms(),
         outcome=stored_outcome_bytes(outcome),
@@ -216,69 +215,9 @@ def _result(
     )
 
 
-def _statement(
-    trip: Trip, ports: Ports, ending: Ending, execution: Execution, output_bytes: bytes, fixed: Fixed
-) -> Statement:
-    plan = trip.plan
-    # An attestation never names an executor that did not run the code.
-    ran = trip.opened is not None and plan is not None and ending.reason is not Reason.SPAWN_FAILED
-    by_us = trip.opened is not None and ending.by_engine
-    output_sha256 = sha256_hex(output_bytes)
-    return Statement(
-        attestation_id=ports.ids.ulid(),
-        call_id=trip.call_id,
-        run_id=trip.run.run_id,
-        tool=trip.request.tool,
-        executor=BUILTIN if by_us else plan.executor if ran and plan is not None else "policy",
-        sandbox_enforcement=_in_force(plan if ran and not by_us else None, execution, ports, fixed),
-        executed_at_unix_ms=trip.received_unix_ms,
-        status=ending.status.value,
-        reason=ending.reason.value if ending.reason else None,
-        success=ending.success,
-        timed_out=ending.status is Status.TIMEOUT,
-        exit_code=execution.exit_code,
-        input_sha256=trip.input_sha256,
-        output_sha256=trip.full_output_sha256 or output_sha256,
-        projected_output_sha256=output_sha256 if trip.full_output_sha256 else None,
-        config_sha256=fixed.config_sha256,
-        policy_sha256=trip.policy_sha256,
-        decision=fixed.facts,
-        limits=fixed.limits,
-        usage=execution.usage.as_json(),
-        nonce=ports.ids.random_bytes(32),
-        plan_sha256=fixed.plan_sha256,
-        approval_id=trip.approval_id,
-        skill_sha256=_payload_of(trip),
-        compiled_sha256=execution.compiled_sha256,
-        egress_sha256=_egress_sha256(ending.output, fixed),
-        redactions=trip.redactions,
-    )
-
-
-def _in_force(plan: Plan | None, execution: Execution, ports: Ports, fixed: Fixed) -> Enforcement:
-    if plan is not None and not execution.degraded:
-        return fixed.in_force
-    return enforcement_of(enforcement_json(plan, execution, ports.proven))
-
-
-def _payload_of(trip: Trip) -> str | None:
-    """What of foreign code a guest's call was about: the skill's payload, or the inline module itself."""
-    if trip.guest is None:
-        return None
-    return trip.guest.skill.payload_sha256 if trip.guest.skill is not None else trip.guest.module_sha256
-
-
 def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None:
     """Sentences name arguments, and an argument may be a secret."""
     return None if text is None else redact_text(text, secrets)
-
-
-def _egress_sha256(output: Mapping[str, Json], fixed: Fixed) -> str | None:
-    """Most processes reach for nothing. What is equal here is also written alike: names and an empty list."""
-    if "egress" not in output:
-        return None
-    egress = output["egress"]
-    return fixed.idle_sha256 if egress == fixed.idle else digest(egress)
 
 
 def _egress(execution: Execution, mode: str) -> EgressSummary | None:

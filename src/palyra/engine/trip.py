@@ -34,6 +34,7 @@ from palyra.protocol.registry import RegisteredTool
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
+    from palyra.engine.attesting import Ready
     from palyra.engine.fixed import Fixed
     from palyra.engine.shapes import Shape
 
@@ -146,6 +147,8 @@ class Trip:
     """Canonical JSON of the plan, made once: its digest is attested, its commitment journaled."""
     shape: Shape | None = None
     """This call as it was asked before, or as it will be remembered."""
+    ready: Ready | None = None
+    """Of its record, what was made while its program ran."""
     fixed: Fixed | None = None
     """What its intent and its result share, where no shape keeps it."""
     approval_id: str | None = None

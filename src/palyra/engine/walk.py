@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from palyra.engine import assessment, roads
 from palyra.engine.asking import check_still_asked
+from palyra.engine.attesting import get_ready
 from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
@@ -252,6 +253,7 @@ class Engine:
 
     async def _run_process(self, trip: Trip, plan: ProcessPlan) -> Ending:
         collector = self._collector(trip)
+        collector.while_running = lambda: get_ready(trip, self.ports)  # of 11
         before = await look_before(trip, self.ports)
         cancelled = False
         try:

@@ -19,7 +19,7 @@ from typing import Protocol
 from palyra.errors import Reason
 from palyra.launch.capture import Capture
 from palyra.launch.ending import Ended
-from palyra.launch.executor import Sink, Source, WhileEnding
+from palyra.launch.executor import Sink, Source, WhileEnding, WhileRunning
 from palyra.launch.feed import Feed
 from palyra.launch.waiting import has_ended, readable_within, unbroken
 from palyra.model.outcome import Execution, Status, StreamName, Usage
@@ -101,6 +101,9 @@ async def follow(running: Running, plan: ProcessPlan, sink: Sink, source: Source
         watched = None
         if running.is_alone and feeding is None:
             running.look_ahead()
+            while_running: WhileRunning | None = getattr(sink, "while_running", None)
+            if while_running is not None:
+                while_running()
             watched = _watch_briefly(running, plan, began_ns)
         if watched is None:
             capture.start()

@@ -33,6 +33,11 @@ Room: TypeAlias = "Callable[[StreamName], asyncio.Future[None] | None]"
 this stream may come; None when it may come now. A sink without it takes everything."""
 
 
+WhileRunning: TypeAlias = "Callable[[], None]"
+"""`while_running` of a sink that has work of its own to do while a program runs: called once, on the loop, when the
+program has begun and no other runs for this process. What it raises ends the call as a broken sink does. A sink need
+not have it, and where several programs run it is not called."""
+
 WhileEnding: TypeAlias = "Callable[[], None]"
 """`while_ending` of a sink that has work of its own to do while the kernel takes a sandbox apart: called once, on the
 loop, when the program has ended by itself and everything else was sent its end. Output may still come, and how the

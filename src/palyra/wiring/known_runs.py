@@ -13,10 +13,12 @@ minute. Not here: reading one (standing), what is judged again inside the transa
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from typing import TypeAlias
 
 from palyra.budget.ledger import Ledger
 from palyra.engine.ports import Standing
-from palyra.model.outcome import BudgetView, Status
+from palyra.model.budget import UNLIMITED, Allowance
+from palyra.model.outcome import BudgetView
 from palyra.model.process import ProcessOwner
 from palyra.model.record import Closing, Opening
 from palyra.model.run_facts import MAX_COUNTED, RunFacts, RunLabel
@@ -29,6 +31,9 @@ MAX_TOLD = 64
 """Between two questions: who never asks (calls that are runs of their own) is not listened to for ever."""
 FEW_CALLS = 8
 """Of so many in the last minute the times are read at once; of more only where knowing them has paid before."""
+
+_Told: TypeAlias = tuple[str, str, BudgetView, int | None, Allowance]
+"""What one commit did to its run: the run, its principal, its budget, when a call was opened, the run's limits."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -66,17 +71,6 @@ class Known:
         del self.opened_unix_ms[:-MAX_COUNTED]
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What one commit did to its run."""
-
-    run_id: str
-    principal: str
-    budget: BudgetView
-    opened_unix_ms: int | None = None
-    is_limited: bool = False
-
-
 class KnownRuns:
     """Used on one thread, as the writer is. Told by the journal's store of commits that held one call alone."""
 
@@ -87,6 +81,7 @@ class KnownRuns:
         self._known: dict[str, Known] = {}
         """By run: what one principal changes, the others see. As of the moment, without what was told since."""
         self._told: list[_Told] = []
+        """Since then: kept as it came, because an answer waits for it."""
         self._answers = 0
         """Given since times were last read: what reading them again may cost."""
 
@@ -123,32 +118,30 @@ class KnownRuns:
     # ── what was committed ──
 
     def opened(self, opening: Opening, budget: BudgetView) -> None:
-        run = opening.run
-        self._hear(_Told(run.run_id, opening.principal, budget, opening.opened_unix_ms, not run.most.is_unlimited))
+        if len(self._told) < MAX_TOLD:
+            run = opening.run
+            self._told.append((run.run_id, opening.principal, budget, opening.opened_unix_ms, run.most))
 
     def closed(self, closing: Closing, budget: BudgetView) -> None:
-        if closing.status != Status.REFUSED:  # that one is counted among others: as if nothing had been told
-            self._hear(_Told(closing.run.run_id, closing.principal, budget))
-
-    def _hear(self, told: _Told) -> None:
-        if self._known and len(self._told) < MAX_TOLD:
-            self._told.append(told)
+        # A refused one is counted among others: as if nothing had been told.
+        if len(self._told) < MAX_TOLD and closing.status != "refused":
+            self._told.append((closing.run.run_id, closing.principal, budget, None, UNLIMITED))
 
     def _follow(self, moment: object) -> bool:
         if not self._told:
             return moment == self._moment
         if commits_between(self._moment, moment) != len(self._told):
             return False
-        for told in self._told:
-            known = self._known.get(told.run_id)
+        for run_id, principal, budget, opened_unix_ms, most in self._told:
+            known = self._known.get(run_id)
             if known is None:
                 continue
-            if known.principal != told.principal or told.is_limited:  # it may be another's, or limited, only since then
-                del self._known[told.run_id]
+            if known.principal != principal or not most.is_unlimited:  # perhaps since then only
+                del self._known[run_id]
                 continue
-            known.budget = told.budget
-            if told.opened_unix_ms is not None:
-                known.count(told.opened_unix_ms)
+            known.budget = budget
+            if opened_unix_ms is not None:
+                known.count(opened_unix_ms)
         self._told.clear()
         self._moment = moment
         return True
