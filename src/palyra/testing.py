@@ -164,10 +164,15 @@ class FakeExecutor:
     )
     during: Callable[[], Any] | None = None
     """Called, and awaited, while the program "runs"."""
+    is_alone: bool = False
+    """As where no other program runs: a sink that has work for that time is told."""
     plans: list[ProcessPlan] = field(default_factory=list)
 
     async def run(self, plan: ProcessPlan, sink: Sink, source: Source | None = None, **_: object) -> Execution:
         self.plans.append(plan)
+        while_running = getattr(sink, "while_running", None)
+        if self.is_alone and while_running is not None:
+            while_running()
         for stream, data in ((StreamName.STDOUT, self.stdout), (StreamName.STDERR, self.stderr)):
             for at in range(0, len(data), 4096):
                 sink.feed(stream, data[at : at + 4096])

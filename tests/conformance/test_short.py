@@ -83,6 +83,20 @@ class Busy(Kept):
         self.asked += 1
 
 
+class Working(Kept):
+    """Does something of its own while its program runs."""
+
+    asked = 0
+
+    def while_running(self) -> None:
+        self.asked += 1
+
+
+class BrokenAtWork(Kept):
+    def while_running(self) -> None:
+        raise ValueError("broken")
+
+
 class Broken(Kept):
     def while_ending(self) -> None:
         raise ValueError("broken")
@@ -93,6 +107,33 @@ def test_who_takes_the_output_is_told_once_when_the_program_has_ended(place: Are
     sink = Busy()
     execution = asyncio.run(ProcessExecutor(host()).run(plan, sink))
     assert (execution.exit_code, sink.stdout, sink.asked) == (0, "done\n", 1)
+
+
+def test_who_takes_the_output_is_told_once_that_its_program_runs_alone(
+    place: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(course, "BRIEF_S", 0.001)
+
+    async def story() -> tuple[list[int | None], list[str], list[int]]:
+        made, sinks = ProcessExecutor(host()), [Working() for _ in range(4)]
+        plan = plan_job(place.job(SH, "-c", "sleep 0.2; echo done"), host())
+        first = await made.run(plan, sinks[0])
+        rest = await asyncio.gather(*(made.run(plan, sink) for sink in sinks[1:]))
+        await made.close()
+        codes = [one.exit_code for one in (first, *rest)]
+        return codes, [sink.stdout for sink in sinks], [sink.asked for sink in sinks]
+
+    codes, said, asked = asyncio.run(story())
+    assert (codes, said, asked[0]) == ([0] * 4, ["done\n"] * 4, 1)
+    assert sum(asked[1:]) <= 1  # the first of them may have begun before the others came
+
+
+def test_who_breaks_while_its_program_runs_leaves_nothing_behind(place: Arena) -> None:
+    mark = f"left-behind-{place.folder.name}"
+    plan = plan_job(place.job(SH, "-c", f"{SH} -c 'sleep 100; : {mark}' & sleep 100"), host())
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(ProcessExecutor(host()).run(plan, BrokenAtWork()))
+    assert marked_processes(mark) == []
 
 
 def test_a_program_that_is_killed_has_not_ended_by_itself(place: Arena, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 
 from palyra.attest import (
     FIELDS,
+    LATE,
     DecisionFacts,
     Enforcement,
     Finding,
     Statement,
     attest,
+    begin,
     check_outcome,
+    finish,
     verify_attestation,
     write_ahead,
 )
@@ -286,3 +289,40 @@ def test_a_receipt_signed_by_another_key_is_named() -> None:
 @pytest.mark.parametrize("value", [None, [], {}, {"attestation": None}, {"attestation": {}}, "text"])
 def test_what_is_no_outcome_is_a_finding_and_not_a_crash(value: object) -> None:
     assert len(check_outcome(copy.deepcopy(value), KEY.public)) == 1
+
+
+LATE_VALUES = [
+    {},
+    {"status": "failed", "reason": "INTERNAL", "success": False, "exit_code": None},
+    {"status": "timeout", "reason": "TIMEOUT", "success": False, "timed_out": True, "exit_code": -9},
+    {"output_sha256": "e" * 64, "projected_output_sha256": "f" * 64, "egress_sha256": "d" * 64},
+    {"compiled_sha256": "9" * 64, "redactions": {}, "usage": {"wall_us": 2**52, "cpu_us": 0}},
+    {"reason": "clé"},
+]
+
+
+@pytest.mark.parametrize("late", LATE_VALUES)
+@pytest.mark.parametrize("call_id", [STATEMENT.call_id, 'a "name"'])
+def test_an_attestation_that_was_begun_before_the_end_is_the_one_made_after_it(late: dict[str, Any], call_id: str):
+    before = replace(STATEMENT, call_id=call_id, status="", exit_code=7, output_sha256="", usage={}, redactions={})
+    whole = replace(STATEMENT, call_id=call_id, **late)
+    ahead = write_ahead(STATEMENT.sandbox_enforcement, STATEMENT.decision, STATEMENT.limits)
+    begun = begin(before, KEY, ahead)
+    assert begun is not None
+    made = finish(begun, {name: copy.copy(getattr(whole, name)) for name in LATE}, KEY)
+    assert made == attest(whole, KEY) == attest(whole, KEY, ahead)
+    assert list(made) == list(attest(whole, KEY))
+    assert verify_attestation(made, KEY.public)
+
+
+def test_an_attestation_is_not_begun_with_what_another_call_says():
+    ahead = write_ahead(STATEMENT.sandbox_enforcement, STATEMENT.decision, {"wall_ms": 1000})
+    assert begin(STATEMENT, KEY, ahead) is None
+
+
+@pytest.mark.parametrize("wrong", [{"status": "completed"}, dict.fromkeys((*LATE, "executor"))])
+def test_what_was_said_before_the_end_is_not_said_again(wrong: dict[str, Any]):
+    begun = begin(STATEMENT, KEY, write_ahead(STATEMENT.sandbox_enforcement, STATEMENT.decision, STATEMENT.limits))
+    assert begun is not None
+    with pytest.raises(ValueError, match="left open"):
+        finish(begun, wrong, KEY)
