@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from palyra.errors import PalyraError
+from palyra.loops import new_loop
 
 T = TypeVar("T")
 FINISH_S = 60.0
@@ -26,7 +27,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._run, name="palyra", daemon=True)
         self._thread.start()
 

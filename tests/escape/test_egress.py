@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections.abc import Iterator
 
 import pytest
@@ -192,3 +193,31 @@ def test_a_cancelled_call_leaves_no_connection_behind(place: Arena, server: Seen
     output = asyncio.run(cancelled())
     assert [one.verdict for one in output.connections] == ["allowed", "allowed"]
     assert len(os.listdir("/proc/self/fd")) <= before + 6
+
+
+def test_descriptors_that_a_program_keeps_under_way_keep_no_other_call_from_its_network(
+    place: Arena, server: Seen
+) -> None:
+    """They are counted by user, whatever namespace sends them, against the limit on open files of who sends next."""
+    program = """
+import array
+kept, sent = [], 0
+try:
+    while True:
+        kept.append(socket.socketpair())
+        many = array.array("i", [kept[0][0].fileno()] * 253)
+        kept[-1][0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, many)])
+        sent += 253
+except OSError as error:
+    refused = error.errno
+time.sleep(5)
+report([sent > 1000, errno.errorcode.get(refused)])
+"""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
+    try:
+        hostile, ordinary = beside(place, program, server.port)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert hostile.json == [True, "ETOOMANYREFS"]
+    assert all(result.json == "HTTP/1.1 200 OK" for result in ordinary)

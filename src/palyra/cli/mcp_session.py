@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 
+from palyra import loops
 from palyra.cli.light import stay
 from palyra.cli.options import Settings
 from palyra.config.load import find_home
@@ -15,7 +16,7 @@ from palyra.wiring.places import resolve_workspace
 
 
 def serve(settings: Settings, *, principal: str, workspace: str | None) -> int:
-    asyncio.run(_serve(settings, principal=principal, workspace=workspace))
+    loops.run(_serve(settings, principal=principal, workspace=workspace))
     return 0
 
 

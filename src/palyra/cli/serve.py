@@ -38,11 +38,11 @@ SIGTERM shuts it down cleanly: running calls finish or are ended, everything is 
 @with_settings
 def command(settings: Settings, host: str | None, port: int | None, socket: str | None) -> int:
     """Serve agents and operators over HTTP, on loopback and on a Unix socket."""
-    import asyncio
+    from palyra import loops
 
     _log_to_stderr(settings)
     given = {"host": host, "port": port, "socket": socket}
-    return asyncio.run(serve(settings, {name: value for name, value in given.items() if value is not None}))
+    return loops.run(serve(settings, {name: value for name, value in given.items() if value is not None}))
 
 
 async def serve(settings: Settings, given: dict[str, object]) -> int:

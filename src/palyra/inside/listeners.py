@@ -16,6 +16,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import socket
 import struct
 import sys
@@ -88,6 +89,13 @@ def listen(kind: str, address: str, port: int) -> socket.socket:
     return made
 
 
+def allow_many_under_way() -> None:
+    """Descriptors that were sent and not received yet are counted by user, and held against the sender's own limit on
+    open files: a program of the same user could send so many that nobody with an ordinary limit can send any."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def run(given: str, fds: list[int]) -> None:
     """`fds`: the user namespace, the network namespace, where the descriptors go."""
     user, net, reply = fds
@@ -98,6 +106,7 @@ def run(given: str, fds: list[int]) -> None:
         make_local(network)
     wanted = [("dns_udp", *face["dns"]), ("dns_tcp", *face["dns"]), ("proxy", *face["proxy"])]
     wanted += [("tcp", address, port) for address, port in face["tcp"]]
+    allow_many_under_way()
     with socket.socket(fileno=reply) as channel:
         for at in range(0, len(wanted), FDS_AT_ONCE):
             batch = wanted[at : at + FDS_AT_ONCE]

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from palyra import loops
 from palyra.config.load import Home, load_config, read_passphrase, user_home
 from palyra.errors import ConfigError, StateError
 from palyra.guard.look import Looker
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     if not lock.acquire(_LOCK_PATIENCE_S):
         return int(stays)  # whoever manages services tries again: the other one leaves when it keeps nothing
     try:
-        asyncio.run(_keep(Home(Path(root)), source or None, idle_s=math.inf if stays else IDLE_S))
+        loops.run(_keep(Home(Path(root)), source or None, idle_s=math.inf if stays else IDLE_S))
     except (ConfigError, StateError) as error:
         sys.stderr.write(f"{error.detail}\n")
         return 1
