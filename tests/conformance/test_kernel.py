@@ -33,6 +33,7 @@ def test_namespaces_families_and_clone3_are_closed(tier_c: Arena) -> None:
 n = json.loads(sys.argv[1])
 report({
     "clone3": call(n["clone3"], 0, 0),
+    "contexts for input and output": call(n["io_setup"], 65536, 0),
     "new user namespace": call(n["unshare"], 0x10000000),
     "new mounts": call(n["unshare"], 0x20000),
     "cloned network": call(n["clone"], 0x40000000 | 17, 0, 0, 0, 0),
@@ -41,11 +42,14 @@ report({
     "vsock": call(n["socket"], 40, 1, 0),
     "alg pair": call(n["socketpair"], 38, 5, 0, 0),
     "raw": call(n["socket"], 2, 3, 1),
+    "sctp": call(n["socket"], 2, 1, 132),
+    "l2tp": call(n["socket"], 10, 2, 115),
 })
 """
     )
     assert tier_c.attack(program, json.dumps(numbers)).json == {
         "clone3": "ENOSYS",
+        "contexts for input and output": "ENOSYS",
         "new user namespace": "EPERM",
         "new mounts": "EPERM",
         "cloned network": "EPERM",
@@ -54,6 +58,8 @@ report({
         "vsock": "EAFNOSUPPORT",
         "alg pair": "EAFNOSUPPORT",
         "raw": "EPERM",
+        "sctp": "EPROTONOSUPPORT",
+        "l2tp": "EPROTONOSUPPORT",
     }
 
 

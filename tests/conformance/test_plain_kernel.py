@@ -33,6 +33,7 @@ def test_namespaces_strangers_and_terminals_are_closed(tier_b: Arena) -> None:
 n = json.loads(sys.argv[1])
 report({
     "clone3": call(n["clone3"], 0, 0),
+    "contexts for input and output": call(n["io_setup"], 65536, 0),
     "new user namespace": call(n["unshare"], 0x10000000),
     "new mounts": call(n["unshare"], 0x20000),
     "cloned network": call(n["clone"], 0x40000000 | 17, 0, 0, 0, 0),
@@ -49,6 +50,7 @@ report({
     )
     assert tier_b.attack(program, json.dumps(numbers)).json == {
         "clone3": "ENOSYS",
+        "contexts for input and output": "ENOSYS",
         "new user namespace": "EPERM",
         "new mounts": "EPERM",
         "cloned network": "EPERM",

@@ -2,10 +2,10 @@
 
 `assemble(machine)` returns the bytes of the kernel's `struct sock_filter[]` for bubblewrap's `--seccomp`; tier B's
 filter (seccomp_b) is the same with more refusals, made of the same pieces.
-Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers, `clone3` and `openat2` do not
-exist (ENOSYS, so libraries fall back to calls whose arguments can be read), 3 flat refusals (EPERM),
-4 rules over arguments (namespaces, socket families, terminal injection, memory that grows down, files that run as
-their owner), 5 everything else is allowed.
+Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers, `clone3`, `openat2` and
+`io_setup` do not exist (ENOSYS, so libraries fall back to other calls), 3 flat refusals (EPERM),
+4 rules over arguments (namespaces, socket families and protocols, terminal injection, memory that grows down, files
+that run as their owner), 5 everything else is allowed.
 
 Not here: anything that runs the filter; the tests hold a simulator, so both machines are checked anywhere.
 """
@@ -23,7 +23,7 @@ MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """AUDIT_ARCH_* of the machines whose numbers are in the tables below."""
 
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, EACCES, ENOSYS, EAFNOSUPPORT = 1, 13, 38, 97
+EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT = 1, 13, 38, 93, 97
 
 Numbers: TypeAlias = "Mapping[str, tuple[int | None, int | None]]"
 """name: (x86_64, aarch64); None where the machine has no such call"""
@@ -107,8 +107,10 @@ MODES: dict[str, tuple[tuple[int | None, int | None], int]] = {
 """Calls that give a file its mode, and which argument that is."""
 CREATIONS: dict[str, tuple[tuple[int | None, int | None], int]] = {"open": ((2, None), 1), "openat": ((257, 56), 2)}
 """Calls that do so when their flags say that they create; the flags' argument, the mode is the next."""
-ABSENT: dict[str, tuple[int, int]] = {"clone3": (435, 435), "openat2": (437, 437)}
-"""Their arguments stand in memory, where no filter can read them; libraries fall back to `clone` and `openat`."""
+ABSENT: dict[str, tuple[int, int]] = {"clone3": (435, 435), "openat2": (437, 437), "io_setup": (206, 0)}
+"""The first two keep their arguments in memory, where no filter can read them; libraries fall back to `clone` and
+`openat`. Of the third's contexts the whole machine has 65 536 (fs.aio-max-nr), and one call may ask for all of them:
+databases of the host then do not start. Programs that find none use plain reads and writes."""
 OWN_ABSENT: dict[str, tuple[int, int]] = {name: numbers for name, numbers in ABSENT.items() if name != "openat2"}
 """For programs of Palyra's own: openat2 is what keeps them beneath the workspace, and they make no odd modes."""
 JUDGED: dict[str, tuple[int | None, int | None]] = {
@@ -136,6 +138,10 @@ NAMESPACE_FLAGS = 0x7E020080
 """CLONE_NEWTIME | NEWNS | NEWCGROUP | NEWUTS | NEWIPC | NEWUSER | NEWPID | NEWNET"""
 FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6: an allowlist, because every other family is an attack surface of its own."""
+UNIX, INET, INET6 = FAMILIES
+PROTOCOLS = (0, 1, 6, 17, 58)
+"""Of INET and INET6: the usual one, ICMP, TCP, UDP, ICMPv6. For any other (SCTP, DCCP, L2TP, SMC) the host's kernel
+would load a module, as root and for whoever asks; MPTCP is asked for by libraries that fall back to TCP."""
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """TIOCSTI types into the operator's terminal; TIOCLINUX pastes into a console."""
 GROWS_DOWN = 0x100
@@ -167,9 +173,10 @@ Block: TypeAlias = tuple[str, list[Step]]
 @lru_cache(maxsize=4)
 def assemble(machine: str, *, own_program: bool = False) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
-    families = [Step(IF_EQUAL, family, yes="allow") for family in FAMILIES]
+    families = [Step(IF_EQUAL, family, yes="allow" if family == UNIX else "protocol") for family in FAMILIES]
     family = ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)])
-    return build(machine, REFUSED, JUDGED, RULE_OF, [family], absent=OWN_ABSENT if own_program else ABSENT)
+    own = [family, protocol_rule()]
+    return build(machine, REFUSED, JUDGED, RULE_OF, own, absent=OWN_ABSENT if own_program else ABSENT)
 
 
 def build(
@@ -246,6 +253,11 @@ def _halved(stretches: Sequence[tuple[int, str]]) -> tuple[str, list[Block]]:
 
 def _namespaces_rule() -> Block:
     return "namespaces", [argument(0), Step(IF_ANY_BIT, NAMESPACE_FLAGS, yes="eperm", no="allow")]
+
+
+def protocol_rule() -> Block:
+    known = [Step(IF_EQUAL, protocol, yes="allow") for protocol in PROTOCOLS]
+    return "protocol", [argument(2), *known, Step(RETURN, ERRNO | EPROTONOSUPPORT)]
 
 
 def _terminal_rule() -> Block:

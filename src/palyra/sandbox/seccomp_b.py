@@ -20,14 +20,18 @@ from palyra.sandbox.seccomp import (
     EAFNOSUPPORT,
     ERRNO,
     IF_EQUAL,
+    INET,
+    INET6,
     JUDGED,
     REFUSED,
     RETURN,
     RULE_OF,
+    UNIX,
     Block,
     Step,
     argument,
     build,
+    protocol_rule,
 )
 
 REFUSED_B: dict[str, tuple[int | None, int | None]] = {
@@ -62,7 +66,6 @@ _RULE_OF = {
     "ioprio_set": "io priority",
 }
 
-UNIX, INET, INET6 = 1, 2, 10
 STREAM, SEQPACKET = 1, 5
 _TYPE_BITS = 0xF
 """The rest of a socket's type are flags."""
@@ -73,11 +76,13 @@ _OF_USER, _IO_OF_USER = 2, 3
 @lru_cache(maxsize=8)
 def assemble_b(machine: str, *, network: bool) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
-    return build(machine, REFUSED_B, JUDGED_B, _RULE_OF, [_sockets(network=network), _pairs(), *_others()])
+    return build(
+        machine, REFUSED_B, JUDGED_B, _RULE_OF, [_sockets(network=network), protocol_rule(), _pairs(), *_others()]
+    )
 
 
 def _sockets(*, network: bool) -> Block:
-    verdict = "allow" if network else "eacces"
+    verdict = "protocol" if network else "eacces"
     families = [Step(IF_EQUAL, family, yes=verdict) for family in (INET, INET6)]
     return "socket", [argument(0), *families, Step(IF_EQUAL, UNIX, yes="eacces"), Step(RETURN, ERRNO | EAFNOSUPPORT)]
 

@@ -19,8 +19,11 @@ from palyra.sandbox.seccomp import (
     EAFNOSUPPORT,
     ENOSYS,
     EPERM,
+    EPROTONOSUPPORT,
     FAMILIES,
     GROWS_DOWN,
+    INET,
+    INET6,
     MODES,
     NAMESPACE_FLAGS,
     REFUSED,
@@ -31,6 +34,9 @@ from palyra.sandbox.seccomp import (
 _LOW_HALF = 0xFFFFFFFF
 _FAMILIES_KNOWN = 64
 """More than there are; the kernel refuses higher ones itself."""
+_PROTOCOLS_REFUSED = (33, 115, 132, 136, 256, 262)
+"""DCCP, L2TP, SCTP, UDP-Lite, SMC, MPTCP: all that Linux has beyond the filter's own list, which says what is allowed;
+an engine's rules can only say what is not."""
 
 
 @lru_cache(maxsize=1)
@@ -42,6 +48,11 @@ def profile() -> bytes:
         _rule(sorted(ABSENT), ENOSYS),
         *(_rule(["clone", "unshare"], EPERM, argument=(0, flag, flag)) for flag in flags),
         *(_rule(["socket", "socketpair"], EAFNOSUPPORT, argument=(0, _LOW_HALF, family)) for family in families),
+        *(
+            _rule(["socket"], EPROTONOSUPPORT, argument=(0, _LOW_HALF, family), also=(2, _LOW_HALF, protocol))
+            for family in (INET, INET6)
+            for protocol in _PROTOCOLS_REFUSED
+        ),
         *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in TERMINAL_INJECTION),
         _rule(["mmap"], EPERM, argument=(3, GROWS_DOWN, GROWS_DOWN)),
         *(_rule([name], EPERM, argument=(at, SET_USER_ID, SET_USER_ID)) for name, (_, at) in MODES.items()),

@@ -55,9 +55,16 @@ def test_unix_sockets_are_never_made(judge: Filter) -> None:
 
 def test_internet_sockets_are_made_only_with_a_network(judge: Filter) -> None:
     for family in (2, 10):
-        for kind, protocol in ((1, 0), (1, 6), (1, 262), (2, 0), (3, 1), (0x80001, 0)):
+        for kind, protocol in ((1, 0), (1, 6), (2, 17), (2, 0), (3, 1), (0x80001, 0)):
             assert judge.ask("socket", family, kind, protocol) == (s.ALLOW if judge.network else DENY)
             assert judge.ask("socket", HIGH | family, kind, protocol) == (s.ALLOW if judge.network else DENY)
+
+
+def test_no_protocol_is_asked_for_that_the_host_would_load_a_module_for(judge: Filter) -> None:
+    other = s.ERRNO | s.EPROTONOSUPPORT if judge.network else DENY
+    assert {judge.ask("socket", family, 1, protocol) for family in (2, 10) for protocol in (33, 115, 132, 262)} == {
+        other
+    }
 
 
 def test_no_other_family_exists(judge: Filter) -> None:

@@ -21,7 +21,7 @@ def verdict(name: str, *args: int) -> int:
 
 def test_it_refuses_what_the_assembled_filter_refuses() -> None:
     assert {verdict(name) for name in s.REFUSED} == {s.EPERM}
-    assert verdict("clone3") == s.ENOSYS
+    assert {verdict(name) for name in s.ABSENT} == {s.ENOSYS}
     assert {verdict(name) for name in ("read", "execve", "openat", "fork")} == {0}
 
 
@@ -34,6 +34,14 @@ def test_new_namespaces_are_refused_whatever_else_is_asked() -> None:
 def test_only_three_families_of_sockets_are_left() -> None:
     assert {family for family in range(64) if verdict("socket", family) == 0} == {1, 2, 10}
     assert verdict("socket", 1 << 32 | 16) == verdict("socketpair", 38) == s.EAFNOSUPPORT
+
+
+def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for() -> None:
+    refused = {
+        verdict("socket", family, 1, protocol) for family in (2, 10) for protocol in (33, 115, 132, 136, 256, 262)
+    }
+    assert refused == {s.EPROTONOSUPPORT}
+    assert {verdict("socket", family, 1, protocol) for family in (1, 2, 10) for protocol in s.PROTOCOLS} == {0}
 
 
 def test_typing_into_a_terminal_is_refused() -> None:
