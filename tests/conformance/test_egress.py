@@ -246,7 +246,7 @@ def test_every_other_way_out_fails_fast_and_names_are_recorded(tier_c: Arena, se
         "netlink": "EAFNOSUPPORT",
         "packet": "EAFNOSUPPORT",
         "vsock": "EAFNOSUPPORT",
-        "multipath": "ENETUNREACH",
+        "multipath": "EPROTONOSUPPORT",
         "decimal": "ENETUNREACH",
         "short": "ENETUNREACH",
     }
