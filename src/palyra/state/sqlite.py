@@ -182,7 +182,12 @@ class SqliteDatabase:
                     connection.execute(statement)
                 connection.execute("COMMIT")
                 # Old pages lie in the log until it is copied back; what was removed must not be read from there.
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                ((is_read, *_),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if is_read:
+                    raise StateError(
+                        "What was removed still lies in the log: another process is reading it.",
+                        "Try again when it has ended (a verify, an export, a backup).",
+                    )
         except sqlite3.Error as error:
             raise StateError(f"Removed data could not be overwritten: {error}.", "Try again.") from error
         finally:

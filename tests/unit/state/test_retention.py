@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from palyra.state.rows import JournalRows
 from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
 from tests.journaling import NOW, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
-from tests.stores import WHERE, tampering
+from tests.stores import WHERE, on_sqlite, tampering
 
 DAY = 24 * 3600 * 1000
 SECRET = b'{"input":{"pin":"4711"}}'
@@ -306,3 +308,19 @@ def test_a_removal_covers_nothing_that_came_after_it(home: Path) -> None:
         other.execute("UPDATE calls SET details = NULL, outcome = NULL")
     assert [(one.code, one.index) for one in audit_home(writer.home).findings] == [("KEPT", 3), ("KEPT", 4)]
     writer.close()
+
+
+@on_sqlite
+def test_what_a_reader_keeps_in_the_log_is_not_said_to_be_gone(kept: tuple[Writer, JournalStore, list[str]]) -> None:
+    """Who reads holds the old pages: they could not be overwritten, and the command said that they were."""
+    writer, _, calls = kept
+    secret = SECRET + calls[2].encode()
+    with contextlib.closing(sqlite3.connect(writer.home.database, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entries").fetchall()
+        with pytest.raises(StateError, match="still lies in the log"):
+            redact_call(writer, calls[2], actor="user:ops", reason="", at_unix_ms=NOW)
+        assert secret in bytes_of(writer)
+    assert delete_records(writer, before_unix_ms=0, at_unix_ms=NOW) == Removed()
+    assert secret not in bytes_of(writer)
+    assert audit(writer) == []
