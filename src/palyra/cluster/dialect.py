@@ -29,6 +29,10 @@ _SPELLING = (
     (re.compile(r"^PRAGMA secure_delete = ON$"), "SELECT 1"),  # the server's own pages are VACUUM's affair
     (re.compile(r"^INSERT INTO search_words \(search_words\) VALUES \('optimize'\)$"), "SELECT 1"),
     (re.compile(r"^INSERT INTO search_words \(search_words\) VALUES \('delete-all'\)$"), "DELETE FROM search_words"),
+    (
+        re.compile(r"^INSERT INTO search_words \(search_words, rowid, words\) VALUES \('delete', \?, \?\)$"),
+        "DELETE FROM search_words WHERE rowid = ? AND words = ?",
+    ),
 )
 KEPT_UP = (
     # SQLite's names for what stores ask for; made anew with every start.

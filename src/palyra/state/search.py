@@ -7,13 +7,19 @@ indexed yet is read entry by entry. What it holds is not evidence: journal/searc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from palyra.journal.lookup import Lookup, Rows
+from palyra.journal.merkle import leaf_hash
 from palyra.journal.search import MINUTE_MS, Page, Question, ask, rows_of
 from palyra.model.record import Entry
+from palyra.state.sealed import SealedBodies
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 
 BATCH = 4096
+MERGED_PAGES = 512
 
 _INDEX = """INSERT INTO search VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (idx) DO UPDATE SET
                 at_unix_ms = excluded.at_unix_ms, kind = excluded.kind, run_id = excluded.run_id,
@@ -33,7 +39,7 @@ def catch_up(writer: Writer, *, batches: int | None = None, size: int = BATCH) -
     """Index what came since; returns how many entries that were. Small batches let others write in between."""
     done = 0
     while batches is None or batches > 0:
-        count, _ = writer.commit_now(lambda tx: _next_batch(tx, size))
+        count, _ = writer.commit_now(lambda tx: _next_batch(tx, size, writer.home.segments))
         done += count
         batches = None if batches is None else batches - 1
         if count < size:
@@ -63,14 +69,53 @@ def forget(writer: Writer) -> None:
     writer.commit_now(work)
 
 
-def _next_batch(tx: Transaction, size: int) -> int:
+def words_in(writer: Writer, first: int, end: int) -> list[tuple[int, str]]:
+    """What the index holds of sealed entries there, by what their bodies say: to be taken out when these go."""
+    indexed = min(end, indexed_until(writer.rows))
+    sql = "SELECT idx, leaf_hash FROM entries WHERE idx >= ? AND idx < ? AND body IS NULL ORDER BY idx"
+    sealed = SealedBodies(writer.rows, writer.home.segments)
+    bodies = ((index, leaf, sealed.body(index)) for index, leaf in writer.rows(sql, (first, indexed)))
+    whole = [(index, body) for index, leaf, body in bodies if leaf_hash(body) == leaf]
+    return [(index, words) for index, _, _, words in rows_of(whole)]
+
+
+def take_out(tx: Transaction, words: Sequence[tuple[int, str]], first: int, end: int) -> None:
+    """Entries whose bodies are gone are found no more, and nothing tells of them; acts stay."""
+    gone = "idx >= ? AND idx < ? AND body IS NULL"
+    tx.execute(f"DELETE FROM search WHERE idx IN (SELECT idx FROM entries WHERE {gone})", (first, end))  # noqa: S608
+    for word in words:
+        tx.execute("INSERT INTO search_words (search_words, rowid, words) VALUES ('delete', ?, ?)", word)
+
+
+def overwrite_words(writer: Writer) -> None:
+    """What was taken out still stands in the lists of words until they are written anew: by steps, others between."""
+    if writer.database.is_far:
+        return
+    pages = -MERGED_PAGES  # from the beginning; then on from there
+
+    def step(tx: Transaction) -> int:
+        before = tx.rows("SELECT total_changes()")[0][0]
+        tx.execute("INSERT INTO search_words (search_words, rank) VALUES ('merge', ?)", (pages,))
+        changed: int = tx.rows("SELECT total_changes()")[0][0] - before
+        return changed
+
+    while writer.commit_now(step)[0] > 1:
+        pages = MERGED_PAGES
+
+
+def _next_batch(tx: Transaction, size: int, segments: Path) -> int:
     first = indexed_until(tx.rows)
     end = min(tx.frontier.size, first + size)
     if end <= first:
         return 0
-    sql = "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? AND body IS NOT NULL ORDER BY idx"
+    sql, sealed = (
+        "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx",
+        SealedBodies(tx.rows, segments),
+    )
+    # Who asks for the first time after old entries were sealed must find those too.
+    bodies = [(index, sealed.body(index) if body is None else body) for index, body in tx.rows(sql, (first, end))]
     minutes: dict[int, tuple[int, int]] = {}
-    for index, at, facts, words in rows_of(tx.rows(sql, (first, end))):
+    for index, at, facts, words in rows_of(bodies):
         row = (index, at, *(facts[name] for name in ("kind", "run_id", "principal", "tool", "status", "reason")))
         tx.execute(_INDEX, row)
         tx.execute("INSERT INTO search_words (rowid, words) VALUES (?, ?)", (index, words))

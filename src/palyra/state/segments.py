@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from palyra.errors import StateError, TrustError
@@ -27,6 +27,7 @@ from palyra.state.db import NOWHERE
 from palyra.state.keyfile import sync_folder
 from palyra.state.retention import doom, sweep
 from palyra.state.sealed import OF_AN_ACT, segment_file
+from palyra.state.search import overwrite_words, take_out, words_in
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
@@ -158,16 +159,20 @@ def drop_segments(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor
         if earlier:  # only from the old end: what is gone is one piece
             break
         path = segment_file(writer.home.segments, first, count)
-        writer.commit_now(_dropping(path, first, count, at_unix_ms=at_unix_ms, actor=actor))  # 1
+        words = words_in(writer, first, first + count)
+        writer.commit_now(_dropping(path, first, count, words=words, at_unix_ms=at_unix_ms, actor=actor))  # 1
         with contextlib.suppress(FileNotFoundError):
             path.unlink()  # 2
         gone.append(Segment(first=first, count=count, path=path))
     if gone:
+        overwrite_words(writer)
         sweep(writer)
     return tuple(gone)
 
 
-def _dropping(path: Path, first: int, count: int, *, at_unix_ms: int, actor: str) -> Callable[[Transaction], None]:
+def _dropping(
+    path: Path, first: int, count: int, *, words: Sequence[tuple[int, str]], at_unix_ms: int, actor: str
+) -> Callable[[Transaction], None]:
     act = Act(
         kind=ActKind.ENTRIES_PRUNED,
         actor=actor,
@@ -182,7 +187,7 @@ def _dropping(path: Path, first: int, count: int, *, at_unix_ms: int, actor: str
         doom(tx, "result_index >= ? AND result_index < ?", (first, end))
         tx.execute("DELETE FROM openings WHERE entry >= ? AND entry < ?", (first, end))
         tx.execute("DELETE FROM calls WHERE result_index >= ? AND result_index < ?", (first, end))
-        tx.execute("DELETE FROM search WHERE idx >= ? AND idx < ?", (first, end))
+        take_out(tx, words, first, end)
         index = record_act(tx, act, at_unix_ms=at_unix_ms)
         sql = "INSERT INTO deletions (entry, act, first, count) VALUES (?, ?, ?, ?)"
         tx.execute(sql, (index, act.kind.value, first, count))

@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from palyra.artifacts.store import ArtifactStore
 from palyra.canon import Json
+from palyra.errors import StateError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.launch.cgroup import empty_groups, remove_empty
 from palyra.launch.container import Engine, abandoned
@@ -113,10 +114,13 @@ class Collector:
         if not found:
             return ()
         self._writer.commit_now(lambda tx: self._tell(tx, found, terms, actor))
-        if any(one.kind is Kind.VALUE for one in found):
-            sweep(self._writer)
         blobs = [one for one in found if one.kind is Kind.BLOB]
         left = blobs[: len(blobs) - self._artifacts.remove_unnamed(one.name for one in blobs)]
+        if values := [one for one in found if one.kind is Kind.VALUE]:
+            try:
+                sweep(self._writer)
+            except StateError:  # somebody reads: they go the next time
+                left += values
         for one in found:
             if one.kind in _BY_NAME and not await self._gone(one):
                 left.append(one)

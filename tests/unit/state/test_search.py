@@ -16,7 +16,7 @@ from palyra.journal.store import JournalStore
 from palyra.model.record import Entry
 from palyra.state.sealed import SealedBodies
 from palyra.state.search import catch_up, forget, indexed_until, search
-from palyra.state.segments import seal_entries
+from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
 from tests.journaling import NOW, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
 from tests.stores import on_sqlite, tampering
@@ -148,6 +148,36 @@ def test_sealed_entries_are_found_too(writer: Writer) -> None:
     before = ask(writer, principal="agent:alice")
     seal_entries(writer, before_unix_ms=NOW + 6 * HOUR, at_unix_ms=NOW)
     assert ask(writer, principal="agent:alice") == before
+
+
+def test_entries_sealed_before_anybody_asked_are_found_too(writer: Writer) -> None:
+    """The index was made of what the database holds: whoever asked for the first time after that found nothing."""
+    before = ask(writer, principal="agent:alice")
+    seal_entries(writer, before_unix_ms=NOW + 6 * HOUR, at_unix_ms=NOW)
+    catch_up(writer)
+    assert ask(writer, principal="agent:alice") == before
+    assert told(ask(writer, text="alice completed")) == [one for one in told(before) if one[2] == "completed"]
+
+
+@on_sqlite
+def test_acts_among_removed_entries_are_found_still_and_the_calls_leave_no_word(writer: Writer) -> None:
+    """The words of removed entries stayed in the index, with their places: who had called what."""
+    catch_up(writer)
+    many_acts(writer, 2, "policy")
+    seal_entries(writer, before_unix_ms=NOW + 24 * HOUR, at_unix_ms=NOW + 24 * HOUR)
+    many_acts(writer, 600, "filler")
+    catch_up(writer)
+    before = ask(writer, count=1000, kind="act")
+    assert len(ask(writer, text="workspace").entries) == 20
+    drop_segments(writer, before_unix_ms=NOW + 24 * HOUR, at_unix_ms=NOW + 24 * HOUR)
+    assert ask(writer, text="workspace").entries == ()
+    assert ask(writer, count=1000, kind="act", before=before.entries[0].index + 1) == before
+    left = b"".join(path.read_bytes() for path in writer.home.state.glob("palyra.db*") if path.suffix != ".db-shm")
+    words = b"".join(row[0] for row in writer.rows("SELECT block FROM search_words_data"))
+    assert (b"filler" in words, b"lice" in words) == (True, False)
+    assert left.count(b"agent:alice") == 2  # the run's row, and the index of those
+    writer.commit_now(lambda tx: tx.execute("INSERT INTO search_words (search_words) VALUES ('integrity-check')"))
+    assert audit_home(writer.home, every=True).findings == ()
 
 
 def test_the_index_costs_the_journal_nothing(writer: Writer) -> None:
