@@ -111,9 +111,11 @@ def ask(
     end = _NO_END if before is None else before
     holds = _Test(question)
     found: list[Entry] = []
+    if question.text.strip() and not _words(question.text):  # no entry has such a word
+        return Page((), None)
     for candidate in _candidates(rows, question, end=end, indexed=indexed, count=count):
         entry = candidate if candidate.body else whole(candidate)
-        if holds(entry) and (entry.index < indexed or holds.words(entry)):
+        if holds(entry) and (not holds.may_mislead(entry, indexed) or holds.exactly(entry)):
             found.append(entry)
             if len(found) == count:
                 return Page(tuple(found), entry.index if entry.index > 0 else None)
@@ -175,6 +177,7 @@ _INDEXES = {"run_id": "run", "reason": "reason", "principal": "principal", "tool
             "kind": "kind"}  # fmt: skip
 _SPELLED = {"principal": ("principal", "actor"), "tool": ("tool", "act")}
 _AT = b'"at_unix_ms":'
+_OF_AN_ACT = f'"predicateType":"{ACT}"'.encode()
 
 
 class _Test:
@@ -184,6 +187,7 @@ class _Test:
     """
 
     def __init__(self, question: Question) -> None:
+        self._question = question
         self._any: list[tuple[bytes, ...]] = []
         for name in _INDEXES:
             if value := getattr(question, name):
@@ -208,15 +212,22 @@ class _Test:
             return all(word in lower for word in self._words)
         return bool(body)
 
-    def words(self, entry: Entry) -> bool:
-        """For an entry that the index has not taken apart yet."""
-        if not self._words:
-            return True
+    @staticmethod
+    def may_mislead(entry: Entry, indexed: int) -> bool:
+        """The index has not taken it apart yet; or it is an act, whose details may name somebody else."""
+        return entry.index >= indexed or _OF_AN_ACT in entry.body
+
+    def exactly(self, entry: Entry) -> bool:
+        """The same of what the entry says in its own place."""
         try:
-            said = words_of(parse_entry(entry.body)).encode().split()
+            view = parse_entry(entry.body)
         except ValueError:
             return False
-        return all(word in said for word in self._words)
+        facts, said = facts_of(view), words_of(view).encode().split()
+        asked = (name for name in _INDEXES if getattr(self._question, name))
+        return all(facts[name] == getattr(self._question, name) for name in asked) and all(
+            word in said for word in self._words
+        )
 
 
 def _time_of(body: bytes) -> int | None:

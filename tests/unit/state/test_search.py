@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.journal.chain import act_draft
 from palyra.journal.entry import parse_entry
 from palyra.journal.lookup import TREE_SIZE, Lookup
 from palyra.journal.search import Page, Question, write_sql
@@ -141,6 +142,31 @@ def test_an_index_that_was_edited_shows_nothing_that_is_not_so(writer: Writer) -
     assert indexed_until(writer.rows) == 0
     assert catch_up(writer) == 22
     assert len(ask(writer, status="refused").entries) == 4
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_an_act_about_somebody_is_not_shown_as_theirs(writer: Writer, indexed: bool) -> None:
+    """What an act tells of others stood there for who did it, until the index came, or where its row was edited."""
+    details = {"principal": "agent:alice", "tool": "palyra.echo", "status": "completed", "reason": "POLICY_DENIED"}
+    draft = act_draft(act="approval.requested", actor="agent:bob", subject="approval/x", details=details)
+    index, _ = writer.commit_now(lambda tx: tx.append(draft, at_unix_ms=NOW))
+    if indexed:
+        catch_up(writer)
+        with tampering(writer.home) as other:
+            sql = "UPDATE search SET principal = ?, tool = ?, status = ?, reason = ? WHERE idx = ?"
+            other.execute(sql, (*details.values(), index))
+    for name, value in details.items():
+        assert index not in [entry.index for entry in ask(writer, **{name: value}).entries], name
+    if not indexed:
+        assert index in [entry.index for entry in ask(writer, principal="agent:bob", tool="approval.requested").entries]
+
+
+@pytest.mark.parametrize("text", ["ü", "!!!", "\u200b", '"*"'])
+def test_words_that_no_entry_can_have_find_nothing(writer: Writer, text: str) -> None:
+    """They were left out of the question, which then asked for everything."""
+    assert ask(writer, text=text) == Page((), None)
+    catch_up(writer)
+    assert ask(writer, text=text) == Page((), None)
 
 
 def test_sealed_entries_are_found_too(writer: Writer) -> None:
