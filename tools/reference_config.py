@@ -24,18 +24,18 @@ MEANINGS = {
     "tool_call.max_calls_per_run": "How many calls of one run may start.",
     "tool_call.execution_timeout_ms": "Wall-clock limit of one call. `timeout_ms` of a call may ask for less.",
     "tool_call.wasm_runtime.enabled": "`false` refuses every `palyra.plugin.run`.",
-    "tool_call.wasm_runtime.component_fuel_budget": "The same of a component.",
-    "tool_call.wasm_runtime.max_table_elements": "Of one guest's tables.",
+    "tool_call.wasm_runtime.component_fuel_budget": "The same for a component.",
+    "tool_call.wasm_runtime.max_table_elements": "Elements in one guest's tables.",
     "tool_call.process_runner.enabled": "`false` refuses every `palyra.process.run`.",
-    "tool_call.process_runner.tier": "`auto` is tier C. Tier B is taken only when it is written here or asked for by a "
+    "tool_call.process_runner.tier": "`auto` is tier C. Tier B is used only when it is set here or asked for with a "
     "flag.",
-    "tool_call.process_runner.fallback_tier": "`b`: with `auto`, take tier B where no tier C backend can serve the "
+    "tool_call.process_runner.fallback_tier": "`b`: with `auto`, use tier B where no tier C backend can serve the "
     "call and tier B can. Empty: refuse.",
     "tool_call.process_runner.workspace_root": "The workspace of a run that names none.",
     "tool_call.process_runner.allowed_executables": "Names of programs that may be run; replaces the built-in list.",
-    "tool_call.process_runner.allow_interpreters": "Lets interpreters and programs that run code count as granted.",
+    "tool_call.process_runner.allow_interpreters": "Treats interpreters and programs that run code as granted.",
     "tool_call.process_runner.path": "Where program names are looked up, in this order, and `PATH` of the program.",
-    "tool_call.process_runner.read_roots": "Further folders a tier C program may read.",
+    "tool_call.process_runner.read_roots": "Additional folders that a tier C program may read.",
     "tool_call.process_runner.settable_env": "Environment keys a call may set. Some keys can never be set: see "
     "[process.md](../spec/process.md).",
     "tool_call.process_runner.egress_enforcement_mode": "Network of native programs; see "
@@ -55,10 +55,10 @@ def make_config() -> Iterator[str]:
     yield (
         "Read from `--config FILE`, else `palyra.toml` in the home (`--home`, `$PALYRA_HOME`, else `palyra` below the "
         "XDG data folder), else `/etc/palyra/palyra.toml`, else the defaults below. **Never from a workspace or the "
-        "current folder**: agents write there. A file that everyone may write, or that belongs to another user than "
+        "current folder**: agents write there. A file that everyone may write, or that belongs to a user other than "
         "root and yourself, is refused. An unknown key or a wrong value is an error that names file and line. "
         "`palyra init` writes a commented file. The digest of the whole configuration is `config_sha256` in every "
-        "attestation. A daemon reads it when it starts; `palyra doctor` says where one decides by an older file."
+        "attestation. A daemon reads it when it starts; `palyra doctor` says if one still uses an older file."
     )
     seen: set[str] = set()
     yield from _describe(schema.Config, (), seen)
@@ -67,8 +67,8 @@ def make_config() -> Iterator[str]:
         raise LookupError(f"tools/reference_config.py: there is no key {unused[0]}, or it says its meaning itself")
     yield "## Environment variables Palyra reads"
     yield (
-        "`PALYRA_HOME` and `XDG_DATA_HOME`, for the home alone, as absolute paths. No setting and no key is read from "
-        "the environment. "
+        "`PALYRA_HOME` and `XDG_DATA_HOME`, only to find the home, as absolute paths. No setting and no key is read "
+        "from the environment. "
         "Where `container_image` is set, its engine's client is given `XDG_RUNTIME_DIR`, `XDG_CONFIG_HOME`, "
         "`XDG_DATA_HOME`, and `DOCKER_HOST` or `CONTAINER_HOST` if they name a Unix socket: that is how it finds its "
         "engine."

@@ -40,7 +40,7 @@ class Ledger:
     attempts_max: int
     used: Spending = NOTHING
     reserved: Spending = NOTHING
-    """By calls under way."""
+    """By running calls."""
     most: Allowance = UNLIMITED
 
     def __post_init__(self) -> None:

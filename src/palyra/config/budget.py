@@ -21,7 +21,7 @@ class RunBudgetConfig:
     egress_bytes: int = 0
     """Network traffic in both directions; a call whose network is not metered is refused then."""
     fuel: int = 0
-    """Of WASM guests."""
+    """Fuel of WASM guests."""
 
     @property
     def allowance(self) -> Allowance:

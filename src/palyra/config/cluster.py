@@ -25,23 +25,23 @@ class BlobsConfig:
     """`[cluster.blobs]`: where workspaces lie by digest, for every machine. A folder, or an S3-compatible store."""
 
     folder: str = ""
-    """A folder that every machine sees. Wanted with `cluster.nodes`, unless `endpoint` is."""
+    """A folder that every machine sees. Needed with `cluster.nodes`, unless `endpoint` is set."""
     endpoint: str = ""
-    """An S3-compatible store: "https://s3.internal:9000". http:// for loopback alone. Addresses are path-style."""
+    """An S3-compatible store: "https://s3.internal:9000". http:// only for loopback. Addresses are path-style."""
     bucket: str = ""
-    """The bucket, made beforehand; with `endpoint`."""
+    """The bucket, which must exist; with `endpoint`."""
     region: str = "us-east-1"
-    """What the store calls its place; it is part of what is signed."""
+    """The store's region; it is part of what is signed."""
     prefix: str = ""
     """What every object's name begins with: "palyra/blobs/"."""
     access_key: str = ""
-    """The key's id. Empty: AWS_ACCESS_KEY_ID of the daemon's environment, with AWS_SECRET_ACCESS_KEY and, if it is
-    there, AWS_SESSION_TOKEN. No other name of the environment is read."""
+    """The key's id. Empty: AWS_ACCESS_KEY_ID of the daemon's environment, with AWS_SECRET_ACCESS_KEY and, if set,
+    AWS_SESSION_TOKEN. No other variable is read."""
     secret: str = ""
     """With `access_key`: the name of the vault's secret that is the secret key. Scope it to the tool
-    `cluster.blobs`, so that no call may use it. Nodes get it sealed to a key of theirs."""
+    `cluster.blobs`, so that no call may use it. Nodes get it encrypted to their own key."""
     ca_file: str = ""
-    """Who may vouch for the store's certificate, as PEM, on every machine. Empty: the system's."""
+    """The certificate authorities for the store, as PEM, on every machine. Empty: the system's."""
 
     @property
     def is_remote(self) -> bool:
@@ -53,16 +53,15 @@ class ClusterConfig:
     """`[cluster]`."""
 
     database: str = ""
-    """PostgreSQL, in libpq's words: "host=db.internal dbname=palyra user=palyra sslmode=verify-full". Never a password:
-    a pgpass file, or a certificate. Empty: the state is in the home."""
+    """A PostgreSQL connection string: "host=db.internal dbname=palyra user=palyra sslmode=verify-full". Never a
+    password: a pgpass file, or a certificate. Empty: the state is in the home."""
     nodes: str = ""
     """The address of Ray's head, "10.0.0.1:6379", behind token authentication. Empty: calls run where the daemon is."""
     node_folder: str = "/var/lib/palyra-node"
     """On each node: its key, and the copies of workspaces while calls run in them."""
     lines: bool = True
-    """Orders go to a node on a connection of their own, to a port that it opens on the address Ray has there, and hears
-    daemons of this cluster alone: a short call is twice as fast. Where that port cannot be reached, and with false, Ray
-    carries them."""
+    """Send orders to a node over a direct connection, to a port it opens on Ray's address for daemons of this cluster
+    only: a short call is twice as fast. Where that port cannot be reached, and with false, orders go through Ray."""
     node_keys: tuple[str, ...] = ()
     """Public keys of machines that may be nodes, as `palyra cluster status` shows them. Empty: any that joined Ray."""
     slots: int = 4

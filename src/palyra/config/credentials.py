@@ -25,9 +25,9 @@ class VaultConfig:
 
     key: str = "file"
     """Where the master key of a new vault is kept: a file in the home that only its owner may read, the system's
-    keyring (needs the extra `keyring`), or nowhere: it is made from a passphrase."""
+    keyring (needs the extra `keyring`), or nowhere: it is derived from a passphrase."""
     passphrase_file: str = ""
-    """A file, readable by its owner alone, whose first line is the passphrase. Without it `palyra secrets` asks on the
+    """A file, readable only by its owner, whose first line is the passphrase. Without it `palyra secrets` asks on the
     terminal, and everything else refuses to start."""
 
 

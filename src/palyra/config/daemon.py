@@ -13,14 +13,14 @@ class DaemonConfig:
     """`[daemon]`."""
 
     host: str = "127.0.0.1"
-    """The address to listen on. One that is not of this machine alone needs tls_certificate and tls_key."""
+    """The address to listen on. Any but a loopback address needs tls_certificate and tls_key."""
     port: int = 7142
-    """0 takes any free one; it is printed."""
+    """0 picks a free port, which is printed."""
     socket: str = ""
     """The Unix socket; empty: HOME/run/palyrad.sock."""
     names: tuple[str, ...] = ()
-    """Host names that this daemon answers to beside localhost and its address. Others are refused: a page elsewhere
-    could have its own name point here (DNS rebinding)."""
+    """Host names that this daemon answers to besides localhost and its address. Others are refused: another site's name
+    could point here (DNS rebinding)."""
     tls_certificate: str = ""
     """A PEM file with the certificate and its chain."""
     tls_key: str = ""
@@ -28,9 +28,9 @@ class DaemonConfig:
     max_connections: int = 4096
     """Connections at once; one more is closed."""
     max_header_bytes: int = 32_768
-    """Of a request's line and headers together."""
+    """Request line and headers together."""
     max_body_bytes: int = 4_194_304
-    """Of a request, where its route names no other bound."""
+    """Body of a request, where its route has no bound of its own."""
     header_timeout_ms: int = 10_000
     """From the connection, or the first byte of a request, to the end of its headers."""
     body_timeout_ms: int = 30_000
@@ -38,19 +38,19 @@ class DaemonConfig:
     idle_timeout_ms: int = 30_000
     """A connection without a request is closed after this."""
     max_calls: int = 256
-    """Calls under way or waiting at once, of everybody; past it a call is refused with BUSY."""
+    """Calls of all callers that run or wait at once; one more is refused with BUSY."""
     max_calls_waiting_per_run: int = 64
     """Calls of one run that wait for their turn."""
     max_batch: int = 64
     """Calls in one request."""
     shutdown_ms: int = 10_000
-    """How long calls may go on after SIGTERM; then they are ended and recorded as cancelled."""
+    """How long calls may continue after SIGTERM; then they are ended and recorded as cancelled."""
     traces: bool = False
     """OpenTelemetry spans of calls, sent where the OTEL_… environment says; needs palyra[otel]."""
     session_ms: int = 43_200_000
-    """How long a login to the console holds at most, also over restarts."""
+    """How long a console login lasts at most, also across restarts."""
     session_idle_ms: int = 7_200_000
-    """A login that nobody used for so long ends."""
+    """A login unused for this long ends."""
 
 
 RANGES = {

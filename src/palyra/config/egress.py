@@ -23,7 +23,8 @@ class EgressConfig:
     granted, and a private address by itself too."""
     intercept: tuple[str, ...] = ()
     """Hosts, as in allowed_egress_hosts, whose TLS is ended outside the sandbox, so that credentials bound to them can
-    be added. Programs inside trust an authority of this process alone for them. Who pins certificates fails."""
+    be added. Programs inside trust a certificate authority that only this process has. Programs that pin certificates
+    fail."""
     max_connections: int = 10_000
     """Connections of one call in all; then its listeners are closed."""
     max_connections_at_once: int = 256
@@ -31,9 +32,9 @@ class EgressConfig:
     max_bytes: int = 16 << 30
     """Bytes of one call, both ways together; then its connections are reset."""
     idle_timeout_s: int = 300
-    """A connection on which nothing goes either way for this long is closed."""
+    """A connection that is idle in both directions for this long is closed."""
     connection_timeout_s: int = 86_400
-    """The longest one connection lives."""
+    """The longest time one connection may live."""
 
 
 RANGES = {

@@ -21,9 +21,9 @@ class GcConfig:
     """`[gc]`: what `palyra gc` removes."""
 
     keep_artifacts_days: int = 30
-    """Artifacts (the whole of large outputs) older than this may be removed. 0 keeps them."""
+    """Artifacts (large outputs in full) older than this may be removed. 0 keeps them."""
     keep_logs_days: int = 30
     """Logs of background processes that ended longer ago may be removed. 0 keeps them."""
     keep_blobs_days: int = 7
-    """In a cluster: files of workspaces in `[cluster.blobs]` that no call has brought there again for so long may be
-    removed, by the store's own clock. A call that needs one later puts it again. 0 keeps them."""
+    """In a cluster: files of workspaces in `[cluster.blobs]` that no call has used for this long may be removed, by the
+    store's own clock. A call that needs one later uploads it again. 0 keeps them."""

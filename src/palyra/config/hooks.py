@@ -10,5 +10,5 @@ class HooksConfig:
     """`[hooks]`."""
 
     mcp_server: str = "palyra"
-    """What Palyra's MCP server is called in the hosts' settings: its tools are decided when they are called, so
-    the hook has no opinion of them. Tools of any other server are for a person to decide. Empty: there is none."""
+    """What Palyra's MCP server is called in the hosts' settings: its tools are decided when they are called, so the
+    hook leaves them alone. Tools of any other server are for a person to decide. Empty: there is no such server."""

@@ -12,9 +12,9 @@ class PrincipalsConfig:
     """`[principals]`: who is known, and in which roles. Names, or patterns such as `agent:ci-*`."""
 
     known: tuple[str, ...] = ("agent:*", "user:*")
-    """Whoever is not named here is refused with POLICY_ERROR. The default: everyone the home's owner starts."""
+    """A principal that does not match is refused with POLICY_ERROR. Default: every agent and user."""
     operators: tuple[str, ...] = ()
-    """Also in Role::"operator", for policies that speak of it. It gives no rights by itself."""
+    """Principals that are also in Role::"operator", for policies that use it. It gives no rights by itself."""
 
     def roles_of(self, principal: str) -> tuple[str, ...]:
         """Empty for a principal nobody knows. Agents are `agent`, people are `developer`."""

@@ -54,10 +54,10 @@ class PolicyConfig:
     """`[policy]`."""
 
     mode: str = "enforce"
-    """enforce: the policies in use decide, and that is all. shadow: they decide just so, and those of `candidate` are
-    asked beside them; where these differ, the call's record says so."""
+    """enforce: the policies in use decide. shadow: they still decide, and those of `candidate` are evaluated beside
+    them; where the two differ, the call's record says so."""
     candidate: str = ""
-    """An absolute folder of policies that take the place of the operator's own in shadow mode."""
+    """An absolute folder of policies that replace the operator's own in shadow mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ class ApprovalsConfig:
     request_ms: int = 3_600_000
     """A request that nobody decided by then is denied: APPROVAL_TIMEOUT."""
     grant_ms: int = 3_600_000
-    """How long a yes of scope `once` or `run` holds; `until` names its own time."""
+    """How long an approval of scope `once` or `run` is valid; `until` names its own time."""
     max_pending: int = 100
-    """Requests of one principal that may wait at once; past it, calls that ask are refused with BUSY."""
+    """Requests of one principal that may wait at once; calls that would ask beyond that are refused with BUSY."""
     console_url: str = ""
     """Where people decide, if there is such a place: the `url` of a pending outcome begins with it."""
     webhook_url: str = ""
-    """Told of every new request, signed; empty: nobody is."""
+    """Notified of every new request, signed. Empty: no notification."""
     webhook_secret: str = ""
     """The name of the secret that signs it."""
     webhook_secret_file: str = ""
@@ -85,7 +85,7 @@ class JournalConfig:
     """`[journal]`: the key that signs it, and how long what is kept beside it stays."""
 
     passphrase_file: str = ""
-    """A file that holds the passphrase of the installation's key; its owner alone may read it. Empty: there is none."""
+    """A file with the passphrase of the installation's key, readable only by its owner. Empty: none."""
     keep_records_days: int = 0
     """Redacted inputs, plans and outcomes older than this may be removed by `palyra journal retain`. 0 keeps them."""
     keep_entries_days: int = 0
@@ -102,7 +102,7 @@ class Config:
     approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
     vault: VaultConfig = field(default_factory=VaultConfig)
     credentials: tuple[CredentialConfig, ...] = ()
-    """Which secret belongs to which host: a header that Palyra adds outside the sandbox, on that host alone."""
+    """Which secret belongs to which host: a header that Palyra adds outside the sandbox, for that host only."""
     journal: JournalConfig = field(default_factory=JournalConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

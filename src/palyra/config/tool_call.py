@@ -69,16 +69,16 @@ class ProcessRunnerConfig:
     max_processes: int = 512
     max_output_bytes: int = 1 << 20
     background_lifetime_ms: int = 600_000
-    """How long a background process may live, whatever the time limit of calls; then it is ended."""
+    """How long a background process may run, independently of the time limit of calls; then it is ended."""
     max_background_per_run: int = 16
     """How many background processes of one run may run at once. 0 refuses them all."""
     warm_sandboxes: int = 2
     """Sandboxes kept ready for each kind of call in a process that makes many; 0 starts every one when it is needed."""
     cgroup_limits: bool = False
-    """Bound memory and processes of a whole tier B call by a cgroup, where the host lets Palyra make one. Moving a
-    process into one costs some milliseconds a call."""
+    """Limit memory and processes of a whole tier B call with a cgroup, where the host lets Palyra create one. It costs
+    some milliseconds per call."""
     list_changes: bool = False
-    """Tell with every process which files of the workspace it changed. Costs two looks at the whole workspace."""
+    """Report for every process which files of the workspace it changed. Costs two scans of the whole workspace."""
     container_image: str = ""
     """An image for tier C where bubblewrap cannot be used, pinned: NAME@sha256:DIGEST or sha256:ID. Empty: none."""
     container_runtime: str = ""
@@ -103,19 +103,19 @@ class WasmRuntimeConfig:
 
     enabled: bool = True
     allow_inline_modules: bool = False
-    """Whether palyra.plugin.run takes a module in its input; policy has to permit it as well."""
+    """Whether palyra.plugin.run accepts a module in its input; policy has to permit it as well."""
     fuel_budget: int = 10_000_000
-    """Of one call of a core module: about that many instructions."""
+    """Fuel for one call of a core module: about that many instructions."""
     component_fuel_budget: int = 1_000_000_000
     max_memory_bytes: int = 64 << 20
-    """Of one guest in all."""
+    """Memory of one guest in all."""
     max_table_elements: int = 100_000
     max_instances: int = 16
     """Guests that run at once; more wait."""
     max_instances_per_skill: int = 8
-    """Of one skill; inline modules share one such bound. More wait, and leave the rest of the room to other skills."""
+    """The same for one skill; inline modules share one such bound. More wait, so that other skills get their turn."""
     in_process_publishers: tuple[str, ...] = ()
-    """Publishers whose skills run in Palyra's own process, with wasmtime as the only wall. Faster, and only for your
+    """Publishers whose skills run in Palyra's own process, isolated by wasmtime alone. Faster; only for skills of your
     own."""
 
 
@@ -127,7 +127,7 @@ class ToolCallConfig:
     allowed_capabilities: tuple[str, ...] = tuple(c.value for c in Capability)
     max_calls_per_run: int = 200
     max_attempts_per_run: int = 1000
-    """Refused and malformed calls, counted apart, so that a model cannot loop for ever."""
+    """Refused and malformed calls, counted separately, so that a model cannot loop for ever."""
     execution_timeout_ms: int = 120_000
     process_runner: ProcessRunnerConfig = field(default_factory=ProcessRunnerConfig)
     wasm_runtime: WasmRuntimeConfig = field(default_factory=WasmRuntimeConfig)

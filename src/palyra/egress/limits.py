@@ -32,7 +32,7 @@ class EgressLimits:
     idle_s: int = 300
     """A connection on which nothing moved for this long is closed."""
     total_s: int = 86_400
-    """The longest one connection lives."""
+    """The longest time one connection may live."""
 
     def __post_init__(self) -> None:
         for one in fields(self):

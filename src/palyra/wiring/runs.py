@@ -37,7 +37,7 @@ class RunView:
     created_unix_ms: int
     budget: BudgetView
     reserved: Spending = NOTHING
-    """By calls under way."""
+    """By running calls."""
 
     def as_json(self) -> dict[str, Json]:
         return {

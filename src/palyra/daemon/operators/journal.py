@@ -97,7 +97,7 @@ class WhichEntries(Model):
 class Auditing(Model):
     every_signature: bool = False
     replay: bool = False
-    """Make every recorded decision again as well."""
+    """Replay every recorded decision as well."""
 
 
 async def list_entries(asked: Asked) -> Json:

@@ -70,7 +70,7 @@ def test_approving_lets_exactly_that_call_through_once(fresh):
     approval_id = waiting(fresh)
     answer = fresh.send(f"/console/approvals/{approval_id}/approve", {"reason": "looked at it"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/console/approvals?said=approved")
-    assert "Grants that still" in fresh.page("/console/approvals").text
+    assert "Grants that are still" in fresh.page("/console/approvals").text
     again = fresh.send(f"/console/approvals/{approval_id}/approve")
     assert again.status_code == 422, "a request is decided once"
     assert ("approval.decided", OPERATOR) in acts(fresh)
@@ -96,7 +96,7 @@ def test_nobody_decides_on_a_call_of_their_own(fresh):
     approval_id = outcome.approval.as_json()["approval_id"] if hasattr(outcome.approval, "as_json") else None
     approval_id = approval_id or outcome.approval["approval_id"]
     page = fresh.page(f"/console/approvals/{approval_id}")
-    assert "somebody else decides" in page.text
+    assert "somebody else has to decide" in page.text
     assert not [form for form in Markup(page.text).of("form") if "approve" in form["action"]]
     assert fresh.send(f"/console/approvals/{approval_id}/approve").status_code == 403
     assert fresh.send(f"/console/approvals/{approval_id}/deny", {"reason": "x"}).status_code == 403
@@ -113,7 +113,7 @@ def test_nothing_is_approved_from_the_queue_that_cannot_be_seen_there_whole(fres
     queue = Markup(fresh.page("/console/approvals").text)
     actions = [form["action"].rpartition("/")[2] for form in queue.of("form") if approval_id in form["action"]]
     assert actions == ["deny"]
-    assert "open all of it to approve" in queue.text
+    assert "open the whole request to approve" in queue.text
     whole = Markup(fresh.page(f"/console/approvals/{approval_id}").text)
     assert all(quoted(word) in whole.text for word in hidden)
 
@@ -193,7 +193,7 @@ def test_the_journal_is_verified_by_a_button(fresh):
     answer = fresh.send("/console/journal/verify", {"every_signature": "true", "replay": "true"})
     assert answer.status_code == 200
     assert "The journal verifies." in answer.text
-    assert "decisions were made again" in answer.text
+    assert "decisions were replayed" in answer.text
 
 
 def test_other_policies_are_tried_and_used_and_gone_back_from(fresh):
