@@ -132,7 +132,8 @@ class SqliteDatabase:
         if after > before:
             self._unmarked = after
         self._unsaved_bytes += LOG_BYTES_PER_COMMIT + LOG_BYTES_PER_BYTE * bytes_written
-        if self._unsaved_bytes > BYTES_PER_COPY_BACK or before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK:
+        crossed = before // ENTRIES_PER_COPY_BACK != after // ENTRIES_PER_COPY_BACK
+        if crossed or self._unsaved_bytes > BYTES_PER_COPY_BACK:
             self._copy_back_due = True
 
     def let_go(self) -> None:
