@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import pickle
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra import signing
 from palyra.errors import TrustError
 from palyra.signing import (
     NoteSigner,
@@ -52,6 +54,25 @@ def test_a_hastened_key_makes_the_same_signatures(seed: bytes, data: bytes) -> N
     assert hastened.sign is not before
     assert hastened.sign(data) == before(data)
     hastened.public.verify(hastened.sign(data), data)
+
+
+def test_where_libsodium_is_reached_by_its_front_door_alone_signatures_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "nacl._sodium", None)
+    hastened = SigningKey(bytes(range(32)))
+    before = hastened.sign
+    hastened.hasten()
+    assert hastened.sign is not before
+    assert hastened.sign(b"data") == before(b"data")
+
+
+def test_a_library_that_signs_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing, "_sodium_sign", lambda pair: lambda data: bytes(64))
+    key = SigningKey(bytes(range(32)))
+    before = key.sign
+    key.hasten()
+    assert key.sign is before
 
 
 def test_who_signs_notes_with_a_key_is_hastened_with_it() -> None:

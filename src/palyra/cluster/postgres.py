@@ -145,7 +145,7 @@ class PostgresDatabase:
         """To a point after the lock was taken: a rollback of the whole would give the turn away."""
         self.execute("ROLLBACK TO turn")
 
-    def commit(self, *, before: int, after: int, bytes_written: int) -> None:  # the server keeps its log
+    def commit(self, *, before: int, after: int, bytes_written: int) -> None:
         """With it goes which of this writer's turns it was: when no answer comes, that can be asked for."""
         sending = self._sending
         assert sending is not None, "in a turn"

@@ -20,7 +20,8 @@ _SORTED_WHOLE = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
 def write_around(draft: EntryDraft, predicate: Mapping[str, Json]) -> bytes:
-    """`predicate` is the draft's with its place. Empty where only the whole value can tell how it is written."""
+    """`predicate` is the draft's with its place and the macs, which are plain. Empty where only the whole value can tell
+    how it is written."""
     subject, fixed = draft.subject, draft.fixed
     named = predicate.get("execution_sha256")
     try:
@@ -34,4 +35,4 @@ def write_around(draft: EntryDraft, predicate: Mapping[str, Json]) -> bytes:
         body = orjson.dumps(statement, option=_SORTED_WHOLE)
     except (UnicodeEncodeError, orjson.JSONEncodeError, TypeError):
         return b""
-    return body if body.isascii() and fits_around(predicate, fixed) else b""
+    return body if body.isascii() and fits_around(draft.predicate, fixed) else b""

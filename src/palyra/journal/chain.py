@@ -232,9 +232,8 @@ def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_
         "commitments": {one.field: one.mac for one in draft.commitments} if draft.commitments else {},
     }
     try:
-        body = write_around(draft, predicate) or canonical_strict(
-            _statement(draft.predicate_type, draft.subject, predicate)
-        )
+        around = write_around(draft, predicate) if type(at_unix_ms) is int else b""
+        body = around or canonical_strict(_statement(draft.predicate_type, draft.subject, predicate))
     except ValueError:
         body = b""
     if 0 < len(body) <= MAX_ENTRY_BYTES:

@@ -46,6 +46,12 @@ def test_the_subject_of_a_result_has_the_digest_of_its_execution() -> None:
     ]
 
 
+def test_a_time_that_is_no_whole_number_never_enters_the_journal() -> None:
+    draft = act_draft(act="x", actor="y", subject="home", details={})
+    with pytest.raises(ValueError, match="float"):
+        entry_bytes(draft, index=0, sequence=None, at_unix_ms=1.5)  # type: ignore[arg-type]
+
+
 def test_calls_know_their_ids_and_acts_need_none() -> None:
     view = parse_entry(written(intent(CALL, RUN)))
     assert (view.call_id, view.run_id) == (CALL, RUN)
