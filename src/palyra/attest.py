@@ -93,6 +93,7 @@ LATE = frozenset(
     "redactions usage".split()
 )
 """What a statement says of how its call ended."""
+_LATE_BEFORE = tuple(name for name in _BEFORE_DIGEST if name in LATE)
 _AHEAD = ("sandbox_enforcement", "decision", "limits")
 _BEFORE_CHANGING = tuple(name for name in _BEFORE_DIGEST if name not in _AHEAD)
 _AFTER_CHANGING = tuple(name for name in _AFTER_DIGEST if name not in _AHEAD)
@@ -171,18 +172,25 @@ class Begun:
 
     predicate: Mapping[str, Json]
     ahead: Ahead
+    first: bytes | None
+    """Its fields before the digest's place, if it ends as was guessed."""
 
 
 def begin(statement: Statement, key: SigningKey, ahead: Ahead) -> Begun | None:
-    """`statement` says of `LATE` what it likes. None where `ahead` is not of it."""
-    return Begun(predicate=_predicate(statement, key, ahead), ahead=ahead) if ahead.is_of(statement) else None
+    """`statement` says of `LATE` what may be guessed. None where `ahead` is not of it."""
+    if not ahead.is_of(statement):
+        return None
+    predicate = _predicate(statement, key, ahead)
+    return Begun(predicate=predicate, ahead=ahead, first=_write_first(predicate, ahead))
 
 
 def finish(begun: Begun, late: Mapping[str, Json], key: SigningKey) -> dict[str, Json]:
     """What `attest` makes of the whole statement. `late` are the values of `LATE`, plain ones."""
     if late.keys() != LATE:
         raise ValueError("what is said late is not what was left open")
-    return _sign({**begun.predicate, **late}, key, begun.ahead)
+    before = begun.predicate
+    as_guessed = all(late[name] == before[name] for name in _LATE_BEFORE)
+    return _sign({**before, **late}, key, begun.ahead, begun.first if as_guessed else None)
 
 
 def _predicate(statement: Statement, key: SigningKey, known: Ahead | None) -> dict[str, Json]:
@@ -196,9 +204,11 @@ def _predicate(statement: Statement, key: SigningKey, known: Ahead | None) -> di
     return predicate
 
 
-def _sign(predicate: dict[str, Json], key: SigningKey, known: Ahead | None) -> dict[str, Json]:
+def _sign(
+    predicate: dict[str, Json], key: SigningKey, known: Ahead | None, first: bytes | None = None
+) -> dict[str, Json]:
     # The digest stands among the fields it is made over: they are written once, in two halves around its place.
-    first, rest = _write_halves(predicate, known)
+    first, rest = _write_halves(predicate, known, first)
     predicate["execution_sha256"] = execution = sha256_hex(b"%b,%b" % (first, rest))
     call_id: str = predicate["call_id"]
     payload = _PAYLOAD % (first, execution.encode(), rest, execution.encode(), call_id.encode())
@@ -207,16 +217,21 @@ def _sign(predicate: dict[str, Json], key: SigningKey, known: Ahead | None) -> d
     return {**predicate, "envelope": dsse_sign(key, PAYLOAD_TYPE, payload)}
 
 
-def _write_halves(predicate: Mapping[str, Json], ahead: Ahead | None) -> tuple[bytes, bytes]:
-    """The canonical fields before and after the digest's place, without the brackets between."""
-    first = rest = None
+def _write_halves(predicate: Mapping[str, Json], ahead: Ahead | None, first: bytes | None) -> tuple[bytes, bytes]:
+    """The canonical fields before and after the digest's place, without the brackets between. `first`: the one half, if
+    it is written already."""
+    rest = None
     if ahead is not None:
-        first = canonical_around(dict(zip(_BEFORE_CHANGING, _read_before(predicate), strict=True)), ahead.before)
+        first = _write_first(predicate, ahead) if first is None else first
         rest = canonical_around(dict(zip(_AFTER_CHANGING, _read_after(predicate), strict=True)), ahead.after)
     if first is None or rest is None:
         first = canonical_strict({name: predicate[name] for name in _BEFORE_DIGEST})
         rest = canonical_strict({name: predicate[name] for name in _AFTER_DIGEST})
     return first[:-1], rest[1:]
+
+
+def _write_first(predicate: Mapping[str, Json], ahead: Ahead) -> bytes | None:
+    return canonical_around(dict(zip(_BEFORE_CHANGING, _read_before(predicate), strict=True)), ahead.before)
 
 
 def verify_attestation(attestation: object, key: PublicKey) -> Mapping[str, Json]:

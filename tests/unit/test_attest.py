@@ -303,8 +303,12 @@ LATE_VALUES = [
 
 @pytest.mark.parametrize("late", LATE_VALUES)
 @pytest.mark.parametrize("call_id", [STATEMENT.call_id, 'a "name"'])
-def test_an_attestation_that_was_begun_before_the_end_is_the_one_made_after_it(late: dict[str, Any], call_id: str):
-    before = replace(STATEMENT, call_id=call_id, status="", exit_code=7, output_sha256="", usage={}, redactions={})
+@pytest.mark.parametrize("egress", [None, "d" * 64])
+def test_an_attestation_that_was_begun_before_the_end_is_the_one_made_after_it(
+    late: dict[str, Any], call_id: str, egress: str | None
+):
+    guess = {"status": "", "exit_code": 7, "output_sha256": "", "usage": {}, "redactions": {}, "egress_sha256": egress}
+    before = replace(STATEMENT, call_id=call_id, **guess)
     whole = replace(STATEMENT, call_id=call_id, **late)
     ahead = write_ahead(STATEMENT.sandbox_enforcement, STATEMENT.decision, STATEMENT.limits)
     begun = begin(before, KEY, ahead)

@@ -23,7 +23,7 @@ from palyra.errors import Reason
 from palyra.journal.commitments import SALT_BYTES
 from palyra.model.outcome import Execution, Status, Usage
 from palyra.model.plan import Plan
-from palyra.values import dataclass
+from palyra.values import change, dataclass
 
 NOTHING_RAN = Execution(status=Status.REFUSED, usage=Usage())
 BUILTIN = "builtin"
@@ -55,7 +55,8 @@ def get_ready(trip: Trip, ports: Ports) -> None:
     if trip.opened is None or fixed.attested is None:
         return
     statement = _statement(trip, ports, _AS_PLANNED, NOTHING_RAN, b"", fixed)
-    begun = begin(statement, ports.key, fixed.attested)
+    guessed = change(statement, egress_sha256=fixed.idle_sha256)
+    begun = begin(guessed, ports.key, fixed.attested)
     trip.ready = Ready(fixed=fixed, begun=begun, salts=ports.ids.random_bytes(SALT_BYTES))
 
 
