@@ -158,3 +158,22 @@ def test_no_file_is_left_that_runs_as_its_owner(any_tier: Arena) -> None:
     assert set(found.values()) == {"EPERM"}, found
     modes = {path.name: path.stat().st_mode & 0o6000 for path in any_tier.workspace.iterdir()}
     assert modes == {"mine": 0}
+
+
+def test_nobody_outside_waits_for_a_file_that_a_program_leased(any_tier: Arena) -> None:
+    """A descriptor to read by is enough for a lease, on a read-only mount too, where the file is of the same uid: that
+    of root's sandbox is that of the linker's cache, and every program that starts opens it."""
+    program = """
+        import fcntl
+        write("mine")
+        open_ = {name: os.open(name, os.O_RDONLY) for name in ("mine", "/etc/ld.so.cache", "/usr/bin/env")}
+        kinds = {"to read": fcntl.F_RDLCK, "alone": fcntl.F_WRLCK}
+        report({
+            f"{name} {kind}": tried(fcntl.fcntl, fd, fcntl.F_SETLEASE, lease)
+            for name, fd in open_.items() for kind, lease in kinds.items()
+        })
+    """
+    result = any_tier.attack(program)
+    if Guarantee.SYSCALL_FILTER not in result.plan.guarantees:
+        pytest.skip("no filter is claimed here")
+    assert set(result.json.values()) == {"EPERM"}, result.json

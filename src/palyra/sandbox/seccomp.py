@@ -4,8 +4,8 @@
 filter (seccomp_b) is the same with more refusals, made of the same pieces.
 Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers, `clone3`, `openat2` and
 `io_setup` do not exist (ENOSYS, so libraries fall back to other calls), 3 flat refusals (EPERM),
-4 rules over arguments (namespaces, socket families and protocols, terminal injection, memory that grows down, files
-that run as their owner), 5 everything else is allowed.
+4 rules over arguments (namespaces, socket families and protocols, terminal injection, leases, memory that grows
+down, files that run as their owner), 5 everything else is allowed.
 
 Not here: anything that runs the filter; the tests hold a simulator, so both machines are checked anywhere.
 """
@@ -119,6 +119,7 @@ JUDGED: dict[str, tuple[int | None, int | None]] = {
     "socket": (41, 198),
     "socketpair": (53, 199),
     "ioctl": (16, 29),
+    "fcntl": (72, 25),
     "mmap": (9, 222),
     **{name: numbers for name, (numbers, _) in MODES.items()},
     **{name: numbers for name, (numbers, _) in CREATIONS.items()},
@@ -129,6 +130,7 @@ RULE_OF = {
     "socket": "family",
     "socketpair": "family",
     "ioctl": "terminal",
+    "fcntl": "lease",
     "mmap": "mapping",
     **{name: f"mode in {position}" for name, (_, position) in MODES.items()},
     **{name: f"created with {position}" for name, (_, position) in CREATIONS.items()},
@@ -144,6 +146,9 @@ PROTOCOLS = (0, 1, 6, 17, 58)
 would load a module, as root and for whoever asks; MPTCP is asked for by libraries that fall back to TCP."""
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """TIOCSTI types into the operator's terminal; TIOCLINUX pastes into a console."""
+LEASES = (1024, 1040)
+"""F_SETLEASE, F_SETDELEG: whoever opens such a file waits, for 45 seconds, and a descriptor to read by is enough. Where
+the sandbox keeps uid 0 that is every file of /usr, and the linker's cache: no program of the host would start."""
 GROWS_DOWN = 0x100
 """MAP_GROWSDOWN: the kernel counts such memory as stack, which no limit on data bounds. No library asks for it."""
 SET_USER_ID = 0o4000
@@ -190,7 +195,7 @@ def build(
 ) -> bytes:
     """A filter: what the number decides, the rules every filter has, those of its own, and the verdicts."""
     named = {numbers: rule_of[name] for name, numbers in judged.items()}
-    shared = [_namespaces_rule(), _terminal_rule(), _mapping_rule(), *_mode_rules()]
+    shared = [_namespaces_rule(), _terminal_rule(), _lease_rule(), _mapping_rule(), *_mode_rules()]
     return link([*by_number(machine, refused, named, absent), *shared, *own, *_verdicts()])
 
 
@@ -263,6 +268,10 @@ def protocol_rule() -> Block:
 def _terminal_rule() -> Block:
     requests = [Step(IF_EQUAL, request, yes="eperm") for request in TERMINAL_INJECTION]
     return "terminal", [argument(1), *requests, Step(RETURN, ALLOW)]
+
+
+def _lease_rule() -> Block:
+    return "lease", [argument(1), *(Step(IF_EQUAL, lease, yes="eperm") for lease in LEASES), Step(RETURN, ALLOW)]
 
 
 def _mapping_rule() -> Block:

@@ -24,6 +24,7 @@ from palyra.sandbox.seccomp import (
     GROWS_DOWN,
     INET,
     INET6,
+    LEASES,
     MODES,
     NAMESPACE_FLAGS,
     REFUSED,
@@ -54,6 +55,7 @@ def profile() -> bytes:
             for protocol in _PROTOCOLS_REFUSED
         ),
         *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in TERMINAL_INJECTION),
+        *(_rule(["fcntl"], EPERM, argument=(1, _LOW_HALF, lease)) for lease in LEASES),
         _rule(["mmap"], EPERM, argument=(3, GROWS_DOWN, GROWS_DOWN)),
         *(_rule([name], EPERM, argument=(at, SET_USER_ID, SET_USER_ID)) for name, (_, at) in MODES.items()),
         *(

@@ -117,6 +117,14 @@ def test_typing_into_a_terminal_is_refused_with_high_bits_too(machine: str) -> N
     assert ask(machine, ioctl, 0x5412, 0x5401) == s.ALLOW  # the descriptor is not the request
 
 
+def test_leases_on_files_that_the_host_opens_cannot_be_had(machine: str) -> None:
+    """Whoever opens a leased file waits for its holder: root's sandbox could lease the linker's cache."""
+    fcntl = number(machine, "fcntl")
+    assert fcntl is not None
+    assert {ask(machine, fcntl, 3, command) for command in (1024, 1040, 1 << 32 | 1024)} == {REFUSE}
+    assert {ask(machine, fcntl, 3, command) for command in (0, 1, 2, 3, 4, 6, 1025, 1030, 1031, 1033)} == {s.ALLOW}
+
+
 def test_memory_that_grows_down_cannot_be_had(machine: str) -> None:
     """The kernel counts it as stack: a program could take all there is, whatever its limit on data."""
     mmap = number(machine, "mmap")

@@ -49,5 +49,10 @@ def test_typing_into_a_terminal_is_refused() -> None:
     assert verdict("ioctl", 0, 0x5413) == 0
 
 
+def test_leases_cannot_be_had() -> None:
+    assert verdict("fcntl", 3, 1024) == verdict("fcntl", 3, 1 << 32 | 1040) == s.EPERM
+    assert verdict("fcntl", 3, 1030) == 0
+
+
 def test_the_rest_is_allowed() -> None:
     assert json.loads(profile())["defaultAction"] == "SCMP_ACT_ALLOW"
