@@ -36,7 +36,6 @@ from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
 from palyra.engine.output import Collector, process_output, refused_hosts_hint
-from palyra.engine.owning import OwningRuns
 from palyra.engine.planning import make_plan
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
@@ -60,6 +59,7 @@ from palyra.redact.values import redact_json
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
+    from palyra.engine.owning import OwningRuns
 
 log = logging.getLogger("palyra.engine")
 
@@ -76,7 +76,7 @@ class Engine:
         self._live: dict[str, Live] = {}
         self._calls: dict[ProcessOwner, set[str]] = {}
         """Live calls, by run and principal."""
-        self._owning = OwningRuns()
+        self._owning: OwningRuns | None = None
         self._ended = EndedRuns()
 
     async def call(self, request: CallRequest) -> Outcome:
@@ -118,14 +118,15 @@ class Engine:
     async def close(self) -> None:
         """End what is under way, and every run of this process that owns background processes."""
         await stop_all(list(self._live.values()))
-        for owner in self._owning.all():
+        for owner in self._owning.all() if self._owning is not None else ():
             await self._end(owner)
 
     async def _end(self, owner: ProcessOwner) -> None:
         self._ended.note(owner, self.ports.clock.monotonic_us())
         await stop_all([self._live[call_id] for call_id in self._calls.get(owner, ())])
         await self.ports.background.end_run(owner)
-        self._owning.forget(owner)
+        if self._owning is not None:
+            self._owning.forget(owner)
 
     async def _first_outcome(self, trip: Trip) -> Outcome | None:
         return await first_outcome(trip, self.ports, self.registry, is_live=self._everyones.__contains__)
@@ -306,7 +307,9 @@ class Engine:
 
     async def _start_background(self, trip: Trip, plan: ProcessPlan) -> Ending:
         if plan.lifetime == Lifetime.RUN_OWNED and trip.run.scope is RunScope.SESSION:
-            now_us = self.ports.clock.monotonic_us()
+            from palyra.engine.owning import OwningRuns
+
+            now_us, self._owning = self.ports.clock.monotonic_us(), self._owning or OwningRuns()
             self._owning.note(trip.run.owner, now_us=now_us, lifetime_ms=plan.limits.wall_ms)
         return await roads.start_background(trip, plan, self.ports)
 

@@ -80,6 +80,9 @@ RUNNERS = _names(
 )
 """They run other programs: through an escape to a shell, a script of their own, hooks or an editor."""
 
+REACHES = _names("tar gtar star cpio mt dump restore rdump rrestore xfsdump xfsrestore scp rsync sftp sshfs")
+"""They start a remote shell for a name that is elsewhere (guard/remote)."""
+
 BROAD_KILLS = _names("pkill killall killall5 skill snice slay xkill pidkill fuser")
 """They pick processes by name, user or file, so they hit strangers. `fuser` only with -k."""
 

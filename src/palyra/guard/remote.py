@@ -50,11 +50,6 @@ COPIERS = frozenset({"scp", "rsync"})
 ALWAYS = frozenset({"sftp", "sshfs"})
 
 
-def reaches(name: str) -> bool:
-    """Some argument could make this program start a remote shell."""
-    return name in ARCHIVERS or name in COPIERS or name in ALWAYS
-
-
 def read_remote(name: str, args: Words) -> Iterator[Finding]:
     if name in ARCHIVERS:
         yield from _read_archives(name, ARCHIVERS[name], args)

@@ -17,8 +17,7 @@ from palyra.guard.environ import FIXED, is_banned
 from palyra.guard.escapes import ESCAPES, Finding, Reader, read_escapes, read_openssl, read_ssh, read_zip, split_words
 from palyra.guard.gitline import read_git
 from palyra.guard.options import Option, Scan, Spec, find_options, read_options
-from palyra.guard.programs import BUILD_TOOLS, RUNNERS, normalise
-from palyra.guard.remote import reaches, read_remote
+from palyra.guard.programs import BUILD_TOOLS, REACHES, RUNNERS, normalise
 from palyra.guard.sedscript import read_sed
 from palyra.late import late
 from palyra.values import dataclass
@@ -108,16 +107,23 @@ def read_wrapper(name: str, args: Words) -> tuple[Finding, ...]:
     if name in PREFIXES:
         return tuple(_read_prefix(name, PREFIXES[name], args))
     if name in READERS:
-        return (*READERS[name](args), *read_remote(name, args))
+        return (*READERS[name](args), *_read_remote(name, args))
     if name in ESCAPES:
-        return (*read_escapes(name, ESCAPES[name], args), *read_remote(name, args))
-    return tuple(read_remote(name, args))
+        return (*read_escapes(name, ESCAPES[name], args), *_read_remote(name, args))
+    return tuple(_read_remote(name, args))
+
+
+def _read_remote(name: str, args: Words) -> Iterator[Finding]:
+    if name in REACHES:
+        from palyra.guard.remote import read_remote
+
+        yield from read_remote(name, args)
 
 
 def may_run(name: str) -> bool:
     """Some argument could make this program run another: not to be given arguments that nobody has seen. (Runners and
     build tools are code whatever they are given.)"""
-    return name in PREFIXES or name in READERS or name in ESCAPES or reaches(name)
+    return name in PREFIXES or name in READERS or name in ESCAPES or name in REACHES
 
 
 def is_wrapper(name: str) -> bool:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.guard import remote
 from palyra.guard.command import Classification, classify
+from palyra.guard.programs import REACHES
 
 SHELLS = """
 tar -cf h:a f
@@ -115,6 +117,10 @@ def test_the_refusal_says_what_would_make_it_plain() -> None:
     assert read("tar -cf 12:30.tar f").why == (
         "tar takes 12:30.tar for a file on another machine and starts a remote shell (./12:30.tar is one here)"
     )
+
+
+def test_each_of_them_is_known_by_name() -> None:
+    assert {*remote.ARCHIVERS, *remote.COPIERS, *remote.ALWAYS} == REACHES
 
 
 def test_names_that_nobody_has_seen_are_not_given_to_it() -> None:
