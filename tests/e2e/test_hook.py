@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from palyra.cli import hook_entry
+from tests.command_line import Cli
+from tests.folders import open_folder
 from tests.serving import serving
 
 ENTRY = Path(hook_entry.__file__)
@@ -213,3 +215,16 @@ def test_status_without_an_agent_tells_of_each_and_help_shows_no_inner_command(c
         ("cursor", "absent"),
     ]
     assert b"answer" not in cli("hook", "--help").stdout
+
+
+def test_a_home_whose_path_is_too_long_for_a_socket_is_served_by_a_shorter_one(cli, tmp_path):
+    deep = Cli(tmp_path / ("d" * 100) / "home", cli.workspace)
+    deep.home.parent.mkdir()
+    alone = deep("console")
+    assert (alone.returncode, b"palyra serve --socket PATH" in alone.stderr) == (1, True)
+    with open_folder() as short, serving(deep, "--socket", str(short / "s.sock")) as served:
+        assert json.loads(deep("console", "--json").stdout)["url"].startswith("http://127.0.0.1:")
+        line = hook_entry.connect(str(deep.home))
+        assert line is not None
+        line.close()
+        assert served.end()[0] == 0

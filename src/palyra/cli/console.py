@@ -1,12 +1,13 @@
 """`palyra console`: a link that opens the console, asked of the home's own daemon over its Unix socket.
 
 Who can connect to that socket as the home's owner is its operator; the link works once and for a minute. Nothing is
-opened or started here.
+opened or started here, and a stranger who listens there is not believed: its link could lead anywhere.
 """
 
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 from pathlib import Path
 
@@ -15,9 +16,12 @@ import orjson
 
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say, say_failure
+from palyra.wiring.peers import is_believed
 
 PATIENCE_S = 10.0
 MAX_ANSWER_BYTES = 1 << 16
+MAX_PATH_BYTES = 107
+"""Of a Unix socket."""
 
 
 @click.command("console", epilog="\b\nExamples:\n  palyra console\n  palyra console --json")
@@ -37,7 +41,7 @@ def command(settings: Settings, place: str | None) -> int:
         say_failure(
             "UNREACHABLE",
             f"No daemon answers at {path}: {getattr(error, 'strerror', None) or error}.",
-            "Start it first: palyra serve",
+            _hint(path),
         )
         return 1
     if status != 200:
@@ -53,6 +57,11 @@ def command(settings: Settings, place: str | None) -> int:
     return 0
 
 
+def _hint(path: Path) -> str:
+    is_long = len(os.fsencode(os.path.realpath(path))) > MAX_PATH_BYTES
+    return f"Start it first: palyra serve{' --socket PATH, with a shorter path' if is_long else ''}"
+
+
 class _Local(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=PATIENCE_S)
@@ -61,7 +70,10 @@ class _Local(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(PATIENCE_S)
-        self.sock.connect(str(self._path))
+        path = os.path.realpath(self._path)  # behind a link that is itself too long a path there may be a shorter one
+        self.sock.connect(path)
+        if not is_believed(self.sock, path):
+            raise ConnectionError("another user listens there")
 
 
 def _ask(path: Path) -> tuple[int, dict[str, dict[str, str]]]:

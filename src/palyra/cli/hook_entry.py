@@ -39,7 +39,8 @@ def main(words: list[str]) -> int:
 
 def connect(home: str) -> _socket.socket | None:
     """The daemon of this home, or None where there is none."""
-    path = os.path.join(home, "run", "palyrad.sock")
+    # Too long a path for a socket may be a link to one that is not.
+    path = os.path.realpath(os.path.join(home, "run", "palyrad.sock"))
     line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     line.settimeout(TIMEOUT_S)
     try:
