@@ -4,7 +4,8 @@ Rules: nothing blocks; a side is read only while the conversation wants it and t
 be sent goes out before a close, within a deadline; a failure of either socket ends this line and no other. After
 `Relay` bytes are copied without asking, through one buffer that all lines of the process share.
 
-Not here: what is allowed (egress/conversation), how many lines there may be and for how long (serving).
+Not here: what is allowed (egress/conversation), timers and connections under way (errands), how many lines there may be
+and for how long (serving).
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import contextlib
 import logging
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 from palyra.egress import events as ev
-from palyra.egress.events import Side, Timer
-from palyra.egress.hosts import Address
+from palyra.egress.events import Side
+from palyra.egress.server.errands import Errands, Ways, words
 from palyra.egress.server.flow import Flow, Held
 from palyra.egress.server.tls import Tls
 
@@ -31,7 +32,6 @@ READ_BYTES = 64 * 1024
 LARGE_BYTES = 1 << 20
 LINGER_S = 2.0
 """How long a closed line may still take to hand over its last bytes."""
-TIMERS_S = {Timer.HEAD: 15.0, Timer.SNIFF: 0.25}
 _RESET = struct.pack("ii", 1, 0)
 _shared = memoryview(bytearray(LARGE_BYTES))
 
@@ -43,13 +43,9 @@ class Talk(Protocol):
     def wants(self, side: Side) -> bool: ...
 
 
-class House(Protocol):
+class House(Ways, Protocol):
     """What a line needs of the call it belongs to."""
 
-    async def resolve(self, host: str) -> tuple[Address, ...]:
-        """Raises OSError whose words say why."""
-
-    async def connect(self, address: Address, port: int) -> socket.socket: ...
     def rule(self, ruled: ev.Ruled) -> int:
         """Open a record; the number is its place."""
 
@@ -67,8 +63,7 @@ class Line:
         self._talk = talk
         self._house = house
         self._flows: dict[Side, Flow] = {Side.CLIENT: Flow(client, must_take=True)}
-        self._timers: dict[Timer, asyncio.TimerHandle] = {}
-        self._work: set[asyncio.Task[None]] = set()
+        self._errands = Errands(house, lambda event: self._guarded(lambda: self._tell(event)))
         self._lingering: asyncio.TimerHandle | None = None
         self._record = -1
         self._relaying = self._closing = self._over = self._reset = False
@@ -114,23 +109,22 @@ class Line:
                 self._flows[Side.UPSTREAM].push(data)
                 self._count(up=len(data))
             case ev.Resolve(host):
-                self._begin(self._resolve(host))
+                self._errands.resolve(host)
             case ev.Dial(address=address, port=port):
-                self._begin(self._connect(address, port))
+                self._errands.connect(address, port, self._keep)
             case ev.Ruled():
                 self._record = self._house.rule(command)
             case ev.StartTimer(timer):
-                self._stop(timer)
-                self._timers[timer] = self._loop.call_later(TIMERS_S[timer], self._timed_out, timer)
+                self._errands.start(timer)
             case ev.StopTimer(timer):
-                self._stop(timer)
+                self._errands.stop(timer)
             case ev.HalfClose(side):
                 self._flows[side].shut_wanted = True
             case ev.CloseUpstream():
                 self._drop(Side.UPSTREAM)
             case ev.Relay():
                 self._relaying = True
-                self._stop_all()
+                self._errands.stop_timers()
             case ev.CloseAll(reset):
                 self._close(reset=reset)
             case ev.StartTls(side=side, host=host, received=received):
@@ -219,7 +213,7 @@ class Line:
             tls = self._flows[side].tls = self._house.tls(side, host, received)
             self._decrypt(side, tls, None)
         except OSError as error:
-            self._tell(ev.TlsFailed(side, _words(error)))
+            self._tell(ev.TlsFailed(side, words(error)))
 
     def _decrypt(self, side: Side, tls: Tls, wire: bytes | memoryview | None) -> None:
         """`wire` empty: its end; None: nothing new, go on with what is there."""
@@ -229,7 +223,7 @@ class Line:
             started = tls.shake()
         except OSError as error:
             self._flows[side].push_wire()  # the alert that says why
-            self._tell(ev.TlsFailed(side, _words(error)))
+            self._tell(ev.TlsFailed(side, words(error)))
             return
         self._flows[side].push_wire()
         if started:
@@ -271,52 +265,17 @@ class Line:
         if self._record >= 0 and not self._house.count(self._record, up=up, down=down):
             self.abort()
 
-    # ── things that take time ──
-
-    def _begin(self, work: Awaitable[ev.Event]) -> None:
-        task = self._loop.create_task(self._later(work))
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-
-    async def _later(self, work: Awaitable[ev.Event]) -> None:
-        event = await work
-        self._guarded(lambda: self._tell(event))
-
-    async def _resolve(self, host: str) -> ev.Event:
-        try:
-            return ev.Resolved(await self._house.resolve(host))
-        except OSError as error:
-            return ev.ResolveFailed(_words(error))
-
-    async def _connect(self, address: Address, port: int) -> ev.Event:
-        try:
-            sock = await self._house.connect(address, port)
-        except OSError as error:
-            return ev.UpstreamFailed(_words(error))
+    def _keep(self, sock: socket.socket) -> None:
         if self._over or self._closing:
             sock.close()
         else:
             self._flows[Side.UPSTREAM] = Flow(sock)
-        return ev.UpstreamOpened()
-
-    def _timed_out(self, timer: Timer) -> None:
-        self._timers.pop(timer, None)
-        self._guarded(lambda: self._tell(ev.TimedOut(timer)))
-
-    def _stop(self, timer: Timer) -> None:
-        handle = self._timers.pop(timer, None)
-        if handle is not None:
-            handle.cancel()
-
-    def _stop_all(self) -> None:
-        for timer in tuple(self._timers):
-            self._stop(timer)
 
     # ── the end ──
 
     def _close(self, *, reset: bool) -> None:
         self._closing, self._reset = True, reset
-        self._stop_all()
+        self._errands.stop_timers()
         self._flows[Side.CLIENT].shut_wanted = not reset
         self._lingering = self._loop.call_later(LINGER_S, self._finish)
 
@@ -333,11 +292,9 @@ class Line:
         if self._over:
             return
         self._over = True
-        self._stop_all()
+        self._errands.give_up()
         if self._lingering is not None:
             self._lingering.cancel()
-        for task in self._work:
-            task.cancel()
         if self._reset:
             with contextlib.suppress(OSError):
                 self._flows[Side.CLIENT].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -352,7 +309,3 @@ def _other(side: Side) -> Side:
 
 def _nothing() -> None:
     """A writable socket needs no step of its own: settling sends."""
-
-
-def _words(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
