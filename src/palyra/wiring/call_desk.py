@@ -42,8 +42,7 @@ class CallLine:
     """False for what never became a call, or waits for a person: there is no record of its own."""
 
     def as_json(self) -> dict[str, Json]:
-        names = "call_id run_id tool principal status reason at_unix_ms index wall_us approval_id kept".split()
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class CallDesk:
