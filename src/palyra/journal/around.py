@@ -20,8 +20,8 @@ _SORTED_WHOLE = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
 def write_around(draft: EntryDraft, predicate: Mapping[str, Json]) -> bytes:
-    """`predicate` is the draft's with its place and the macs, which are plain. Empty where only the whole value can tell
-    how it is written."""
+    """`predicate` is the draft's with its place and the macs, which are plain. Empty where only the whole value can
+    tell how it is written."""
     subject, fixed = draft.subject, draft.fixed
     named = predicate.get("execution_sha256")
     try:
