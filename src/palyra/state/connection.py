@@ -25,6 +25,8 @@ from palyra.state.trouble import is_full, unusable
 PATIENCE_S = 30.0
 BUSY_TIMEOUT_S = 2.0
 READ_MAP_BYTES = 4 << 30
+MAX_STATEMENTS = 512
+"""More than Palyra has: none is ever compiled twice for one connection, whatever a console asks between two calls."""
 
 
 def connect(database: Path) -> sqlite3.Connection:
@@ -36,6 +38,7 @@ def connect(database: Path) -> sqlite3.Connection:
             timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
+            cached_statements=MAX_STATEMENTS,
         )
         for pragma in (
             "synchronous = FULL",  # NORMAL loses acknowledged commits in a power cut
