@@ -6,6 +6,8 @@ import ast
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,8 +74,67 @@ def test_it_accepts_the_outcome_and_no_other(check, tmp_path: Path) -> None:
     assert "is attested" in check(str(path), found["vkey"])
     for name, value in (("status", "refused"), ("output", {}), ("success", False), ("tool", "palyra.echo")):
         path.write_text(json.dumps(found["outcome"] | {name: value}))
-        with pytest.raises(AssertionError):
+        with pytest.raises(ValueError, match="does not hold"):
             check(str(path), found["vkey"])
+
+
+OUTCOMES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "1 for true": lambda one: one | {"success": 1},
+    "another place": lambda one: one | {"receipt": one["receipt"] | {"index": 7}},
+    "a larger tree": lambda one: one | {"receipt": one["receipt"] | {"tree_size": one["receipt"]["tree_size"] + 1}},
+    "a place before the first": lambda one: one | {"receipt": one["receipt"] | {"index": -1}},
+    "another key's name": lambda one: one
+    | {"attestation": one["attestation"] | {"envelope": one["attestation"]["envelope"] | {"signatures": [
+        one["attestation"]["envelope"]["signatures"][0] | {"keyid": "0" * 16}]}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OUTCOMES)
+def test_it_takes_no_outcome_that_palyra_would_not(check, tmp_path: Path, what: str) -> None:
+    found = vector("attestation.json")
+    path = tmp_path / "outcome.json"
+    path.write_text(json.dumps(OUTCOMES[what](found["outcome"])))
+    with pytest.raises(ValueError, match="does not hold"):
+        check(str(path), found["vkey"])
+
+
+def test_it_takes_no_key_twice(check, tmp_path: Path) -> None:
+    found = vector("attestation.json")
+    path = tmp_path / "outcome.json"
+    path.write_text('{"status":"refused",' + json.dumps(found["outcome"])[1:])
+    with pytest.raises(ValueError, match="no key stands twice"):
+        check(str(path), found["vkey"])
+
+
+@pytest.mark.parametrize("left", [[], [1], [0, 0], [1, 0]])
+def test_a_proof_of_nothing_or_of_half_a_call_proves_nothing(check, tmp_path: Path, left: list[int]) -> None:
+    """It said that a call was in the journal where no entry of it was shown."""
+    evidence = vector("evidence.json")
+    proof = json.loads(evidence["proof"])
+    proof["entries"] = [proof["entries"][at] for at in left]
+    if not left:
+        proof["call_id"] = "01HF7YAT09" + "0" * 16
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(proof))
+    with pytest.raises(ValueError, match="intent and its result"):
+        check(str(path), evidence["vkey"])
+
+
+def test_what_stands_behind_the_end_of_an_export_is_noticed(check, tmp_path: Path) -> None:
+    evidence = vector("evidence.json")
+    path = tmp_path / "export.jsonl"
+    path.write_text(evidence["export"] + "more")
+    with pytest.raises(ValueError, match="none is too many"):
+        check(str(path), evidence["vkey"])
+
+
+def test_it_checks_as_much_when_python_optimises(tmp_path: Path) -> None:
+    """python -O leaves assertions out: with them everything verified."""
+    found = vector("attestation.json")
+    path = tmp_path / "outcome.json"
+    path.write_text(json.dumps(found["outcome"] | {"status": "refused"}))
+    done = subprocess.run([sys.executable, "-O", PROGRAM, path, found["vkey"]], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
 
 
 def test_it_follows_a_change_of_keys(check, home: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ Rules: a handover is an entry that names both keys, alone in its commit, under a
 from the next entry on the old key signs nothing. A checkpoint is therefore opened with the key of its size, and a
 retired key that somebody stole signs neither a later head nor another end of its own time unnoticed.
 
-`follow` leads from a key that somebody holds to the newest one, with nothing but what a file brings along.
+`follow` leads from a key that somebody holds to the newest one, with nothing but what a file brings along; an older
+head in the same file is opened by the keys before (`follow_both_ways`).
 Not here: making keys (state/keyfile), rotating them (state/rotation).
 """
 
@@ -93,17 +94,37 @@ def handover_of(view: EntryView) -> Handover | None:
 
 def follow(held: NoteVerifier, links: object) -> Keys:
     """From the key that is held through the handovers that a file brings along, each proven, to the newest."""
+    return _follow(held, _read_links(links))
+
+
+def follow_both_ways(held: NoteVerifier, links: object) -> tuple[Keys, Keys]:
+    """The same; and with those that led to the key that is held, for heads that are older than it. The first of these
+    keys may have been stolen since: what they signed is to be believed only with a consistency proof to a head that the
+    key that is held, or a later one, signed."""
+    handovers = _read_links(links)
+    keys, led, speaker = _follow(held, handovers), [], held
+    for handover in reversed(handovers):
+        if handover.new == speaker:
+            led.append(handover)
+            speaker = handover.old
+    return keys, Keys(keys.newest, (*reversed(led), *keys.handovers))
+
+
+def _read_links(links: object) -> list[Handover]:
     if not isinstance(links, Sequence) or isinstance(links, str) or len(links) > MAX_HANDOVERS:
         raise TrustError("The list of handovers is malformed.")
-    newest, handovers = held, []
-    for link in links:
-        handover = _read_link(link)
+    return [_read_link(link) for link in links]
+
+
+def _follow(held: NoteVerifier, handovers: Sequence[Handover]) -> Keys:
+    newest, following = held, []
+    for handover in handovers:
         if handover.old == newest:
             newest = handover.new
-            handovers.append(handover)
-        elif handovers:
+            following.append(handover)
+        elif following:
             raise TrustError("The journal's keys do not form a chain.")
-    return Keys(newest, tuple(handovers))
+    return Keys(newest, tuple(following))
 
 
 def write_link(body: bytes, proof: Sequence[bytes], note: str) -> dict[str, Json]:

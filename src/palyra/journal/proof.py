@@ -18,7 +18,7 @@ from palyra.errors import TrustError
 from palyra.journal.audit import Finding
 from palyra.journal.chain import INTENT, RESULT
 from palyra.journal.entry import EntryView, parse_entry
-from palyra.journal.keys import Keys, follow, read_hashes, write_hashes
+from palyra.journal.keys import Keys, follow_both_ways, read_hashes, write_hashes
 from palyra.journal.merkle import leaf_hash, verify_consistency, verify_inclusion
 from palyra.journal.tree import Tree, signed_body
 from palyra.model.record import Checkpoint, Entry
@@ -53,11 +53,11 @@ def check_proof(proof: Mapping[str, Any], held: NoteVerifier) -> tuple[Finding, 
     try:
         if set(proof) != FIELDS or proof["type"] != PROOF_TYPE:
             raise TrustError("It does not have exactly the fields of a proof.")
-        keys = follow(held, proof["keys"])
+        keys, all_keys = follow_both_ways(held, proof["keys"])
         head = keys.open(_text(proof["checkpoint"]))
         views = [_check_entry(item, head) for item in _list(proof["entries"])]
         _check_call(proof["call_id"], views)
-        _check_receipt(proof["receipt"], views[-1].index, head, keys)
+        _check_receipt(proof["receipt"], views[-1].index, head, all_keys)
     except TrustError as error:
         return (Finding("PROOF", None, str(error)),)
     return ()

@@ -123,6 +123,25 @@ def test_what_was_appended_after_the_head_is_not_shown(evidence: Evidence) -> No
     assert check(lines, evidence.writer.home.verifier) == []
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        b'{"end":1,"count":%d}\n',
+        b'{"end": true, "count": %d}\n',
+        b'{"count":%d,"end":true}\n',
+        b'{"end":true,"count":7,"count":%d}\n',
+        b'{"end":true,"count":%d}',
+        b'{"end":true,"count":%d}\r\n',
+    ],
+)
+def test_an_end_has_one_spelling(evidence: Evidence, end: bytes) -> None:
+    lines = list(export_lines(evidence.bodies(), evidence.head, begin=Frontier(), links=[]))
+    header, count = orjson.loads(lines[0]), len(lines) - 2
+    assert check_lines(header, iter(lines[1:]), evidence.keys.newest).findings == ()
+    lines[-1] = end % count
+    assert [one.code for one in check_lines(header, iter(lines[1:]), evidence.keys.newest).findings] == ["EXPORT"]
+
+
 def test_how_many_entries_are_missing_is_said(evidence: Evidence) -> None:
     lines = whole(evidence)
     report = check_lines(orjson.loads(lines[0]), iter([*lines[1:3], *lines[5:]]), evidence.writer.home.verifier)

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from palyra.errors import StateError, TrustError
-from palyra.journal.checkpoint import sign_checkpoint
+from palyra.journal.checkpoint import parse_checkpoint, sign_checkpoint
 from palyra.journal.export import check_lines, export_lines
 from palyra.journal.keys import Keys, follow
 from palyra.journal.merkle import Frontier
@@ -68,7 +68,22 @@ def test_evidence_holds_for_whoever_kept_any_of_the_keys(rotated: tuple[Evidence
     for key in held:
         assert follow(key, links).newest == evidence.keys.newest
         assert check_lines(orjson.loads(lines[0]), iter(lines[1:]), key).findings == ()
-    assert check_proof(orjson.loads(orjson.dumps(proof)), held[0]) == ()
+        assert check_proof(orjson.loads(orjson.dumps(proof)), key) == ()  # its receipt is by the first key
+
+
+def test_a_stolen_retired_key_makes_no_proof_for_who_holds_a_later_one(rotated: tuple[Evidence, SigningKey]) -> None:
+    """Links that led to the key that is held open a receipt's head, and nothing that is believed by itself."""
+    evidence, stolen = rotated
+    entries = evidence.lookup.by_call(evidence.calls[0])
+    proof = make_proof(evidence.calls[0], entries, evidence.head, tree=evidence.tree, keys=evidence.keys)
+    signer, old = NoteSigner(evidence.writer.home.origin, stolen), evidence.tree.note(entries[-1].index + 1)
+    size = parse_checkpoint(old).size
+    other_root = {**proof, "receipt": {**proof["receipt"], "checkpoint": sign_checkpoint(signer, size, bytes(32)).note}}
+    set_back = {**proof, "checkpoint": old, "receipt": {"checkpoint": old, "consistency": []}}
+    for key in (evidence.keys.handovers[1].old, evidence.keys.newest):
+        assert check_proof(proof, key) == ()
+        for forged in (other_root, set_back):
+            assert [finding.code for finding in check_proof(forged, key)] == ["PROOF"]
 
 
 def test_a_stolen_retired_key_signs_no_later_head(rotated: tuple[Evidence, SigningKey]) -> None:
