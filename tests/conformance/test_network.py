@@ -86,3 +86,32 @@ def test_where_the_network_is_shared_nothing_is_claimed(
     assert Guarantee.NET_ISOLATED not in result.plan.guarantees
     assert any(note.startswith("network_shared") for note in result.plan.degraded)
     assert (result.json["loopback"], result.json["path"]) == ("connected", "ENOENT")
+
+
+def test_where_the_network_is_shared_nobody_who_listens_without_a_path_can_be_asked_to_do_it(
+    tier_c: Arena, listeners: tuple[list[str], socket.socket]
+) -> None:
+    """Names without a path belong to the network: by the X server's or the session bus's a program would type and run
+    whatever it likes as the operator, outside of every wall."""
+    program = """
+import socket
+name = "\\0" + sys.argv[1]
+def ask(kind, address):
+    with socket.socket(socket.AF_UNIX, kind) as s:
+        s.connect(address)
+        return "connected"
+def send(address):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.sendto(b"x", address)
+        return "sent"
+def pair(address):
+    for s in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
+        s.sendto(b"x", address)
+    return "sent"
+asked = [tried(ask, kind, name) for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)]
+report([*asked, tried(send, name), tried(pair, name)])
+"""
+    result = tier_c.attack(program, listeners[0][2], net=OPEN)
+    assert Guarantee.FS_ISOLATED in result.plan.guarantees
+    assert set(result.json) <= {"EPERM", "EACCES", "ECONNREFUSED", "EPROTOTYPE"}, result.json
+    assert result.json[0] in ("EPERM", "EACCES"), result.json

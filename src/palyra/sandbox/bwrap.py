@@ -36,6 +36,7 @@ from palyra.model.plan import Hole, ProcessPlan, Word
 from palyra.model.sights import WorkspaceSight
 from palyra.sandbox import starter
 from palyra.sandbox.backend import BLOCK, INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
+from palyra.sandbox.landlock import SCOPE_ABI
 from palyra.sandbox.seccomp import MACHINES, assemble
 from palyra.sandbox.starter import START_FILE
 from palyra.sandbox.view import AGENT_HOME, EMPTY_FILE, EMPTY_FOLDER, PRIVATE, SYSTEM, View, closings, view_of
@@ -241,7 +242,7 @@ def _words(
     words += _system(host)  # 4
     words += _etc(job, data, host)  # 5
     if host.starter:
-        words += ["--perms", "0555", "--file", _hole(data, starter.assemble(host.machine, first=True)), START_FILE]
+        words += ["--perms", "0555", "--file", _hole(data, _start_program(job, host)), START_FILE]
     words += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]  # 6
     words += ["--dev", "/dev", "--remount-ro", "/dev"]
     words += ["--size", scratch, "--tmpfs", "/dev/shm"]  # noqa: S108  # 7
@@ -255,9 +256,23 @@ def _words(
     words += ["--remount-ro", "/"]  # 10
     words += ["--chdir", job.workspace.path, "--clearenv"]  # 11
     if host.machine in MACHINES:  # 12
-        words += ["--seccomp", _hole(data, assemble(host.machine, own_program=job.own_program))]
+        words += ["--seccomp", _hole(data, _filter(job, host))]
     words += ["--info-fd", INFO, "--block-fd", BLOCK, "--", *([START_FILE] if host.starter else [])]
     return tuple(words), tuple(data)
+
+
+def _keeps_to_its_names(host: HostFacts) -> bool:
+    """Whether what starts inside can enter a domain that reaches no socket without a path but its own."""
+    return host.starter and host.landlock_abi >= SCOPE_ABI
+
+
+def _start_program(job: _Shape, host: HostFacts) -> bytes:
+    return starter.assemble(host.machine, first=True, scoped=job.shares_network and _keeps_to_its_names(host))
+
+
+def _filter(job: _Shape, host: HostFacts) -> bytes:
+    unix = not job.shares_network or _keeps_to_its_names(host)
+    return assemble(host.machine, own_program=job.own_program, unix=unix)
 
 
 def _namespaces(job: _Shape, bwrap: BubblewrapFacts) -> list[Word]:

@@ -81,7 +81,7 @@ class ContainerBackend:
             launcher=_words(job, host, host.container),
             launcher_env=host.container.env,
             road="container",
-            data=(profile(),),
+            data=(profile(unix=not _shares_network(job)),),
             program=job.argv[0],
             program_sha256="",
             argv=job.argv,

@@ -141,6 +141,9 @@ NAMESPACE_FLAGS = 0x7E020080
 FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6: an allowlist, because every other family is an attack surface of its own."""
 UNIX, INET, INET6 = FAMILIES
+STREAM, SEQPACKET = 1, 5
+_TYPE_BITS = 0xF
+"""The rest of a socket's type are flags."""
 PROTOCOLS = (0, 1, 6, 17, 58)
 """Of INET and INET6: the usual one, ICMP, TCP, UDP, ICMPv6. For any other (SCTP, DCCP, L2TP, SMC) the host's kernel
 would load a module, as root and for whoever asks; MPTCP is asked for by libraries that fall back to TCP."""
@@ -175,9 +178,15 @@ Block: TypeAlias = tuple[str, list[Step]]
 """A label and the steps it stands for; where a block ends, the next one goes on."""
 
 
-@lru_cache(maxsize=4)
-def assemble(machine: str, *, own_program: bool = False) -> bytes:
-    """The filter for one machine of `MACHINES`; raises KeyError for any other."""
+@lru_cache(maxsize=8)
+def assemble(machine: str, *, own_program: bool = False, unix: bool = True) -> bytes:
+    """The filter for one machine of `MACHINES`; raises KeyError for any other. `unix`: its network is its own, or a
+    domain keeps it from names of sockets that are not its own; else it makes none but connected pairs, because names
+    without a path (the X server's, a session bus's) belong to the network it shares, and whoever answers there does
+    for the operator's uid whatever it does."""
+    if not unix:
+        named = RULE_OF | {"socket": "socket", "socketpair": "pair"}
+        return build(machine, REFUSED, JUDGED, named, [sockets_rule(network=True), protocol_rule(), pairs_rule()])
     families = [Step(IF_EQUAL, family, yes="allow" if family == UNIX else "protocol") for family in FAMILIES]
     family = ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)])
     own = [family, protocol_rule()]
@@ -258,6 +267,19 @@ def _halved(stretches: Sequence[tuple[int, str]]) -> tuple[str, list[Block]]:
 
 def _namespaces_rule() -> Block:
     return "namespaces", [argument(0), Step(IF_ANY_BIT, NAMESPACE_FLAGS, yes="eperm", no="allow")]
+
+
+def sockets_rule(*, network: bool) -> Block:
+    """No Unix socket is made; others where there is a network."""
+    verdict = "protocol" if network else "eacces"
+    families = [Step(IF_EQUAL, family, yes=verdict) for family in (INET, INET6)]
+    return "socket", [argument(0), *families, Step(IF_EQUAL, UNIX, yes="eacces"), Step(RETURN, ERRNO | EAFNOSUPPORT)]
+
+
+def pairs_rule() -> Block:
+    """Connected ones only: a datagram pair can send to any path and any name."""
+    kinds = [Step(IF_EQUAL, STREAM, yes="allow"), Step(IF_EQUAL, SEQPACKET, yes="allow", no="eacces")]
+    return "pair", [argument(0), Step(IF_EQUAL, UNIX, no="eacces"), argument(1), Step(AND, _TYPE_BITS), *kinds]
 
 
 def protocol_rule() -> Block:

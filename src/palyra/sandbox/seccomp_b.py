@@ -16,22 +16,17 @@ from __future__ import annotations
 from functools import lru_cache
 
 from palyra.sandbox.seccomp import (
-    AND,
-    EAFNOSUPPORT,
-    ERRNO,
     IF_EQUAL,
-    INET,
-    INET6,
     JUDGED,
     REFUSED,
-    RETURN,
     RULE_OF,
-    UNIX,
     Block,
     Step,
     argument,
     build,
+    pairs_rule,
     protocol_rule,
+    sockets_rule,
 )
 
 REFUSED_B: dict[str, tuple[int | None, int | None]] = {
@@ -66,9 +61,6 @@ _RULE_OF = {
     "ioprio_set": "io priority",
 }
 
-STREAM, SEQPACKET = 1, 5
-_TYPE_BITS = 0xF
-"""The rest of a socket's type are flags."""
 _OF_USER, _IO_OF_USER = 2, 3
 """PRIO_USER, IOPRIO_WHO_USER: every process of the user at once."""
 
@@ -77,19 +69,12 @@ _OF_USER, _IO_OF_USER = 2, 3
 def assemble_b(machine: str, *, network: bool) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other."""
     return build(
-        machine, REFUSED_B, JUDGED_B, _RULE_OF, [_sockets(network=network), protocol_rule(), _pairs(), *_others()]
+        machine,
+        REFUSED_B,
+        JUDGED_B,
+        _RULE_OF,
+        [sockets_rule(network=network), protocol_rule(), pairs_rule(), *_others()],
     )
-
-
-def _sockets(*, network: bool) -> Block:
-    verdict = "protocol" if network else "eacces"
-    families = [Step(IF_EQUAL, family, yes=verdict) for family in (INET, INET6)]
-    return "socket", [argument(0), *families, Step(IF_EQUAL, UNIX, yes="eacces"), Step(RETURN, ERRNO | EAFNOSUPPORT)]
-
-
-def _pairs() -> Block:
-    kinds = [Step(IF_EQUAL, STREAM, yes="allow"), Step(IF_EQUAL, SEQPACKET, yes="allow", no="eacces")]
-    return "pair", [argument(0), Step(IF_EQUAL, UNIX, no="eacces"), argument(1), Step(AND, _TYPE_BITS), *kinds]
 
 
 def _others() -> list[Block]:

@@ -16,6 +16,7 @@ from palyra.sandbox.seccomp import (
     ABSENT,
     CREATING,
     CREATIONS,
+    EACCES,
     EAFNOSUPPORT,
     ENOSYS,
     EPERM,
@@ -28,20 +29,26 @@ from palyra.sandbox.seccomp import (
     MODES,
     NAMESPACE_FLAGS,
     REFUSED,
+    SEQPACKET,
     SET_USER_ID,
+    STREAM,
     TERMINAL_INJECTION,
+    UNIX,
 )
 
 _LOW_HALF = 0xFFFFFFFF
 _FAMILIES_KNOWN = 64
 """More than there are; the kernel refuses higher ones itself."""
+_KINDS = 16
+"""Of sockets; the other bits are flags."""
 _PROTOCOLS_REFUSED = (33, 115, 132, 136, 256, 262)
 """DCCP, L2TP, SCTP, UDP-Lite, SMC, MPTCP: all that Linux has beyond the filter's own list, which says what is allowed;
 an engine's rules can only say what is not."""
 
 
-@lru_cache(maxsize=1)
-def profile() -> bytes:
+@lru_cache(maxsize=2)
+def profile(*, unix: bool = True) -> bytes:
+    """`unix`: as in `assemble`."""
     flags = [1 << bit for bit in range(32) if NAMESPACE_FLAGS >> bit & 1]
     families = [family for family in range(_FAMILIES_KNOWN) if family not in FAMILIES]
     rules = [
@@ -54,6 +61,7 @@ def profile() -> bytes:
             for family in (INET, INET6)
             for protocol in _PROTOCOLS_REFUSED
         ),
+        *(() if unix else _without_unix()),
         *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in TERMINAL_INJECTION),
         *(_rule(["fcntl"], EPERM, argument=(1, _LOW_HALF, lease)) for lease in LEASES),
         _rule(["mmap"], EPERM, argument=(3, GROWS_DOWN, GROWS_DOWN)),
@@ -66,6 +74,14 @@ def profile() -> bytes:
     ]
     document = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
     return json.dumps(document, sort_keys=True).encode()
+
+
+def _without_unix() -> list[dict[str, object]]:
+    kinds = [kind for kind in range(_KINDS) if kind not in (STREAM, SEQPACKET)]
+    return [
+        _rule(["socket"], EACCES, argument=(0, _LOW_HALF, UNIX)),
+        *(_rule(["socketpair"], EACCES, argument=(0, _LOW_HALF, UNIX), also=(1, _KINDS - 1, kind)) for kind in kinds),
+    ]
 
 
 Compared: TypeAlias = tuple[int, int, int]

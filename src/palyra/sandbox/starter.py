@@ -52,6 +52,7 @@ _WRITE_ONLY = 1
 _READ, _WRITE, _OPEN, _CLOSE, _CLONE, _EXECVE, _WAIT4, _CHDIR = 0, 1, 2, 3, 56, 59, 61, 80
 _PRCTL, _EXIT_GROUP, _PRLIMIT64, _CLOSE_RANGE = 157, 231, 302, 436
 _SET_DUMPABLE = 4
+_CREATE_RULESET, _RESTRICT_SELF, _ABSTRACT_SOCKETS = 444, 446, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +142,16 @@ class _Code:
 
 
 @lru_cache(maxsize=4)
-def assemble(machine: str, *, first: bool) -> bytes:
-    """The file for one machine of `MACHINES`; raises KeyError for any other. `first`: it is a sandbox's pid 1."""
+def assemble(machine: str, *, first: bool, scoped: bool = False) -> bytes:
+    """The file for one machine of `MACHINES`; raises KeyError for any other. `first`: it is a sandbox's pid 1.
+    `scoped`: its network is the host's, so it enters a domain from which no socket without a path is reached that was
+    made outside (Landlock version 6)."""
     if machine not in MACHINES:
         raise KeyError(machine)
     code = _Code()
     _settle(code)
+    if scoped:
+        _enter_domain(code)
     if first:
         code.call(_CLONE, _CLONE_VM_SIGCHLD, 0, 0, 0)
         code.jump("negative", "quit")
@@ -176,10 +181,11 @@ def assemble_writer(machine: str, path: str, text: bytes) -> bytes:
 
 
 def start_digest(machine: str) -> str:
-    """Of both forms; empty for a machine that has none."""
+    """Of all its forms; empty for a machine that has none."""
     if machine not in MACHINES:
         return ""
-    return sha256_hex(assemble(machine, first=True) + assemble(machine, first=False))
+    forms = (assemble(machine, first=True), assemble(machine, first=True, scoped=True), assemble(machine, first=False))
+    return sha256_hex(b"".join(forms))
 
 
 def _settle(code: _Code) -> None:
@@ -194,6 +200,16 @@ def _settle(code: _Code) -> None:
     code.call(_WRITE, _EDI_IS_EBX, _Text(b"500"), 3)
     code.call(_CLOSE, _EDI_IS_EBX)
     code.label("settled")
+
+
+def _enter_domain(code: _Code) -> None:
+    nothing_but_the_scope = struct.pack("<QQQ", 0, 0, _ABSTRACT_SOCKETS)
+    code.call(_CREATE_RULESET, _Text(nothing_but_the_scope), len(nothing_but_the_scope), 0)
+    code.jump("negative", "quit")
+    code.raw(b"\x89\xc3")  # mov ebx, eax
+    code.call(_RESTRICT_SELF, _EDI_IS_EBX, 0)
+    code.jump("not zero", "quit")
+    code.call(_CLOSE, _EDI_IS_EBX)
 
 
 def _collect(code: _Code) -> None:

@@ -154,6 +154,9 @@ def shown(job: Job, host: HostFacts) -> dict[str, object]:
     plan = plan_job(job, host, tuple(backend for backend in BACKENDS if backend.guarantees(host)))
     filters = {assemble(machine): f"seccomp filter for {machine}" for machine in MACHINES}
     filters |= {assemble(m, own_program=True): f"seccomp filter for {m}, of a program of ours" for m in MACHINES}
+    filters |= {assemble(m, unix=False): f"seccomp filter for {m}, without Unix sockets" for m in MACHINES}
+    scoped = starter.assemble("x86_64", first=True, scoped=True)
+    filters[scoped] = "start program, first process, which keeps to its own names of sockets"
     for first in (True, False):
         filters[starter.assemble("x86_64", first=first)] = f"start program, {'first process' if first else 'alone'}"
     texts = [filters.get(data) or data.decode() for data in plan.data]

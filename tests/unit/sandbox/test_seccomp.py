@@ -104,6 +104,24 @@ def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for(machine
     assert ask(machine, nr, 1, 1, 1) == s.ALLOW  # PF_UNIX by its own number
 
 
+def test_where_the_network_is_shared_and_no_domain_helps_only_connected_pairs_of_unix_sockets_are_made(
+    machine: str,
+) -> None:
+    """Names without a path belong to the network: the X server's and the session bus's are the operator's own doors."""
+    program = s.assemble(machine, unix=False)
+    socket, pair = number(machine, "socket"), number(machine, "socketpair")
+    assert socket is not None
+    assert pair is not None
+
+    def judge(nr: int, *args: int) -> int:
+        return simulate(program, arch=s.MACHINES[machine], nr=nr, args=args)
+
+    assert {judge(socket, 1, kind) for kind in range(16)} == {s.ERRNO | s.EACCES}
+    assert {kind for kind in range(16) if judge(pair, 1, kind) == s.ALLOW} == {1, 5}
+    assert {judge(socket, family, 1, 6) for family in (2, 10)} == {s.ALLOW}
+    assert judge(socket, 16, 3) == NO_FAMILY
+
+
 def test_contexts_of_which_the_machine_has_few_cannot_be_taken(machine: str) -> None:
     assert ask(machine, {"x86_64": 206, "aarch64": 0}[machine]) == ABSENT
 

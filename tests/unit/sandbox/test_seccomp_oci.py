@@ -9,10 +9,10 @@ from palyra.sandbox.seccomp_oci import profile
 RULES: list[dict[str, Any]] = json.loads(profile())["syscalls"]
 
 
-def verdict(name: str, *args: int) -> int:
+def verdict(name: str, *args: int, rules: list[dict[str, Any]] = RULES) -> int:
     """What an engine's filter would answer: the errno of the first rule that fits, 0 when none does."""
     padded = (*args, 0, 0, 0, 0, 0, 0)
-    for rule in RULES:
+    for rule in rules:
         fits = all(padded[a["index"]] & a["value"] == a["valueTwo"] for a in rule.get("args", ()))
         if name in rule["names"] and fits:
             return int(rule["errnoRet"])
@@ -47,6 +47,13 @@ def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for() -> No
 def test_typing_into_a_terminal_is_refused() -> None:
     assert verdict("ioctl", 0, 1 << 32 | 0x5412) == verdict("ioctl", 0, 0x541C) == s.EPERM
     assert verdict("ioctl", 0, 0x5413) == 0
+
+
+def test_where_the_network_is_shared_only_connected_pairs_of_unix_sockets_are_made() -> None:
+    rules = json.loads(profile(unix=False))["syscalls"]
+    assert {verdict("socket", 1, kind, rules=rules) for kind in range(16)} == {s.EACCES}
+    assert {kind for kind in range(16) if verdict("socketpair", 1, kind | 0x80000, rules=rules) == 0} == {1, 5}
+    assert verdict("socket", 2, 1, 6, rules=rules) == verdict("socket", 1, 1) == 0
 
 
 def test_leases_cannot_be_had() -> None:
