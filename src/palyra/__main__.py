@@ -15,7 +15,7 @@ def _begins_here() -> bool:
 if not sys.flags.safe_path and _begins_here():
     del sys.path[0]  # `-m` puts the current folder first, which is often the workspace: what lies there is the agent's
 
-from palyra.cli.main import main  # noqa: E402  # only now is it ours
+from palyra.cli.entry import main  # noqa: E402  # only now is it ours
 
 if __name__ == "__main__":
     main()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from palyra.cli.interrupts import ask
 from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say_failure
 from palyra.state.person import owner_principal
@@ -123,13 +124,11 @@ def _with_vault(settings: Settings, work: Callable[[Installation], Awaitable[int
 
 def _ask(settings: Settings) -> str:
     """On the terminal itself: stdin holds the value. Twice for a new vault, which a slip would lock for ever."""
-    import getpass
-
     from palyra.config.load import find_home
 
-    passphrase = getpass.getpass("Passphrase of the vault: ")
+    passphrase = ask("Passphrase of the vault: ")
     is_new = not (find_home(settings.home).root / "vault" / "secrets.json").exists()
-    if is_new and getpass.getpass("Again: ") != passphrase:
+    if is_new and ask("Again: ") != passphrase:
         raise click.UsageError("The passphrases do not match.")
     return passphrase
 
@@ -148,9 +147,7 @@ def _scope(given: tuple[str, ...]) -> Scope | None:
 
 def _value() -> bytes:
     if sys.stdin.isatty():
-        import getpass
-
-        return getpass.getpass("Value: ").encode("utf-8", "surrogateescape")
+        return ask("Value: ").encode("utf-8", "surrogateescape")
     data = sys.stdin.buffer.read(MAX_STDIN_BYTES)
     return data.removesuffix(b"\n").removesuffix(b"\r")
 

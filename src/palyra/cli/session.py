@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import click
 
-from palyra import loops
+from palyra.cli import interrupts
 from palyra.cli.options import Settings, login_principal
 from palyra.cli.render import refusal_lines
 from palyra.cli.through import WriteThrough
@@ -49,7 +49,7 @@ def with_installation(
         finally:
             await installation.close()
 
-    return loops.run(whole())
+    return interrupts.run(whole())
 
 
 def find_passphrase(settings: Settings) -> bytes | None:

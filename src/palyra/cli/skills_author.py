@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from palyra import loops
+from palyra.cli import interrupts
 from palyra.cli.options import Settings
 from palyra.cli.say import say_error, say_json_error
 
@@ -30,7 +30,7 @@ def at_the_bench(settings: Settings, work: Callable[[Bench, Home], Awaitable[int
         async with open_bench(home, config, path=program_path()) as bench:
             return await work(bench, home)
 
-    return explained(settings, lambda: loops.run(whole()))
+    return explained(settings, lambda: interrupts.run(whole()))
 
 
 def explained(settings: Settings, work: Callable[[], int]) -> int:

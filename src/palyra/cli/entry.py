@@ -1,0 +1,20 @@
+"""What `palyra` and `palyrad` start with: Ctrl-C is watched for before anything of weight is imported."""
+
+from __future__ import annotations
+
+from palyra.cli.interrupts import watch
+
+
+def main() -> None:
+    watch()
+    from palyra.cli.main import main
+
+    main()
+
+
+def serve_main() -> None:
+    """`palyrad`: `palyra serve` under the name a system's own list of services knows it by."""
+    watch()
+    from palyra.cli.main import serve_main
+
+    serve_main()
