@@ -49,18 +49,7 @@ Exit codes: 0 success, 1 the tool failed, 75 waits for an approval, 125 Palyra's
 )
 @with_grant_flags
 @with_settings
-def command(
-    settings: Settings,
-    tool: str,
-    input: str | None,
-    workspace: str | None,
-    run_id: str | None,
-    principal: str | None,
-    device: str,
-    channel: str,
-    wait_s: float,
-    **grants: Any,
-) -> int:
+def command(settings: Settings, tool: str, input: str | None, **flags: Any) -> int:
     """Call any tool with JSON input; the result is shown, with --json the whole outcome."""
     from palyra.cli.session import with_installation
     from palyra.cli.through_daemon import find_daemon
@@ -68,60 +57,52 @@ def command(
     data = read_input(input)
     daemon = find_daemon(settings) if len(data) <= MAX_SENT_BYTES else None
     if daemon is not None:
-        more = {"run_id": run_id, "device": device, "channel": channel, "wait_s": wait_s, "grants": grants}
-        code = _call_through(daemon, settings, tool, data, workspace, principal, **more)
+        code = _call_through(daemon, settings, tool, data, flags)
         if code is not None:
             return code
-
-    async def work(installation: Installation) -> int:
-        from palyra.cli.confirm import at_terminal
-        from palyra.cli.render import call_exit_code
-        from palyra.cli.session import call_until_signal, make_run, print_outcome, run_or_refusal
-        from palyra.engine.trip import CallRequest
-
-        run, refusal = run_or_refusal(
-            installation,
-            lambda: make_run(
-                installation,
-                workspace=workspace,
-                principal=principal,
-                run_id=run_id,
-                device=device,
-                channel=channel,
-                grant=grant_of(grants),
-            ),
-        )
-        call_id = installation.ports.ids.ulid()
-        request = CallRequest(
-            tool=tool, input=data, run=run, call_id=call_id, confirm=at_terminal(), wait_s=wait_s, refusal=refusal
-        )
-        outcome = await call_until_signal(installation, request)
-        if not settings.json:
-            show_output(outcome)
-        print_outcome(settings, outcome)
-        return call_exit_code(outcome)
-
-    return with_installation(settings, work)
+    return with_installation(settings, lambda installation: _call(settings, installation, tool, data, flags))
 
 
-def _call_through(
-    daemon: Any, settings: Settings, tool: str, data: bytes, workspace: str | None, principal: str | None, **more: Any
-) -> int | None:
+async def _call(settings: Settings, installation: Installation, tool: str, data: bytes, flags: dict[str, Any]) -> int:
+    from palyra.cli.confirm import at_terminal
+    from palyra.cli.render import call_exit_code
+    from palyra.cli.session import call_until_signal, make_run, print_outcome, run_or_refusal
+    from palyra.engine.trip import CallRequest
+
+    words = {name: flags[name] for name in ("workspace", "principal", "run_id", "device", "channel")}
+    run, refusal = run_or_refusal(installation, lambda: make_run(installation, **words, grant=grant_of(flags)))
+    request = CallRequest(
+        tool=tool,
+        input=data,
+        run=run,
+        call_id=installation.ports.ids.ulid(),
+        confirm=at_terminal(),
+        wait_s=flags["wait_s"],
+        refusal=refusal,
+    )
+    outcome = await call_until_signal(installation, request)
+    if not settings.json:
+        show_output(outcome)
+    print_outcome(settings, outcome)
+    return call_exit_code(outcome)
+
+
+def _call_through(daemon: Any, settings: Settings, tool: str, data: bytes, flags: dict[str, Any]) -> int | None:
     """The same by a daemon that is up; its engine judges the same bytes. None: these words cannot be sent."""
     import base64
 
     from palyra.cli.render import call_exit_code
     from palyra.cli.through_daemon import attend, is_sendable, own_words, print_outcome
 
-    body = own_words(workspace, principal) | {
+    body = own_words(flags["workspace"], flags["principal"]) | {
         "tool": tool,
         "input_base64": base64.b64encode(data).decode(),
-        "run_id": more["run_id"],
-        "device": more["device"],
-        "channel": more["channel"],
-        "approval_wait_ms": int(more["wait_s"] * 1000),
+        "run_id": flags["run_id"],
+        "device": flags["device"],
+        "channel": flags["channel"],
+        "approval_wait_ms": int(flags["wait_s"] * 1000),
         "quiet": True,
-        **grant_words(more["grants"]),
+        **grant_words(flags),
     }
     if not is_sendable(body):
         return None
