@@ -56,6 +56,7 @@ class Errands:
         self.stop_timers()
         for task in self._work:
             task.cancel()
+        self._tell = _nobody  # else a line and its errands would hold each other until the collector comes
 
     def _timed_out(self, timer: Timer) -> None:
         self._timers.pop(timer, None)
@@ -81,6 +82,10 @@ class Errands:
         except OSError as error:
             return ev.UpstreamFailed(words(error))
         return ev.UpstreamOpened()
+
+
+def _nobody(event: ev.Event) -> None:
+    """The line is over."""
 
 
 def words(error: OSError) -> str:
