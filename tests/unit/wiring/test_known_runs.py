@@ -250,6 +250,19 @@ def test_where_the_database_gives_no_sign_nothing_is_known(
     play(tmp_path / "home", workspace, work)
 
 
+def test_after_a_fork_nothing_is_known(tmp_path: Path, workspace: Path) -> None:
+    async def work(palyra: AsyncPalyra, run: AsyncRun) -> None:
+        watched = Watched(palyra)
+        for step in range(3):
+            await run.call("palyra.echo", {"n": step})
+        writer: Any = palyra.installation.writer
+        writer._pid = 0  # as a child finds it: the connection is the parent's
+        watched.read(run)
+        assert watched.answers == [False]
+
+    play(tmp_path / "home", workspace, work)
+
+
 # ── by itself ──
 
 
