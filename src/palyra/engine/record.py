@@ -223,6 +223,8 @@ def _clean(text: str | None, secrets: Sequence[tuple[str, bytes]]) -> str | None
 def _egress(execution: Execution, mode: str) -> EgressSummary | None:
     if not mode:
         return None
+    if not execution.connections:
+        return _nothing_reached(mode)
     allowed = [c for c in execution.connections if c.verdict == "allowed"]
     return EgressSummary(
         mode=mode,
@@ -231,6 +233,11 @@ def _egress(execution: Execution, mode: str) -> EgressSummary | None:
         bytes_up=sum(c.bytes_up for c in execution.connections),
         bytes_down=sum(c.bytes_down for c in execution.connections),
     )
+
+
+@lru_cache(maxsize=8)
+def _nothing_reached(mode: str) -> EgressSummary:
+    return EgressSummary(mode=mode)
 
 
 def _commit(ports: Ports, *values: tuple[str, bytes]) -> tuple[Commitment, ...]:
