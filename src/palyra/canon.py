@@ -27,6 +27,8 @@ MAX_INT = 2**53 - 1
 MAX_DEPTH = 16
 
 _SORTED_WHOLE = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+_MANY = 12
+"""From about there on values are asked for their types all at once."""
 _LEAVES = frozenset({str, int, bool, type(None)})
 _CONTAINERS = frozenset({dict, list, tuple})
 _FRACTION = re.compile(rb"[\[:,]-?[0-9]+[.eE]")
@@ -99,8 +101,9 @@ def canonical_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fra
 
 def fits_around(members: Mapping[str, Json], fixed: Mapping[str, orjson.Fragment]) -> bool:
     """Whether orjson writes an object of these, in ASCII, as the journal's profile does, and another around it."""
-    for name, value in not_of(members, _LEAVES):
-        if name in fixed or (type(value) is dict and _LEAVES.issuperset(map(type, value.values()))):
+    for name, value in members.items() if len(members) < _MANY else not_of(members, _LEAVES):
+        kind = type(value)
+        if kind in _LEAVES or name in fixed or (kind is dict and _LEAVES.issuperset(map(type, value.values()))):
             continue
         # Two levels less: this object is one, and whoever writes another around these bytes adds one.
         if not _is_plain(value, MAX_DEPTH - 2):

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from hashlib import sha256
 
-from palyra.canon import Json, canonical_strict, made_ahead, sha256_hex
-from palyra.journal.around import STATEMENT_TYPE, write_around
+import orjson
+
+from palyra.canon import Json, canonical_strict, fits_around, made_ahead, sha256_hex
 from palyra.model.record import Commitment, EntryDraft, Owner
 from palyra.values import dataclass
 
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 INTENT = "urn:palyra:intent:v1"
 RESULT = "urn:palyra:result:v1"
 ACT = "urn:palyra:act:v1"
@@ -29,6 +32,7 @@ KINDS = frozenset({INTENT, RESULT, ACT})
 MAX_ENTRY_BYTES = 64 * 1024
 MAX_FIELDS = 48
 _VALUE_BYTES = 1024
+_SORTED_WHOLE = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,21 +228,38 @@ def act_draft(
 
 def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_ms: int) -> bytes:
     """The canonical bytes of an entry at its place; at most 64 KiB, whatever the draft holds."""
-    if draft.predicate_type not in KINDS or len(draft.predicate) > MAX_FIELDS or "place" in draft.predicate:
+    kind, subject, said, fixed = draft.predicate_type, draft.subject, draft.predicate, draft.fixed
+    if kind not in KINDS or len(said) > MAX_FIELDS or "place" in said:
         raise ValueError("this is not a draft of this module")
     predicate = {
-        **draft.predicate,
+        **said,
         "place": {"index": index, "sequence": sequence, "at_unix_ms": at_unix_ms},
         "commitments": {one.field: one.mac for one in draft.commitments} if draft.commitments else {},
     }
+    named = said.get("execution_sha256")
+    try:  # what nearly every entry is: `_statement` around the members that were made ahead, without a question before
+        digest = named if isinstance(named, str) else sha256(subject.encode()).hexdigest()
+        statement = {
+            "_type": STATEMENT_TYPE,
+            "predicate": {**predicate, **fixed} if fixed else predicate,
+            "predicateType": kind,
+            "subject": [{"digest": {"sha256": digest}, "name": subject}],
+        }
+        body = orjson.dumps(statement, option=_SORTED_WHOLE)
+    except (UnicodeEncodeError, orjson.JSONEncodeError, TypeError):
+        return _written(draft, predicate)
+    if body.isascii() and len(body) <= MAX_ENTRY_BYTES and type(at_unix_ms) is int and fits_around(said, fixed):
+        return body
+    return _written(draft, predicate)
+
+
+def _written(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
+    """An entry that only the whole value tells how to write; cut where it is too long or cannot be written."""
     try:
-        around = write_around(draft, predicate) if type(at_unix_ms) is int else b""
-        body = around or canonical_strict(_statement(draft.predicate_type, draft.subject, predicate))
+        body = canonical_strict(_statement(draft.predicate_type, draft.subject, predicate))
     except ValueError:
         body = b""
-    if 0 < len(body) <= MAX_ENTRY_BYTES:
-        return body
-    return _trimmed(draft, predicate)
+    return body if 0 < len(body) <= MAX_ENTRY_BYTES else _trimmed(draft, predicate)
 
 
 def _trimmed(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
@@ -263,10 +284,10 @@ def _trimmed(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
 def _statement(kind: str, subject: str, predicate: Mapping[str, Json]) -> dict[str, Json]:
     """in-toto wants a digest of the subject: the execution's where there is one, else that of its name."""
     named = predicate.get("execution_sha256")
-    sha256 = named if isinstance(named, str) else sha256_hex(subject.encode("utf-8", "surrogatepass"))
+    digest = named if isinstance(named, str) else sha256_hex(subject.encode("utf-8", "surrogatepass"))
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [{"name": subject, "digest": {"sha256": sha256}}],
+        "subject": [{"name": subject, "digest": {"sha256": digest}}],
         "predicateType": kind,
         "predicate": predicate,
     }

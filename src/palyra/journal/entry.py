@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from palyra.canon import MAX_DEPTH, Json, sha256_hex
-from palyra.journal.around import STATEMENT_TYPE
-from palyra.journal.chain import KINDS, MAX_ENTRY_BYTES
+from palyra.journal.chain import KINDS, MAX_ENTRY_BYTES, STATEMENT_TYPE
 
 _PLACE = frozenset({"index", "sequence", "at_unix_ms"})
 _CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER

@@ -33,7 +33,7 @@ def draft(predicate, *, kind=INTENT, subject="call/01HF7YAT00000000000000CA11", 
 
 
 def written_whole(draft: EntryDraft) -> bytes:
-    with patch("palyra.journal.chain.write_around", lambda *_: b""):
+    with patch("palyra.journal.chain.fits_around", lambda *_: False):
         return entry_bytes(draft, **PLACE)
 
 
