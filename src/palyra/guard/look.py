@@ -31,6 +31,8 @@ from palyra.values import dataclass
 
 MAX_MASKED = 64
 MAX_PROTECTED = 512
+MAX_TOLD = 64
+"""Names that appeared: more would be output that no quota counts, and a crowd to hide one among."""
 MAX_DIGESTS = 512
 MAX_WORKSPACES = 64
 _CHUNK = 1 << 18
@@ -86,13 +88,18 @@ class Looker:
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
-        protected, masked = find_guarded(workspace.path, Allowance())
-        new = {*protected, *masked} - {*workspace.protected, *workspace.masked}
-        if not new:
+        allowance = Allowance()
+        protected, masked = find_guarded(workspace.path, allowance)
+        known = {*workspace.protected, *workspace.masked}
+        new = [path for path in (*protected, *masked) if path not in known]  # hooks before any crowd of .env files
+        if not new and not allowance.problem:
             return ()
-        names = (os.path.relpath(path, workspace.path) for path in new)
+        names = (os.path.relpath(path, workspace.path) for path in new[:MAX_TOLD])
         # It is told as JSON, which has no spelling for a name that is not UTF-8.
-        return tuple(sorted(os.fsencode(name).decode("utf-8", "replace") for name in names))
+        told = sorted(os.fsencode(name).decode("utf-8", "replace") for name in names)
+        told += [f"… and {len(new) - MAX_TOLD} more"] if len(new) > MAX_TOLD else []
+        told += [f"… and what could not be looked at: {allowance.problem}"] if allowance.problem else []
+        return tuple(told)
 
     # ── paths ────────────────────────────────────────────────────────────────
 

@@ -26,23 +26,24 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
     protected: set[str] = set()
     masked: set[str] = set()
     names, folders = _scan(workspace, allowance)
-    if allowance.entries < 0:
+    if allowance.entries < 0:  # a crowd, which must not hide what has a name that is known
         allowance.problem = allowance.problem or TOO_FULL
+        names += [name for name in (*PROTECTED_NAMES, ".git") if os.path.lexists(f"{workspace}/{name}")]
     if not names:
         return (), ()
-    for name in names:
+    for name in PROTECTED_NAMES.intersection(names):
+        protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
+    if ".git" in names:
+        protected.update(_find_in_git(workspace, allowance))
+    for folder in _find_nested(workspace, folders):
+        protected.update(_find_in_repository(workspace, folder, allowance))
+    for name in names:  # last: there can be any number of them
         if name.startswith(".env"):
             kind, real = _settle(workspace, name, allowance)
             if kind == "file" and name not in ENV_EXAMPLES:
                 masked.add(real)
             elif kind:
                 protected.add(real)
-        elif name in PROTECTED_NAMES:
-            protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
-        elif name == ".git":
-            protected.update(_find_in_git(workspace, allowance))
-    for folder in _find_nested(workspace, folders):
-        protected.update(_find_in_repository(workspace, folder, allowance))
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
 
 
@@ -122,7 +123,9 @@ def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> It
 
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
-    for name in names.intersection(_list(folder, allowance)):
+    for name in names:  # asked for one by one: a crowd beside them hides none
+        if not os.path.lexists(f"{folder}/{name}"):
+            continue
         kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
         if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
             yield real

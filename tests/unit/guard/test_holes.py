@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from palyra.errors import Reason, Rejected
 from palyra.guard.command import classify
 from palyra.guard.facts import guard_process
-from palyra.guard.look import Looker
-from palyra.guard.look_links import MAX_FOLDERS
+from palyra.guard.look import MAX_TOLD, Looker
+from palyra.guard.look_links import MAX_FOLDERS, MAX_STEPS, Allowance
 from palyra.guard.paths import candidates
 from palyra.model.call import OperatorGrant
 from palyra.model.sights import ExecutableSight, LookRequest, PathSight, Sights, WorkspaceSight
@@ -214,3 +215,42 @@ def test_a_maze_of_links_is_refused_quickly(ws):
             egress="strict",
         )
     assert caught.value.reason is Reason.BAD_ARGUMENTS
+
+
+def planted(ws: Path) -> None:
+    (ws / ".git" / "hooks").mkdir(parents=True)
+    (ws / ".github").mkdir()
+
+
+def appeared(ws: Path) -> tuple[str, ...]:
+    return Looker(home="", state_home="").appeared(WorkspaceSight(path=str(ws)))
+
+
+def test_a_hook_does_not_go_untold_among_a_crowd_of_env_files(ws: Path) -> None:
+    """Each of them was followed first, until no steps were left; and all of them stood in the outcome, five megabytes
+    that no quota of output had counted."""
+    for number in range(MAX_STEPS + 10):
+        (ws / f".env{number:05d}").symlink_to("x")
+    for number in range(200):
+        (ws / f".env-{number:05d}").write_text("")
+    planted(ws)
+    told = appeared(ws)
+    assert {".git/hooks", ".github"} <= set(told)
+    assert len(told) <= MAX_TOLD + 2
+    assert any(line.startswith("…") for line in told)
+
+
+def test_a_hook_does_not_go_untold_in_a_folder_with_too_many_names(ws: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Allowance, "__init__", few_entries(Allowance.__init__))
+    for place in (ws, ws / ".git"):
+        place.mkdir(exist_ok=True)
+        for number in range(30):
+            (place / f"{number:02d}").write_text("")
+    (ws / ".git" / "hooks").mkdir(exist_ok=True)
+    told = appeared(ws)
+    assert ".git/hooks" in told
+    assert told[-1].startswith("… and what could not be looked at: ")
+
+
+def few_entries(made: Callable[..., None]) -> Callable[..., None]:
+    return lambda self, **given: made(self, **(given | {"entries": 10}))

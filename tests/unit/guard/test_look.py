@@ -244,7 +244,7 @@ def test_more_env_files_than_can_be_hidden_is_a_problem(looker, ws):
     assert look(looker, ws).workspace.problem == "The workspace contains more than 64 .env files to be hidden."
 
 
-@pytest.mark.parametrize("place", [".", ".git", ".git/modules"])
+@pytest.mark.parametrize("place", [".", ".git/modules"])
 def test_a_crowd_of_files_that_would_hold_everybody_up_is_a_problem(ws, place):
     (ws / place).mkdir(parents=True, exist_ok=True)
     for number in range(60):
@@ -252,6 +252,15 @@ def test_a_crowd_of_files_that_would_hold_everybody_up_is_a_problem(ws, place):
     allowance = look_links.Allowance(entries=50)
     look_guarded.find_guarded(str(ws), allowance)
     assert allowance.problem == (look_guarded.TOO_FULL if place == "." else look_links.TOO_MANY)
+
+
+def test_a_crowd_beside_the_hooks_holds_nobody_up_because_nobody_lists_it(ws):
+    (ws / ".git" / "hooks").mkdir(parents=True)
+    for number in range(60):
+        (ws / ".git" / f"x{number}").write_text("")
+    allowance = look_links.Allowance(entries=50)
+    assert look_guarded.find_guarded(str(ws), allowance) == ((f"{ws}/.git/hooks",), ())
+    assert allowance.problem == ""
 
 
 def test_a_crowd_below_the_top_hides_no_repository_of_the_first_level(ws, monkeypatch):
