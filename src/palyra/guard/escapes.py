@@ -190,6 +190,10 @@ def _judge_value(name: str, option: str, value: str, how: How) -> Iterator[Findi
 
 
 def read_zip(args: Words) -> Iterator[Finding]:
+    """It tests an archive by `sh -c "unzip -t 'FOLDER/…'"`, whatever quotes there are in the name of that folder."""
+    tests = any(word[:1] == "-" and ("T" in word or word[:3] == "--t") for word in args)
+    if tests and any("'" in word for word in args):
+        yield Finding(shell=True, words=tuple(args), why="zip -T hands the archive's name to a shell")
     glued = (word for word in args if word[:1] == "-" and word[:2] != "--" and "TT" in word)
     named = (option.value or "" for option in find_options(args, names=("unzip-command",)))
     for word in (*glued, *named):

@@ -221,6 +221,10 @@ def _read_xargs(args: Words) -> Iterator[Finding]:
     if scan.unknown:
         yield _unknown("xargs", scan, args)
         return
+    for option in scan.options:
+        if option.name == "process-slot-var" and (is_banned(option.value or "") or option.value in FIXED):
+            # LD_LIBRARY_PATH=0 is the folder `0` that a call made, and what lies in it.
+            yield Finding(code=True, why=f"xargs sets {(option.value or '')[:40]}, which decides what a program loads")
     rest = tuple(args[scan.rest :])
     marks = [option.value or "{}" for option in scan.options if option.name in ("I", "i", "replace")]
     if rest and any(mark in rest[0] for mark in marks):

@@ -254,3 +254,26 @@ def test_a_hook_does_not_go_untold_in_a_folder_with_too_many_names(ws: Path, mon
 
 def few_entries(made: Callable[..., None]) -> Callable[..., None]:
     return lambda self, **given: made(self, **(given | {"entries": 10}))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["-T", "a';id;'/b.zip", "f"], ["-rT", "x.zip", "it's"], ["--test", "'/b"], ["-b", "';id;'", "-9qT", "b", "f"]],
+)
+def test_a_quote_in_the_name_of_a_tested_archive_is_code(args: list[str]) -> None:
+    """`mkdir "a';id;'"`, then `zip -T "a';id;'/b.zip" f`: zip tests by a text that it hands to sh."""
+    found = classify("zip", args)
+    assert (found.runs_code, found.interpreter) == (True, True)
+
+
+@pytest.mark.parametrize("line", ["zip -T b.zip f", "zip -r it's.zip f", "zip -q b.zip f's"])
+def test_archives_that_are_not_tested_or_have_no_quotes_are_plain(line: str) -> None:
+    command, *args = line.split()
+    assert not classify(command, args).runs_code
+
+
+@pytest.mark.parametrize("name", ["LD_LIBRARY_PATH", "PATH", "BASH_ENV", "GIT_DIR"])
+def test_a_variable_that_xargs_numbers_its_processes_by_is_judged_like_any_other(name: str) -> None:
+    """`LD_LIBRARY_PATH=0` is the folder `0` of the workspace, and the libraries that a call put there."""
+    assert classify("xargs", [f"--process-slot-var={name}", "cat"]).runs_code
+    assert not classify("xargs", ["--process-slot-var=SLOT", "cat"]).runs_code
