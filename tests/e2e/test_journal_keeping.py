@@ -153,6 +153,29 @@ def test_a_witness_anchors_the_journal_and_an_old_copy_does_not_start(cli, tmp_p
     assert [finding["code"] for finding in verify(cli)["findings"]] == ["TRUNCATED"]
 
 
+def holds(home: Path, text: bytes) -> list[str]:
+    return [path.name for path in home.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+@pytest.mark.parametrize("how", ["redact", "retain"])
+def test_what_a_person_was_shown_of_a_call_goes_with_it(cli, how):
+    """The request that was approved held the command line, and nothing ever removed it."""
+    cli.home.mkdir(mode=0o700, exist_ok=True)
+    (cli.home / "palyra.toml").write_text('[tool_call.process_runner]\negress_enforcement_mode = "none"\n')
+    words = ("call", "palyra.process.run", '{"command": "ls", "args": ["pin-4711"]}', "--as", "agent:demo", "--json")
+    asked = json.loads(cli(*words).stdout)["approval"]["approval_id"]
+    assert cli("approvals", "approve", asked, "--for", "3600").returncode == 0
+    call_id = json.loads(cli(*words).stdout)["call_id"]
+    remove = ("journal", "redact", call_id) if how == "redact" else ("journal", "retain", "--records-days", "0")
+    assert b"still stands" in cli(*remove).stderr  # who grants it must see what is granted
+    assert holds(cli.home, b"pin-4711") == ["palyra.db"]
+    assert cli("approvals", "revoke", asked).returncode == 0
+    done = cli(*remove)
+    assert (done.returncode, b"still stands" in done.stderr, holds(cli.home, b"pin-4711")) == (0, False, [])
+    assert verify(cli)["ok"]
+    assert cli("approvals", "show", asked).returncode == 0
+
+
 def test_redaction_and_retention_leave_a_journal_that_verifies(cli):
     first, second = call(cli, pin="4711"), call(cli, pin="4712")
     assert cli("journal", "redact", first["call_id"], "--reason", "asked for").returncode == 0

@@ -57,6 +57,7 @@ def retain(settings: Settings, records_days: int | None, entries_days: int | Non
             sealed = len(seal_entries(writer, before_unix_ms=before, at_unix_ms=now, actor=actor))
     finally:
         writer.close()
+    _tell_standing(settings, removed.standing_approvals)
     said = {"calls": removed.calls, "values": removed.blobs, "sealed": sealed, "dropped": dropped}
     if settings.json:
         click.echo(orjson.dumps(said))
@@ -83,8 +84,15 @@ def redact(settings: Settings, call_id: str, reason: str) -> int:
         return 1
     finally:
         writer.close()
+    _tell_standing(settings, removed.standing_approvals)
     if settings.json:
         click.echo(orjson.dumps({"call_id": call_id, "values": removed.blobs, "openings": removed.openings}))
     elif not settings.quiet:
         click.echo(f"{removed.blobs} values and {removed.openings} openings of {call_id} removed")
     return 0
+
+
+def _tell_standing(settings: Settings, count: int) -> None:
+    if count and not settings.quiet:
+        them = "An approval that still stands shows" if count == 1 else f"{count} approvals that still stand show"
+        click.echo(f"palyra: {them} what was asked. Take it back (palyra approvals revoke ID), then repeat.", err=True)

@@ -5,13 +5,15 @@ that neither can be shown or guessed any more; each removal is an act in the sam
 nothing else for an excuse. Values that nothing refers to any more are then overwritten (`sweep`); a crash before that
 leaves them marked, and the next sweep takes them.
 
-Not here: old entries themselves (state/segments), blobs of artifacts (artifacts/store).
+Not here: old entries themselves (state/segments), what people were shown (state/retention_shown), blobs of artifacts
+(artifacts/store).
 """
 
 from __future__ import annotations
 
 from palyra.errors import StateError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
+from palyra.state.retention_shown import Shown, doom_shown_before, doom_shown_of
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
@@ -29,6 +31,8 @@ class Removed:
     calls: int = 0
     blobs: int = 0
     openings: int = 0
+    standing_approvals: int = 0
+    """They still show what was asked."""
 
 
 def delete_records(
@@ -41,8 +45,9 @@ def delete_records(
         chosen = _CHOSEN if principal is None else f"{_CHOSEN} AND principal = ?"
         given = (before_unix_ms,) if principal is None else (before_unix_ms, principal)
         calls = tx.rows(f"SELECT call_id, intent_index, result_index FROM calls WHERE {chosen}", given)  # noqa: S608
-        removed = _remove(tx, calls)
-        if not calls:
+        shown = doom_shown_before(tx, before_unix_ms, principal, at_unix_ms=at_unix_ms)
+        removed = _remove(tx, calls, shown)
+        if not calls and not shown.removed:
             return removed
         told = {"before_unix_ms": before_unix_ms, "principal": principal, "calls": removed.calls}
         act = Act(
@@ -70,7 +75,9 @@ def redact_call(writer: Writer, call_id: str, *, actor: str, reason: str, at_uni
         if not calls:
             raise NoSuchCall(f"There is no call {call_id[:40]!r} that has ended.", "List them: palyra journal tail")
         fields = tx.rows("SELECT DISTINCT field FROM openings WHERE entry IN (?, ?)", (calls[0][1], calls[0][2]))
-        removed = _remove(tx, calls)
+        first = calls[0][2] if calls[0][1] is None else calls[0][1]
+        shown = doom_shown_of(tx, call_id, first, writer.home.segments, at_unix_ms=at_unix_ms)
+        removed = _remove(tx, calls, shown)
         act = Act(
             kind=ActKind.OPENING_DELETED,
             actor=actor,
@@ -86,7 +93,7 @@ def redact_call(writer: Writer, call_id: str, *, actor: str, reason: str, at_uni
     return removed
 
 
-def _remove(tx: Transaction, calls: list[tuple[str, int | None, int | None]]) -> Removed:
+def _remove(tx: Transaction, calls: list[tuple[str, int | None, int | None]], shown: Shown) -> Removed:
     openings, blobs = 0, set()
     for call_id, intent, result in calls:
         blobs |= doom(tx, "call_id = ?", (call_id,))
@@ -94,7 +101,9 @@ def _remove(tx: Transaction, calls: list[tuple[str, int | None, int | None]]) ->
         # A plain digest of an input can be guessed: it goes with the input. The id stays claimed.
         sql = "UPDATE calls SET details = NULL, outcome = NULL, input_sha256 = '' WHERE call_id = ?"
         tx.execute(sql, (call_id,))
-    return Removed(calls=len(calls), blobs=len(blobs), openings=openings)
+    return Removed(
+        calls=len(calls), blobs=len(blobs) + shown.removed, openings=openings, standing_approvals=shown.standing
+    )
 
 
 def doom(tx: Transaction, where: str, given: tuple[object, ...]) -> set[bytes]:
