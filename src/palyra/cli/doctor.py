@@ -14,6 +14,7 @@ from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
 
 if TYPE_CHECKING:
+    from palyra.model.host import HostFacts
     from palyra.wiring.checkup import Check
 
 
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
 @with_settings
 def command(settings: Settings, prove: bool) -> int:
     """Check this machine: what works, what is missing and how to fix it. A real sandbox is started to find out."""
-    from palyra.cli.host import probe_host
     from palyra.wiring.checkup import BROKEN, host_checks, tier_checks
 
-    host = probe_host(settings, fresh=True)
-    checks = [*host_checks(host), *tier_checks(host), *_state_checks(settings)]
+    host, problems = _look(settings)
+    checks = [*host_checks(host), *tier_checks(host), *(problems or _state_checks(settings))]
     if prove and all(check.status != BROKEN for check in checks):
         checks += _proof_checks(settings)
     healthy = all(check.status != BROKEN for check in checks)
@@ -38,6 +38,24 @@ def command(settings: Settings, prove: bool) -> int:
             if check.fix:
                 say(f"        fix: {check.fix}")
     return 0 if healthy else 1
+
+
+def _look(settings: Settings) -> tuple[HostFacts, list[Check]]:
+    """The host as the configuration has it, or as the default has it where that cannot be read."""
+    from palyra.config.load import HomeError, find_home, load_config
+    from palyra.config.schema import Config
+    from palyra.errors import ConfigError
+    from palyra.wiring.checkup import BROKEN, Check
+    from palyra.wiring.host import look_at_host
+
+    home, problems = find_home(settings.home), list[Check]()
+    try:
+        config, _ = load_config(home, settings.config)
+    except HomeError:
+        raise
+    except ConfigError as error:
+        config, problems = Config(), [Check("config", BROKEN, error.detail, error.hint)]
+    return look_at_host(home, config, owns_process=True, fresh=True), problems
 
 
 def _proof_checks(settings: Settings) -> list[Check]:

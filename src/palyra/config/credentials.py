@@ -66,5 +66,8 @@ def check_name(name: str) -> None:
 
 
 def check_credential(credential: CredentialConfig) -> None:
+    for key, example in (("secret", "FORGE_TOKEN"), ("host", "api.example.com")):
+        if not getattr(credential, key):
+            raise ConfigError(f"A credential has no {key}.", f'Add one to its [[credentials]]: {key} = "{example}".')
     check_name(credential.secret)
     check_binding(credential.host, credential.header, credential.prefix)

@@ -8,7 +8,7 @@ Not here: files, the environment, line numbers (config/load).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
@@ -218,14 +218,20 @@ def as_json(value: object) -> Json:
     return [as_json(item) for item in value] if isinstance(value, tuple) else value
 
 
+def _nearest(key: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, known, n=1)
+    return f"{f'Did you mean {near[0]}? ' if near else ''}Known keys here: {', '.join(known)}."
+
+
 def _parse_table(kind: type[Any], mapping: Mapping[str, Any], at: tuple[str, ...]) -> Any:
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for key, raw in mapping.items():
         path = (*at, key)
         if key not in hints:
-            known = ", ".join(sorted(hints))
-            raise ConfigKeyError(path, f"Unknown key {'.'.join(path)}.", f"Known keys here: {known}.")
+            raise ConfigKeyError(path, f"Unknown key {'.'.join(path)}.", _nearest(key, sorted(hints)))
         hint = hints[key]
         if (item := table_of(hint)) is not None:
             if not (isinstance(raw, list) and all(isinstance(one, Mapping) for one in raw)):

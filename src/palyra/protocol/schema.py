@@ -40,6 +40,7 @@ _LIMITS = {
     "minProperties": "fewer than {} keys",
     "maxProperties": "more than {} keys",
 }
+_COUNTS = ("Length", "Items", "Properties")
 
 
 class _MaxBytes:
@@ -185,7 +186,8 @@ def _sentence(kind: Any) -> str:
         case "x-maxBytes":
             return str(said["message"])
         case name if name in _LIMITS:
-            return _LIMITS[name].format(said["limit"])
+            limit = said["limit"]
+            return _LIMITS[name].format(limit).removesuffix("s" if limit == 1 and name.endswith(_COUNTS) else "\0")
         case name:
             return f"{NO_FIT} {name}"
 
