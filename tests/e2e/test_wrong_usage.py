@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from palyra.model.call import Tier
 from tests.conformance.arena import require
@@ -11,6 +17,8 @@ NO_ID = "01J9ZQ6Z4T2C6M0R4W5X8Y1ABC"
 WRONG: tuple[tuple[str, int, str], ...] = (
     # 2: no such command, option or value
     ("frobnicate", 2, "No such command 'frobnicate'"),
+    ("jurnal tail", 2, "Did you mean 'journal'?"),
+    ("journal verfy", 2, "Did you mean 'verify'?"),
     ("journal tail --since never", 2, "'never' is not a time"),
     ("policy check nowhere", 2, "nowhere is neither a file nor a folder"),
     ("policy diff nowhere", 2, "Name a folder of policies"),
@@ -35,6 +43,8 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("--config nowhere run -- ls", 125, "hint: Check the path"),
     ("--config bad.toml run -- ls", 125, "at line 1"),
     ("--home bad.toml run -- ls", 125, "is not a folder"),
+    ("--config near.toml run -- ls", 125, "Did you mean allowed_executables?"),
+    ("--config credential.toml run -- ls", 125, "A credential has no secret."),
     ("serve --host 0.0.0.0 --port 0", 125, "can be reached from other machines"),
     # 126: the call is refused
     ("run --workspace nowhere -- ls", 126, "hint: Name another folder as the workspace: at"),
@@ -43,12 +53,22 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("call palyra.echo {bad", 126, "MALFORMED"),
     # 2 again, now that there is something to export
     ("journal export --output nowhere/x", 2, "there is no folder nowhere"),
+    ("journal export --output .", 2, "--output: . is a folder"),
 )
+
+
+def shell(cli: Any, script: str) -> subprocess.CompletedProcess[bytes]:
+    """With mounts of its own, where root may have them; `"$@"` is palyra with its home."""
+    own = ["unshare", "--mount"] if os.geteuid() == 0 else []
+    words = [*own, "bash", "-c", script, "bash", *cli.argv]
+    return subprocess.run(words, cwd=cli.workspace, env=cli.environ, capture_output=True, timeout=120)
 
 
 def test_every_mistake_is_answered_with_a_sentence_and_the_right_code(cli: Any) -> None:
     (cli.workspace / "bad.toml").write_text("posture =\n")
     (cli.workspace / "bad.cedar").write_text("permit(\n")
+    (cli.workspace / "near.toml").write_text('[tool_call.process_runner]\nalowed_executables = ["ls"]\n')
+    (cli.workspace / "credential.toml").write_text('[[credentials]]\nhost = "api.example.com"\n')
     wrong = []
     for line, code, said in WRONG:
         done = cli(*line.split())
@@ -67,3 +87,40 @@ def test_a_port_in_use_is_named(cli: Any) -> None:
         done = other("serve", "--port", str(first.port))
     told = done.stderr.decode()
     assert (done.returncode, f"127.0.0.1:{first.port}" in told, "Traceback" in told) == (125, True, False), told
+
+
+def test_a_doctor_tells_of_a_configuration_that_cannot_be_read_and_of_all_the_rest(cli: Any) -> None:
+    cli.home.mkdir(mode=0o700)
+    (cli.home / "palyra.toml").write_text("posture =\n")
+    done = cli("doctor", "--json")
+    items = {item["check"]: item for item in json.loads(done.stdout)["items"]}
+    assert (done.returncode, items["host"]["status"], items["config"]["status"]) == (1, "ok", "broken")
+    assert "at line 1" in items["config"]["detail"]
+    assert "palyra init" in items["config"]["fix"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+def test_a_disk_that_fills_up_leaves_no_half_of_a_configuration_and_names_the_file(cli: Any, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = f"""mount -t tmpfs -o size=20k tmpfs {disk} && head -c 64k /dev/zero > {disk}/full 2>/dev/null
+        "$@" --home {disk}/home init; echo "exit $?"; find {disk}/home -name palyra.toml"""
+    done = shell(cli, script)
+    assert b"exit 125" in done.stdout
+    assert b"palyra.toml" not in done.stdout
+    assert b"No space left on device" in done.stderr
+
+
+def test_output_that_cannot_be_written_is_an_error_of_its_own(cli: Any) -> None:
+    cli("run", "--", "true")
+    for words in ("journal tail --json", "tools list --json", "--help"):
+        done = shell(cli, f'"$@" {words} > /dev/full')
+        assert (done.returncode, b"No space left on device" in done.stderr) == (125, True), words
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a disk read-only")
+def test_a_daemon_on_a_read_only_disk_says_so_without_a_traceback(cli: Any) -> None:
+    cli("run", "--", "true")
+    done = shell(cli, f'mount --bind -o ro {cli.home} {cli.home} && "$@" serve --port 0')
+    told = done.stderr.decode()
+    assert (done.returncode, "Read-only file system" in told, "Traceback" in told) == (125, True, False), told

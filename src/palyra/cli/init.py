@@ -9,7 +9,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say
+from palyra.cli.say import say, say_failure
 
 TEMPLATE = """# Palyra's configuration. Unknown keys are errors; docs/reference/config.md lists every key.
 # This file is read from here, never from a workspace or the current folder: agents write there.
@@ -66,7 +66,8 @@ def command(settings: Settings, posture: str) -> int:
     try:
         written, kept = _write_new(wanted)
     except OSError as error:
-        raise click.UsageError(f"{home.root}: {error.strerror}. Name another folder with --home.") from error
+        say_failure("FAILED", f"{error.filename or home.root}: {error.strerror}.", "Name another folder with --home.")
+        return 125
     if settings.json:
         click.echo(orjson.dumps({"home": str(home.root), "written": written, "kept": kept}))
         return 0
@@ -83,8 +84,12 @@ def _write_new(wanted: dict[Path, str]) -> tuple[list[str], list[str]]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(fd, "w", encoding="utf-8") as file:
-                file.write(text)
+            try:
+                with open(fd, "w", encoding="utf-8") as file:
+                    file.write(text)
+            except OSError:
+                path.unlink()  # half of it would be kept by the next try, and read by every command
+                raise
             written.append(str(path))
         except FileExistsError:
             kept.append(str(path))

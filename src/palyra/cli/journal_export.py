@@ -49,7 +49,7 @@ def export(settings: Settings, output: str | None, form: str, calls: tuple[str, 
 
     if form == "tiles" and (output is None or calls):
         raise click.UsageError("--format tiles writes the whole journal into a folder: --output DIR, without --call.")
-    _check_place(output)
+    _check_place(output, is_folder=form == "tiles")
     with reading(settings) as journal:
         head = journal.head()
         if form == "tiles":
@@ -168,10 +168,12 @@ def _envelopes(settings: Settings, bodies: Iterable[bytes]) -> Iterator[bytes]:
 # ── where it goes ────────────────────────────────────────────────────────────
 
 
-def _check_place(output: str | None) -> None:
+def _check_place(output: str | None, *, is_folder: bool = False) -> None:
     """At once: nobody waits for an export that has nowhere to go."""
     if output is not None and not Path(output).parent.is_dir():
         raise click.UsageError(f"--output: there is no folder {Path(output).parent}.")
+    if output is not None and not is_folder and Path(output).is_dir():
+        raise click.UsageError(f"--output: {output} is a folder; name a file in it.")
 
 
 def _write(output: str | None, lines: Iterable[bytes]) -> int:
@@ -194,6 +196,8 @@ def _write(output: str | None, lines: Iterable[bytes]) -> int:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:  # a write that failed names no file, and one that did names our own for the time being
+        raise OSError(error.errno, error.strerror, output) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()

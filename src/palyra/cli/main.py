@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -19,8 +19,17 @@ import click
 
 import palyra
 from palyra.cli.light import keep_light, leave
-from palyra.cli.options import Settings, global_options
-from palyra.cli.say import flush_streams, say, say_failure, say_json_error, say_refusal, settle_streams
+from palyra.cli.options import Settings, global_options, suggesting
+from palyra.cli.say import (
+    flush_streams,
+    say,
+    say_error,
+    say_failure,
+    say_json_error,
+    say_refusal,
+    settle_streams,
+    wants_detail,
+)
 
 # command -> (module, one line for the list); the attribute is always `command`
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -114,16 +123,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
+        with suggesting(ctx, args, COMMANDS):
             return super().resolve_command(ctx, args)
-        except click.UsageError:
-            if args[0].startswith("-"):
-                raise
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], COMMANDS, n=2)
-            meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
@@ -151,9 +152,19 @@ def main() -> None:
     keep_light()
     usage_code = 125 if called_command(sys.argv[1:]) in CALLS else 2
     code = _guarded(usage_code)
-    if not flush_streams() and code == 0:
-        code = PIPE_GONE
+    unwritten = flush_streams()
+    if unwritten is not None and code == 0:
+        code = _say_unwritten(unwritten)
     leave(code)
+
+
+def _say_unwritten(error: OSError) -> int:
+    """Nobody reads on, which is nobody's error; or what was printed is not where it was to be."""
+    if isinstance(error, BrokenPipeError):
+        return PIPE_GONE
+    with suppress(OSError):
+        say_error(f"Not all of the output could be written: {error.strerror or error}.", "Send it somewhere else.")
+    return 125
 
 
 def serve_main() -> None:
@@ -252,7 +263,8 @@ def _own_error(error: Exception, usage_code: int) -> int:
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         hint = SHORTAGES.get(error.errno or 0, "Check that file or folder.")
         say_failure("FAILED", f"{about}{error.strerror or error}.", hint)
-        _show_where(error)
+        if wants_detail():  # a daemon's log would have it otherwise: nobody needs it for a folder that is read-only
+            _show_where(error)
         return 125
     say_failure(
         "INTERNAL",

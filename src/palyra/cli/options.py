@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
-from palyra.cli.say import promise_json
+from palyra.cli.say import promise_detail, promise_json
 from palyra.values import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,6 +57,21 @@ def global_options(function: F) -> F:
     return function
 
 
+@contextmanager
+def suggesting(ctx: click.Context, args: list[str], known: Iterable[str]) -> Iterator[None]:
+    """Who mistypes a command is told the nearest ones."""
+    try:
+        yield
+    except click.UsageError:
+        if args[0].startswith("-"):
+            raise
+        from difflib import get_close_matches
+
+        near = get_close_matches(args[0], known, n=2)
+        meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx) from None
+
+
 class NounGroup(click.Group):
     """Commands of one noun. `palyra tools --json list` is `palyra tools list --json`."""
 
@@ -64,6 +80,12 @@ class NounGroup(click.Group):
         self.params += [
             click.Option([name], expose_value=False, hidden=True, callback=_note, **how) for name, how in _OPTIONS
         ]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        with suggesting(ctx, args, self.list_commands(ctx)):
+            return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Whole sentences: click would cut them to one line of the terminal."""
@@ -102,6 +124,7 @@ def set_up_logging(*, verbose: bool) -> None:
 
     root = logging.getLogger()
     if verbose:
+        promise_detail()
         logging.basicConfig(level=logging.WARNING, format="palyra: %(name)s: %(message)s")
     elif not root.handlers:
         root.addHandler(logging.NullHandler())

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from types import SimpleNamespace
 
 import click
 
-_promised = SimpleNamespace(json=False)
+_promised = SimpleNamespace(json=False, detail=False)
 """Of this process, which runs one command."""
 
 
@@ -57,10 +58,20 @@ def promise_json() -> None:
     _promised.json = True
 
 
+def promise_detail() -> None:
+    """--verbose was given: an error says where it happened."""
+    _promised.detail = True
+
+
+def wants_detail() -> bool:
+    return bool(_promised.detail)
+
+
 def say_json_error(code: str, message: str, hint: str | None) -> None:
     import orjson
 
-    click.echo(orjson.dumps({"error": {"code": code, "message": _text(message), "hint": hint and _text(hint)}}))
+    with suppress(OSError):  # where stdout is what cannot be written, stderr has the two lines all the same
+        click.echo(orjson.dumps({"error": {"code": code, "message": _text(message), "hint": hint and _text(hint)}}))
 
 
 def _text(text: str) -> str:
@@ -86,16 +97,17 @@ def settle_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def flush_streams() -> bool:
-    """False when somebody went away before reading all. The interpreter's own flush at the end then finds nothing."""
-    whole = True
+def flush_streams() -> OSError | None:
+    """Why not all of it went out: somebody left before reading it, the disk is full. The interpreter's own flush at
+    the end then finds nothing."""
+    failed: OSError | None = None
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
-            whole = False
+        except (OSError, ValueError) as error:
+            failed = failed or (error if isinstance(error, OSError) else BrokenPipeError())
             drain(stream.fileno())
-    return whole
+    return failed
 
 
 def drain(fd: int) -> None:
