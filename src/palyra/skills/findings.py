@@ -81,6 +81,11 @@ class CheckStatus(StrEnum):
     FAIL = "fail"
 
 
+PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
+MAX_SHOWN = 16
+"""Items of a list that a check shows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One row of an audit report."""
@@ -97,6 +102,10 @@ class Check:
             "message": self.message,
             "details": dict(self.details),
         }
+
+
+def make_check(check_id: str, status: CheckStatus, message: str, **details: Json) -> Check:
+    return Check(check_id=check_id, status=status, message=message, details=details)
 
 
 def failed(refusal: SkillRefused) -> Check:

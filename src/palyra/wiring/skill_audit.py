@@ -24,7 +24,8 @@ from palyra.sandbox.wasm_scan import scan
 from palyra.skills.bundle import Skill
 from palyra.skills.findings import Check, CheckStatus
 from palyra.skills.manifest import SkillManifest
-from palyra.skills.review import Ceilings, KnownBad, ModuleSight, Subject, Surface, review
+from palyra.skills.review import review
+from palyra.skills.subject import Ceilings, KnownBad, ModuleSight, Subject, Surface
 from palyra.version import __version__
 
 INTERFACES = ("http", "secrets", "storage", "channels", "log")

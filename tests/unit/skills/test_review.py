@@ -11,7 +11,8 @@ from palyra.config.schema import Config
 from palyra.model.wasm import GuestKind, ModuleFacts
 from palyra.skills.capabilities import Capabilities, Quotas, SecretScope
 from palyra.skills.findings import Check, CheckStatus
-from palyra.skills.review import KnownBad, ModuleSight, Subject, review
+from palyra.skills.review import review
+from palyra.skills.subject import KnownBad, ModuleSight, Subject
 from palyra.wiring.skill_audit import SURFACE, ceilings_of, read_feed
 from tests.making_skills import manifest
 
