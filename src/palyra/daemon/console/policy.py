@@ -12,6 +12,7 @@ from palyra.daemon.console.making import Visit, form, page, then, to
 from palyra.daemon.console.rendering import render
 from palyra.daemon.operators import policy as acts
 from palyra.daemon.operators.answering import Word, installed
+from palyra.daemon.operators.policy_models import Imagined, Source
 from palyra.daemon.routes import Asked, Model, Refused
 from palyra.errors import Rejected
 from palyra.model.moment import parse_moment
@@ -68,7 +69,7 @@ async def _told(asked: Asked, query: ExplainPage) -> Json:
         return (await explain_recorded(installed(asked), query.call_id.strip())).as_json()
     if not query.tool:
         return None
-    body = acts.Imagined(
+    body = Imagined(
         tool=query.tool,
         input=query.input or "{}",
         principal=query.principal or DEFAULT_PRINCIPAL,
@@ -113,7 +114,7 @@ async def _compared(asked: Asked, given: Replaying) -> dict[str, Any] | None:
         since = parse_moment(given.since, now_unix_ms=now) if given.since else None
     except ValueError as error:
         raise Refused(422, "BAD_ARGUMENTS", f"Since: {error}.", "Write 2026-01-31 or 24h.") from None
-    source = acts.Source.model_validate(
+    source = Source.model_validate(
         {"posture": given.posture, "version": given.version, "text": given.text, "since_unix_ms": since}
     )
     return {"replay": await acts.replayed(asked, source), "diff": await acts.differing(asked, source)}
@@ -125,7 +126,7 @@ ROUTES = (
     page("/policy/replay", replay_page, name="replay", says="What other policies would decide.", query=Replaying),
     form("/policy/replay", replay_now, name="replay", says="The same for a text.", body=Replaying),
     form("/policy/use", then(acts.use, to("policy", said="used")), name="use_policies", says="Use a version.",
-         body=acts.Source),
+         body=Source),
     form("/policy/rollback", then(acts.roll_back, to("policy", said="rolled-back")), name="rollback",
          says="Go back to the previous policies."),
 )  # fmt: skip

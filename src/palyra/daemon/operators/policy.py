@@ -1,27 +1,27 @@
 """`/console/v1/policy`: why a call is decided as it is; the policies in use; what others would decide; using them.
 
 Rules: text is checked whole, in a child process first, before anything changes (wiring/policy_acts); comparing and
-replaying only read, and go on beside calls in a thread of their own.
+replaying only read, and go on beside calls in a thread of their own. Not here: the shapes (policy_models).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import orjson
-from pydantic import Field
 
 from palyra.canon import Json
-from palyra.daemon.operators.answering import Listed, Maybe, Place, Word, change, get, installed, unusable
-from palyra.daemon.routes import AnswerModel, Asked, Model, Refused, not_found
+from palyra.daemon.operators.answering import change, get, installed, unusable
+from palyra.daemon.operators.policy_models import Bundle, Bundles, Diff, Imagined, NowInUse, Replay, Source, WhichCall
+from palyra.daemon.routes import Asked, Refused, not_found
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.engine.trip import CallRequest
 from palyra.model.call import Door, RequestContext, is_ulid, parse_principal
 from palyra.policy.bundle import EXAMPLES_FILE, PolicyBundle
 from palyra.policy.examples import parse_examples
-from palyra.policy.scan import MAX_BUNDLE_BYTES, PolicyError
+from palyra.policy.scan import PolicyError
 from palyra.policy.store import load_posture
 from palyra.wiring.explaining import explain_imagined, explain_recorded
 from palyra.wiring.places import resolve_workspace
@@ -38,104 +38,6 @@ from palyra.wiring.policy_acts import (
 
 PASTED = "console.cedar"
 CURRENT = "current"
-
-
-class Use(AnswerModel):
-    number: int
-    version: str | None
-    at_unix_ms: int
-    by: str
-    in_use: bool
-
-
-class Bundles(Listed[Use]):
-    bundle: str
-    policy_sha256: str
-    version: str | None
-    posture: str
-
-
-class Policy(AnswerModel):
-    id: str
-    effect: str
-    code: str | None
-    reason: str
-    file: str
-    line: int
-    text: str
-
-
-class PolicyExample(AnswerModel):
-    name: str
-    expect: str
-    code: str | None
-    principal: str
-    tool: str
-    program: str
-
-
-class Bundle(AnswerModel):
-    bundle: str
-    policy_sha256: str
-    policies: list[Policy]
-    examples: list[PolicyExample]
-    files: dict[str, str]
-
-
-class Replay(AnswerModel):
-    policy_sha256: str
-    calls: int
-    without_request: int
-    flips: int
-    damaged: list[str]
-    items: list[dict[str, Json]]
-    next: None
-
-
-class DiffSide(AnswerModel):
-    requests: int
-    newly_allowed: int
-    newly_asked: int
-    newly_denied: int
-    items: list[dict[str, Json]]
-    damaged: list[str] = Field(default_factory=list)
-
-
-class Diff(AnswerModel):
-    from_: Annotated[str, Field(alias="from")]
-    to: str
-    same: bool
-    policies: dict[str, list[str]]
-    examples: DiffSide
-    journal: DiffSide
-
-
-class NowInUse(AnswerModel):
-    version: str | None
-    policy_sha256: str
-    changed: bool
-
-
-class Source(Model):
-    """Other policies: exactly one of a posture, an installed version, a text, or files by name."""
-
-    posture: Literal["", "locked", "standard", "developer"] = ""
-    version: Word = ""
-    text: Annotated[str, Field(max_length=MAX_BUNDLE_BYTES)] = ""
-    files: Annotated[Annotated[dict[str, str], Field(max_length=64)] | None, Maybe] = None
-    since_unix_ms: Annotated[Place | None, Maybe] = None
-    """Replay and diff: only calls since then."""
-
-
-class WhichCall(Model):
-    call_id: Word
-
-
-class Imagined(Model):
-    tool: Annotated[str, Field(min_length=1, max_length=256)]
-    input: Annotated[dict[str, Json] | str, Field(description="The input, or its JSON as text.")] = "{}"
-    principal: Word
-    workspace: Annotated[str, Field(max_length=4096)] = ""
 
 
 async def explain_call(asked: Asked) -> Json:
