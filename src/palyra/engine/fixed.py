@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -32,8 +33,10 @@ from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT, Request
 from palyra.policy.written import Written, write_with_holes
 from palyra.redact.values import is_clear, redact_json
-from palyra.sandbox.proven import Proven
 from palyra.values import dataclass
+
+if TYPE_CHECKING:
+    from palyra.sandbox.proven import Proven
 
 _FACTS = tuple(field.name for field in fields(Facts))
 

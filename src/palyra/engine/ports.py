@@ -27,12 +27,12 @@ from palyra.model.sights import LookRequest, Sights, WorkspaceSight
 from palyra.model.skill import SkillTool
 from palyra.model.wasm import HostAnswer, WasmPlan
 from palyra.policy.bundle import PolicyBundle
-from palyra.sandbox.proven import Proven
 from palyra.signing import SigningKey
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential as HeaderCredential
+    from palyra.sandbox.proven import Proven
 
 HostCall = Callable[[str, str, bytes, float], Awaitable[HostAnswer]]
 """A guest asks: operation, name of what was granted, payload, seconds left."""

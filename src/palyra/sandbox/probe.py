@@ -19,7 +19,6 @@ from palyra import inside
 from palyra.canon import digest
 from palyra.model.host import Blocker, BubblewrapFacts, CgroupFacts, HostFacts, Platform
 from palyra.model.plan import plan_digest
-from palyra.sandbox.diagnose import BACKEND, missing_program
 from palyra.sandbox.evidence import REPORT
 from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
 from palyra.sandbox.probe_trial import read_file, trial_plan
@@ -90,12 +89,18 @@ def probe(
     return replace(host, container=found)
 
 
-def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> HostFacts:
+def _without_launcher(host: HostFacts, *, cgroup_limits: bool) -> HostFacts:
+    from palyra.sandbox.diagnose import BACKEND, missing_program  # seldom needed
+
     if not host.shell:
         blocker = Blocker(BACKEND, "shell", "There is no /bin/sh that Palyra can use.", "Install dash.")
         return replace(host, blockers=(blocker,))
-    if not bwrap:
-        return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), missing_program(_distributions()))
+    return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), missing_program(_distributions()))
+
+
+def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> HostFacts:
+    if not host.shell or not bwrap:
+        return _without_launcher(host, cgroup_limits=cgroup_limits)
     key = _key(host, bwrap, cgroup_limits=cgroup_limits)
     found = None if fresh else recall(host.state_home, key, _Finding)
     if found is None:

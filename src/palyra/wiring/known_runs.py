@@ -22,7 +22,6 @@ from palyra.model.outcome import BudgetView
 from palyra.model.process import ProcessOwner
 from palyra.model.record import Closing, Opening
 from palyra.model.run_facts import MAX_COUNTED, RunFacts, RunLabel
-from palyra.state.log_index import commits_between
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 
@@ -130,6 +129,8 @@ class KnownRuns:
     def _follow(self, moment: object) -> bool:
         if not self._told:
             return moment == self._moment
+        from palyra.state.log_index import commits_between  # for those alone who call again and again
+
         if commits_between(self._moment, moment) != len(self._told):
             return False
         for run_id, principal, budget, opened_unix_ms, most in self._told:

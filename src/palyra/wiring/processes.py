@@ -19,8 +19,6 @@ from palyra.errors import Reason, Rejected
 from palyra.journal.acts import PALYRA, Act, ActKind
 from palyra.launch import store
 from palyra.launch.keeper_client import KeeperClient
-from palyra.launch.ringlog import read_log
-from palyra.launch.survivors import kill_survivor
 from palyra.model.budget import NOTHING, Spending
 from palyra.model.call import is_ulid
 from palyra.model.outcome import Connection, StreamName
@@ -214,6 +212,8 @@ class KeptProcesses:
     def read(
         self, process: BackgroundProcess, *, offset_bytes: int, max_bytes: int, stream: StreamName | None = None
     ) -> LogPage:
+        from palyra.launch.ringlog import read_log
+
         try:
             return read_log(
                 self._logs / process.process_id,
@@ -239,6 +239,8 @@ class KeptProcesses:
         running = store.running_processes(self._writer)
         gone = [process for process in running if not self._owners.is_alive(process.keeper)]
         for process in gone:
+            from palyra.launch.survivors import kill_survivor
+
             if process.keeper.boot_id == self._owners.me().boot_id:
                 await kill_survivor(process.pid, process.start_ticks, process.cgroups)
             lost = replace(process, status=ProcessStatus.LOST, ended_unix_ms=self._clock.now_unix_ms())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -16,9 +17,10 @@ from palyra.canon import Json
 from palyra.errors import TrustError, Unenforceable
 from palyra.model.host import HostFacts
 from palyra.sandbox.probe_trial import read_file
-from palyra.sandbox.proof import fingerprint_of, parse_proof, proven_by
-from palyra.sandbox.proven import Proven
 from palyra.signing import PublicKey, dsse_verify
+
+if TYPE_CHECKING:
+    from palyra.sandbox.proven import Proven
 
 PAYLOAD_TYPE = "application/vnd.palyra.proof+json"
 _NAME = "proof.json"
@@ -48,6 +50,8 @@ def current_proof(root: Path, key: PublicKey, host: HostFacts, *, version: str) 
         seen = seen_of(host)
     except OSError:
         return None
+    from palyra.sandbox.proof import fingerprint_of, parse_proof, proven_by  # a home without one needs nothing of it
+
     try:
         kind, payload = dsse_verify(orjson.loads(data), key)
         proof = parse_proof(orjson.loads(payload))
