@@ -10,7 +10,8 @@ python=$1 folder=$2
 base=localhost/palyra-deploy-base
 
 missing=$(command -v podman >/dev/null || echo podman; command -v runc >/dev/null || command -v crun >/dev/null || echo runc
-    command -v debootstrap >/dev/null || echo debootstrap)
+    command -v debootstrap >/dev/null || echo debootstrap
+    [ -x /usr/libexec/podman/catatonit ] || command -v catatonit >/dev/null || echo catatonit)  # podman run --init
 # shellcheck disable=SC2086  # a list of words
 "$(dirname "$0")/packages.sh" $missing
 
