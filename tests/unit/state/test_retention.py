@@ -282,12 +282,8 @@ def test_the_act_of_a_removal_does_not_vanish_in_the_next_one(home: Path) -> Non
     seal_entries(writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
     drop_segments(writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
     assert audit(writer) == []
-    sealed, pruned = (
-        index
-        for (index,) in writer.rows(
-            "SELECT idx FROM entries WHERE instr(body, CAST('segment/' AS BLOB)) ORDER BY idx LIMIT 2"
-        )
-    )
+    entries = writer.rows("SELECT idx, body FROM entries WHERE body IS NOT NULL ORDER BY idx")
+    sealed, pruned = [index for index, body in entries if b"segment/" in bytes(body)][:2]
     with tampering(writer.home) as other:
         other.execute("UPDATE entries SET body = NULL WHERE idx IN (3, ?, ?)", (sealed, pruned))
         other.execute("DELETE FROM deletions WHERE entry = ?", (pruned,))
