@@ -37,13 +37,16 @@ if TYPE_CHECKING:
 @with_settings
 def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
     """Check every entry, the tree, the checkpoints, and that open calls belong to a living process. Exit 1 if not."""
+    from palyra.state.anchors import with_flooded
+
     notes = [_checkpoint_of(Path(name)) for name in known]
     with reading(settings) as journal:
         anchors = journal.anchors()
     notes += [head.note for anchor in anchors for head in anchor.heads]
     if (server := cluster_database(settings)) is not None:
         return _tell(settings, _audit_server(*server, notes, every_signature=every_signature), (), replay=replay)
-    return _tell(settings, _audit_home(settings, notes, every_signature=every_signature), anchors, replay=replay)
+    report = with_flooded(_audit_home(settings, notes, every_signature=every_signature), anchors)
+    return _tell(settings, report, anchors, replay=replay)
 
 
 def _audit_server(root: Path, cluster: ClusterConfig, notes: list[str], *, every_signature: bool) -> Report:

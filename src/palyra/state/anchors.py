@@ -2,7 +2,8 @@
 
 Rules: the largest head that a place holds counts, and each of the others too: a file that can only be appended to keeps
 what it was told first, whatever somebody writes behind it. A line that is no head silences nobody: it is told of, and
-the others count. A place that cannot be reached is said so and keeps nobody from starting.
+the others count. A place that cannot be reached is said so and keeps nobody from starting; one that somebody filled until
+nobody reads it does: otherwise whoever can only append could silence it.
 
 Heads are compared as they lie there, whoever signed them (the audit opens each): after a rollback the keys of later
 heads are not known here any more. Who can write a witness can therefore keep its home from starting.
@@ -11,13 +12,16 @@ heads are not known here any more. Who can write a witness can therefore keep it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from palyra.errors import StateError, TrustError
+from palyra.journal.audit import Finding, Report
 from palyra.journal.lookup import TREE_SIZE, Rows
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint
 from palyra.state.witness import KINDS
+from palyra.state.witness_lines import Flooded
 from palyra.state.writer import Writer
 from palyra.values import dataclass
 
@@ -35,6 +39,8 @@ class Anchor:
     earlier: tuple[Checkpoint, ...] = ()
     """The others, from the largest on."""
     problem: str | None = None
+    is_flooded: bool = False
+    """It is there and holds too much to be read: whoever filled it is not helped by that."""
 
     @property
     def heads(self) -> tuple[Checkpoint, ...]:
@@ -47,7 +53,8 @@ def anchors(rows: Rows, origin: str) -> Iterator[Anchor]:
         try:
             held = KINDS[kind](Path(path)).heads(origin)
         except (StateError, OSError, TrustError, KeyError) as error:
-            yield Anchor(name=name, kind=kind, place=path, problem=str(error))
+            flooded = isinstance(error, Flooded)
+            yield Anchor(name=name, kind=kind, place=path, problem=str(error), is_flooded=flooded)
             continue
         heads = {(seen.head.size, seen.head.root): seen.head for seen in held.seen}
         ordered = sorted(heads.values(), key=lambda head: head.size, reverse=True)
@@ -64,12 +71,21 @@ def anchors(rows: Rows, origin: str) -> Iterator[Anchor]:
         )
 
 
+def with_flooded(report: Report, seen: Sequence[Anchor]) -> Report:
+    """What a witness holds and nobody can read is no evidence that nothing is missing."""
+    found = tuple(Finding("KNOWN", None, str(one.problem)) for one in seen if one.is_flooded)
+    return replace(report, findings=(*report.findings, *found)) if found else report
+
+
 def check_anchors(writer: Writer, found: Sequence[Anchor], *, thorough: bool) -> None:
     """`StateError` when the tree is smaller than, or different from, what a witness has seen.
 
     Thorough hashes the tree up to each head; otherwise the checkpoint of that size is compared, which is quick and
     finds an old copy put back, but not a rewritten one that kept the old checkpoint.
     """
+    for anchor in found:
+        if anchor.is_flooded:
+            raise StateError(str(anchor.problem), "Replace it by its lines that are heads, or by its backup.")
     heads = [(anchor.name, head) for anchor in found for head in anchor.heads[:COMPARED_AT_A_START]]
     if not heads:
         return

@@ -4,7 +4,7 @@ Three kinds: a **file** that lines are appended to (on another disk, or made app
 with one file a log (a share, a repository), another **home**, whose own journal then holds the head as an act and
 whose key cosigns it. All follow the rules of journal/witness: a rollback or a fork is refused, and named.
 
-Not here: comparing the journal with what they hold (state/anchors).
+Not here: comparing the journal with what they hold (state/anchors), the lines of a file (state/witness_lines).
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ from palyra.state.db import read_home
 from palyra.state.keyfile import sync_folder
 from palyra.state.person import owner_principal
 from palyra.state.transaction import Transaction
+from palyra.state.witness_lines import append_line, read_blocks
 from palyra.state.writer import Writer
 from palyra.values import dataclass
-
-MAX_PLACE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +70,17 @@ class FilePlace:
     path: Path
 
     def heads(self, origin: str) -> Held:
-        found, spoilt = [], False
-        for line in filter(None, _read(self.path).split(b"\n")):
-            try:
-                value = orjson.loads(line)
-                if value["origin"] == origin:
-                    found.append(Seen(str(value["vkey"]), _head_of(str(value["checkpoint"]), origin)))
-            except (orjson.JSONDecodeError, KeyError, TypeError, TrustError):
-                spoilt = True
+        found, spoilt, named = [], False, orjson.dumps(origin)[1:-1]
+        for block in read_blocks(self.path):
+            if spoilt and named not in block:  # nothing more is to be learned of it
+                continue
+            for line in filter(None, block.split(b"\n")):
+                try:
+                    value = orjson.loads(line)
+                    if value["origin"] == origin:
+                        found.append(Seen(str(value["vkey"]), _head_of(str(value["checkpoint"]), origin)))
+                except (orjson.JSONDecodeError, KeyError, TypeError, TrustError):
+                    spoilt = True
         return Held(tuple(found), spoilt)
 
     def keep(self, head: Checkpoint, vkey: str, *, at_unix_ms: int) -> str:
@@ -89,12 +91,7 @@ class FilePlace:
             "checkpoint": head.note,
             "at_unix_ms": at_unix_ms,
         }
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
-        whole = _ends_a_line(self.path)  # what a crash cut off must not swallow this one
-        with os.fdopen(fd, "ab") as file:
-            file.write((b"" if whole else b"\n") + orjson.dumps(said) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.path, orjson.dumps(said))
         return ""
 
 
@@ -251,28 +248,3 @@ def _head_of(note: str, origin: str) -> Checkpoint:
     if head.origin != origin:
         raise TrustError("The witness holds a head of another log under this one's name.")
     return head
-
-
-def _ends_a_line(path: Path) -> bool:
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
-    except OSError:  # empty, or not ours to read
-        return True
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """A pipe in its place keeps nobody waiting."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            data = file.read(MAX_PLACE_BYTES + 1)
-    except FileNotFoundError:
-        return b""
-    if len(data) > MAX_PLACE_BYTES:
-        raise StateError(f"The witness {path} is larger than {MAX_PLACE_BYTES} bytes.", "Start a new file.")
-    return data

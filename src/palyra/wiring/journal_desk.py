@@ -28,7 +28,7 @@ from palyra.journal.search import Page, Question
 from palyra.journal.store import checked_call, verify_journal
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint, Entry, Owner, StoredCall
-from palyra.state.anchors import Anchor, anchors
+from palyra.state.anchors import Anchor, anchors, with_flooded
 from palyra.state.connection import snapshot
 from palyra.state.db import read_home
 from palyra.state.sealed import SealedBodies
@@ -133,7 +133,7 @@ def audit_home(root: Path, is_alive: Callable[[Owner], bool], every_signature: b
         seen = tuple(anchors(rows_in(connection), home.verifier.name))
     known = [head.note for anchor in seen for head in anchor.heads]
     report = verify_journal(home, is_alive=is_alive, known=known, every_signature=every_signature)
-    return Audited(report=report, anchors=seen)
+    return Audited(report=with_flooded(report, seen), anchors=seen)
 
 
 def _audit_file(writer: Writer, is_alive: Callable[[Owner], bool], every_signature: bool) -> Audited:  # noqa: FBT001

@@ -18,7 +18,7 @@ from palyra.journal.witness import (
     open_cosignature,
 )
 from palyra.signing import NoteSigner, SigningKey
-from palyra.state.anchors import anchors, check_anchors
+from palyra.state.anchors import anchors, check_anchors, with_flooded
 from palyra.state.person import owner_principal
 from palyra.state.rotation import rotate_key
 from palyra.state.witness import FilePlace, add_witness, push_heads
@@ -168,6 +168,55 @@ def test_who_can_only_append_to_a_witness_silences_it_by_no_line(home: Path, tmp
     assert [shown.refusal for shown in push_heads(writer, at_unix_ms=NOW)] == [None]
     assert seen(writer) == 18
     writer.close()
+
+
+@pytest.mark.parametrize("what", [b"x", b"\n", b"nothing\n", b"{}\n"])
+def test_who_can_only_append_to_a_witness_silences_it_by_no_number_of_lines(
+    home: Path, tmp_path: Path, what: bytes
+) -> None:
+    """64 MiB of nothing, and the file was said to be out of reach: a rollback was gone on with, and verified."""
+    place = tmp_path / "heads.jsonl"
+    old = set_back(home, place, tmp_path / "backup")
+    with place.open("ab") as file:
+        file.write(what * ((65 << 20) // len(what)))
+    with pytest.raises(StateError, match="it was rolled back"):
+        anchor(old, thorough=False)
+    old.close()
+    writer, _ = open_store(home)
+    many_acts(writer, 3)
+    assert [shown.refusal for shown in push_heads(writer, at_unix_ms=NOW)] == [None]
+    assert seen(writer) == 18
+    writer.close()
+
+
+def test_a_witness_that_is_filled_until_nobody_reads_it_is_not_passed_over(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "heads.jsonl"
+    old = set_back(home, place, tmp_path / "backup")
+    monkeypatch.setattr("palyra.state.witness_lines.MAX_PLACE_BYTES", place.stat().st_size)
+    with pytest.raises(StateError, match="it was rolled back"):
+        anchor(old, thorough=False)
+    with place.open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(StateError, match="what it has seen is not known"):
+        anchor(old, thorough=False)
+    found = with_flooded(audit_home(old.home), tuple(anchors(old.rows, old.home.origin)))
+    assert [one.code for one in found.findings] == ["KNOWN"]
+    old.close()
+
+
+def test_a_head_is_kept_on_a_line_of_its_own_whatever_somebody_began_meanwhile(home: Path, tmp_path: Path) -> None:
+    """Looked at first, and appended to between the look and the line: the head was glued to it, and lost."""
+    evidence = make_evidence(home)
+    place = FilePlace(tmp_path / "heads.jsonl")
+    for end in (b"", b"half", b"half\n"):
+        with place.path.open("ab") as file:
+            file.write(end)
+        place.keep(evidence.head, evidence.keys.newest.vkey, at_unix_ms=NOW)
+    assert place.path.read_bytes().count(b"\n{") == 2
+    assert len(place.heads(evidence.head.origin).seen) == 3
+    evidence.writer.close()
 
 
 def test_a_rewrite_that_is_appended_to_the_witness_itself_is_held_against_its_first_lines(
