@@ -91,6 +91,7 @@ def check_export(header, lines, vkey):
     whole = canonical([{"count": count, "end": True}, count]) == canonical([load(end), len(bodies)])
     need(whole and rest == b"", "no line is missing, and none is too many")
     if header["type"] == "urn:palyra:selection:v1":
+        need(sorted(set(header["indices"])) == header["indices"], "no entry stands twice")
         for index, body, proof in zip(header["indices"], bodies, header["proofs"], strict=True):
             check_included(body, index, proof, size, root)
         return f"{count} entries, each in the journal of {size}"
@@ -114,7 +115,7 @@ def check_proof(proof, vkey):
     shown = [(kind, said["call_id"], kind == RESULT and said["opened"]) for kind, said in found]
     intent, result, refusal = ((k, proof["call_id"], o) for k, o in ((INTENT, False), (RESULT, True), (RESULT, False)))
     need(shown in ([intent, result], [intent], [refusal]), "the entries are the call's intent and its result")
-    return f"call {proof['call_id']} is in the journal of {size}"
+    return f"call {proof['call_id']} is in the journal of {size}{': it began' if shown == [intent] else ''}"
 
 def check_outcome(outcome, vkey):
     attested, (_, _, key), output = dict(outcome["attestation"]), parse_key(vkey), outcome["output"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing, contextmanager
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from palyra.canon import canonical_strict, digest, sha256_hex
+from palyra.journal.keys import write_hashes
+from palyra.journal.merkle import Frontier, leaf_hash
 
 
 @pytest.fixture
@@ -57,6 +60,60 @@ def test_a_missing_line_of_an_export_fails(cli, calls, tmp_path):
     for at in range(len(lines)):
         path.write_bytes(b"".join(lines[:at] + lines[at + 1 :]))
         assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1, at
+
+
+def test_an_export_whose_beginning_was_cut_off_on_the_way_says_what_it_shows(cli, calls, tmp_path):
+    """With the tree before it in its place it holds, and was said to hold every entry of the journal."""
+    path = tmp_path / "journal.jsonl"
+    cli("journal", "export", "--output", str(path))
+    key = vkey(cli)
+    assert b", the journal from its first one on, by" in cli("verify", str(path), "--key", key).stdout
+    header, *bodies, _ = path.read_bytes().splitlines()
+    frontier = Frontier()
+    for body in bodies[:4]:
+        frontier.append(leaf_hash(body))
+    said = json.loads(header) | {"first": 4, "count": 2, "frontier": write_hashes(frontier.nodes)}
+    end = b'{"end":true,"count":2}'
+    path.write_bytes(b"\n".join([json.dumps(said).encode(), *bodies[4:], end, b""]))
+    done = cli("verify", str(path), "--key", key)
+    assert (done.returncode, done.stdout.partition(b", by")[0]) == (
+        0,
+        b"verified: export of 2 entries from entry 4 on; those before are not shown",
+    )
+    code, told = verified(cli, path, home=tmp_path / "nowhere")
+    assert (code, told["entries"], told["first"], told["tree_size"]) == (0, 2, 4, 6)
+
+
+def test_a_proof_whose_result_was_taken_out_says_that_none_is_shown(cli, calls, tmp_path):
+    path = tmp_path / "proof.json"
+    call_id = calls[0]["call_id"]
+    cli("journal", "prove", call_id, "--output", str(path))
+    assert f"proof that call {call_id} ended as completed, by" in cli("verify", str(path)).stdout.decode()
+    proof = json.loads(path.read_bytes())
+    path.write_text(json.dumps(proof | {"entries": proof["entries"][:1]}))
+    assert f"proof that call {call_id} began; no result is shown, by" in cli("verify", str(path)).stdout.decode()
+
+
+def test_a_bundle_whose_lines_were_copied_or_moved_does_not_verify(cli, calls, tmp_path):
+    """Each line holds by itself: a call could be shown any number of times, and in any order."""
+    path = tmp_path / "bundle.jsonl"
+    cli("journal", "export", "--format", "dsse", "--output", str(path))
+    lines = path.read_bytes().splitlines(keepends=True)
+    for changed in ([*lines, lines[0]], [lines[1], lines[0], *lines[2:]], [lines[0], lines[0]]):
+        path.write_bytes(b"".join(changed))
+        assert verified(cli, path, home=tmp_path / "nowhere")[0] == 1
+    path.write_bytes(b"".join(lines[2:]))  # that others are missing, a bundle never says
+    assert verified(cli, path, home=tmp_path / "nowhere")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "tile/0/000.p/6", "tile/entries/000.p/6"])
+def test_a_pipe_among_tiles_keeps_nobody_waiting(cli, calls, tmp_path, name):
+    folder = tmp_path / "log"
+    cli("journal", "export", "--format", "tiles", "--output", str(folder))
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    code, said = verified(cli, folder, home=tmp_path / "nowhere")
+    assert (code, said["findings"]) == (1, [{"code": "TILES", "detail": f"{name} is not a file."}])
 
 
 def test_a_selected_call_is_proven_without_showing_the_others(cli, calls, tmp_path):

@@ -120,6 +120,18 @@ def test_a_proof_of_nothing_or_of_half_a_call_proves_nothing(check, tmp_path: Pa
         check(str(path), evidence["vkey"])
 
 
+def test_no_entry_is_shown_twice_by_a_selection(check, tmp_path: Path) -> None:
+    evidence = vector("evidence.json")
+    header, *bodies, _, _ = evidence["selection"].split("\n")
+    said = json.loads(header)
+    twice = said | {name: said[name] * 2 for name in ("indices", "proofs")} | {"count": 2 * said["count"]}
+    end = json.dumps({"end": True, "count": twice["count"]})
+    path = tmp_path / "selection.jsonl"
+    path.write_text("\n".join([json.dumps(twice), *bodies, *bodies, end, ""]))
+    with pytest.raises(ValueError, match="no entry stands twice"):
+        check(str(path), evidence["vkey"])
+
+
 def test_what_stands_behind_the_end_of_an_export_is_noticed(check, tmp_path: Path) -> None:
     evidence = vector("evidence.json")
     path = tmp_path / "export.jsonl"

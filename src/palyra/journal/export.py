@@ -11,6 +11,7 @@ does not grow with a line's length (`MAX_LINE_BYTES`). Not here: files (cli), ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -117,7 +118,7 @@ def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteV
             if next(lines, None) is not None:
                 raise TrustError("There is more after the end.")
             audit.checkpoint(head.size, head.note)
-            return audit.finish(None)
+            return replace(audit.finish(None), entries=count)  # those it shows, not those before them
         if _is_end(line):
             raise TrustError(
                 f"It holds {seen} of the {count} entries that its header announces: {count - seen} missing."
@@ -129,12 +130,14 @@ def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteV
 
 
 def _check_selection(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteVerifier) -> Report:
-    _, count, _, head = _read_header(header, _SELECTION, held)
+    first, count, _, head = _read_header(header, _SELECTION, held)
     indices, proofs = header["indices"], header["proofs"]
     if not (isinstance(indices, list) and isinstance(proofs, list) and len(indices) == len(proofs) == count):
         raise TrustError("It does not have one index and one proof for each entry it shows.")
     if count > MAX_SELECTED or any(type(index) is not int for index in indices) or sorted(set(indices)) != indices:
         raise TrustError("Its entries are not in order.")
+    if first != (indices[0] if indices else 0):
+        raise TrustError("Its header names another first entry than it shows.")
     for index, proof in zip(indices, proofs, strict=True):
         line = next(lines, None)
         if line is None:

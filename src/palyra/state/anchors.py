@@ -2,8 +2,8 @@
 
 Rules: the largest head that a place holds counts, and each of the others too: a file that can only be appended to keeps
 what it was told first, whatever somebody writes behind it. A line that is no head silences nobody: it is told of, and
-the others count. A place that cannot be reached is said so and keeps nobody from starting; one that somebody filled until
-nobody reads it does: otherwise whoever can only append could silence it.
+the others count. A place that cannot be reached is said so and keeps nobody from starting; one that somebody filled
+until nobody reads it does: otherwise whoever can only append could silence it.
 
 Heads are compared as they lie there, whoever signed them (the audit opens each): after a rollback the keys of later
 heads are not known here any more. Who can write a witness can therefore keep its home from starting.

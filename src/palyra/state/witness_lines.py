@@ -1,8 +1,8 @@
 """The lines of a witness's file: read whole however many somebody appended, and never swallowed by what they left.
 
-Rules: who can only append hides no line, neither by lines of nothing nor by so many that nobody reads on; blocks without
-this log's name cost no more than reading them. A file past all sense is not passed over as one that cannot be reached:
-`Flooded`, and whoever starts is refused. A pipe in its place keeps nobody waiting.
+Rules: who can only append hides no line, neither by lines of nothing nor by so many that nobody reads on; blocks
+without this log's name cost no more than reading them. A file past all sense is not passed over as one that
+cannot be reached: `Flooded`, and whoever starts is refused. A pipe in its place keeps nobody waiting.
 
 Touches: the file. Not here: what a line says (state/witness).
 """

@@ -52,6 +52,14 @@ def test_an_export_that_begins_later_holds_on_the_tree_before_it(evidence: Evide
     assert (header["first"], header["count"]) == (first, 16 - first)
 
 
+@pytest.mark.parametrize("first", [0, 9, 16])
+def test_what_is_said_to_be_shown_is_what_an_export_shows(evidence: Evidence, first: int) -> None:
+    """Its beginning cut off on the way, the tree before it put in its place: it was said to hold all entries."""
+    lines = whole(evidence, first)
+    report = check_lines(orjson.loads(lines[0]), iter(lines[1:]), evidence.writer.home.verifier)
+    assert (report.findings, report.entries) == ((), 16 - first)
+
+
 def test_a_selection_shows_some_calls_and_proves_them_in_the_whole(evidence: Evidence) -> None:
     lines = chosen(evidence)
     assert check(lines, evidence.writer.home.verifier) == []
