@@ -125,7 +125,7 @@ SHAPES: Mapping[ActKind, Shape] = {
         "segment", "first count", "A sealed file of old entries was removed; their hashes stay."
     ),
     ActKind.SEGMENT_SEALED: _shape(
-        "segment", "first count bodies sha256 bytes", "Old entries were written into a sealed file."
+        "segment", "first count bodies places_sha256 sha256 bytes", "Old entries were written into a sealed file."
     ),
     ActKind.SANDBOX_PROVED: _shape("proof", "fingerprint attempts failed", "Every escape attempt was stopped."),
     ActKind.SANDBOX_NOT_PROVED: _shape("proof", "fingerprint attempts failed", "An escape attempt was not stopped."),

@@ -233,7 +233,7 @@ class CallsAudit:
             counted = found.row(row.run_id)
             counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
             if row.run_id in self._partly:
-                counted = replace(row, next_sequence=self._sequences[row.run_id][0])
+                counted = _at_least(row, counted, next_sequence=self._sequences[row.run_id][0])
             names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
             if counted.spent is not None and row.spent is not None:
                 both = zip(SPENT_NAMES, row.spent, counted.spent, strict=True)
@@ -251,6 +251,16 @@ class CallsAudit:
         if not (isinstance(boot, str) and isinstance(pid, int) and isinstance(start, int)):
             return False
         return self.is_alive(Owner(boot, pid, start))
+
+
+def _at_least(row: RunRow, counted: RunRow, *, next_sequence: int) -> RunRow:
+    """A run of which entries are gone has used what those say that remain, and its limits are theirs; whose it is, and
+    its refusals, the first of them may have told."""
+    spent = None
+    if row.spent is not None and counted.spent is not None:
+        spent = tuple(map(max, row.spent, counted.spent))
+    used = max(row.calls_used, counted.calls_used)
+    return replace(row, next_sequence=next_sequence, calls_used=used, spent=spent, limits=counted.limits)
 
 
 def _with_spent(before: tuple[int, ...] | None, view: EntryView) -> tuple[int, ...] | None:

@@ -1,13 +1,17 @@
 """What retention removed of the journal itself, held against what it said it would: bodies of calls, never of acts.
 
-A sealed file's act says how many bodies left the database, when all of them were held against their hashes. Where the
-file is gone, exactly so many are: one more is an act that somebody else removed behind retention's back, and acts tell
-of keys, policies, tokens and approvals. That act itself stands behind its segment, so it is counted in another one or
-still has its body. Not here: the entries that are there (journal/audit).
+A sealed file's act says which bodies left the database, when all of them were held against their hashes: how many, and
+a digest over their places. Where the file is gone, exactly those are: another one is an act that somebody else removed
+behind retention's back, and acts tell of keys, policies, tokens and approvals. Their number alone is not enough: a body
+of a call, put back from an old copy or an export, would make up for the act's. The sealing's act itself stands behind
+its segment, so it is counted in another one or still has its body.
+
+Not here: the entries that are there (journal/audit).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -20,18 +24,33 @@ from palyra.values import dataclass
 ENTRIES_PRUNED = ActKind.ENTRIES_PRUNED.value
 
 
+class Places:
+    """Of bodies that are not in the database, taken in ascending order."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._hasher = hashlib.sha256()
+
+    def add(self, index: int) -> None:
+        self.count += 1
+        self._hasher.update(index.to_bytes(8, "big"))
+
+    def sha256(self) -> str:
+        return self._hasher.hexdigest()
+
+
 @dataclass(slots=True)
 class Pruned:
     deletions: Sequence[Deletion]
 
     count: int = field(init=False, default=0)
-    _gone: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
+    _gone: dict[tuple[int, int], Places] = field(init=False, default_factory=dict)
     """(first, count) of each removed file → the bodies that are not there."""
-    _sealed: dict[tuple[int, int], int | None] = field(init=False, default_factory=dict)
+    _sealed: dict[tuple[int, int], tuple[object, object]] = field(init=False, default_factory=dict)
     _at: tuple[int, int] = field(init=False, default=(0, 0))
 
     def __post_init__(self) -> None:
-        self._gone = {(one.first, one.count): 0 for one in self.deletions if one.act == ENTRIES_PRUNED}
+        self._gone = {(one.first, one.count): Places() for one in self.deletions if one.act == ENTRIES_PRUNED}
 
     @property
     def end(self) -> int:
@@ -45,24 +64,28 @@ class Pruned:
             self._at = next(found, (0, 0))
             if self._at not in self._gone:
                 return False
-        self._gone[self._at] += 1
+        self._gone[self._at].add(index)
         self.count += 1
         return True
 
     def read(self, view: EntryView) -> None:
-        """An act of sealing says how many bodies it moved; one of an older Palyra does not."""
+        """An act of sealing says which bodies it moved; one of an older Palyra says how many, or not even that."""
         details = view.predicate.get("details")
         if view.kind != ACT or view.predicate.get("act") != ActKind.SEGMENT_SEALED or not isinstance(details, Mapping):
             return
-        first, count, bodies = (details.get(name) for name in ("first", "count", "bodies"))
+        first, count = details.get("first"), details.get("count")
         if isinstance(first, int) and isinstance(count, int):
-            self._sealed[first, count] = bodies if isinstance(bodies, int) else None
+            self._sealed[first, count] = details.get("bodies"), details.get("places_sha256")
 
     def findings(self) -> Iterator[tuple[int, str]]:
         """(the entry, what is wrong)"""
         for (first, count), gone in self._gone.items():
-            last, told = first + count - 1, self._sealed.get((first, count), -1)
-            if told == -1:
+            last = first + count - 1
+            if (first, count) not in self._sealed:
                 yield first, f"Entries {first} to {last} were removed, and no entry says that they were sealed."
-            elif told is not None and told != gone:
-                yield first, f"Of entries {first} to {last}, {told} were sealed away, and {gone} are gone."
+                continue
+            bodies, places = self._sealed[first, count]
+            if isinstance(bodies, int) and bodies != gone.count:
+                yield first, f"Of entries {first} to {last}, {bodies} were sealed away, and {gone.count} are gone."
+            elif places is not None and places != gone.sha256():
+                yield first, f"Of entries {first} to {last}, others are gone than were sealed away."

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from palyra.errors import StateError, TrustError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
+from palyra.journal.audit_pruned import Places
 from palyra.journal.export import export_lines
 from palyra.journal.merkle import leaf_hash
 from palyra.journal.tree import Tree
@@ -92,12 +93,13 @@ def _opened(writer: Writer, note: str) -> Checkpoint:
 def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, actor: str) -> Segment:
     count = head.size - first
     path = segment_file(writer.home.segments, first, count)
-    digest, size, bodies = _write(writer, path, first, head)  # 1
+    digest, size, moved = _write(writer, path, first, head)  # 1
+    told = {"first": first, "count": count, "bodies": moved.count, "places_sha256": moved.sha256()}
     act = Act(
         kind=ActKind.SEGMENT_SEALED,
         actor=actor,
         subject=f"segment/{path.name}",
-        details={"first": first, "count": count, "bodies": bodies, "sha256": digest.hex(), "bytes": size},
+        details=told | {"sha256": digest.hex(), "bytes": size},
     )
 
     def work(tx: Transaction) -> None:
@@ -113,14 +115,14 @@ def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, acto
     return Segment(first=first, count=count, path=path)
 
 
-def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[bytes, int, int]:
-    """The file's digest and length, and how many of its entries leave the database: all but acts."""
+def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[bytes, int, Places]:
+    """The file's digest and length, and which of its entries leave the database: all but acts."""
     folder = path.parent
     folder.mkdir(mode=0o700, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
-    hasher, size, acts = hashlib.sha256(), 0, 0
+    hasher, size, moved = hashlib.sha256(), 0, Places()
     tree = Tree(writer.rows)
-    bodies, links = _bodies(writer, first, head.size), tree.links(writer.home.keys)
+    bodies, links = _bodies(writer, first, head.size, moved), tree.links(writer.home.keys)
     lines = export_lines(bodies, head, begin=tree.frontier(first), links=links)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -129,7 +131,6 @@ def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[by
                 file.write(line)
                 hasher.update(line)
                 size += len(line)
-                acts += OF_AN_ACT in line
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -137,16 +138,18 @@ def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[by
     temporary.replace(path)
     sync_folder(folder)
     sync_folder(folder.parent)
-    return hasher.digest(), size, head.size - first - acts
+    return hasher.digest(), size, moved
 
 
-def _bodies(writer: Writer, first: int, end: int) -> Iterator[bytes]:
-    """As they were hashed: what was edited is never sealed away."""
+def _bodies(writer: Writer, first: int, end: int, moved: Places) -> Iterator[bytes]:
+    """As they were hashed: what was edited is never sealed away. `moved` is told where those lie that go."""
     for at in range(first, end, 1024):
         sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
         for index, leaf, body in writer.rows(sql, (at, min(at + 1024, end))):
             if not isinstance(body, bytes) or leaf_hash(body) != leaf:
                 raise StateError(f"Entry {index} is not what was hashed.", "Run: palyra journal verify")
+            if OF_AN_ACT not in body:
+                moved.add(index)
             yield body
 
 

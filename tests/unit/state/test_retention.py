@@ -17,6 +17,7 @@ from palyra.journal.export import check_lines
 from palyra.journal.proof import check_proof, make_proof
 from palyra.journal.store import JournalStore
 from palyra.journal.tree import Tree
+from palyra.model.budget import Spending
 from palyra.model.record import RunSpec
 from palyra.state.retention import Removed, delete_records, redact_call
 from palyra.state.rotation import rotate_key
@@ -30,12 +31,13 @@ DAY = 24 * 3600 * 1000
 SECRET = b'{"input":{"pin":"4711"}}'
 
 
-async def call(store: JournalStore, run: RunSpec, *, at: int) -> str:
+async def call(store: JournalStore, run: RunSpec, *, at: int, wall_us: int = 0) -> str:
     call_id = ulid()
     opened = opening(call_id, run, details=SECRET + call_id.encode())
     await store.open_call(replace(opened, opened_unix_ms=at))
     outcome = b'{"output":{"pin":"4711"},"id":"' + call_id.encode() + b'"}'
-    await store.close_call(replace(closing(call_id, run, outcome=outcome), closed_unix_ms=at + 5))
+    closed = replace(closing(call_id, run, outcome=outcome), closed_unix_ms=at + 5, spent=Spending(wall_us=wall_us))
+    await store.close_call(closed)
     return call_id
 
 
@@ -259,6 +261,46 @@ def test_an_act_that_somebody_removed_under_cover_of_retention_is_found(home: Pa
     assert [(one.code, one.index, one.detail) for one in found] == [
         ("MISSING", 0, "Of entries 0 to 6, 4 were sealed away, and 5 are gone.")
     ]
+    writer.close()
+
+
+def test_a_body_put_back_does_not_make_up_for_an_act_that_somebody_removed(home: Path) -> None:
+    """Their number alone was compared: a call's entry out of an old export, and an act could go in its place."""
+    writer, _ = aged(home)
+    bodies = [row[0] for row in writer.rows("SELECT body FROM entries ORDER BY idx")]
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    with tampering(writer.home) as other:
+        other.execute("UPDATE entries SET body = NULL WHERE idx IN (2, 3)")
+        for index in (0, 1):
+            other.execute("UPDATE entries SET body = ? WHERE idx = ?", (bodies[index], index))
+    found = [one.detail for one in audit_home(writer.home).findings if one.code == "MISSING"]
+    assert found == ["Of entries 0 to 6, others are gone than were sealed away."]
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("calls_used = 0", "calls_used"),
+        ("wall_us_used = wall_us_used - 1", None),  # what the removed entries said is not known any more
+        ("wall_us_used = 0", "wall_us_used"),
+        ("calls_max = 1000000", "calls_max"),
+    ],
+)
+def test_a_budget_is_not_raised_under_cover_of_retention(home: Path, change: str, named: str | None) -> None:
+    """Of a run that had lost entries nothing was compared but the number of the next one."""
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    for at in (NOW - 5 * DAY, NOW):
+        asyncio.run(call(store, run, at=at, wall_us=7))
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert audit(writer) == []
+    with tampering(writer.home) as other:
+        other.execute(f"UPDATE runs SET {change}")
+    found = [one.detail for one in audit_home(writer.home).findings]
+    assert found == ([] if named is None else [f"The row of run {run.run_id} differs from its entries: {named}."])
     writer.close()
 
 
