@@ -35,7 +35,7 @@ from palyra.state.lock import FileLock
 from palyra.state.mark import check_mark, read_mark
 from palyra.state.reserve import refill_reserve
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
-from palyra.state.shape import strangers
+from palyra.state.shape import check_strangers
 from palyra.state.trouble import is_full, unusable
 from palyra.values import dataclass
 
@@ -145,11 +145,7 @@ def open_home(
         hint = "Free some space, or name another --home." if is_full(root.parent) else "Name another --home."
         raise StateError(f"The state in {root} cannot be used: {error.strerror}.", hint) from error
     try:
-        if made := strangers(connection, migrations):
-            raise StateError(
-                f"The database contains {made[0]}, which Palyra did not make: it could change what is recorded.",
-                "Run: palyra journal verify",
-            )
+        check_strangers(connection, migrations)
         check_version(connection, root, migrations)
         check_mark(state, had=had, has=connection.execute(TREE_SIZE).fetchone()[0])
         keys = read_keys(connection)

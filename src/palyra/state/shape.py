@@ -5,7 +5,8 @@ from the entry and must not be null, with a conflict that is ignored, drops the 
 error, after their receipts were signed. A unique index that is gone lets in what it kept out.
 
 Mostly one digest over the layout is compared. Only where it differs (an older version, or somebody else's work) is the
-layout made again in memory to name the difference. Tables of somebody else's own, beside ours, hurt nobody.
+layout made again in memory to name the difference. Tables of somebody else's own, beside ours, hurt nobody. It is looked
+at when a home is opened, and in a running process with the first commit after it was changed (state/sqlite).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import hashlib
 import sqlite3
 
+from palyra.errors import StateError
 from palyra.state.schema import MIGRATIONS, Migration
 
 LAYOUT_SHA256 = "7fb10b096a954ea5e4a4cc20e4b029821b305fe2c10b87ab62c7a381501b7fad"
@@ -49,6 +51,14 @@ def strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...] 
         *(f"{kind} {name} in another form" for kind, name in sorted(other)),
         *(f"a layout without {kind} {name}" for kind, name in sorted(gone)),
     )
+
+
+def check_strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    if made := strangers(connection, migrations):
+        raise StateError(
+            f"The database contains {made[0]}, which Palyra did not make: it could change what is recorded.",
+            "Run: palyra journal verify",
+        )
 
 
 def layout_of(migrations: tuple[Migration, ...]) -> str:

@@ -22,6 +22,7 @@ from palyra.state.lock import FileLock
 from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
 from palyra.state.reserve import fill_up
+from palyra.state.shape import check_strangers
 from palyra.state.upkeep import AfterCommits, on_a_thread
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class SqliteDatabase:
     def __init__(self, home: Home, connection: sqlite3.Connection) -> None:
         self._home = home
         self.use(connection)
+        self._layout: int = self._cursor.execute("PRAGMA schema_version").fetchone()[0]
+        """As it was found sound when the home was opened, or since."""
         self.lock = FileLock(home.lock)
         self._place = Place(home.database)
         self._mark = Mark(home.state)
@@ -66,6 +69,8 @@ class SqliteDatabase:
         self.connection = connection
         self._cursor = connection.cursor()
         """For statements whose answer nobody keeps: one for all of them."""
+        self._version: int | None = None
+        """When the layout was last looked at; each connection counts for itself."""
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(sql, parameters)
@@ -89,7 +94,17 @@ class SqliteDatabase:
 
     def version(self) -> int | None:
         version: int = self._cursor.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self._check_layout()
+            self._version = version
         return version
+
+    def _check_layout(self) -> None:
+        """Somebody else wrote: a trigger made under a running process would drop what it acknowledges."""
+        layout: int = self._cursor.execute("PRAGMA schema_version").fetchone()[0]
+        if layout != self._layout:
+            check_strangers(self.connection)
+            self._layout = layout
 
     def moment(self) -> object:
         connection = self.connection  # a fork's is another

@@ -259,6 +259,8 @@ class Writer:
             self._down = StateError(
                 f"The journal does not agree with its own signed head: {error}.", "Run: palyra journal verify"
             )
+        elif isinstance(error, StateError):
+            self._down = error
         elif full:
             self._down = StateError("The disk is full; nothing can be recorded.", "Free space, then start again.")
         else:

@@ -73,6 +73,36 @@ def test_a_layout_that_drops_entries_is_refused_and_found(closed: Path, statemen
     ]
 
 
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        (COLUMN_THAT_DROPS, "table entries in another form"),
+        ("CREATE TRIGGER drops BEFORE INSERT ON entries BEGIN SELECT raise(IGNORE); END", "trigger drops"),
+        ("CREATE TRIGGER later AFTER INSERT ON entries BEGIN DELETE FROM entries; END", "trigger later"),
+    ],
+)
+def test_a_layout_that_drops_entries_stops_a_process_that_runs(home: Path, statement: str, named: str) -> None:
+    """It was looked at when the home was opened: under a daemon that ran, entries were acknowledged and not there."""
+    writer, store = open_store(home)
+    asyncio.run(walk_call(store, run_spec(ulid()), ulid()))
+    change(home, statement)
+    with pytest.raises(StateError, match=f"The database contains {named}, which Palyra did not make") as stopped:
+        asyncio.run(walk_call(store, run_spec(ulid()), ulid()))
+    assert stopped.value.hint == "Run: palyra journal verify"
+    writer.close()
+    assert [one.code for one in findings(home)] == ["SCHEMA"]
+
+
+def test_statistics_and_tables_made_under_a_process_stop_nobody(home: Path) -> None:
+    writer, store = open_store(home)
+    for statement in ("ANALYZE", "CREATE TABLE of_mine (a)"):
+        asyncio.run(walk_call(store, run_spec(ulid()), ulid()))
+        change(home, statement)
+    asyncio.run(walk_call(store, run_spec(ulid()), ulid()))
+    writer.close()
+    assert findings(home) == ()
+
+
 def test_tables_of_somebody_elses_own_hurt_nobody(closed: Path) -> None:
     change(
         closed, "CREATE TABLE copied AS SELECT * FROM entries", "CREATE INDEX of_the_copy ON copied (idx)", "ANALYZE"
