@@ -5,8 +5,8 @@ from the entry and must not be null, with a conflict that is ignored, drops the 
 error, after their receipts were signed. A unique index that is gone lets in what it kept out.
 
 Mostly one digest over the layout is compared. Only where it differs (an older version, or somebody else's work) is the
-layout made again in memory to name the difference. Tables of somebody else's own, beside ours, hurt nobody. It is looked
-at when a home is opened, and in a running process with the first commit after it was changed (state/sqlite).
+layout made again in memory to name the difference. Tables of somebody else's own, beside ours, hurt nobody. It is
+looked at when a home is opened, and in a running process with the first commit after it was changed (state/sqlite).
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ class Commits(Protocol):
     def try_all(self, batch: list[Waiting[Any]]) -> bool:
         """One transaction for all of them; False when it must be tried again for those that are not over."""
 
+    def notice_fork(self) -> None:
+        """Who waits is forgotten in a child: its parent commits their work, and nobody may do that twice."""
+
     def is_away(self) -> bool:
         """The server is not there, and is waited for."""
 
@@ -74,14 +77,31 @@ class Sharing:
         where the last commit was one caller's too. The others of that turn go together."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            if self._loop is not None and self._loop.is_running():
-                raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
-            self._loop, self._queue, self._turn_is_used = loop, [], False
+            if self._loop is not None:
+                self._leave(self._loop)
+            self._loop, self._turn_is_used = loop, False
         if self._turn_is_used or self._queue or self._last_batch > 1:
             return False
         self._turn_is_used = True
         loop.call_soon(self._end_turn, loop)
         return True
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Another loop comes. Whoever waits in one that stands still is answered now: nobody else would ever do it."""
+        if loop.is_running():
+            raise StateError("The state is used from two event loops.", "Open one Palyra for each.")
+        batch, self._queue = self._still_wait(loop), []
+        if batch and not self._commits.try_all(batch):
+            for waiting in batch:
+                waiting.error = waiting.error if waiting.is_over else self._commits.too_long()
+        for waiting in batch if not loop.is_closed() else ():
+            waiting.answer()
+
+    def _still_wait(self, loop: asyncio.AbstractEventLoop) -> list[Waiting[Any]]:
+        """Without those who were cancelled, or whose loop was closed; but the records of what has run."""
+        ended = loop.is_closed()
+        waiting = [one for one in self._queue if one.future is not None and not one.future.done()]
+        return [one for one in waiting if one.closing or not ended]
 
     def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Its caller has its answer: what a commit leaves to do keeps nobody waiting here."""
@@ -95,10 +115,15 @@ class Sharing:
             self._flush(loop)
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        queue = self._queue
+        self._commits.notice_fork()
+        if self._queue is not queue:  # the parent's, and copies of who waits there
+            for waiting in queue:
+                waiting.error = StateError("This process was forked while it waited.", "Its parent goes on with it.")
+                waiting.answer()
         if loop is not self._loop:
             return
-        batch = [waiting for waiting in self._queue if waiting.future is not None and not waiting.future.done()]
-        self._queue = []
+        batch, self._queue = self._still_wait(loop), []
         if not batch:
             return
         self._last_batch = len(batch)

@@ -66,13 +66,13 @@ class Writer:
 
     def commit(self, work: Work[T]) -> asyncio.Future[tuple[T, Receipt | None]]:
         """Run `work` in the next transaction. Done when it is durable; raises what it raised, and that is undone."""
-        self._notice_fork()
+        self.notice_fork()
         return self._sharing.enqueue(Waiting(work, closing=False))
 
     def commit_closing(self, work: Work[T], *, stays: bool = False) -> asyncio.Future[tuple[T, Receipt | None]]:
         """The same for the record of something that has run: on a full disk it may use the reserved space. `stays`: it
         waits for a server that is away, too; without, it fails then as new work does."""
-        self._notice_fork()
+        self.notice_fork()
         return self._sharing.enqueue(Waiting(work, closing=True, stays=stays))
 
     def commit_alone(self, work: Work[T], *, closing: bool = False) -> tuple[T, Receipt | None] | None:
@@ -91,7 +91,7 @@ class Writer:
     def commit_first(self, work: Work[T]) -> tuple[T, Receipt | None] | None:
         """The same for a caller that knows nothing of others: the first of a turn of the loop."""
         if self._pid != os.getpid():
-            self._notice_fork()
+            self.notice_fork()
         if self.database.is_far or not self._sharing.goes_at_once():
             return None
         waiting: Waiting[T] = Waiting(work, closing=False)
@@ -111,19 +111,19 @@ class Writer:
 
     def rows(self, sql: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Read what is committed."""
-        self._notice_fork()
+        self.notice_fork()
         with self._guard:
             return self.database.read(sql, parameters)
 
     def moment(self) -> object:
         """Another value after every commit, whoever made it; None where that cannot be told (state/remembered)."""
-        self._notice_fork()
+        self.notice_fork()
         with self._guard:
             return self.database.moment()
 
     def sweep(self, statements: tuple[str, ...]) -> None:
         """Statements that change nothing the journal tells of (state/retention)."""
-        self._notice_fork()
+        self.notice_fork()
         with self._guard:
             self.database.sweep(statements)
 
@@ -134,7 +134,7 @@ class Writer:
             self._haste = AfterCommits(COMMITS_BEFORE_HASTE)
 
     def close(self) -> None:
-        self._notice_fork()
+        self.notice_fork()
         with self._guard:
             self.database.close(is_sound=self._down is None)
             self._down = self._down or StateError("The state was closed.")
@@ -145,7 +145,7 @@ class Writer:
         """One transaction for all of `batch`; False when somebody else is writing, or the server is away and what is
         not over waits for it. Results are left in `batch`."""
         if self._pid != os.getpid():
-            self._notice_fork()
+            self.notice_fork()
         with self._guard:
             if self._down is not None:
                 batch = self._admit(batch)
@@ -278,7 +278,7 @@ class Writer:
             self.database.who_holds(),
         )
 
-    def _notice_fork(self) -> None:
+    def notice_fork(self) -> None:
         """After a fork the parent's connection is not ours."""
         if self._pid != os.getpid():
             self.database.forked()

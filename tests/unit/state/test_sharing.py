@@ -28,6 +28,9 @@ class Notes:
             waiting.value = len(self.batches)
         return True
 
+    def notice_fork(self) -> None:
+        pass
+
     def is_away(self) -> bool:
         return False
 

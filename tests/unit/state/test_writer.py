@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import sqlite3
@@ -198,6 +199,39 @@ def test_one_loop_after_another_may_use_a_writer_and_two_at_once_may_not(writer:
     assert len(refused) == 1
 
 
+def test_who_waits_in_a_loop_that_stands_still_is_answered_when_another_one_comes(writer: Writer) -> None:
+    """They were forgotten: whoever ran the first loop again waited for ever, and a record of what had run was lost."""
+
+    async def come() -> list[asyncio.Future[tuple[int, object]]]:
+        return [*(writer.commit(append) for _ in range(3)), writer.commit_closing(append)]
+
+    async def one() -> int:
+        return (await writer.commit(append))[0]
+
+    async def all_of(futures: list[asyncio.Future[tuple[int, object]]]) -> list[int]:
+        return [value for value, _ in await asyncio.gather(*futures)]
+
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        futures = loop.run_until_complete(come())
+        assert asyncio.run(one()) == 4
+        assert all(future.done() for future in futures)
+        assert loop.run_until_complete(all_of(futures)) == [0, 1, 2, 3]
+    assert audit_home(writer.home).findings == ()
+
+
+def test_a_record_of_what_has_run_is_written_though_its_loop_was_closed(writer: Writer) -> None:
+    async def come() -> list[asyncio.Future[tuple[int, object]]]:
+        return [writer.commit(append), writer.commit(append), writer.commit_closing(append)]
+
+    async def one() -> int:
+        return (await writer.commit(append))[0]
+
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        kept = loop.run_until_complete(come())
+    assert asyncio.run(one()) == 2
+    assert [future.done() for future in kept] == [True, False, False]
+
+
 def test_plain_code_commits_without_a_loop(writer: Writer) -> None:
     value, receipt = writer.commit_now(append)
     assert receipt is not None
@@ -289,6 +323,25 @@ def test_a_forked_child_opens_its_own_connection_and_drops_the_lock(writer: Writ
     assert os.waitpid(child, 0)[1] == 0
     assert writer.commit_now(append)[0] == 2
     assert audit_home(writer.home).findings == ()
+
+
+def test_a_child_forked_while_callers_wait_commits_nothing_of_theirs(writer: Writer) -> None:
+    """It ran on in its copy of the loop: what waited was written by the parent, and once more by the child."""
+
+    async def scenario() -> tuple[int, list[int]]:
+        futures = [writer.commit(append) for _ in range(3)]
+        await asyncio.sleep(0)
+        child = os.fork()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if child == 0:
+            refused = [isinstance(future.exception(), StateError) for future in futures[1:]]
+            os._exit(0 if all(refused) else 1)
+        return child, [value for value, _ in await asyncio.gather(*futures)]
+
+    child, values = asyncio.run(scenario())
+    assert (os.waitpid(child, 0)[1], values) == (0, [0, 1, 2])
+    assert count(writer) == 3
 
 
 # ── a history that was rewritten ─────────────────────────────────────────────
