@@ -7,6 +7,8 @@ body, and then that entry is a finding.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,6 +18,8 @@ from palyra.journal.lookup import Rows
 from palyra.model.record import Entry
 
 LONGEST_LINE_BYTES = MAX_ENTRY_BYTES + 2
+LONGEST_HEADER_BYTES = 16 << 20
+"""It may be longer than an entry, and not as long as the disk."""
 OF_AN_ACT = f'"predicateType":"{ACT}"'.encode()
 """A string inside an entry has its quotes escaped, so these bytes stand nowhere else."""
 
@@ -59,9 +63,19 @@ class SealedBodies:
 
 def _lines(path: Path) -> Iterator[bytes]:
     try:
-        with path.open("rb") as file:
-            yield file.readline()  # the header may be longer than an entry
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return
+            header = file.readline(LONGEST_HEADER_BYTES)
+            if not header.endswith(b"\n"):
+                return
+            yield header
             while line := file.readline(LONGEST_LINE_BYTES):
                 yield line
     except OSError:
         return
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe in its place keeps no audit waiting."""
+    return os.open(path, flags | os.O_NONBLOCK)

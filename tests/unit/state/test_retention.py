@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -166,7 +167,7 @@ def test_sealed_entries_verify_prove_and_export_as_before(kept: tuple[Writer, Jo
     assert audit(writer) == []
 
 
-@pytest.mark.parametrize("attack", ["edit", "cut", "remove", "swap"])
+@pytest.mark.parametrize("attack", ["edit", "cut", "remove", "swap", "pipe", "endless"])
 def test_a_sealed_file_that_was_touched_is_found(kept: tuple[Writer, JournalStore, list[str]], attack: str) -> None:
     writer, _, _ = kept
     (segment,) = seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
@@ -180,6 +181,11 @@ def test_a_sealed_file_that_was_touched_is_found(kept: tuple[Writer, JournalStor
         segment.path.write_bytes(b"".join([lines[0], lines[2], lines[1], *lines[3:]]))
     else:
         segment.path.unlink()
+    if attack == "pipe":  # an audit waited for somebody to write to it
+        os.mkfifo(segment.path)
+    elif attack == "endless":  # one line without an end was read into memory
+        with segment.path.open("wb") as file:
+            file.truncate(1 << 40)
     assert "EDITED" in audit(writer)
 
 
