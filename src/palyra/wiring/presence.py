@@ -33,7 +33,7 @@ class Presence:
         if _SAY is None:
             return
         with contextlib.suppress(OSError):
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             weakref.finalize(self, os.close, self._fd)
             fcntl.fcntl(self._fd, _SAY, _lock(fcntl.F_RDLCK, me))
 

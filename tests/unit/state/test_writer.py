@@ -25,6 +25,7 @@ from palyra.state.lock import FileLock
 from palyra.state.schema import HEAD_EVERY
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
+from palyra.wiring.owners import ProcessOwners
 from tests.journaling import NOW, act, audit_home
 
 
@@ -524,6 +525,16 @@ def test_a_lock_file_that_is_gone_is_an_answer_and_not_a_hang(writer: Writer) ->
 
     with pytest.raises(StateError):
         asyncio.run(commit())
+
+
+def test_a_pipe_in_the_locks_place_keeps_nobody_waiting(home: Path) -> None:
+    with contextlib.closing(Writer.open(home)) as writer:
+        lock = writer.home.lock
+    lock.unlink()
+    os.mkfifo(lock, 0o600)
+    with contextlib.closing(Writer.open(home)) as writer:
+        assert writer.commit_now(append)[0] == 0
+    assert ProcessOwners(lock).is_alive(ProcessOwners(lock).me())
 
 
 def test_a_closed_writer_says_so(home: Path) -> None:
