@@ -13,7 +13,8 @@ import pytest
 
 from palyra.attest import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE
 from palyra.canon import canonical_strict, digest, sha256_hex
-from palyra.signing import dsse_sign, parse_pem
+from palyra.journal.checkpoint import sign_head
+from palyra.signing import NoteSigner, dsse_sign, parse_pem
 from palyra.state.person import owner_principal
 from tests.command_line import Cli
 from tests.folders import open_folder
@@ -84,6 +85,24 @@ def test_a_stolen_retired_key_and_an_edited_entry_make_no_outcome_that_verifies(
         connection.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 1", (body, leaf))
         connection.commit()
     assert "the journal does not contain what it signed here" in refused(cli, forged)
+
+
+@pytest.mark.parametrize("size", [2, 3, 10**9])
+def test_a_stolen_retired_key_makes_no_receipt_that_verifies(cli, tmp_path, size):
+    """The outcome is true, its receipt is not: of a tree that never was, or of another history of the first entries."""
+    outcome = call(cli, n=1)
+    stolen = parse_pem((cli.home / "state" / "installation.key").read_text())
+    assert cli("journal", "rotate-key").returncode == 0
+    call(cli, n=2)
+    path = tmp_path / "outcome.json"
+    path.write_text(json.dumps(outcome))
+    assert cli("verify", str(path)).returncode == 0
+    origin = outcome["receipt"]["checkpoint"].partition("\n")[0]
+    note = sign_head(NoteSigner(origin, stolen), size, bytes(32))
+    path.write_text(json.dumps(outcome | {"receipt": {"index": 1, "tree_size": size, "checkpoint": note}}))
+    assert "the journal does not contain what it signed here" in refused(cli, path)
+    path.write_text(json.dumps(outcome | {"receipt": outcome["receipt"] | {"index": 0}}))
+    assert "the journal does not contain what it signed here" in refused(cli, path)
 
 
 def test_an_act_is_journaled_under_who_did_it_whatever_the_environment_says(cli, monkeypatch):

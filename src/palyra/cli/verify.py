@@ -101,23 +101,31 @@ class _Trust:
             self.named = f"a retired key of this installation ({key_id})"
         return chosen or self.keys.newest
 
-    def holds(self, attested: Mapping[str, Any]) -> bool:
-        """Whether the journal itself has this execution: a retired key may have been stolen since."""
+    def holds(self, attested: Mapping[str, Any], receipt: Mapping[str, Any] | None) -> bool:
+        """Whether the journal itself has this execution where its receipt says, under a head of its own: a retired key
+        may have been stolen since, and whoever has it signs attestations and receipts."""
         from palyra.cli.journal_home import reading
-        from palyra.errors import StateError
+        from palyra.errors import StateError, TrustError
         from palyra.journal.entry import parse_entry
         from palyra.journal.tree import signed_body
 
         assert self.settings is not None
-        said: list[object] = []
+        places: set[int] = set()
         with reading(self.settings) as journal:
             head = journal.head()
             for entry in journal.lookup.by_call(str(attested.get("call_id"))):
                 # Who stole the key may also have written the row: only what the newest key signed for counts.
                 with contextlib.suppress(StateError):
                     journal.tree.inclusion(entry.index, head)
-                    said.append(parse_entry(signed_body(entry)).predicate.get("execution_sha256"))
-        return attested.get("execution_sha256") in said
+                    said = parse_entry(signed_body(entry)).predicate
+                    places |= {entry.index} if said.get("execution_sha256") == attested["execution_sha256"] else set()
+            if not places or receipt is None:
+                return bool(places)
+            with contextlib.suppress(StateError, TrustError):
+                seen = journal.home.keys.open(receipt["checkpoint"])
+                if seen.size <= head.size and journal.tree.frontier(seen.size).root() == seen.root:
+                    return receipt["index"] in places
+        return False
 
 
 def _find_keys(settings: Settings, vkey: str | None) -> _Trust:
@@ -186,7 +194,7 @@ def _check_value(value: object, trust: _Trust) -> Checked:
             attested = verify_attestation(value, signer.key)
         except TrustError as error:
             return "attestation", [("ATTESTATION", str(error))], {}
-        return "attestation", _check_retired(trust, signer, attested), {}
+        return "attestation", _check_retired(trust, signer, attested, None), {}
     return "outcome", _check_outcome(value, trust), {}
 
 
@@ -210,10 +218,13 @@ def _check_outcome(value: object, trust: _Trust) -> Findings:
     named = attestation if isinstance(attestation, dict) else {}
     signer = trust.choose(named.get("key_id"))
     found = check_outcome(value, signer.key, origin=signer.name)
-    return [(finding.code, finding.detail) for finding in found] or _check_retired(trust, signer, named)
+    told = [(finding.code, finding.detail) for finding in found]
+    return told or _check_retired(trust, signer, named, value["receipt"] if isinstance(value, dict) else None)
 
 
-def _check_retired(trust: _Trust, signer: NoteVerifier, attested: Mapping[str, Any]) -> Findings:
-    if signer == trust.keys.newest or trust.holds(attested):
+def _check_retired(
+    trust: _Trust, signer: NoteVerifier, attested: Mapping[str, Any], receipt: Mapping[str, Any] | None
+) -> Findings:
+    if signer == trust.keys.newest or trust.holds(attested, receipt):
         return []
     return [("KEY", f"Key {signer.key.key_id} was retired, and the journal does not contain what it signed here.")]
