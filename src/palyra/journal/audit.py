@@ -25,6 +25,7 @@ from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.entry import parse_entry
 from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
+from palyra.journal.policy_standing import PolicyRows, PolicyStanding
 from palyra.journal.skill_standing import SkillRow, SkillStanding
 from palyra.journal.standing import ApprovalRow, Standing
 from palyra.journal.witness_standing import WitnessRow, WitnessStanding
@@ -84,6 +85,7 @@ class Audit:
     _standing: Standing = field(init=False, default_factory=Standing)
     _skills: SkillStanding = field(init=False, default_factory=SkillStanding)
     _witnesses: WitnessStanding = field(init=False, default_factory=WitnessStanding)
+    _policies: PolicyStanding = field(init=False, default_factory=PolicyStanding)
     _keys: Keys = field(init=False)
     _frontier: Frontier = field(init=False)
     _next: int = field(init=False)
@@ -168,6 +170,7 @@ class Audit:
                 self._handed += [handed] if handed is not None else []
             self._pruned.read(view)
             self._witnesses.read(view)
+            self._policies.read(view)
         self._calls.read(index, view, edited=not whole)
         self._skills.read(view)
         for contradiction in self._standing.read(view):
@@ -238,6 +241,7 @@ class Audit:
         approvals: Iterable[ApprovalRow] | None = None,
         skills: Iterable[SkillRow] | None = None,
         witnesses: Iterable[WitnessRow] | None = None,
+        policies: PolicyRows | None = None,
     ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
@@ -256,6 +260,8 @@ class Audit:
         for detail in self._skills.check(skills, from_index=self._pruned.end) if skills is not None else ():
             self._find("KEPT", None, detail)
         for detail in self._witnesses.check(witnesses) if witnesses is not None else ():
+            self._find("KEPT", None, detail)
+        for detail in self._policies.check(policies) if policies is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:
             self._find("TRUNCATED", self._next, f"There were {self.had} entries once, and there are {self._next}.")
@@ -318,6 +324,7 @@ def run_rows(
     approvals: Iterable[ApprovalRow] | None = None,
     skills: Iterable[SkillRow] | None = None,
     witnesses: Iterable[WitnessRow] | None = None,
+    policies: PolicyRows | None = None,
 ) -> Report:
     """Feed all entries as (index, leaf hash, body), of which a million need no value each, and all checkpoints as
     (size, note), both in order, and finish."""
@@ -335,4 +342,6 @@ def run_rows(
     while waiting is not None:
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
-    return audit.finish(head, rows=rows, runs=runs, approvals=approvals, skills=skills, witnesses=witnesses)
+    return audit.finish(
+        head, rows=rows, runs=runs, approvals=approvals, skills=skills, witnesses=witnesses, policies=policies
+    )

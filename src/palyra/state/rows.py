@@ -19,6 +19,7 @@ from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
 from palyra.journal.commitments import open_salt
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
+from palyra.journal.policy_standing import PolicyRows
 from palyra.journal.skill_standing import SkillRow
 from palyra.journal.standing import ApprovalRow
 from palyra.journal.witness_standing import WitnessRow, place_sha256
@@ -157,6 +158,13 @@ class JournalRows:
             yield WitnessRow(what=f"witness/{name}", said={"kind": kind, "place_sha256": place_sha256(place)})
         for origin, vkey, size in self._connection.execute("SELECT origin, vkey, size FROM seen_heads"):
             yield WitnessRow(what=f"origin/{origin}", said={"vkey": vkey, "size": size})
+
+    def policies(self) -> PolicyRows:
+        """Every use of policies, and which one is in force."""
+        uses = self._connection.execute("SELECT version, by FROM policy_uses WHERE number <> 0").fetchall()
+        sql = "SELECT u.version FROM policy_pointer p JOIN policy_uses u ON u.number = p.number"
+        in_use = self._connection.execute(sql).fetchone()
+        return PolicyRows(uses=[(version, by) for version, by in uses], in_use="" if in_use is None else in_use[0])
 
     def deletions(self) -> Sequence[Deletion]:
         names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")

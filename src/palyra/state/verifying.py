@@ -112,6 +112,7 @@ def audit_rows(
                 approvals=rows.approvals(),
                 skills=rows.skills(),
                 witnesses=rows.witnesses(),
+                policies=rows.policies(),
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")

@@ -118,6 +118,28 @@ def test_rolling_back_twice_goes_two_steps_back(writer: Writer, versions: Policy
     with pytest.raises(StateError):
         roll_back(versions)
     assert [act["act"] for act in acts(writer)] == ["policy.used"] * 2 + ["policy.rolled_back"] * 2
+    assert audit_home(writer.home).findings == ()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE policy_pointer SET number = 1",
+        "UPDATE policy_pointer SET number = 0",
+        "UPDATE policy_uses SET version = (SELECT version FROM policy_uses WHERE number = 1) WHERE number = 2",
+        "UPDATE policy_uses SET by = 'user:another'",
+        "INSERT INTO policy_uses SELECT -1, version, parent, at_unix_ms, 'user:another' FROM policy_uses WHERE number = 1",
+    ],
+)
+def test_policies_that_somebody_put_in_use_without_a_word_are_found(
+    writer: Writer, versions: PolicyVersions, sql: str
+) -> None:
+    """The pointer is a row: set back, it had calls decided by policies that had been replaced, and all verified."""
+    install(versions, NO_RM)
+    install(versions, NO_LS)
+    assert audit_home(writer.home).findings == ()
+    edit(writer, sql)
+    assert {one.code for one in audit_home(writer.home).findings} == {"KEPT"}
 
 
 def test_numbers_of_uses_only_grow_over_a_rollback_too(versions: PolicyVersions):

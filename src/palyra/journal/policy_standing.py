@@ -1,0 +1,48 @@
+"""Which policies are in use, held against what the entries say of it.
+
+Found: a pointer that somebody set back to earlier policies, or on to some that nobody put in use; a use that was made or
+changed in its row. Rows are unsigned, and the acts `policy.used` and `policy.rolled_back` say what they hold; the newest
+of them is in force. Not found: a pointer that was put back before anybody looked. Each entry of a call names by its
+digest what decided it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from palyra.journal.acts import ActKind
+from palyra.journal.entry import EntryView
+from palyra.values import dataclass
+
+_ACTS = frozenset({ActKind.POLICY_USED.value, ActKind.POLICY_ROLLED_BACK.value})
+
+Use = tuple[object, object]
+"""The version (None: the folder), and who put it in use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRows:
+    uses: Sequence[Use]
+    """Without the beginning, of which no entry tells."""
+    in_use: object
+    """The version in force; None for the folder."""
+
+
+class PolicyStanding:
+    def __init__(self) -> None:
+        self._uses: set[Use] = set()
+        self._newest: object = None
+
+    def read(self, view: EntryView) -> None:
+        if view.predicate.get("act") not in _ACTS:
+            return
+        details = view.predicate.get("details")
+        if isinstance(details, Mapping) and "version" in details:
+            self._newest = str(details["version"]) if details["version"] is not None else None
+            self._uses.add((self._newest, str(view.predicate.get("actor"))))
+
+    def check(self, rows: PolicyRows) -> Iterator[str]:
+        if rows.in_use != self._newest:
+            yield "The policies in use are not those that the newest entry about them names."
+        if not self._uses.issuperset(rows.uses):
+            yield "A row says that policies were put in use, and no entry says so."
