@@ -1,9 +1,9 @@
 """Which policies are in use, held against what the entries say of it.
 
-Found: a pointer that somebody set back to earlier policies, or on to some that nobody put in use; a use that was made or
-changed in its row. Rows are unsigned, and the acts `policy.used` and `policy.rolled_back` say what they hold; the newest
-of them is in force. Not found: a pointer that was put back before anybody looked. Each entry of a call names by its
-digest what decided it.
+Found: a pointer that somebody set back to earlier policies, or on to some that nobody put in use; a use that was made
+or changed in its row. Rows are unsigned, and the acts `policy.used` and `policy.rolled_back` say what they hold; the
+newest of them is in force. Not found: a pointer that was put back before anybody looked. Each entry of a call names by
+its digest what decided it.
 """
 
 from __future__ import annotations

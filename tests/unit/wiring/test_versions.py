@@ -128,7 +128,7 @@ def test_rolling_back_twice_goes_two_steps_back(writer: Writer, versions: Policy
         "UPDATE policy_pointer SET number = 0",
         "UPDATE policy_uses SET version = (SELECT version FROM policy_uses WHERE number = 1) WHERE number = 2",
         "UPDATE policy_uses SET by = 'user:another'",
-        "INSERT INTO policy_uses SELECT -1, version, parent, at_unix_ms, 'user:another' FROM policy_uses WHERE number = 1",
+        "INSERT INTO policy_uses SELECT -1, version, parent, at_unix_ms, 'user:x' FROM policy_uses WHERE number = 1",
     ],
 )
 def test_policies_that_somebody_put_in_use_without_a_word_are_found(
