@@ -28,6 +28,7 @@ from palyra.journal.merkle import HASH_BYTES, Frontier
 from palyra.journal.policy_standing import PolicyRows, PolicyStanding
 from palyra.journal.skill_standing import SkillRow, SkillStanding
 from palyra.journal.standing import ApprovalRow, Standing
+from palyra.journal.token_standing import TokenRow, TokenStanding
 from palyra.journal.witness_standing import WitnessRow, WitnessStanding
 from palyra.model.record import Checkpoint, Owner
 from palyra.signing import NoteVerifier
@@ -86,6 +87,7 @@ class Audit:
     _skills: SkillStanding = field(init=False, default_factory=SkillStanding)
     _witnesses: WitnessStanding = field(init=False, default_factory=WitnessStanding)
     _policies: PolicyStanding = field(init=False, default_factory=PolicyStanding)
+    _tokens: TokenStanding = field(init=False, default_factory=TokenStanding)
     _keys: Keys = field(init=False)
     _frontier: Frontier = field(init=False)
     _next: int = field(init=False)
@@ -171,6 +173,7 @@ class Audit:
             self._pruned.read(view)
             self._witnesses.read(view)
             self._policies.read(view)
+            self._tokens.read(view)
         self._calls.read(index, view, edited=not whole)
         self._skills.read(view)
         for contradiction in self._standing.read(view):
@@ -242,6 +245,7 @@ class Audit:
         skills: Iterable[SkillRow] | None = None,
         witnesses: Iterable[WitnessRow] | None = None,
         policies: PolicyRows | None = None,
+        tokens: Iterable[TokenRow] | None = None,
     ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
@@ -262,6 +266,8 @@ class Audit:
         for detail in self._witnesses.check(witnesses) if witnesses is not None else ():
             self._find("KEPT", None, detail)
         for detail in self._policies.check(policies) if policies is not None else ():
+            self._find("KEPT", None, detail)
+        for detail in self._tokens.check(tokens) if tokens is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:
             self._find("TRUNCATED", self._next, f"There were {self.had} entries once, and there are {self._next}.")
@@ -325,6 +331,7 @@ def run_rows(
     skills: Iterable[SkillRow] | None = None,
     witnesses: Iterable[WitnessRow] | None = None,
     policies: PolicyRows | None = None,
+    tokens: Iterable[TokenRow] | None = None,
 ) -> Report:
     """Feed all entries as (index, leaf hash, body), of which a million need no value each, and all checkpoints as
     (size, note), both in order, and finish."""
@@ -343,5 +350,12 @@ def run_rows(
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
     return audit.finish(
-        head, rows=rows, runs=runs, approvals=approvals, skills=skills, witnesses=witnesses, policies=policies
+        head,
+        rows=rows,
+        runs=runs,
+        approvals=approvals,
+        skills=skills,
+        witnesses=witnesses,
+        policies=policies,
+        tokens=tokens,
     )

@@ -22,6 +22,7 @@ from palyra.journal.merkle import Frontier
 from palyra.journal.policy_standing import PolicyRows
 from palyra.journal.skill_standing import SkillRow
 from palyra.journal.standing import ApprovalRow
+from palyra.journal.token_standing import TokenRow
 from palyra.journal.witness_standing import WitnessRow, place_sha256
 from palyra.model.approval import COLUMNS, parse_row
 from palyra.model.outcome import LIMIT_NAMES
@@ -165,6 +166,12 @@ class JournalRows:
         sql = "SELECT u.version FROM policy_pointer p JOIN policy_uses u ON u.number = p.number"
         in_use = self._connection.execute(sql).fetchone()
         return PolicyRows(uses=[(version, by) for version, by in uses], in_use="" if in_use is None else in_use[0])
+
+    def tokens(self) -> Iterator[TokenRow]:
+        sql = "SELECT token_id, principal, operator, expires_unix_ms, revoked_unix_ms FROM tokens"
+        for token_id, principal, operator, expires, revoked in self._connection.execute(sql):
+            said = {"principal": principal, "operator": bool(operator), "expires_at_unix_ms": expires}
+            yield TokenRow(token_id=token_id, said=said, is_revoked=revoked is not None)
 
     def deletions(self) -> Sequence[Deletion]:
         names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")

@@ -113,6 +113,7 @@ def audit_rows(
                 skills=rows.skills(),
                 witnesses=rows.witnesses(),
                 policies=rows.policies(),
+                tokens=rows.tokens(),
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")

@@ -10,7 +10,8 @@ import pytest
 from palyra.errors import Rejected
 from palyra.state.writer import Writer
 from palyra.tokens.store import TokenStore
-from tests.journaling import NOW, ulid
+from tests.journaling import NOW, audit_home, ulid
+from tests.stores import tampering
 
 
 @pytest.fixture
@@ -85,3 +86,26 @@ def test_the_list_begins_with_the_newest(writer):
     made = [make(tokens)[0] for _ in range(3)]
     assert tokens.list(count=2) == (made[2], made[1])
     assert tokens.list(before=made[1].token_id) == (made[0],)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE tokens SET revoked_unix_ms = NULL",
+        "UPDATE tokens SET operator = 1",
+        "UPDATE tokens SET principal = 'user:operator'",
+        "UPDATE tokens SET expires_unix_ms = expires_unix_ms + 1",
+        "UPDATE tokens SET token_id = 'another' WHERE operator = 0",
+        "DELETE FROM tokens",
+    ],
+)
+def test_a_token_that_somebody_made_or_revived_in_its_row_is_found(writer, sql):
+    """An operator's token as a row of one's own: it let its holder in, and all verified."""
+    tokens = store(writer)
+    make(tokens, operator=True, principal="user:b")
+    token, _ = make(tokens)
+    asyncio.run(tokens.revoke(token.token_id, by="user:b"))
+    assert audit_home(writer.home).findings == ()
+    with tampering(writer.home) as other:
+        other.execute(sql)
+    assert {one.code for one in audit_home(writer.home).findings} == {"KEPT"}
