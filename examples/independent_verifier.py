@@ -59,7 +59,7 @@ def node(left, right):  # RFC 6962
 def check_entry(body, index):
     said = load(body)
     need(canonical(said) == body and len(body) <= 65536, f"entry {index} is in its only form")
-    need(canonical(said["predicate"]["place"]["index"]) == b"%d" % index, f"entry {index} says so itself")
+    need(canonical(said["predicate"]["place"]["index"]) == canonical(index), f"entry {index} says so itself")
     return said["predicateType"], said["predicate"]
 
 def check_included(body, index, proof, size, root):
@@ -91,8 +91,8 @@ def check_export(header, lines, vkey):
     whole = canonical([{"count": count, "end": True}, count]) == canonical([load(end), len(bodies)])
     need(whole and rest == b"", "no line is missing, and none is too many")
     if header["type"] == "urn:palyra:selection:v1":
-        need(sorted(set(header["indices"])) == header["indices"], "no entry stands twice")
-        for index, body, proof in zip(header["indices"], bodies, header["proofs"], strict=True):
+        need(sorted({*(shown := header["indices"])} | {first}) == (shown or [0]), "no entry stands twice")
+        for index, body, proof in zip(shown, bodies, header["proofs"], strict=True):
             check_included(body, index, proof, size, root)
         return f"{count} entries, each in the journal of {size}"
     heights = [bit for bit in reversed(range(first.bit_length())) if first >> bit & 1]
@@ -140,10 +140,10 @@ def check_outcome(outcome, vkey):
 def main(file, vkey):
     with open(file, "rb") as stream:
         first, *lines = stream.read().split(b"\n")
-    value = load(first)
-    if value.get("type") in ("urn:palyra:export:v1", "urn:palyra:selection:v1"):
+    kind = (value := load(first)).get("type")
+    if kind in ("urn:palyra:export:v1", "urn:palyra:selection:v1"):
         return check_export(value, lines, vkey)
-    return (check_proof if value.get("type") == "urn:palyra:proof:v1" else check_outcome)(value, vkey)
+    return (check_proof if kind == "urn:palyra:proof:v1" else check_outcome)(value, vkey)
 
 if __name__ == "__main__":
     print(main(*sys.argv[1:]))
