@@ -80,6 +80,42 @@ report(json.loads(said))
     assert tier_c.attack(program).json == "EPERM"
 
 
+def test_no_kernel_module_is_loaded_for_a_line_discipline_a_bridge_or_a_kind_of_socket(tier_c: Arena) -> None:
+    """A pty and a socket are enough to ask, without any capability; discipline 27 is one that every kernel has."""
+    program = """
+import fcntl, socket, struct
+def asked(fd, request):
+    fcntl.ioctl(fd, request, struct.pack("i", 27) + bytes(60))
+    return "done"
+terminal, line = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY), socket.socket()
+report({
+    "discipline": tried(asked, terminal, 0x5423),
+    "bridge": tried(asked, line, 0x8940),
+    "vlan": tried(asked, line, 0x8982),
+    "packets by another name": tried(socket.socket, 2, 10, 0),
+    "dccp": tried(socket.socket, 2, 6, 0),
+    "size": tried(asked, terminal, 0x5414),
+})
+"""
+    assert tier_c.attack(program).json == {
+        "discipline": "EPERM",
+        "bridge": "EPERM",
+        "vlan": "EPERM",
+        "packets by another name": "ESOCKTNOSUPPORT",
+        "dccp": "ESOCKTNOSUPPORT",
+        "size": "done",
+    }
+
+
+def test_huge_pages_that_the_machine_has_set_aside_cannot_be_taken(tier_c: Arena) -> None:
+    program = """
+import mmap
+report([tried(lambda: bool(mmap.mmap(-1, 2 << 20, flags=0x40021))), tried(os.memfd_create, "x", 4),
+        tried(os.memfd_create, "x", 0) != "EPERM"])
+"""
+    assert tier_c.attack(program).json == ["EPERM", "EPERM", True]
+
+
 def test_there_is_no_controlling_terminal(tier_c: Arena) -> None:
     assert tier_c.attack("report(tried(os.open, '/dev/tty', os.O_RDWR))").json in ("ENXIO", "EIO")
 

@@ -4,8 +4,9 @@
 filter (seccomp_b) is the same with more refusals, made of the same pieces.
 Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers, `clone3`, `openat2` and
 `io_setup` do not exist (ENOSYS, so libraries fall back to other calls), 3 flat refusals (EPERM),
-4 rules over arguments (namespaces, socket families and protocols, terminal injection, leases, memory that grows
-down, files that run as their owner), 5 everything else is allowed.
+4 rules over arguments (namespaces, socket families, kinds and protocols, terminal injection, requests that load
+modules, leases, memory that grows down or comes in huge pages, files that run as their owner), 5 everything else is
+allowed.
 
 Not here: anything that runs the filter; the tests hold a simulator, so both machines are checked anywhere.
 """
@@ -23,7 +24,7 @@ MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """AUDIT_ARCH_* of the machines whose numbers are in the tables below."""
 
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT = 1, 13, 38, 93, 97
+EPERM, EACCES, ENOSYS, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EAFNOSUPPORT = 1, 13, 38, 93, 94, 97
 
 Numbers: TypeAlias = "Mapping[str, tuple[int | None, int | None]]"
 """name: (x86_64, aarch64); None where the machine has no such call"""
@@ -121,6 +122,8 @@ JUDGED: dict[str, tuple[int | None, int | None]] = {
     "ioctl": (16, 29),
     "fcntl": (72, 25),
     "mmap": (9, 222),
+    "memfd_create": (319, 279),
+    "shmget": (29, 194),
     **{name: numbers for name, (numbers, _) in MODES.items()},
     **{name: numbers for name, (numbers, _) in CREATIONS.items()},
 }
@@ -129,9 +132,11 @@ RULE_OF = {
     "unshare": "namespaces",
     "socket": "family",
     "socketpair": "family",
-    "ioctl": "terminal",
+    "ioctl": "request",
     "fcntl": "lease",
     "mmap": "mapping",
+    "memfd_create": "huge file",
+    "shmget": "huge segment",
     **{name: f"mode in {position}" for name, (_, position) in MODES.items()},
     **{name: f"created with {position}" for name, (_, position) in CREATIONS.items()},
 }
@@ -142,6 +147,9 @@ FAMILIES = (1, 2, 10)
 """AF_UNIX, AF_INET, AF_INET6: an allowlist, because every other family is an attack surface of its own."""
 UNIX, INET, INET6 = FAMILIES
 STREAM, SEQPACKET = 1, 5
+FIRST_ODD_KIND = 4
+"""STREAM, DGRAM and RAW come before. With no protocol named a kind alone picks one: 6 is DCCP, for which the host's
+kernel would load a module; and SOCK_PACKET of INET is another family altogether, that of packets."""
 _TYPE_BITS = 0xF
 """The rest of a socket's type are flags."""
 PROTOCOLS = (0, 1, 6, 17, 58)
@@ -149,11 +157,17 @@ PROTOCOLS = (0, 1, 6, 17, 58)
 would load a module, as root and for whoever asks; MPTCP is asked for by libraries that fall back to TCP."""
 TERMINAL_INJECTION = (0x5412, 0x541C)
 """TIOCSTI types into the operator's terminal; TIOCLINUX pastes into a console."""
+LOADING = (0x5423, 0x8940, 0x8941, 0x8982, 0x8983, 0x89A0, 0x89A1)
+"""TIOCSETD, and those of bridges and VLANs: whoever has a pty, or any socket, could have the host's kernel load a line
+discipline (GSM, HDLC, PPP: old code that few look at), a bridge or a VLAN module, as root and without a capability."""
 LEASES = (1024, 1040)
 """F_SETLEASE, F_SETDELEG: whoever opens such a file waits, for 45 seconds, and a descriptor to read by is enough. Where
 the sandbox keeps uid 0 that is every file of /usr, and the linker's cache: no program of the host would start."""
 GROWS_DOWN = 0x100
 """MAP_GROWSDOWN: the kernel counts such memory as stack, which no limit on data bounds. No library asks for it."""
+HUGE_MAPPING, HUGE_FILE, HUGE_SEGMENT = 0x40000, 0x4, 0o4000
+"""MAP_HUGETLB, MFD_HUGETLB, SHM_HUGETLB: of these pages the whole machine has as many as its operator set aside, for a
+database or a virtual machine, which then does not start. No limit on data counts those that are shared."""
 SET_USER_ID = 0o4000
 """A file that runs as its owner, left in the workspace of root or of an operator, makes every local user that owner."""
 CREATING = 0x400040
@@ -186,10 +200,10 @@ def assemble(machine: str, *, own_program: bool = False, unix: bool = True) -> b
     for the operator's uid whatever it does."""
     if not unix:
         named = RULE_OF | {"socket": "socket", "socketpair": "pair"}
-        return build(machine, REFUSED, JUDGED, named, [sockets_rule(network=True), protocol_rule(), pairs_rule()])
-    families = [Step(IF_EQUAL, family, yes="allow" if family == UNIX else "protocol") for family in FAMILIES]
+        return build(machine, REFUSED, JUDGED, named, [sockets_rule(network=True), *protocol_rules(), pairs_rule()])
+    families = [Step(IF_EQUAL, family, yes="allow" if family == UNIX else "kind") for family in FAMILIES]
     family = ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)])
-    own = [family, protocol_rule()]
+    own = [family, *protocol_rules()]
     return build(machine, REFUSED, JUDGED, RULE_OF, own, absent=OWN_ABSENT if own_program else ABSENT)
 
 
@@ -204,7 +218,7 @@ def build(
 ) -> bytes:
     """A filter: what the number decides, the rules every filter has, those of its own, and the verdicts."""
     named = {numbers: rule_of[name] for name, numbers in judged.items()}
-    shared = [_namespaces_rule(), _terminal_rule(), _lease_rule(), _mapping_rule(), *_mode_rules()]
+    shared = [_namespaces_rule(), _request_rule(), _lease_rule(), *_memory_rules(), *_mode_rules()]
     return link([*by_number(machine, refused, named, absent), *shared, *own, *_verdicts()])
 
 
@@ -271,7 +285,7 @@ def _namespaces_rule() -> Block:
 
 def sockets_rule(*, network: bool) -> Block:
     """No Unix socket is made; others where there is a network."""
-    verdict = "protocol" if network else "eacces"
+    verdict = "kind" if network else "eacces"
     families = [Step(IF_EQUAL, family, yes=verdict) for family in (INET, INET6)]
     return "socket", [argument(0), *families, Step(IF_EQUAL, UNIX, yes="eacces"), Step(RETURN, ERRNO | EAFNOSUPPORT)]
 
@@ -282,22 +296,29 @@ def pairs_rule() -> Block:
     return "pair", [argument(0), Step(IF_EQUAL, UNIX, no="eacces"), argument(1), Step(AND, _TYPE_BITS), *kinds]
 
 
-def protocol_rule() -> Block:
+def protocol_rules() -> list[Block]:
+    """Of INET and INET6: the kind, then the protocol."""
+    usual = Step(IF_AT_LEAST, FIRST_ODD_KIND, yes="odd kind", no="protocol")
     known = [Step(IF_EQUAL, protocol, yes="allow") for protocol in PROTOCOLS]
-    return "protocol", [argument(2), *known, Step(RETURN, ERRNO | EPROTONOSUPPORT)]
+    return [
+        ("kind", [argument(1), Step(AND, _TYPE_BITS), usual]),
+        ("odd kind", [Step(RETURN, ERRNO | ESOCKTNOSUPPORT)]),
+        ("protocol", [argument(2), *known, Step(RETURN, ERRNO | EPROTONOSUPPORT)]),
+    ]
 
 
-def _terminal_rule() -> Block:
-    requests = [Step(IF_EQUAL, request, yes="eperm") for request in TERMINAL_INJECTION]
-    return "terminal", [argument(1), *requests, Step(RETURN, ALLOW)]
+def _request_rule() -> Block:
+    requests = [Step(IF_EQUAL, request, yes="eperm") for request in (*TERMINAL_INJECTION, *LOADING)]
+    return "request", [argument(1), *requests, Step(RETURN, ALLOW)]
 
 
 def _lease_rule() -> Block:
     return "lease", [argument(1), *(Step(IF_EQUAL, lease, yes="eperm") for lease in LEASES), Step(RETURN, ALLOW)]
 
 
-def _mapping_rule() -> Block:
-    return "mapping", [argument(3), Step(IF_ANY_BIT, GROWS_DOWN, yes="eperm", no="allow")]
+def _memory_rules() -> list[Block]:
+    flags = (("mapping", 3, GROWS_DOWN | HUGE_MAPPING), ("huge file", 1, HUGE_FILE), ("huge segment", 2, HUGE_SEGMENT))
+    return [(name, [argument(at), Step(IF_ANY_BIT, bits, yes="eperm", no="allow")]) for name, at, bits in flags]
 
 
 def _mode_rules() -> list[Block]:

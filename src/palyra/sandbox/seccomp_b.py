@@ -25,7 +25,7 @@ from palyra.sandbox.seccomp import (
     argument,
     build,
     pairs_rule,
-    protocol_rule,
+    protocol_rules,
     sockets_rule,
 )
 
@@ -73,7 +73,7 @@ def assemble_b(machine: str, *, network: bool) -> bytes:
         REFUSED_B,
         JUDGED_B,
         _RULE_OF,
-        [sockets_rule(network=network), protocol_rule(), pairs_rule(), *_others()],
+        [sockets_rule(network=network), *protocol_rules(), pairs_rule(), *_others()],
     )
 
 

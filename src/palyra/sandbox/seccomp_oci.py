@@ -21,11 +21,17 @@ from palyra.sandbox.seccomp import (
     ENOSYS,
     EPERM,
     EPROTONOSUPPORT,
+    ESOCKTNOSUPPORT,
     FAMILIES,
+    FIRST_ODD_KIND,
     GROWS_DOWN,
+    HUGE_FILE,
+    HUGE_MAPPING,
+    HUGE_SEGMENT,
     INET,
     INET6,
     LEASES,
+    LOADING,
     MODES,
     NAMESPACE_FLAGS,
     REFUSED,
@@ -44,6 +50,12 @@ _KINDS = 16
 _PROTOCOLS_REFUSED = (33, 115, 132, 136, 256, 262)
 """DCCP, L2TP, SCTP, UDP-Lite, SMC, MPTCP: all that Linux has beyond the filter's own list, which says what is allowed;
 an engine's rules can only say what is not."""
+_MEMORY = (
+    ("mmap", 3, GROWS_DOWN),
+    ("mmap", 3, HUGE_MAPPING),
+    ("memfd_create", 1, HUGE_FILE),
+    ("shmget", 2, HUGE_SEGMENT),
+)
 
 
 @lru_cache(maxsize=2)
@@ -61,10 +73,15 @@ def profile(*, unix: bool = True) -> bytes:
             for family in (INET, INET6)
             for protocol in _PROTOCOLS_REFUSED
         ),
+        *(
+            _rule(["socket"], ESOCKTNOSUPPORT, argument=(0, _LOW_HALF, family), also=(1, _KINDS - 1, kind))
+            for family in (INET, INET6)
+            for kind in range(FIRST_ODD_KIND, _KINDS)
+        ),
         *(() if unix else _without_unix()),
-        *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in TERMINAL_INJECTION),
+        *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in (*TERMINAL_INJECTION, *LOADING)),
         *(_rule(["fcntl"], EPERM, argument=(1, _LOW_HALF, lease)) for lease in LEASES),
-        _rule(["mmap"], EPERM, argument=(3, GROWS_DOWN, GROWS_DOWN)),
+        *(_rule([name], EPERM, argument=(at, bit, bit)) for name, at, bit in _MEMORY),
         *(_rule([name], EPERM, argument=(at, SET_USER_ID, SET_USER_ID)) for name, (_, at) in MODES.items()),
         *(
             _rule([name], EPERM, argument=(at, bit, bit), also=(at + 1, SET_USER_ID, SET_USER_ID))

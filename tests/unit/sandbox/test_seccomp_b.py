@@ -67,6 +67,16 @@ def test_no_protocol_is_asked_for_that_the_host_would_load_a_module_for(judge: F
     }
 
 
+def test_no_kind_of_socket_is_asked_for_that_the_host_would_load_a_module_for(judge: Filter) -> None:
+    other = s.ERRNO | s.ESOCKTNOSUPPORT if judge.network else DENY
+    assert {judge.ask("socket", family, kind, 0) for family in (2, 10) for kind in range(4, 16)} == {other}
+    assert {judge.ask("ioctl", 3, request) for request in s.LOADING} == {REFUSE}
+
+
+def test_huge_pages_cannot_be_taken(judge: Filter) -> None:
+    assert judge.ask("mmap", 0, 1, 3, 0x40021) == judge.ask("memfd_create", 0, 4) == judge.ask("shmget") == REFUSE
+
+
 def test_no_other_family_exists(judge: Filter) -> None:
     assert {judge.ask("socket", family, 1) for family in range(64) if family not in (1, 2, 10)} == {NO_FAMILY}
 

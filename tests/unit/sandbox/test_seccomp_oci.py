@@ -44,6 +44,20 @@ def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for() -> No
     assert {verdict("socket", family, 1, protocol) for family in (1, 2, 10) for protocol in s.PROTOCOLS} == {0}
 
 
+def test_the_host_loads_no_module_for_a_kind_of_socket_or_a_request() -> None:
+    for family in (2, 10):
+        assert {kind for kind in range(16) if verdict("socket", family, kind | 0x80000) == 0} == {0, 1, 2, 3}
+    assert verdict("socket", 2, 6) == verdict("socket", 2, 10) == s.ESOCKTNOSUPPORT
+    assert {verdict("ioctl", 3, request) for request in s.LOADING} == {s.EPERM}
+
+
+def test_huge_pages_cannot_be_taken() -> None:
+    assert (
+        verdict("mmap", 0, 1, 3, 0x40021) == verdict("memfd_create", 0, 5) == verdict("shmget", 0, 1, 0o4600) == s.EPERM
+    )
+    assert verdict("mmap", 0, 1, 3, 0x21) == verdict("memfd_create", 0, 1) == verdict("shmget", 0, 1, 0o600) == 0
+
+
 def test_typing_into_a_terminal_is_refused() -> None:
     assert verdict("ioctl", 0, 1 << 32 | 0x5412) == verdict("ioctl", 0, 0x541C) == s.EPERM
     assert verdict("ioctl", 0, 0x5413) == 0
