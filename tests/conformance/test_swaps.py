@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.errors import Reason
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from tests.conformance.arena import Arena, claimed
@@ -177,3 +178,33 @@ def test_nobody_outside_waits_for_a_file_that_a_program_leased(any_tier: Arena) 
     if Guarantee.SYSCALL_FILTER not in result.plan.guarantees:
         pytest.skip("no filter is claimed here")
     assert set(result.json.values()) == {"EPERM"}, result.json
+
+
+def test_a_link_put_in_the_place_of_a_granted_folder_shows_nothing_of_where_it_leads(any_tier: Arena) -> None:
+    """A folder of another agent's workspace was granted; that agent moves it away and leaves a link to somebody's keys,
+    also on the way to it."""
+    granted = any_tier.folder / "other" / "shared" / "vendor"
+    granted.mkdir(parents=True)
+    roots = (str(granted),)
+    for place, end in ((granted, any_tier.outside), (granted.parent, any_tier.folder / "elsewhere")):
+        (any_tier.folder / "elsewhere").mkdir(exist_ok=True)
+        if not (any_tier.folder / "elsewhere" / "vendor").exists():
+            (any_tier.folder / "elsewhere" / "vendor").symlink_to(any_tier.outside)
+        place.rename(place.with_name("moved"))
+        place.symlink_to(end)
+        execution = any_tier.run("/bin/cat", f"{granted}/secret", read_roots=roots, granted_roots=roots).execution
+        assert (execution.reason, execution.stdout_bytes) == (Reason.SPAWN_FAILED, 0)
+        assert "a link has taken the place of what was granted" in str(execution.message)
+        place.unlink()
+        place.with_name("moved").rename(place)
+
+
+def test_a_granted_folder_swapped_while_the_sandbox_is_made_shows_nothing(place: Arena) -> None:
+    granted = place.folder / "other" / "vendor"
+    granted.mkdir(parents=True)
+    roots, shown = (str(granted),), []
+    with swapping(granted, place.outside):
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            shown.append(place.run("/bin/cat", f"{granted}/secret", read_roots=roots, granted_roots=roots))
+    assert {each.output.stdout for each in shown} == {""}

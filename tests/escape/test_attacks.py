@@ -167,3 +167,24 @@ def test_the_largest_arguments_and_every_odd_byte_arrive(run: SyncRun) -> None:
     word = ("".join(chr(sign) for sign in range(1, 128) if chr(sign) not in "./~:@=,-") * 40)[:4096]
     outcome = call(run, "printf", "%s", *[word] * 12)
     assert outcome.output["stdout"] == word * 12, outcome.message
+
+
+def test_a_granted_folder_in_another_agents_workspace_cannot_be_turned_into_a_link(
+    home: Path, workspace: Path, tier: str, tmp_path: Path
+) -> None:
+    """The grant was resolved when the run began: a link that is there later is the other agent's."""
+    theirs, keys = tmp_path / "theirs" / "vendor", tmp_path / "keys"
+    theirs.mkdir(parents=True)
+    keys.mkdir()
+    (theirs / "text").write_text("shared")
+    (keys / "text").write_text("secret of the operator")
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:attacker", workspace, grant=grant(tier=tier, read_roots=(str(theirs),)))
+        before = call(run, "cat", str(theirs / "text"))
+        theirs.rename(tmp_path / "theirs" / "old")
+        theirs.symlink_to(keys)
+        after = [call(run, "cat", str(theirs / "text")), call(run, "grep", "-r", "secret", str(theirs))]
+    assert before.output["stdout"] == "shared"
+    for outcome in after:
+        assert not outcome.success
+        assert "secret" not in outcome.output.get("stdout", "")

@@ -215,6 +215,7 @@ def make_job(
     assert trip.sights is not None
     needs, wants = needs_for(tier, net)
     executable, grant = trip.sights.executable, trip.run.grant
+    roots = tuple(dict.fromkeys((*runner.read_roots, *grant.read_roots)))
     return Job(
         program=executable.found_at or executable.path,
         program_file=executable.path if executable.found_at else "",
@@ -230,7 +231,8 @@ def make_job(
         ),
         cwd=trip.sights.cwd.resolved,
         workspace=trip.sights.workspace,
-        read_roots=tuple(dict.fromkeys((*runner.read_roots, *grant.read_roots))),
+        read_roots=roots,
+        granted_roots=roots,
         limits=_limits(trip, process, runner),
         net=net,
         tier=tier,

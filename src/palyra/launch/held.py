@@ -59,6 +59,7 @@ class Template:
     group: GroupSpec | None
     face: NetFace | None = None
     caches: tuple[str, ...] = ()
+    granted: tuple[str, ...] = ()
     host_files: Seen = ()
     """What of the host was copied into the folder it shows as /etc, as it was then."""
     workspace_source: str = field(init=False, repr=False, compare=False, default="")
@@ -102,6 +103,7 @@ def template_of(plan: ProcessPlan) -> Template:
         group=group_of(plan),
         face=plan.face,
         caches=plan.caches,
+        granted=plan.granted,
     )
 
 

@@ -29,6 +29,17 @@ def identity_of(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+def granted_identity(path: str) -> tuple[int, int]:
+    """The same of a folder that was granted under a path without links. An agent whose workspace holds it can put a
+    link in its place, to the operator's keys: whoever was granted the folder would be shown those."""
+    try:
+        return identity_of(path)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise OSError(errno.ELOOP, "a link has taken the place of what was granted", path) from error
+        raise
+
+
 def stat_inside(pid: int, path: str) -> tuple[int, int]:
     found = os.stat(f"/proc/{pid}/root{path}")
     return found.st_dev, found.st_ino

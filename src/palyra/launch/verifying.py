@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from palyra.launch.host_files import is_unchanged
-from palyra.launch.identity import identity_of, stat_inside
+from palyra.launch.identity import granted_identity, identity_of, stat_inside
 from palyra.launch.waiting import has_ended
 from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
 from palyra.sandbox.view import EMPTY_FILE, ETC, is_within
@@ -88,6 +88,9 @@ def look_outside(template: Template) -> Outside:
     places = []
     for point, source in planned_mounts(template.launcher):
         if source and not is_within(point, workspace) and not point.startswith(("/proc", "/dev")):
+            if source in template.granted:  # one that is not there at this moment may be a link in the next
+                places.append((point, granted_identity(source)))
+                continue
             with contextlib.suppress(FileNotFoundError):  # --ro-bind-try of what is not there
                 found = os.stat(source)  # links followed, as the launcher does
                 places.append((point, (found.st_dev, found.st_ino)))

@@ -65,6 +65,7 @@ class Job:
     cwd: str
     workspace: WorkspaceSight
     read_roots: tuple[str, ...]
+    """Shown read-only."""
     limits: Limits
     net: NetGrant
     tier: Tier
@@ -83,5 +84,7 @@ class Job:
     own_files: tuple[tuple[str, bytes], ...] = ()
     """(path inside, content) of a program of Palyra's own, which the backend puts there."""
     workspace_writable: bool = True
+    granted_roots: tuple[str, ...] = ()
+    """Those of `read_roots` whose links were followed when they were granted: one that is there now came since."""
     learning: bool = False
     """A program of ours stands before a foreign one (`palyra run --learn`): the filter is the foreign one's."""

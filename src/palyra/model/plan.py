@@ -52,6 +52,8 @@ class LandlockRules:
     """Read and written, where they exist."""
     tcp: bool
     """False: no TCP connection and no TCP port."""
+    granted: tuple[str, ...] = ()
+    """Those of `runnable` that are reached without following any link, too."""
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -117,6 +119,8 @@ class ProcessPlan:
     """Hosts whose TLS is ended outside the sandbox; their authority is in the sandbox's own bundle."""
     caches: tuple[str, ...] = ()
     """Folders of this workspace alone, below Palyra's own state, made before the start where they are missing."""
+    granted: tuple[str, ...] = ()
+    """Folders the launcher shows that must be reached without following any link; it names them, too."""
     run_as: tuple[int, int] | None = None
     """(uid, gid) when a root engine starts the sandbox as someone else."""
     no_new_privileges: bool = True

@@ -24,7 +24,9 @@ can: for each one the launcher reads the whole table of mounts there are by then
 
 from __future__ import annotations
 
+import posixpath
 from functools import lru_cache
+from typing import TypeAlias
 
 from palyra.canon import sha256_hex
 from palyra.model.call import Tier
@@ -104,7 +106,7 @@ class BubblewrapBackend:
         run_as = identity(job, host)
         given = self._given(job, host)
         face = job.face if host.bubblewrap.listeners else None
-        words, data, closed = _made(_shape_of(job, host), host)
+        words, data, closed, granted = _made(_shape_of(job, host), host)
         return ProcessPlan(
             backend=self.name,
             executor=self.executor,
@@ -123,6 +125,7 @@ class BubblewrapBackend:
             run_as=run_as,
             closed=closed,  # 13
             caches=tuple(folder for folder, _ in _caches(job, host)),
+            granted=granted,
             pid_namespace=True,
             namespace_pid_max=_bounded_by_pid_max(job, host),
             guarantees=given,
@@ -192,6 +195,7 @@ class _Shape:
 
     workspace: WorkspaceSight
     read_roots: tuple[str, ...]
+    granted_roots: tuple[str, ...]
     program: str
     """Empty where every sandbox shows it."""
     program_file: str
@@ -209,6 +213,7 @@ def _shape_of(job: Job, host: HostFacts) -> _Shape:
     return _Shape(
         workspace=job.workspace,
         read_roots=job.read_roots,
+        granted_roots=job.granted_roots,
         program=program,
         program_file=file,
         scratch_bytes=job.limits.scratch_bytes,
@@ -221,13 +226,18 @@ def _shape_of(job: Job, host: HostFacts) -> _Shape:
     )
 
 
+_Made: TypeAlias = tuple[tuple[Word, ...], tuple[bytes, ...], tuple[tuple[str, str], ...], tuple[str, ...]]
+"""The words, their data, what is closed, and which folders are shown that no link may lead to."""
+
+
 @lru_cache(maxsize=128)
-def _made(shape: _Shape, host: HostFacts) -> tuple[tuple[Word, ...], tuple[bytes, ...], tuple[tuple[str, str], ...]]:
-    """The words, their data, and what is closed; remembered, because a run's calls mostly share one sandbox."""
+def _made(shape: _Shape, host: HostFacts) -> _Made:
+    """Remembered, because a run's calls mostly share one sandbox."""
     assert host.bubblewrap is not None
     view = view_of(shape, host)
     words, data = _words(shape, view, host, host.bubblewrap)
-    return words, data, closings(view)
+    granted = {posixpath.normpath(root) for root in shape.granted_roots}
+    return words, data, closings(view), tuple(path for path in view.readable if path in granted)
 
 
 def _words(

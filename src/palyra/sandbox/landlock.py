@@ -69,6 +69,7 @@ def rules_for(job: Job, host: HostFacts) -> LandlockRules:
         if not any(is_within(program, folder) for folder in (*runnable, job.workspace.path)):
             runnable.append(program_root(program, host))
     shared = job.net.mode is not EgressMode.STRICT
+    granted = dict.fromkeys(posixpath.normpath(root) for root in job.granted_roots)
     return LandlockRules(
         abi=min(host.landlock_abi, NEWEST_ABI),
         writable=job.workspace.path,
@@ -76,6 +77,7 @@ def rules_for(job: Job, host: HostFacts) -> LandlockRules:
         readable=(*ETC, *(ETC_NETWORK if shared else ()), *KERNEL),
         devices=DEVICES,
         tcp=shared,
+        granted=tuple(root for root in granted if root not in SYSTEM),
     )
 
 

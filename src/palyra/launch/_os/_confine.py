@@ -139,6 +139,23 @@ def open_without_links(path: str) -> int:
     return fd
 
 
+def _open_granted(path: str) -> int:
+    """A folder or file that was granted under a path without links: one that is there now was put there since."""
+    above, name = os.path.split(path)
+    try:
+        folder = open_without_links(above) if above != "/" else os.open(above, _LOOK)
+        try:
+            fd = os.open(name, _LOOK | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+        if not stat.S_ISLNK(os.fstat(fd).st_mode):
+            return fd
+        os.close(fd)
+    except NotADirectoryError:
+        pass
+    raise OSError(errno.ELOOP, "a link has taken the place of what was granted", path)
+
+
 def _enter(confinement: Confinement, ruleset: int) -> None:
     """From / (a folder of the engine's that the child may not enter would make its shell complain). The filter comes
     last: it may refuse what the steps before need."""
@@ -163,8 +180,9 @@ def _make_ruleset(rules: LandlockRules) -> tuple[int, tuple[int, int]]:
         found = os.fstat(workspace)
         _allow(ruleset, workspace, WORK & handled(rules.abi)[0])
         for path, rights in accesses(rules):
-            try:  # noqa: SIM105  # half a hundred a call: what `suppress` does takes as long as a rule
-                _allow(ruleset, os.open(path, _LOOK), rights)
+            try:
+                fd = _open_granted(path) if path in rules.granted else os.open(path, _LOOK)
+                _allow(ruleset, fd, rights)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 pass
     except BaseException:
