@@ -2,8 +2,9 @@
 
 `assemble(machine)` returns the bytes of the kernel's `struct sock_filter[]` for bubblewrap's `--seccomp`; tier B's
 filter (seccomp_b) is the same with more refusals, made of the same pieces.
-Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 x32 numbers, `clone3`, `openat2` and
-`io_setup` do not exist (ENOSYS, so libraries fall back to other calls), 3 flat refusals (EPERM),
+Order: 1 a foreign architecture is killed (its numbers mean other calls), 2 numbers that are newer than this table,
+x32's, `clone3`, `openat2` and `io_setup` do not exist (ENOSYS, so libraries fall back to other calls), 3 flat refusals
+(EPERM),
 4 rules over arguments (namespaces, socket families, kinds and protocols, terminal injection, requests that load
 modules, leases, memory that grows down or comes in huge pages, files that run as their owner), 5 everything else is
 allowed.
@@ -172,7 +173,9 @@ SET_USER_ID = 0o4000
 """A file that runs as its owner, left in the workspace of root or of an operator, makes every local user that owner."""
 CREATING = 0x400040
 """O_CREAT | O_TMPFILE's own bit: without one of them the mode is not looked at, and may hold anything."""
-X32_BIT = 0x40000000
+NEWEST = 469
+"""`file_setattr`, of Linux 6.17, on every machine. What came since may keep in memory what is judged here, as `clone3`
+and `openat2` do. From 512 on numbers are x32's own, which kernels before 5.4 take without its bit: 521 is ptrace."""
 
 # BPF: 32-bit load at an absolute offset, bitwise and, three jumps, return
 LOAD, AND, IF_EQUAL, IF_AT_LEAST, IF_ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
@@ -242,8 +245,7 @@ def by_number(
     and runs it for every call that it cannot allow by its number alone."""
     arch, column = MACHINES[machine], list(MACHINES).index(machine)
     steps = [Step(LOAD, _ARCH_AT), Step(IF_EQUAL, arch, no="kill"), Step(LOAD, _NUMBER_AT)]
-    if machine == "x86_64":
-        steps.append(Step(IF_AT_LEAST, X32_BIT, yes="enosys"))
+    steps.append(Step(IF_AT_LEAST, NEWEST + 1, yes="enosys"))
     named = [
         *((numbers[column], "enosys") for numbers in absent.values()),
         *((numbers[column], "eperm") for numbers in refused.values()),
