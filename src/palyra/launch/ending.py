@@ -2,9 +2,9 @@
 
 With a PID namespace, killing its first process kills the tree, and that process is gone only when all others
 are: its pidfd is what is waited for, unless it is seen to be the last one inside. Where this process is a subreaper
-the launcher is killed first, so the namespace's first process always comes to us with the usage of the whole tree;
-elsewhere it is left to whoever inherits it and no usage is claimed. Without a namespace: the call's Landlock domain,
-else its cgroup; else its process group and session, which a double fork with setsid escapes, so that is claimed
+the launcher is killed first, so the namespace's first process always comes to us with the usage of all that was waited
+for; elsewhere it is left to whoever inherits it and no usage is claimed. Without a namespace: the call's Landlock
+domain, else its cgroup; else its process group and session, which a double fork with setsid escapes, so that is claimed
 nowhere.
 
 A program inside a namespace is not our child: its wait status comes from its pidfd, on older kernels from the

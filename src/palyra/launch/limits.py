@@ -7,7 +7,8 @@ process inherited is the ceiling.
 Units: seconds, KiB and blocks of 512 bytes, rounded so that a limit is never above what was asked.
 
 RLIMIT_DATA, not AS: runtimes that reserve address space (node) cannot start under AS. The hard stack limit is
-lowered too, because the main stack does not count as data and a program could ask for an unlimited one.
+lowered too, because the main stack does not count as data and a program could ask for an unlimited one. Where we may
+run in real time or before others (users of sound, services), a program may not: it would take every core for itself.
 
 Not here: which limits (model/limits), process counts by pid_max or cgroups (held, cgroup).
 """
@@ -27,7 +28,7 @@ from palyra.values import dataclass
 @dataclass(frozen=True, slots=True)
 class Step:
     flag: str
-    """Of the shell's `ulimit`; "processes" where shells differ."""
+    """Of the shell's `ulimit`; a word where shells differ."""
     soft: int
     hard: int
     kind: int = resource.RLIMIT_CORE
@@ -43,6 +44,8 @@ _KINDS = (
     resource.RLIMIT_FSIZE,
     resource.RLIMIT_CORE,
     resource.RLIMIT_NPROC,
+    resource.RLIMIT_RTPRIO,
+    resource.RLIMIT_NICE,
 )
 Ceilings: TypeAlias = tuple[tuple[int, int], ...]
 """(soft, hard) of each of `_KINDS`."""
@@ -93,6 +96,9 @@ def _steps(limits: Limits, processes: int | None, inherited: Ceilings) -> tuple[
     ]
     if processes is not None:
         steps.append(step("processes", resource.RLIMIT_NPROC, processes, processes, unit=1))
+    for flag, kind in (("rtprio", resource.RLIMIT_RTPRIO), ("nice", resource.RLIMIT_NICE)):
+        if ceilings[kind] != (0, 0):  # which it is for nearly everybody
+            steps.append(step(flag, kind, 0, 0, unit=1))
     return tuple(steps)
 
 

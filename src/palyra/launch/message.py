@@ -78,7 +78,9 @@ def _steps(
     return b" && ".join(steps) + b"\nexit 125\n"
 
 
-_NAMES = {"t": b"cpu", "d": b"data", "s": b"stack", "n": b"nofile", "f": b"fsize", "c": b"core", "processes": b"nproc"}
+_NAMES = {"t": b"cpu", "d": b"data", "s": b"stack", "n": b"nofile", "f": b"fsize", "c": b"core", "processes": b"nproc",
+          "rtprio": b"rtprio", "nice": b"nice"}  # fmt: skip
+_IN_NO_SHELL = ("rtprio", "nice")
 
 
 def _limit_first(limits: Sequence[Step]) -> bytes:
@@ -90,6 +92,8 @@ def _limit_first(limits: Sequence[Step]) -> bytes:
 def _ulimit(step: Step, *, busybox: bool) -> bytes:
     soft, hard = (b"ulimit -%c -%%b %d" % (which, value) for which, value in ((b"S", step.soft), (b"H", step.hard)))
     both = soft + b" && " + hard
+    if step.flag in _IN_NO_SHELL:
+        return b"/usr/bin/prlimit --pid $$ --%b=%d:%d" % (_NAMES[step.flag], *step.exact)
     if step.flag != "processes":
         return both % (step.flag.encode(), step.flag.encode())
     if busybox:

@@ -13,7 +13,11 @@ ASKED = Limits(cpu_ms=1500, memory_bytes=64 << 20, processes=20, open_files=100,
 
 @pytest.fixture(autouse=True)
 def _unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    ceilings = {resource.RLIMIT_STACK: (8 << 20, resource.RLIM_INFINITY)}
+    ceilings = {
+        resource.RLIMIT_STACK: (8 << 20, resource.RLIM_INFINITY),
+        resource.RLIMIT_RTPRIO: (0, 0),
+        resource.RLIMIT_NICE: (0, 0),
+    }
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: ceilings.get(kind, unlimited))
     monkeypatch.setattr(under_test, "tasks_of", lambda uid: {0: 9, 1001: 7}[uid])
@@ -58,3 +62,16 @@ def test_what_waits_inherited_its_ceilings_when_it_was_started() -> None:
     inherited = tuple((7, 7) for _ in own_limits())
     for step in limit_steps(ASKED, uid=0, own_user_namespace=True, inherited=inherited):
         assert max(step.exact) <= 7, step
+
+
+def test_a_program_does_not_take_every_core_where_its_operator_may_run_in_real_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Users of sound may have 95: a program that inherits it spins before everything else on the machine, us too."""
+    known = resource.getrlimit
+    raised = {resource.RLIMIT_RTPRIO: (0, 95), resource.RLIMIT_NICE: (31, 31)}
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: raised.get(kind) or known(kind))
+    assert limit_steps(ASKED, uid=0, own_user_namespace=True)[-2:] == (
+        Step("rtprio", 0, 0, resource.RLIMIT_RTPRIO, (0, 0)),
+        Step("nice", 0, 0, resource.RLIMIT_NICE, (0, 0)),
+    )

@@ -40,6 +40,12 @@ def test_the_whole_message() -> None:
     )
 
 
+def test_limits_that_no_shell_knows_are_set_by_a_program() -> None:
+    said = message(limits=(Step("rtprio", 0, 0), Step("nice", 0, 0)), limit_first=True).decode()
+    assert "/usr/bin/prlimit --pid 1 --rtprio=0:0 --nice=0:0 && " in said
+    assert "/usr/bin/prlimit --pid $$ --rtprio=0:0 && /usr/bin/prlimit --pid $$ --nice=0:0 && " in said
+
+
 def test_the_held_shell_closes_what_it_said_ready_on() -> None:
     first_to_go = "{ echo 500 2>/dev/null >/proc/self/oom_score_adj || :; }"
     assert f"{first_to_go}; echo r >&8; exec 8>&-; . /dev/fd/9" == HELD_SCRIPT
