@@ -30,7 +30,7 @@ PYTEST_FLAGS =
 # What touches the system, for the plain user; values do not depend on who reads them, nor do the journal's bytes on who
 # cuts its power or damages them. `make test-user PLAIN=tests`: all.
 PLAIN = $(addprefix tests/unit/,artifacts/test_store.py daemon/test_wire_guard.py guard/test_look.py guard/test_look_changes.py guard/test_look_trail.py \
-	inside/test_escapes.py inside/test_files.py launch sandbox/test_probe.py sandbox/test_starter.py \
+	inside/test_escapes.py inside/test_files.py launch sandbox/test_probe.py sandbox/test_probe_launcher.py sandbox/test_starter.py \
 	state/test_db.py state/test_place.py state/test_whole.py state/test_writer.py vault wiring/test_peers.py) tests/conformance \
 	tests/faults/test_disk.py tests/faults/test_exhaustion.py \
 	$(filter-out $(addprefix tests/escape/test_,journal_processes.py odd_values.py power_cuts.py),$(wildcard tests/escape/test_*.py))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.sandbox import probe_launcher
 from palyra.sandbox.probe import probe
 from tests.conformance.arena import host
 
@@ -58,13 +59,14 @@ def test_a_missing_bubblewrap_is_named() -> None:
     assert blockers_after(hide) == ["missing"]
 
 
-def test_a_bubblewrap_that_does_not_isolate_is_not_used(tmp_path: Path) -> None:
+def test_a_bubblewrap_that_does_not_isolate_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of that name that just runs what it is given would pass `--version`; it does not pass a look."""
     fake = tmp_path / "bwrap"
     fake.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo bubblewrap 9.9; exit; }\n'
                     'while [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')  # fmt: skip
     fake.chmod(0o755)
-    found = probe(home="/nonexistent", state_home="", search_path=(str(tmp_path),))
+    monkeypatch.setattr(probe_launcher, "TOOLS", (str(tmp_path), *probe_launcher.TOOLS))
+    found = probe(home="/nonexistent", state_home="", search_path=())
     assert found.bubblewrap is None
     assert [blocker.code for blocker in found.blockers] == ["not_isolating"]
 

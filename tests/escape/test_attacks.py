@@ -64,6 +64,23 @@ def test_a_search_path_that_leads_into_the_workspace_runs_nothing(home: Path, wo
     assert (outcome.reason, (workspace / "ran").exists()) == (Reason.EXECUTABLE_DENIED, False)
 
 
+def test_a_launcher_planted_on_the_search_path_is_not_run_at_the_next_start(
+    home: Path, workspace: Path, tier: str, tmp_path: Path
+) -> None:
+    """It would run as the operator, outside of every sandbox, and be attested as all walls at once."""
+    home.mkdir(mode=0o700)
+    folder = workspace / "node_modules" / ".bin"
+    path = f'path = ["{folder}", "/usr/bin", "/bin"]'
+    image = f'container_image = "example@sha256:{"a" * 64}"'
+    (home / "palyra.toml").write_text(f"[tool_call.process_runner]\n{path}\n{image}\n")
+    folder.mkdir(parents=True)
+    for name in ("bwrap", "podman", "docker", "setpriv", "nsenter"):
+        plant(folder / name, f'echo {name} >> {tmp_path}/ran; exec /usr/bin/{name} "$@"')
+    with Palyra.open(str(home)) as palyra:
+        call(palyra.run("agent:attacker", workspace, grant=grant(tier=tier)), "ls")
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     "key",
     ["LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "PATH", "http_proxy"],

@@ -20,6 +20,7 @@ from palyra.canon import digest
 from palyra.model.host import Blocker, BubblewrapFacts, CgroupFacts, HostFacts, Platform
 from palyra.model.plan import plan_digest
 from palyra.sandbox.evidence import REPORT
+from palyra.sandbox.probe_launcher import Launcher, find_launcher, why_passed_over
 from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
 from palyra.sandbox.probe_trial import read_file, trial_plan
 from palyra.sandbox.starter import start_digest
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from palyra.sandbox.probe_bwrap import Isolates
 
 __all__ = ["CACHE_NAME", "probe"]
-_TOOLS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
 _KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
 """Those whose behaviour the launch message is written for."""
@@ -70,7 +70,7 @@ def probe(
     if sys.platform.startswith("linux"):
         host = _linux(
             replace(_basics(home, state_home), subreaper=owns_process),
-            _find("bwrap", (*search_path, *_TOOLS)),
+            find_launcher("bwrap", search_path),
             cgroup_limits=cgroup_limits,
             fresh=fresh,
         )
@@ -82,25 +82,29 @@ def probe(
         return host
     from palyra.sandbox.probe_container import look_for_container  # only where one is wanted
 
-    folders = (*search_path, *_TOOLS)
-    found = look_for_container(host, image=container_image, runtime=container_runtime, folders=folders, fresh=fresh)
+    found = look_for_container(host, image=container_image, runtime=container_runtime, folders=search_path, fresh=fresh)
     if isinstance(found, tuple):
         return replace(host, blockers=(*host.blockers, *found))
     return replace(host, container=found)
 
 
-def _without_launcher(host: HostFacts, *, cgroup_limits: bool) -> HostFacts:
+def _without_launcher(host: HostFacts, passed_over: str, *, cgroup_limits: bool) -> HostFacts:
     from palyra.sandbox.diagnose import BACKEND, missing_program  # seldom needed
 
     if not host.shell:
         blocker = Blocker(BACKEND, "shell", "There is no /bin/sh that Palyra can use.", "Install dash.")
         return replace(host, blockers=(blocker,))
-    return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), missing_program(_distributions()))
+    missing = missing_program(_distributions())
+    if passed_over:
+        detail, fix = why_passed_over("bubblewrap", passed_over)
+        missing = replace(missing, detail=detail, fix=f"{missing.fix}. {fix}")
+    return _with_kernel(host, _kernel(cgroup_limits=cgroup_limits), missing)
 
 
-def _linux(host: HostFacts, bwrap: str, *, cgroup_limits: bool, fresh: bool) -> HostFacts:
+def _linux(host: HostFacts, launcher: Launcher, *, cgroup_limits: bool, fresh: bool) -> HostFacts:
+    bwrap = launcher.path
     if not host.shell or not bwrap:
-        return _without_launcher(host, cgroup_limits=cgroup_limits)
+        return _without_launcher(host, launcher.passed_over, cgroup_limits=cgroup_limits)
     key = _key(host, bwrap, cgroup_limits=cgroup_limits)
     found = None if fresh else recall(host.state_home, key, _Finding)
     if found is None:
@@ -163,8 +167,8 @@ def _basics(home: str, state_home: str) -> HostFacts:
         uid=os.getuid(),
         gid=os.getgid(),
         shell=next((path for path in _SHELLS if _is_known_shell(path)), ""),
-        nsenter=_find("nsenter", _TOOLS),
-        setpriv=_find("setpriv", _TOOLS),
+        nsenter=find_launcher("nsenter", ()).path,
+        setpriv=find_launcher("setpriv", ()).path,
         usr_merged=os.path.islink("/bin") and os.path.islink("/lib"),
         localtime=_localtime(),
         home=os.path.realpath(home) if home else "",
@@ -202,14 +206,6 @@ def _key(host: HostFacts, bwrap: str, *, cgroup_limits: bool) -> str:
 
 def _is_known_shell(path: str) -> bool:
     return os.access(path, os.X_OK) and os.path.basename(os.path.realpath(path)) in _KNOWN_SHELLS
-
-
-def _find(name: str, folders: Sequence[str]) -> str:
-    for folder in folders:
-        path = os.path.join(folder, name)
-        if folder.startswith("/") and os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return ""
 
 
 def _distributions() -> tuple[str, ...]:

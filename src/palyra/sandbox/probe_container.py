@@ -25,6 +25,7 @@ from palyra.model.limits import Limits
 from palyra.model.plan import Hole, ProcessPlan, plan_digest
 from palyra.sandbox.docker import LABEL, NAME, OWNER, ContainerBackend
 from palyra.sandbox.evidence import LIMITS_REPORT, REPORT, parse_report, problem_in
+from palyra.sandbox.probe_launcher import find_launcher, why_passed_over
 from palyra.sandbox.probe_memory import recall, remember
 from palyra.sandbox.probe_trial import trial_job, trial_place
 from palyra.values import dataclass
@@ -63,11 +64,16 @@ def look_for_container(
     blockers: list[Blocker] = []
     env = _client_environment(host.home)
     for name in (runtime,) if runtime else RUNTIMES:
-        path = next((p for p in (os.path.join(f, name) for f in folders) if os.access(p, os.X_OK)), "")
-        if not path:
-            blockers.append(Blocker(name, "missing", f"{name} is not installed.", f"Install {name}."))
+        client = find_launcher(name, folders)
+        if not client.path:
+            missing = f"{name} is not installed.", f"Install {name}."
+            blockers.append(
+                Blocker(
+                    name, "missing", *(why_passed_over(name, client.passed_over) if client.passed_over else missing)
+                )
+            )
             continue
-        found = _look_at(host, name, path, image, env, fresh=fresh)
+        found = _look_at(host, name, client.path, image, env, fresh=fresh)
         if isinstance(found, _Engine):
             return _facts(found, env)
         blockers.append(found)

@@ -15,6 +15,7 @@ from palyra.sandbox import probe_bwrap, probe_kernel
 from palyra.sandbox.planner import BACKENDS
 from palyra.sandbox.probe import CACHE_NAME, probe
 from palyra.sandbox.probe_bwrap import Isolates
+from palyra.sandbox.probe_launcher import Launcher
 
 FOUND = Isolates(
     bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="9.9", disable_userns=True),
@@ -33,7 +34,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         return seen[-1]
 
     monkeypatch.setattr(probe_bwrap, "try_bwrap", look)
-    monkeypatch.setattr(under_test, "_find", lambda name, folders: "/bin/sh")
+    monkeypatch.setattr(under_test, "find_launcher", lambda name, folders: Launcher(path="/bin/sh"))
     monkeypatch.setattr(probe_kernel, "try_cgroup_kill", lambda: "/g")
     return seen
 
@@ -141,11 +142,18 @@ def test_the_time_zone_is_named_only_where_every_sandbox_shows_it(
 
 
 def test_no_bubblewrap_is_a_blocker_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_test, "_find", lambda name, folders: "")
+    monkeypatch.setattr(under_test, "find_launcher", lambda name, folders: Launcher())
     monkeypatch.setattr(under_test, "_distributions", lambda: ("debian",))
     host = ask(tmp_path)
     assert host.bubblewrap is None
     assert [(b.code, b.fix) for b in host.blockers] == [("missing", "Install bubblewrap: apt install bubblewrap")]
+
+
+def test_a_bubblewrap_that_is_passed_over_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "find_launcher", lambda name, folders: Launcher(passed_over="/ws/bin/bwrap"))
+    (blocker,) = ask(tmp_path).blockers
+    assert (blocker.code, "/ws/bin/bwrap is not used" in blocker.detail) == ("missing", True)
+    assert "have root put it into /usr/local/bin" in blocker.fix
 
 
 @pytest.mark.parametrize(("system", "kind"), [("darwin", Platform.MACOS), ("win32", Platform.WINDOWS)])
