@@ -150,4 +150,6 @@ class HostFacts:
     home: str = ""
     state_home: str = ""
     """Palyra's own state folder: never visible inside a sandbox."""
+    own_code: tuple[str, ...] = ()
+    """What Palyra itself runs from: its environment (`.venv`) and its package."""
     blockers: tuple[Blocker, ...] = field(default=())

@@ -17,6 +17,7 @@ from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts
 from palyra.model.job import Job
 from palyra.model.plan import Hole, ProcessPlan, Word
+from palyra.sandbox.view import is_within
 
 INFO = Hole(-1)
 """Where a launcher writes which process is the first one inside: the number of a descriptor, not of data."""
@@ -73,6 +74,15 @@ def change_identity(to: tuple[int, int] | None, host: HostFacts) -> tuple[Word, 
 def absent(job: Job, given: frozenset[Guarantee]) -> tuple[str, ...]:
     """What the job wanted and does not get, for the plan's `degraded`."""
     return tuple(sorted(g.value for g in job.wants - given))
+
+
+def own_code_notes(job: Job, host: HostFacts) -> tuple[str, ...]:
+    """Palyra installed into a project's own environment: what a program writes there runs with the next command of
+    Palyra's, outside of every sandbox, with its keys. It cannot be closed: programs install their packages there."""
+    places = [place for place in host.own_code if is_within(place, job.workspace.path)]
+    if not places or not job.workspace_writable:
+        return ()
+    return (f"palyra_in_workspace: Palyra itself runs from {places[0]}, which the program can change",)
 
 
 def namespace_pid_max(processes: int) -> int:

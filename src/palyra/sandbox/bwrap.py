@@ -37,7 +37,16 @@ from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, ProcessPlan, Word
 from palyra.model.sights import WorkspaceSight
 from palyra.sandbox import starter
-from palyra.sandbox.backend import BLOCK, INFO, absent, change_identity, identity, keeps_root, namespace_pid_max
+from palyra.sandbox.backend import (
+    BLOCK,
+    INFO,
+    absent,
+    change_identity,
+    identity,
+    keeps_root,
+    namespace_pid_max,
+    own_code_notes,
+)
 from palyra.sandbox.landlock import SCOPE_ABI
 from palyra.sandbox.seccomp import MACHINES, assemble
 from palyra.sandbox.starter import START_FILE
@@ -129,7 +138,7 @@ class BubblewrapBackend:
             pid_namespace=True,
             namespace_pid_max=_bounded_by_pid_max(job, host),
             guarantees=given,
-            degraded=(*absent(job, given), *_notes(job, host)),
+            degraded=(*absent(job, given), *_notes(job, host), *own_code_notes(job, host)),
             stdin=job.stdin,
             stdin_streamed=job.stdin_streamed,
         )

@@ -26,7 +26,7 @@ from palyra.model.host import ContainerFacts, Guarantee, HostFacts, Platform
 from palyra.model.job import Job
 from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, ProcessPlan, Word
-from palyra.sandbox.backend import absent
+from palyra.sandbox.backend import absent, own_code_notes
 from palyra.sandbox.seccomp_oci import profile
 from palyra.sandbox.view import is_within, view_of
 
@@ -91,7 +91,7 @@ class ContainerBackend:
             net=job.net,
             pid_namespace=True,
             guarantees=given,
-            degraded=(*absent(job, given), *_notes(job, host.container)),
+            degraded=(*absent(job, given), *_notes(job, host.container), *own_code_notes(job, host)),
             stdin=job.stdin,
             stdin_streamed=job.stdin_streamed,
         )

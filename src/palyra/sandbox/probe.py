@@ -33,7 +33,8 @@ __all__ = ["CACHE_NAME", "probe"]
 _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
 _KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
 """Those whose behaviour the launch message is written for."""
-_LISTENERS = os.path.join(os.path.dirname(str(inside.__file__)), "listeners.py")
+_OWN = os.path.dirname(str(inside.__file__))
+_LISTENERS = os.path.join(_OWN, "listeners.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,7 @@ def _basics(home: str, state_home: str) -> HostFacts:
         localtime=_localtime(),
         home=os.path.realpath(home) if home else "",
         state_home=os.path.realpath(state_home) if state_home else "",
+        own_code=tuple(dict.fromkeys(map(os.path.realpath, (sys.prefix, os.path.dirname(_OWN))))),
     )
 
 

@@ -23,7 +23,7 @@ from palyra.model.job import Job
 from palyra.model.net import EgressMode
 from palyra.model.plan import LandlockRules, ProcessPlan
 from palyra.sandbox import starter
-from palyra.sandbox.backend import absent, change_identity, identity, keeps_root
+from palyra.sandbox.backend import absent, change_identity, identity, keeps_root, own_code_notes
 from palyra.sandbox.landlock import LOWEST_ABI, SCOPE_ABI, TCP_ABI, rules_for, shows
 from palyra.sandbox.seccomp import MACHINES
 from palyra.sandbox.seccomp_b import assemble_b
@@ -64,7 +64,7 @@ class RlimitBackend:
             cgroup_memory=limits.memory if limits else "",
             cgroup_pids=limits.pids if limits else "",
             guarantees=given,
-            degraded=(*absent(job, given), *_notes(job, host, given, rules)),
+            degraded=(*absent(job, given), *_notes(job, host, given, rules), *own_code_notes(job, host)),
             stdin=job.stdin,
             stdin_streamed=job.stdin_streamed,
         )

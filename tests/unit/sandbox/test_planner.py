@@ -131,3 +131,17 @@ def test_a_program_of_ours_is_only_given_to_a_backend_that_carries_it() -> None:
     with pytest.raises(Unenforceable):
         plan_job(own, make_host(bubblewrap=None, container=container))
     assert plan_job(own, make_host()).backend == "bubblewrap"
+
+
+@pytest.mark.parametrize("tier", [Tier.C, Tier.B])
+def test_that_a_program_can_rewrite_palyra_itself_is_said(tier: Tier) -> None:
+    """Installed into the project's own environment, it runs what the agent left there, with its keys."""
+    workspace = make_job().workspace.path
+    host = make_host(own_code=(f"{workspace}/.venv", f"{workspace}/src/palyra"), landlock_abi=7)
+
+    def said(**changes: object) -> list[str]:
+        plan = plan_job(make_job(tier=tier, needs=frozenset(), **changes), host)
+        return [note for note in plan.degraded if note.startswith("palyra_in_workspace")]
+
+    assert said() == [f"palyra_in_workspace: Palyra itself runs from {workspace}/.venv, which the program can change"]
+    assert said(workspace_writable=False) == said(workspace=WorkspaceSight(path="/srv/other", owner_uid=1001)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,3 +167,8 @@ def test_another_system_is_a_blocker(
     assert (host.platform, host.seatbelt, host.job_objects) == (kind, None, False)
     assert [b.code for b in host.blockers] == ["platform", "not_isolating"]
     assert all(backend.guarantees(host) == frozenset() for backend in BACKENDS)
+
+
+def test_what_palyra_runs_from_is_known(tmp_path: Path, looks: list[object]) -> None:
+    package = os.path.dirname(os.path.dirname(os.path.realpath(under_test.__file__)))
+    assert ask(tmp_path).own_code == tuple(dict.fromkeys((os.path.realpath(sys.prefix), package)))
