@@ -110,6 +110,13 @@ def test_a_line_that_the_shell_itself_obeys_gets_no_plain_yes(ask: Callable[...,
         assert (tmp_path / "escaped").exists()
 
 
+def test_output_that_is_thrown_away_goes_to_no_link_that_a_repository_brought(ask: Callable[..., list[str]]) -> None:
+    """What follows > here is no blank and the device, but a file in a folder of that name."""
+    for blank in ("\xa0", "\x0b", "\u3000"):
+        assert ask(line(f"echo 'id > mark' >{blank}/dev/null")) != ["allow"]
+    assert ask(line("echo a > /dev/null")) == ["allow"]
+
+
 def test_a_way_back_out_of_a_link_is_followed_on_the_disk(ask: Callable[..., list[str]]) -> None:
     """A repository brings the link along; by its letters `hooks/../config` is a plain file beside it."""
     asked = (write("hooks/../config"), write("sub/../new.py"), line("cp plain.txt hooks/../config"))

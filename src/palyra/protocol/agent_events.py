@@ -187,12 +187,21 @@ def line_calls(line: str, workspace: str, cwd: str) -> tuple[Call, ...]:
         return (_code(line, place.relative(cwd)),)
     calls: list[Call] = []
     for words in (program.words for program in programs):
-        if words[0] == "cd" and len(words) == 2 and not words[1].startswith("-"):
+        if words[0] == "cd" and len(words) == 2 and words[1][:1] not in ("-", "+"):  # +1: a folder that was left
+            if _goes_back(words[1], moved=place.cwd != cwd):
+                return (_code(line, _Place(workspace, cwd).relative(cwd)),)
             place = _Place(workspace, os.path.normpath(os.path.join(place.cwd, words[1])))
             calls.append(("palyra.fs.list", {"path": place.relative(place.cwd)}))
         else:
             calls.append(_run(words, place.relative(place.cwd)))
     return tuple(calls)
+
+
+def _goes_back(folder: str, *, moved: bool) -> bool:
+    """`..` behind a name: if that is a link, it is the shell's options that say where this leads."""
+    parts = [part for part in folder.split("/") if part not in ("", ".")]
+    names = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    return ".." in (parts if moved else parts[names:])
 
 
 def _run(words: tuple[str, ...], cwd: str) -> Call:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_QUIET = re.compile(r"(?:[12]?>\s*/dev/null|2>&1|&>\s*/dev/null)(?=[\s;|&]|$)")
+_QUIET = re.compile(r"(?:[12]?>[ \t]*/dev/null|2>&1|&>[ \t]*/dev/null)(?=[ \t\n;|&]|\Z)")
+"""Blanks as shells see them: behind any other the file is `\xa0/dev/null`, a link that the repository brought."""
 _SEPARATORS = ("&&", "||", ";", "|", "\n")
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+%@^=")
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,+%@=")
+_PLAIN_FOR = {"git": _PLAIN | {"^"}}
+"""`HEAD^` is a commit to git. To anybody else `^x` may be every file but x: a pattern, where zsh was told so."""
 _IN_DOUBLE = frozenset('$`\\"!')
 MAX_LINE_CHARS = 64 * 1024
 KEYWORDS = frozenset(
@@ -28,6 +31,10 @@ KEYWORDS = frozenset(
 _SETS = ("-v", "-R")
 _EVALUATED = frozenset("$`[(=")
 _COMPARISONS = frozenset({"=", "==", "!="})
+_STEPS = re.compile(r"[^\W\d]\w*\s*(?:\+\+|--)|(?:\+\+|--)\s*[^\W\d]")
+"""Sums that set a variable without an equals sign: in zsh `test CDPATH++ -eq 0 && cd docs` goes to 1/docs."""
+_NUMBERS = re.compile(r"%[-+ #0-9.']*[diouxXceEfFgGaA]")
+_SUMS = frozenset("-eq -ne -lt -le -gt -ge -t".split())
 _CONVERSION = re.compile(r"%[-+ #0-9.']*[sdiouxXcbqeEfFgGaA%]")
 """Those of printf that only print; `%n` sets a variable."""
 
@@ -55,7 +62,7 @@ def programs_of(line: str) -> tuple[Program, ...] | None:
             commands.append((separator, []))
             at += len(separator)
         else:
-            word, at = _word(line, at)
+            word, at = _word(line, at, _PLAIN_FOR.get(commands[-1][1][0], _PLAIN) if commands[-1][1] else _PLAIN)
             if word is None:
                 return None
             commands[-1][1].append(word)
@@ -67,7 +74,7 @@ def _begins_word(line: str, at: int) -> bool:
     return at == 0 or line[at - 1] in " \t;|&\n"
 
 
-def _word(line: str, at: int) -> tuple[str | None, int]:
+def _word(line: str, at: int, plain: frozenset[str]) -> tuple[str | None, int]:
     """The word that begins here and where it ends; None for anything a shell would expand."""
     parts: list[str] = []
     began = at
@@ -80,7 +87,9 @@ def _word(line: str, at: int) -> tuple[str | None, int]:
                 return None, at
             parts.append(inner)
             at = closing + 1
-        elif mark in _PLAIN or (mark > "\x7f" and mark.isalnum()):
+        elif mark == "=" and at == began and line[at + 1 : at + 2].strip("= \t\n"):
+            return None, at  # in zsh `=ls` is the place of that program
+        elif mark in plain or (mark > "\x7f" and mark.isalnum()):
             parts.append(mark)
             at += 1
         else:
@@ -103,4 +112,7 @@ def _is_evaluated(words: tuple[str, ...]) -> bool:
     if words[0] == "printf" and any("%" in _CONVERSION.sub("", word) for word in words[1:]):
         return True
     told = words[2:] if words[0] == "printf" else words[1:]  # a format is never evaluated
+    counts = any(_NUMBERS.search(word) if words[0] == "printf" else word in _SUMS for word in words[1:])
+    if counts and any(_STEPS.search(word) for word in told):
+        return True
     return any(not _EVALUATED.isdisjoint(word) for word in told if word not in _COMPARISONS)

@@ -47,6 +47,22 @@ def test_cd_moves_what_follows_and_is_looked_at_itself():
     )
 
 
+@pytest.mark.parametrize("line", ["cd a/.. && cat ../s", "cd a && cd .. && cat ../s", "cd ../a/../b && ls"])
+def test_a_way_back_behind_a_name_is_code_because_that_may_be_a_link(line: str) -> None:
+    """With `set -P`, or zsh's CHASE_LINKS, `cd deep/link && cd ..` is the folder above where the link leads."""
+    assert line_calls(line, WORK, f"{WORK}/src") == (
+        ("palyra.process.run", {"command": "bash", "args": ["-c", line], "cwd": "src"}),
+    )
+    moved = line_calls("cd .. && cd src && ls ..", WORK, f"{WORK}/src")
+    assert [tool for tool, _ in moved[:2]] == ["palyra.fs.list"] * 2
+
+
+def test_a_folder_of_the_shells_own_memory_is_none_of_the_workspace() -> None:
+    """zsh, where each cd is remembered: `cd a/b && cd +1` is where it came from, and `..` means another folder."""
+    calls = line_calls("cd a/b && cd +1 && cat ../s", WORK, WORK)
+    assert calls[1] == ("palyra.process.run", {"command": "cd", "args": ["+1"], "cwd": "a/b"})
+
+
 @pytest.mark.parametrize("line", ["cd x || cat ../s", "cd x ; cat ../s", "cd x | cat ../s", "ls; cd x && cat ../s"])
 def test_cd_that_may_not_happen_is_code_because_dot_dot_means_another_folder_then(line):
     assert line_calls(line, WORK, WORK) == (run("bash", "-c", line),)
