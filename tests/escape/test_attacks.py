@@ -115,6 +115,17 @@ def test_chains_of_wrappers_reach_no_interpreter(run: SyncRun, workspace: Path, 
     assert not (workspace / "ran").exists()
 
 
+@pytest.mark.parametrize("words", [("-cM", "-L", "10", "-f", "a.tar", "a"), ("cMfL", "a.tar", "10", "a")])
+def test_a_tar_of_several_volumes_takes_no_shell_from_its_stdin(
+    run: SyncRun, workspace: Path, words: tuple[str, ...]
+) -> None:
+    """It asks for the next volume, and `!` is a shell that reads the rest of stdin, here behind tar's own buffer."""
+    (workspace / "a").write_bytes(bytes(100_000))
+    stdin = "!\n" + "#" * 4094 + "\ntouch ran\n"
+    outcome = run.call("palyra.process.run", {"command": "tar", "args": list(words), "stdin": stdin})
+    assert (outcome.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+
+
 def test_a_secret_written_in_two_halves_is_redacted(shell: SyncRun) -> None:
     half = len(TOKEN) // 2
     for name in ("stdout", "stderr"):

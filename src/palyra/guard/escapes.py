@@ -99,7 +99,7 @@ ESCAPES: dict[str, Escape] = {
     "cpio": _escape("rsh-command:words"),
     "sdiff": _escape("diff-program:words"),
     "diff3": _escape("diff-program:words"),
-    "patch": _escape("ed", "e", "BDFVYdgioprz"),
+    "patch": _escape("ed get", "e g", "BDFVYdgioprz"),  # -g fetches what is missing by co, get, p4 or cleartool
     "rsync": _escape("rsh:words rsync-path:shell", "e:words", "eBfMT@"),
     "wget": _escape("use-askpass:words execute config", "e", "aABDeGIilnoOPQRtTUwX"),
     "wget2": _escape("use-askpass:words execute config plugin", "e", "aABDeGIilnoOPQRtTUwX"),
@@ -118,8 +118,11 @@ ESCAPES: dict[str, Escape] = {
 }  # fmt: skip
 TAR = Escape(
     values="bCfFgHIKLNTVX",
-    short=(("I", How.COMPRESS), ("F", How.SHELL)),
+    # At the end of a volume it asks for the next one, and an answer of `!` is a shell that goes on reading stdin.
+    short=(("I", How.COMPRESS), ("F", How.SHELL), ("M", How.CODE), ("L", How.CODE)),
     long=(
+        ("multi-volume", How.CODE),
+        ("tape-length", How.CODE),
         ("use-compress-program", How.COMPRESS),
         ("to-command", How.SHELL),
         ("checkpoint-action", How.SHELL),

@@ -75,6 +75,10 @@ RUNNERS = _names(
     magick convert identify mogrify montage exiftool pandoc gimp blender inkscape soffice libreoffice
     hg svn svnadmin bzr cvs p4 fossil darcs jj git-shell git-remote-ext repo
     apt apt-get aptitude dpkg dpkg-buildpackage rpm rpmbuild yum dnf zypper pacman makepkg apk brew port snapcraft
+    telnet rlogin mail mailx mutt lynx w3m links elinks cu tip minicom kermit smbclient ncftp cscope bison groff troff
+    logsave runcon numactl schedtool cgexec aa-exec nsjail minijail0 systemd-inhibit systemd-cat
+    systemd-socket-activate proxychains proxychains4 torsocks pee mispipe vipe vidir visudo sudoedit vipw vigr login
+    agetty getty xdg-open gio tcpserver
     mount umount modprobe insmod kexec init systemctl service telinit ip tc ebtables iptables nft ctags
     """
 )

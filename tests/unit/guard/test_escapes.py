@@ -84,6 +84,13 @@ strip --plugin=x f
 objdump --plugin=x f
 objcopy --plugin=x f
 tar -I '' -cf a.tar f
+tar -cM -f a.tar f
+tar cMf a.tar f
+tar -L 10 -cf a.tar f
+tar --mul -xf a.tar
+tar --tape-length=5 -cf a.tar f
+patch -g1 f
+patch --get=1 f
 rg --pre '' x
 openssl engine -t x
 openssl x -engine y
@@ -143,7 +150,7 @@ zip --TTY f
 rsync -av a b
 """
 VALUES = {
-    "patch": ("e", "BDFVYdgioprz"),
+    "patch": ("e", "BDFVYdioprz"),
     "rsync": ("e", "BfMT@"),
     "wget": ("e", "aABDGIilnoOPQRtTUwX"),
     "wget2": ("e", "aABDGIilnoOPQRtTUwX"),
@@ -154,7 +161,7 @@ VALUES = {
     "ssh-keygen": ("D", "abCfIN"),
     "ssh-add": ("s", "Eet"),
     "nc": ("c", "iIpqswWxX"),
-    "tar": ("I", "bCfgHKLNTVX"),
+    "tar": ("I", "bCfgHKNTVX"),
 }
 
 
