@@ -188,3 +188,62 @@ def test_a_bisection_does_not_show_itself_by_a_program_of_the_workspace(
     plainly("bisect", "start", "HEAD", "HEAD~1", at=workspace)
     assert git(run, "bisect", word, "git/x").reason is Reason.INTERPRETER_DENIED
     assert not (workspace / "mark").exists()
+
+
+@pytest.mark.parametrize("name", ["evil", "origin"])
+@pytest.mark.parametrize("place", ["remotes", "branches"])
+def test_a_push_to_a_remote_that_a_file_of_the_agents_makes_a_folder_runs_no_hook_there(
+    run: SyncRun, workspace: Path, name: str, place: str
+) -> None:
+    """Old gits kept remotes in files, and every git still reads them: no argument tells where `git push` goes."""
+    committed(workspace)
+    trap(repository(workspace / "sub", "--bare") / "hooks" / "pre-receive", workspace / "ran")
+    (workspace / ".git" / place).mkdir(exist_ok=True)
+    (workspace / ".git" / place / name).write_text("URL: ./sub\n" if place == "remotes" else "./sub\n")
+    outcome = git(run, "push", *(["evil", "HEAD"] if name == "evil" else ["--all"]))
+    assert not outcome.success
+    assert not (workspace / "ran").exists()
+    assert git(run, "ls-remote", "./sub").success, "reading it is no push"
+
+
+@pytest.mark.parametrize("words", [["-msa/b"], ["-kms", "a/b"], ["-ms", "a/b"]])
+def test_a_strategy_hidden_in_a_bundle_of_rebase_is_a_program(run: SyncRun, workspace: Path, words: list[str]) -> None:
+    """rebase -m has no value, as merge -m has: what follows it in its word is -s and the name of a program."""
+    committed(workspace)
+    plainly("branch", "other", at=workspace)
+    (workspace / "git-merge-a").mkdir()
+    trap(workspace / "git-merge-a" / "b", workspace / "ran")
+    for number in ("1", "2"):
+        (workspace / number).write_text(number)
+        plainly("add", number, at=workspace)
+        plainly("commit", "-qm", number, at=workspace)
+        plainly("checkout", "-q", "other", at=workspace)
+    assert git(run, "rebase", *words, "master").reason is Reason.INTERPRETER_DENIED
+    assert not (workspace / "ran").exists()
+
+
+def test_settings_of_another_folder_that_a_commondir_names_are_not_obeyed(run: SyncRun, workspace: Path) -> None:
+    """The config that is closed is then no longer the one that git reads."""
+    committed(workspace)
+    shutil.copytree(workspace / ".git", workspace / "other")
+    trap(workspace / "filter", workspace / "ran")
+    plainly("config", "-f", str(workspace / "other" / "config"), "filter.x.clean", "./filter", at=workspace)
+    (workspace / ".gitattributes").write_text("* filter=x\n")
+    (workspace / "file").write_text("z")
+    (workspace / ".git" / "commondir").write_text("../other\n")
+    assert git(run, "add", "file").reason is Reason.INTERPRETER_DENIED
+    assert not (workspace / "ran").exists()
+
+
+def test_no_setting_of_one_call_takes_back_what_git_was_told(run: SyncRun, workspace: Path) -> None:
+    """What -c says stands above the environment."""
+    repository(workspace)
+    inner = committed(workspace / "inner")
+    plainly("add", "inner", at=workspace)
+    plainly("config", "filter.x.clean", trap(workspace / "filter", workspace / "ran"), at=inner)
+    (inner / ".gitattributes").write_text("* filter=x\n")
+    (inner / "file").write_text("y")
+    os.utime(inner / "file", (1, 1))
+    assert git(run, "-c", "diff.ignoreSubmodules=none", "status").reason is Reason.INTERPRETER_DENIED
+    assert git(run, "-c", "diff.ignoreSubmodules=all", "status").success
+    assert not (workspace / "ran").exists()

@@ -227,7 +227,7 @@ def make_job(
             caller=dict(process.env),
             settable=runner.settable_env,
             operator=grant.env,
-            also=_git_environment(trip),
+            also=_git_environment(trip, process),
         ),
         cwd=trip.sights.cwd.resolved,
         workspace=trip.sights.workspace,
@@ -259,7 +259,7 @@ def _may_run_code(trip: Trip) -> bool:
     return trip.facts.runs_code or trip.facts.interpreter or trip.facts.granted_interpreters
 
 
-def _git_environment(trip: Trip) -> tuple[tuple[str, str], ...]:
+def _git_environment(trip: Trip, process: ProcessInput) -> tuple[tuple[str, str], ...]:
     """For git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any."""
     assert trip.sights is not None
     names = (trip.sights.executable, *trip.sights.also)
@@ -267,7 +267,7 @@ def _git_environment(trip: Trip) -> tuple[tuple[str, str], ...]:
         return ()
     from palyra.guard.gitenv import git_environment
 
-    return git_environment()
+    return git_environment(process.args)
 
 
 def _limits(trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig) -> Limits:

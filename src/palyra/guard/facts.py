@@ -98,12 +98,21 @@ def _refine(kind: Classification, sights: Sights, args: Sequence[str]) -> Classi
     if "git" in names and sights.cwd.resolved != sights.workspace.path and not kind.runs_code:
         why = "git below the top of the workspace can meet a repository with its own settings and hooks"
         kind = replace(kind, effective_program="git", runs_code=True, why=why)
+    if "git" in names and _has_common_folder(sights) and not kind.runs_code:
+        why = "a commondir in .git says that the repository's settings are another folder's"
+        kind = replace(kind, effective_program="git", runs_code=True, why=why)
     if "git" in names and "push" in args and not kind.runs_code:
         target = push_target(args[list(args).index("push") + 1 :])
         if any(sight.text == target and sight.exists for sight in sights.paths):
             why = "git push to a folder runs the hooks of the repository there"
             kind = replace(kind, effective_program="git", runs_code=True, why=why)
     return kind
+
+
+def _has_common_folder(sights: Sights) -> bool:
+    """Only worktrees have one. In .git itself it leads git past the config that is closed, to one of the agent's."""
+    places = (path for path in sights.workspace.protected if path.endswith("/commondir"))
+    return any("/.git/worktrees/" not in path for path in places)
 
 
 def _comes_with_interpreters(sight: ExecutableSight) -> bool:

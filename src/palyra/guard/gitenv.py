@@ -3,6 +3,8 @@
 git obeys what lies in a repository, and a call can make one: hooks, `core.fsmonitor`, an ssh command, a bare repository
 in a folder. Settings given by the environment stand above every file; they reach the repositories of submodules too.
 So a hook does not run for `git commit` where the call may not run interpreters; where it may, nothing here is set.
+A push reaches no folder at all: the hooks there run without these settings, and which remote is a folder can stand in a
+file that the agent wrote (`.git/remotes/NAME`, `.git/branches/NAME`).
 
 What cannot be set this way, because any name will do: filters, text conversions, external diffs and merge drivers of a
 repository whose config the agent wrote itself: where there was none to close (guard/protected), and nested ones that
@@ -13,6 +15,7 @@ Not here: which git commands count as code (gitline).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 NOWHERE: Final = "/dev/null"
@@ -43,10 +46,15 @@ _FIXED: Final = (
 )
 
 
-def git_environment() -> tuple[tuple[str, str], ...]:
+PUSHING: Final = (("protocol.file.allow", "never"),)
+
+
+def git_environment(args: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
+    """`args`: the call's own, whatever wraps git in them."""
+    settings = (*SETTINGS, *PUSHING) if "push" in args else SETTINGS
     numbered = [
         pair
-        for number, (key, value) in enumerate(SETTINGS)
+        for number, (key, value) in enumerate(settings)
         for pair in ((f"GIT_CONFIG_KEY_{number}", key), (f"GIT_CONFIG_VALUE_{number}", value))
     ]
-    return (*_FIXED, ("GIT_CONFIG_COUNT", str(len(SETTINGS))), *numbered)
+    return (*_FIXED, ("GIT_CONFIG_COUNT", str(len(settings))), *numbered)

@@ -16,7 +16,8 @@ Not here: paths and hosts among the arguments (guard/paths, egress/preflight).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 
 from palyra.guard.options import Option, Spec, find_options, read_options
 from palyra.late import late
@@ -71,7 +72,8 @@ _OPTION_VALUES = {"clone": "bcjou", "rebase": "CsXx", "grep": "ABCefm", "push": 
 _SUBWORDS = {"bisect": ("run", "view", "visualize"), "submodule": ("foreach",)}
 _STRATEGIES = frozenset("resolve recursive octopus ours subtree ort".split())
 """Another name NAME runs `git-merge-NAME`, and NAME may hold a slash."""
-_STRATEGY_LETTERS = {"merge": "s", "pull": "s", "rebase": "s", "cherry-pick": "", "revert": ""}
+_STRATEGY_VALUES = {"merge": "FmsSX", "pull": "sSX", "rebase": "CsSXx", "cherry-pick": "mSX", "revert": "mSX"}
+"""Which letters end a bundle, for each by itself: the -m of rebase has no value, and `rebase -msNAME` is -m -s NAME."""
 _TOPS = {"C": ("", ".", "./"), "work-tree": (".", "./"), "git-dir": (".git", ".git/", "./.git", "./.git/")}
 _TRANSPORT = late(r"(?:^|=)[A-Za-z0-9][A-Za-z0-9+.-]*::")
 _DASH_HOST = late(r"[a-z+]+://(?:[^/@]*@)?-", re.IGNORECASE)
@@ -144,10 +146,21 @@ def read_git(args: Sequence[str]) -> GitReading:
     return GitReading(subcommand, scan.rest, _judge(subcommand, rest))
 
 
+@cache
+def _enforced() -> Mapping[str, str]:
+    """What -c says stands above the environment: `-c diff.ignoreSubmodules=none status` looked into a nested
+    repository, and obeyed the settings there."""
+    from palyra.guard.gitenv import SETTINGS
+
+    return {key.lower(): value for key, value in SETTINGS}
+
+
 def is_safe_setting(text: str) -> bool:
     """`section.name=value` with a name that is known to start nothing."""
     key, _, value = text.partition("=")
     key = key.lower()
+    if key in _enforced():
+        return value.lower() == _enforced()[key]
     if key == "core.pager" or key.startswith("pager."):
         return value in _PAGERS_OFF
     return key in _SAFE_SETTINGS or key.partition(".")[0] in _SAFE_SECTIONS
@@ -187,9 +200,10 @@ def is_folder(word: str) -> bool:
 
 
 def _judge_strategy(subcommand: str, rest: Sequence[str]) -> str:
-    letters = _STRATEGY_LETTERS.get(subcommand)
-    if letters is not None:
-        for option in find_options(rest, letters=letters, names=("strategy",), values="CFmsSXx"):
+    values = _STRATEGY_VALUES.get(subcommand)
+    if values is not None:
+        letters = "s" if "s" in values else ""  # the -s of cherry-pick and revert signs off
+        for option in find_options(rest, letters=letters, names=("strategy",), values=values):
             if option.value not in _STRATEGIES:
                 return f"git {subcommand} with a strategy of another name runs a program of that name"
     return ""

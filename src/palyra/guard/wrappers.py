@@ -95,6 +95,8 @@ _FLOCK = Spec(
     "shared exclusive unlock nonblock nb close no-fork verbose wait= timeout= conflict-exit-code= command= help "
     "version",
 )
+_EMPTIES = frozenset({"i", "ignore-environment", "u", "unset"})
+"""Of env: what git was told through its environment (guard/gitenv) goes as well."""
 _ASSIGNMENT = late(r"([^=]+)=(.*)", re.DOTALL)
 
 
@@ -166,6 +168,8 @@ def _read_prefix(name: str, prefix: Prefix, args: Words) -> Iterator[Finding]:
     rest = args[scan.rest + prefix.operands :]
     if name == "sudo":
         rest = yield from _skip_assignments(name, rest)
+    if name in ("sudo", "doas") and _names_git(rest):
+        yield Finding(code=True, words=tuple(rest), why=f"{name} takes away the settings by which git runs no hooks")
     if rest:
         yield Finding(argv=tuple(rest))
     elif prefix is _SETARCH:
@@ -192,8 +196,11 @@ def _read_env(args: Words, depth: int = 0) -> Iterator[Finding]:
         yield _unknown("env", scan, args)
         return
     rest = args[scan.rest :]
+    empties = any(option.name in _EMPTIES for option in scan.options) or list(rest[:1]) == ["-"]
     rest = rest[1:] if rest and rest[0] == "-" else rest
     rest = yield from _skip_assignments("env", rest)
+    if empties and _names_git(rest):
+        yield Finding(code=True, words=tuple(rest), why="env -i takes away the settings by which git runs no hooks")
     if any(option.name in ("C", "chdir") for option in scan.options) and _names_git(rest):
         yield Finding(code=True, words=tuple(rest), why="env -C starts git in a folder that can have its own settings")
     elif rest:

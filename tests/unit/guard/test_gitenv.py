@@ -13,6 +13,15 @@ def test_every_setting_is_numbered_without_a_gap():
     assert told == SETTINGS
 
 
+def test_a_push_reaches_no_folder_whoever_wraps_it():
+    for args in (["push"], ["-c", "color.ui=never", "push", "origin"], ["-n5", "git", "push"]):
+        told = dict(git_environment(args))
+        assert int(told["GIT_CONFIG_COUNT"]) == len(SETTINGS) + 1
+        assert told[f"GIT_CONFIG_KEY_{len(SETTINGS)}"] == "protocol.file.allow"
+        assert told[f"GIT_CONFIG_VALUE_{len(SETTINGS)}"] == "never"
+    assert git_environment(["fetch", "./push"]) == git_environment()
+
+
 def test_nobody_else_can_set_any_of_it():
     assert all(is_banned(key) for key, _ in git_environment())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -277,3 +278,39 @@ def test_a_variable_that_xargs_numbers_its_processes_by_is_judged_like_any_other
     """`LD_LIBRARY_PATH=0` is the folder `0` of the workspace, and the libraries that a call put there."""
     assert classify("xargs", [f"--process-slot-var={name}", "cat"]).runs_code
     assert not classify("xargs", ["--process-slot-var=SLOT", "cat"]).runs_code
+
+
+# ── what git was told ────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "env -i git commit", "env - git commit", "env -u GIT_CONFIG_COUNT git commit", "env -uX nice git commit",
+        "env --ignore-env git status", "sudo git status", "doas git status", "env -S '-i git commit'",
+    ],
+)  # fmt: skip
+def test_git_is_not_started_without_what_it_was_told(words: str) -> None:
+    """The settings by which git runs no hooks are variables: a wrapper that drops them lets the hooks run."""
+    assert runs_code(*shlex.split(words))
+
+
+@pytest.mark.parametrize("words", ["env git status", "env CI=1 git status", "env -i ls", "sudo ls", "env -uX ls git.c"])
+def test_other_programs_and_other_variables_stay_usable(words: str) -> None:
+    assert not runs_code(*shlex.split(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("rebase -msNAME x", True), ("rebase -ms NAME x", True), ("rebase -qm -s NAME", True),
+        ("rebase -ms ort x", False),
+        ("rebase -m x", False), ("merge -m sNAME x", False), ("merge -msNAME x", False), ("merge -sours x", False),
+        ("pull -rsNAME", True), ("cherry-pick -xs HEAD~1", False), ("revert -s HEAD", False), ("merge -qsNAME", True),
+        ("-c diff.ignoreSubmodules=none status", True), ("-c diff.ignoreSubmodules=all status", False),
+        ("-c status.submoduleSummary=true status", True), ("-c gc.auto=0 commit", False), ("-c gc.auto=1 commit", True),
+        ("-c submodule.recurse checkout x", True), ("-c core.fsmonitor=false status", False),
+    ],
+)  # fmt: skip
+def test_a_bundle_hides_no_strategy_and_no_setting_undoes_what_git_was_told(words: str, *, expected: bool) -> None:
+    assert runs_code("git", *words.split()) is expected
