@@ -83,7 +83,7 @@ def serve_one(control: socket.socket, known: dict[str, types.ModuleType]) -> boo
     except Exception:  # noqa: BLE001, S110  # the closed descriptor says it: a job that never said "k" has failed
         pass
     finally:
-        for fd in fds:
+        for fd in reversed(fds):  # where it says that it is done last: when that ends, nothing of the job is held here
             os.close(fd)
     return True
 

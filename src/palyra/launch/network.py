@@ -76,9 +76,13 @@ async def _run_inside(init: int, face: NetFace, reply: int, run: RunJob) -> bool
 
 
 def _receive(channel: socket.socket, opened: list[Listener]) -> None:
-    """Everything the child sent: it is gone, so all of it is here."""
+    """Everything the child sent: it is gone, so all of it is here. Who forked it may still be about to close its own
+    end: then nothing more comes, though the end does not either."""
     while True:
-        data, fds, flags, _ = socket.recv_fds(channel, _MESSAGE_BYTES, _FDS_AT_ONCE, socket.MSG_CMSG_CLOEXEC)
+        try:
+            data, fds, flags, _ = socket.recv_fds(channel, _MESSAGE_BYTES, _FDS_AT_ONCE, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
         if not data:
             return
         names = json.loads(data)
