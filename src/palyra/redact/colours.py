@@ -91,31 +91,37 @@ class Track:
             start, end, size = self._edits.popleft()
             self._shift += size - (end - start)
 
-    def place(self, at: int) -> int:
-        """Inside a replacement: right behind it."""
+    def place_all(self, marks: list[Mark]) -> list[Mark]:
+        """Marks, in their order, as they stand in the output; inside a replacement: right behind it.
+
+        Codes and replacements are passed once, side by side: a text of nothing but coloured keys has as many of the one
+        as of the other, and asking every replacement for every code would hold everybody up for seconds.
+        """
         shift = self._shift
-        for start, end, size in self._edits:
-            if at <= start:
-                break
-            if at < end:
-                return start + shift + size
-            shift += size - (end - start)
-        return at + shift
+        if not self._edits:
+            return [(at + shift, code) for at, code in marks] if shift else marks
+        placed: list[Mark] = []
+        edits = iter(self._edits)
+        edit = next(edits, None)
+        for at, code in marks:
+            while edit is not None and at >= edit[1] and at > edit[0]:
+                shift += edit[2] - (edit[1] - edit[0])
+                edit = next(edits, None)
+            place = edit[0] + edit[2] if edit is not None and edit[0] < at else at
+            placed.append((place + shift, code))
+        return placed
 
 
-def moved(marks: deque[Mark], track: Track, until: int) -> list[Mark]:
-    """Take the marks that stand before `until` in a filter's input, as they stand in its output."""
+def taken(marks: deque[Mark], until: int) -> list[Mark]:
+    """Take the marks that stand before `until`."""
     if marks and marks[-1][0] <= until:
-        taken = list(marks)
+        found = list(marks)
         marks.clear()
-    else:
-        taken = []
-        while marks and marks[0][0] <= until:
-            taken.append(marks.popleft())
-    if track.quiet:
-        shift = track.place(0)
-        return [(at + shift, code) for at, code in taken] if shift else taken
-    return [(track.place(at), code) for at, code in taken]
+        return found
+    found = []
+    while marks and marks[0][0] <= until:
+        found.append(marks.popleft())
+    return found
 
 
 def put_back(text: bytes, marks: Iterable[Mark], start: int) -> bytes:

@@ -119,8 +119,9 @@ class KnownValues:
     def forget(self) -> None:
         self._held = b""
 
-    def finish(self) -> bytes:
-        return self._run(self._held, ended=True)
+    def finish(self, last: bytes) -> bytes:
+        self._fed += len(last)
+        return self._run(self._held + last, ended=True) if self._needles else last
 
     def _run(self, data: bytes, *, ended: bool) -> bytes:
         squeezed = data.translate(None, _NEWLINES)

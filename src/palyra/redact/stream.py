@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from palyra.late import late
-from palyra.redact.colours import Colours, Mark, Track, moved, put_back
+from palyra.redact.colours import Colours, Mark, Track, put_back, taken
 from palyra.redact.fields import Cookies, KeyFields
 from palyra.redact.headers import Authorization
 from palyra.redact.known import KnownValues
@@ -101,7 +101,8 @@ class _Shapes:
         self._fed = 0
         self.marks: deque[Mark] = deque()
         """Colour codes that stand in the input and have not come out yet: a key may begin at each."""
-        self._edges: set[int] | None = None
+        self._edges: set[int] = set()
+        """Their places, and that of the last one that came out."""
         self._last_edge = -1
         self.track = Track()
         self.replaced = self.opaque = 0
@@ -111,20 +112,29 @@ class _Shapes:
         """How much of the whole input has come out, or was replaced."""
         return self._fed - len(self._data) + self._pos
 
+    def add_marks(self, marks: Sequence[Mark]) -> None:
+        """Of the text that is fed next."""
+        self.marks.extend(marks)
+        self._edges.update(at for at, _ in marks)
+
     def take_marks(self) -> list[Mark]:
         """Those whose place has come out by now, as they stand in the output."""
-        gone = [at for at, _ in self.marks if at <= self.released]
-        if gone:
-            self._last_edge = gone[-1]
-        return moved(self.marks, self.track, self.released)
+        gone = taken(self.marks, self.released)
+        if gone:  # passed once each: while a program's codes are held back, all of them are not gone through for each
+            self._edges.difference_update(at for at, _ in gone)
+            self._edges.discard(self._last_edge)
+            self._last_edge = gone[-1][0]
+            self._edges.add(self._last_edge)
+        return self.track.place_all(gone)
 
     def feed(self, chunk: bytes) -> bytes:
         self._data += chunk
         self._fed += len(chunk)
-        self._edges = None
         return b"".join(self._run(ended=False))
 
-    def finish(self) -> bytes:
+    def finish(self, last: bytes) -> bytes:
+        self._data += last
+        self._fed += len(last)
         rest = b"".join(self._run(ended=True))
         self.forget()
         return rest
@@ -189,8 +199,6 @@ class _Shapes:
         return detector.judge(Window(data=data, at=at, stop=stop, ended=ends, edge=self._is_edge(at)))
 
     def _is_edge(self, at: int) -> bool:
-        if self._edges is None:
-            self._edges = {place for place, _ in self.marks} | {self._last_edge}
         return self._fed - len(self._data) + at in self._edges
 
     def _begun_anchor(self) -> int:
@@ -261,8 +269,9 @@ class Redactor:
     def feed(self, chunk: bytes) -> bytes:
         return self._pass(self._colours.take(chunk), self._known.feed, self._shapes.feed)
 
-    def finish(self) -> bytes:
-        return self._pass(self._colours.take(b"", ended=True), self._finish_known, self._finish_shapes)
+    def finish(self, last: bytes = b"") -> bytes:
+        """`last`: what came with the end; a text that is there whole is searched once."""
+        return self._pass(self._colours.take(last, ended=True), self._known.finish, self._shapes.finish)
 
     def cut(self) -> bytes:
         """Instead of `finish`, where a stream was cut off: what is undecided may be most of a secret, and stays in."""
@@ -281,7 +290,7 @@ class Redactor:
         self._marks.extend(codes)
         text = first(text)
         if self._marks:
-            shapes.marks.extend(moved(self._marks, known.track, known.released))
+            shapes.add_marks(known.track.place_all(taken(self._marks, known.released)))
         text = second(text)
         start, self._written = self._written, self._written + len(text)
         unchanged = known.track.quiet and shapes.track.quiet and not (known.held or shapes.held or waiting)
@@ -291,12 +300,6 @@ class Redactor:
         known.track.settle(known.released)
         shapes.track.settle(shapes.released)
         return text
-
-    def _finish_known(self, text: bytes) -> bytes:
-        return self._known.feed(text) + self._known.finish()
-
-    def _finish_shapes(self, text: bytes) -> bytes:
-        return self._shapes.feed(text) + self._shapes.finish()
 
     @property
     def counts(self) -> Mapping[str, int]:

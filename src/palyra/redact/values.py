@@ -8,6 +8,7 @@ Not here: how secrets are found and what stands in their place (stream).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import orjson
@@ -32,7 +33,7 @@ def redact_json(value: Json, secrets: Secrets = ()) -> Json:
         return value
     whole = b"\n\0".join(_texts(value))
     redactor = Redactor(secrets)
-    if redactor.feed(whole) + redactor.finish() == whole:
+    if redactor.finish(whole) == whole:
         return value
     return _redact_value(value, Redactor(secrets))
 
@@ -102,20 +103,28 @@ def _redact_value(value: Json, redactor: Redactor) -> Json:
         return value if shown == str(value) else shown
     if isinstance(value, Mapping):
         clean: dict[str, Json] = {}
+        again: Counter[str] = Counter()
         for key, item in value.items():
-            name = _redact_str(key, redactor)
-            while name in clean:
-                name += "'"
-            clean[name] = _redact_value(item, redactor)
+            clean[_free(_redact_str(key, redactor), clean, again)] = _redact_value(item, redactor)
         return clean
     if isinstance(value, (list, tuple)):
         return [_redact_value(item, redactor) for item in value]
     return value
 
 
+def _free(name: str, taken: Mapping[str, Json], again: Counter[str]) -> str:
+    """A key that no other has become. `again`: how often each was wanted, so that thousands that all become the same
+    one (more secrets than have numbers) are neither tried from the first on nor made longer and longer."""
+    free = name
+    while free in taken:
+        again[name] += 1
+        free = f"{name}'{again[name]}" if again[name] > 1 else f"{name}'"
+    return free
+
+
 def _redact_str(text: str, redactor: Redactor) -> str:
     data = text.encode("utf-8", "surrogatepass")
-    clean = redactor.feed(data) + redactor.finish()
+    clean = redactor.finish(data)
     if clean == data:
         return text
     try:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palyra.redact import stream, values
-from palyra.redact.stream import Redactor
+from palyra.redact.stream import MAX_NUMBERS, Redactor
 from palyra.redact.values import redact_json, redact_text
 from palyra.redact.verdict import CAP, Detector
 
@@ -286,6 +286,53 @@ def test_json_strings_and_keys_are_redacted_and_the_rest_is_kept():
 def test_json_keys_that_become_equal_lose_no_entry():
     value = {"[redacted:db:1]": 1, "hunter2secret": 2}
     assert redact_json(value, SECRETS) == {"[redacted:db:1]": 1, "[redacted:db:1]'": 2}
+
+
+def test_keys_that_all_become_the_same_hold_nobody_up_and_do_not_grow():
+    """Beyond the secrets that have numbers every key became one: each was tried from the first on, one sign longer."""
+    keys = [f"?pwd={number:x}z" for number in range(MAX_NUMBERS + 4000)]
+    clean = redact_json(dict.fromkeys(keys, 1))
+    assert isinstance(clean, dict)
+    assert len(clean) == len(keys)
+    assert max(map(len, clean)) < len(f"?pwd=[redacted:url-query:{MAX_NUMBERS + 1}]'99999")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "https://u:p@h \x1b[31m",
+        "Set-Cookie: s=a\x1b[31m\n",
+        "\\u001b[1m&amp;sig=\xff",
+        "hunter2secret\x1b[m",
+        "\x1b[m?pwd=a ",
+    ],
+)
+def test_a_text_of_nothing_but_coloured_secrets_costs_linear_time(unit):
+    """Each colour code was asked of each replacement: one call of a quarter of a megabyte stopped everybody."""
+    text = unit * (SIZE // len(unit))
+    before = time.process_time()
+    redact_text(text, PERIODIC)
+    assert time.process_time() - before < 600 * ordinary_cost()
+
+
+@pytest.mark.slow
+def test_codes_that_come_one_by_one_into_what_is_held_back_are_not_all_gone_through_for_each():
+    redactor, before = Redactor(), time.process_time()
+    redactor.feed(b"Authorization: Bearer abc")
+    for _ in range(20_000):
+        redactor.feed(b"\x1b[m")
+    redactor.finish()
+    assert time.process_time() - before < 600 * ordinary_cost()
+
+
+@pytest.mark.parametrize(
+    "text", ["x?token=abc1 \x1b[1mhunter2secret", "Authorization: Bearer abc", "hunter2secre", "gh"]
+)
+def test_a_text_that_is_there_whole_is_redacted_as_one_that_comes_in_parts(text):
+    whole, parts = Redactor(SECRETS), Redactor(SECRETS)
+    assert whole.finish(text.encode()) == b"".join(parts.feed(bytes([one])) for one in text.encode()) + parts.finish()
+    assert whole.counts == parts.counts
 
 
 def test_secret_of_digits_is_found_as_a_json_number():
