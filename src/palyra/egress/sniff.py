@@ -20,9 +20,11 @@ MAX_FIELD = 1 << 20
 MAX_FIELDS = 4096
 """More than servers take: what is longer is no head."""
 _BLANK = b"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0"
-_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:[\t\x0b\x0c\r\x1c-\x20\x85\xa0]|$)")
+_METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_BEHIND_METHOD = b"\t\x0b\x0c\r\x1c\x1d\x1e\x1f \x85\xa0"
 """What RFC 9112, 3 lets a lenient server take for the space behind a method, and what Python does."""
 _PROTOCOL = re.compile(rb"(?:HTTP|RTSP|ICE)/", re.IGNORECASE)
+_LONGEST_PROTOCOL = len(b"HTTP/")
 _NAMED = re.compile(rb"[\0-\x20\x7f-\xa0]*host[\0-\x20\x7f-\xa0]*:", re.IGNORECASE)
 _END = re.compile(rb"[\r\n]")
 _PROXY_V2 = b"\r\n\r\n\0\r\nQUIT\n"
@@ -52,6 +54,12 @@ class Sniffer:
         self.has_method = True
         """What there is of the first line begins as a request in its usual form does."""
         self._start = bytearray()
+        self._text = 0
+        """Where the first line begins: behind what servers step over."""
+        self._looked = 0
+        """How much of it was looked at: each byte once, or a line that comes byte by byte would be read thousands of
+        times, in everybody's time."""
+        self._in_method, self._has_nul = True, False
         self._fields: _Fields | None = None
         """Once the first line is whole and tells nothing."""
 
@@ -61,8 +69,8 @@ class Sniffer:
         return self.kind
 
     def _begin(self, data: bytes) -> Kind:
-        self._start += data
-        start = bytes(self._start)
+        start = self._start
+        start += data
         if start[:1] and start[0] in _RECORDS:
             if len(start) == 1:
                 return Kind.UNDECIDED
@@ -70,32 +78,46 @@ class Sniffer:
                 return Kind.TLS
         if start.startswith(_PROXY_V2):
             return Kind.PROXY_HEADER
-        if _PROXY_V2.startswith(start):
+        if _PROXY_V2.startswith(bytes(start[: len(_PROXY_V2)])):
             return Kind.UNDECIDED
-        text = start.lstrip(_BLANK)
-        if not text:
+        while self._text < len(start) and start[self._text] in _BLANK:
+            self._text += 1
+        if self._text == len(start):
             return Kind.UNDECIDED if len(start) < MAX_LINE else Kind.HTTP
-        return self._first_line(text, len(start))
+        return self._first_line()
 
-    def _first_line(self, text: bytes, length: int) -> Kind:
-        line, newline, rest = text.partition(b"\n")
-        if line.startswith((b"PROXY ", b"PROXY\t")):
+    def _first_line(self) -> Kind:
+        start, text = self._start, self._text
+        if start.startswith((b"PROXY ", b"PROXY\t"), text):
             return Kind.PROXY_HEADER
-        self.has_method = _METHOD.match(line) is not None
-        if _PROTOCOL.search(line):
+        self._looked = max(self._looked, text)
+        newline = start.find(b"\n", self._looked)
+        if self._look(len(start) if newline < 0 else newline):
             return Kind.HTTP
-        if newline:
+        if newline >= 0:
             # One word is no request to anybody.
-            if len(line.decode("latin-1").split()) < 2:
+            if len(start[text:newline].decode("latin-1").split()) < 2:
                 return Kind.OTHER
             self._fields = _Fields()
-            return self._fields.feed(rest)
-        if self.has_method and b"\0" not in line:
+            return self._fields.feed(bytes(start[newline + 1 :]))
+        if self.has_method and not self._has_nul:
             # Some servers skip any number of blank lines, and a line without an end may still become a request.
-            return Kind.UNDECIDED if length < MAX_LINE else Kind.HTTP
-        if length >= MAX_LINE:
-            self._fields = _Fields(within=length)
+            return Kind.UNDECIDED if len(start) < MAX_LINE else Kind.HTTP
+        if len(start) >= MAX_LINE:
+            self._fields = _Fields(within=len(start))
         return Kind.LOOSE
+
+    def _look(self, stop: int) -> bool:
+        """At the line's bytes that are new, up to `stop`; whether they name a protocol of requests."""
+        start, at = self._start, self._looked
+        if self._in_method:
+            found = _METHOD.match(start, at, stop)
+            end = found.end() if found is not None else at
+            self._in_method = end == stop
+            self.has_method = end > self._text and (self._in_method or start[end] in _BEHIND_METHOD)
+        self._has_nul = self._has_nul or start.find(b"\0", at, stop) >= 0
+        self._looked = stop
+        return _PROTOCOL.search(start, max(self._text, at - _LONGEST_PROTOCOL), stop) is not None
 
 
 class _Fields:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,3 +91,18 @@ def test_more_bytes_never_change_a_decision_however_they_are_cut(text):
     assert all(kind in OPEN for kind in kinds[: len(kinds) - len(decided)])
     sniffer = Sniffer()
     assert [sniffer.feed(b""), *(sniffer.feed(data[at : at + 1]) for at in range(len(data)))] == kinds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [b"GET /h", b"A", b"\0R", b" "])
+def test_a_line_that_comes_byte_by_byte_is_not_read_from_its_beginning_for_each(unit):
+    """Sixteen thousand packets of one byte kept everybody's loop busy for seconds."""
+
+    def cost(length: int) -> float:
+        sniffer, before = Sniffer(), time.process_time()
+        for at in range(length):
+            sniffer.feed(unit[at % len(unit) :][:1])
+        assert sniffer.kind in OPEN
+        return time.process_time() - before
+
+    assert min(cost(MAX_LINE - 1) for _ in range(3)) < 24 * min(cost(MAX_LINE // 8) for _ in range(3))
