@@ -1,8 +1,8 @@
 """Values known to be secret (the vault's, brokered credentials), in every form a program is likely to print them.
 
-Forms: plain, percent-encoded, escaped for JSON, hexadecimal, base64 and base64url at all three alignments. Line
-breaks inside a value do not hide it (`base64` folds at 76 columns). Overlapping secrets are all replaced: no rest of
-one stays. What is held back is the shortest tail that may still become a secret.
+Forms: plain, percent-encoded, escaped for JSON, for JSON within JSON and for HTML, in UTF-16, hexadecimal, base64 and
+base64url at all three alignments. Line breaks inside a value do not hide it (`base64` folds at 76 columns). Overlapping
+secrets are all replaced: no rest of one stays. What is held back is the shortest tail that may still become a secret.
 
 Not here: shapes of unknown secrets (patterns), numbers of placeholders (stream).
 """
@@ -24,6 +24,8 @@ SHORTEST: Final = 6
 """Shorter values are everywhere in ordinary text; they are not looked for."""
 
 _SAFE_SETS: Final = ("", "/", "!'()*", ";/?:@&=+$,#!'()*")
+_QUOTES: Final = (('"', "'"), ("&quot;", "'"), ("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;"))
+"""What the libraries that escape HTML make of them."""
 _NEWLINES: Final = b"\r\n"
 _NEWLINE = late(rb"[\r\n]")
 
@@ -33,8 +35,9 @@ def forms(value: bytes) -> frozenset[bytes]:
     found: set[bytes] = set()
     for plain in {value, value.strip()}:
         if len(plain) >= SHORTEST:
-            found |= {plain, *_percent(plain), *_json(plain), *_base64(plain)}
+            found |= {plain, *_percent(plain), *_base64(plain)}
             found |= {plain.hex().encode(), plain.hex().upper().encode()}
+            found |= _of_text(plain)
     squeezed = (form.translate(None, _NEWLINES) for form in found)
     return frozenset(form for form in squeezed if len(form) >= SHORTEST)
 
@@ -46,14 +49,29 @@ def _percent(value: bytes) -> Iterator[bytes]:
         yield re.sub("%[0-9A-F]{2}", lambda escape: escape.group().lower(), text).encode()
 
 
-def _json(value: bytes) -> Iterator[bytes]:
+def _of_text(value: bytes) -> set[bytes]:
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
-        return
-    for escaped in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
-        yield escaped[1:-1].encode()
-        yield escaped[1:-1].replace("/", "\\/").encode()
+        return set()
+    shown = {*_json(text), *_html(text)}
+    # Without its outermost byte: that is the same zero in front or behind, and else would be taken from a neighbour.
+    wide = {text.encode("utf-16-le")[:-1], text.encode("utf-16-be")[1:]}
+    return {form.encode() for form in shown} | wide
+
+
+def _json(text: str) -> Iterator[str]:
+    for escaped in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+        yield escaped
+        yield escaped.replace("/", "\\/")
+        if '"' in escaped or "\\" in escaped:  # a log of JSON that holds JSON
+            yield json.dumps(escaped, ensure_ascii=False)[1:-1]
+
+
+def _html(text: str) -> Iterator[str]:
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for double, single in _QUOTES:
+        yield escaped.replace('"', double).replace("'", single)
 
 
 def _base64(value: bytes) -> Iterator[bytes]:

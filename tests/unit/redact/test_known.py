@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 from urllib.parse import quote, quote_plus
 
@@ -15,6 +16,7 @@ from palyra.redact.stream import Redactor
 from palyra.redact.values import redact_text
 
 VALUE = b"s3cr3t/+value &more~'x"
+ODD = """p<s>w'"\\&\tüber-0123"""
 
 
 def clean(data: bytes, *values: bytes) -> bytes:
@@ -36,6 +38,26 @@ def clean(data: bytes, *values: bytes) -> bytes:
 )
 def test_plain_and_percent_encoded_forms_are_replaced(shown):
     assert redact_text(f"<{shown}>", (("k", VALUE),)) == "<[redacted:k:1]>"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        json.dumps(json.dumps(ODD)[1:-1])[1:-1],
+        html.escape(ODD),
+        html.escape(ODD, quote=False),
+        html.escape(ODD).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
+    ],
+)
+def test_what_is_escaped_for_json_within_json_or_for_html_is_replaced(shown):
+    assert redact_text(f"[{shown}]", (("k", ODD.encode()),)) == "[[redacted:k:1]]"
+
+
+@pytest.mark.parametrize(("encoding", "rest"), [("utf-16-le", (b"", b"\0")), ("utf-16-be", (b"\0", b""))])
+def test_utf_16_is_replaced_and_its_neighbours_stay(encoding, rest):
+    before, after = "password: ".encode(encoding), "\r\n".encode(encoding)
+    shown = rest[0] + b"[redacted:k0:1]" + rest[1]
+    assert clean(before + ODD.encode(encoding) + after, ODD.encode()) == before + shown + after
 
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
