@@ -1,8 +1,9 @@
 """Names to addresses and addresses to connections, outside the sandbox. The only hands that reach the network.
 
 Rules: a name is looked up once and what comes back is judged by whoever asked (egress/rules); `connect` takes an
-address, never a name, so nothing can lead elsewhere between the two. Lookups run in a few threads with a deadline: a
-dead name server delays its own caller, and nobody waits for it at the end. The operator's table (`[egress] resolve`)
+address, never a name, so nothing can lead elsewhere between the two. Lookups run in a few threads with a deadline, and
+names of one domain have a quarter of them: a name server that is dead, or slow on purpose, delays whoever asks for its
+own names, and nobody waits for it at the end. The operator's table (`[egress] resolve`)
 stands before the system's resolver, for air-gapped registries and tests; its addresses are judged like any others, so a
 private one must be granted too.
 
@@ -25,6 +26,9 @@ CONNECT_TIMEOUT_S = 15.0
 MAX_ADDRESSES = 16
 _MAX_LOOKUPS = 32
 """At once, in this process. A name server that is dead keeps a thread until the resolver gives up."""
+_MAX_OF_DOMAIN = 8
+"""Of those, for names of one domain; others of it wait for their turn. A program that was granted `*.slow.test` would
+otherwise keep every other call from looking anything up."""
 
 
 class LookupFailed(OSError):
@@ -40,6 +44,7 @@ class Dialer:
     def __init__(self, table: Mapping[str, tuple[Address, ...]] | None = None) -> None:
         self._table = dict(table or {})
         self._lookups = 0
+        self._domains: dict[str, _Domain] = {}
 
     async def resolve(self, host: str) -> tuple[Address, ...]:
         """Every address of both families, in the resolver's order. Raises LookupFailed."""
@@ -55,13 +60,29 @@ class Dialer:
             raise LookupFailed("the name server did not answer in time") from None
 
     async def _look_up(self, host: str) -> tuple[Address, ...]:
+        domain = self._domains.setdefault(_domain_of(host), _Domain())
+        domain.users += 1
+        try:
+            await domain.turns.acquire()
+        except asyncio.CancelledError:
+            self._leave(host, domain)
+            raise
         if self._lookups >= _MAX_LOOKUPS:
+            domain.turns.release()
+            self._leave(host, domain)
             raise LookupFailed("too many names are being looked up")
+        addresses = [address for text in await self._begin(host, domain) if (address := read_address(text)) is not None]
+        return tuple(dict.fromkeys(addresses))[:MAX_ADDRESSES]
+
+    def _begin(self, host: str, domain: _Domain) -> asyncio.Future[list[str]]:
+        """In a thread of its own, whose turn lasts until it is done, whether or not anybody still waits for it."""
         loop = asyncio.get_running_loop()
         found: asyncio.Future[list[str]] = loop.create_future()
 
         def settle(result: list[str] | OSError) -> None:
             self._lookups -= 1
+            domain.turns.release()
+            self._leave(host, domain)
             if found.done():
                 return
             if isinstance(result, OSError):
@@ -75,9 +96,16 @@ class Dialer:
                 loop.call_soon_threadsafe(settle, result)
 
         self._lookups += 1
-        threading.Thread(target=work, name="palyra-lookup", daemon=True).start()
-        addresses = [address for text in await found if (address := read_address(text)) is not None]
-        return tuple(dict.fromkeys(addresses))[:MAX_ADDRESSES]
+        try:
+            threading.Thread(target=work, name="palyra-lookup", daemon=True).start()
+        except RuntimeError:  # no thread is to be had
+            settle(OSError(0, "no thread"))
+        return found
+
+    def _leave(self, host: str, domain: _Domain) -> None:
+        domain.users -= 1
+        if not domain.users:
+            self._domains.pop(_domain_of(host), None)
 
     async def connect(self, address: Address, port: int) -> socket.socket:
         """A non-blocking socket, connected. Raises OSError, also when it takes too long."""
@@ -98,6 +126,23 @@ class Dialer:
             made.close()
             raise
         return made
+
+
+class _Domain:
+    """Who looks names of one domain up, or waits to."""
+
+    __slots__ = ("turns", "users")
+
+    def __init__(self) -> None:
+        self.turns = asyncio.Semaphore(_MAX_OF_DOMAIN)
+        self.users = 0
+
+
+def _domain_of(host: str) -> str:
+    """What its names have one owner by, as far as their letters tell: `a.b.example.com` and `example.co.uk`."""
+    labels = host.split(".")
+    is_registry = len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) <= 3
+    return ".".join(labels[-3:] if is_registry else labels[-2:])
 
 
 def _getaddrinfo(host: str) -> list[str] | OSError:
