@@ -282,16 +282,16 @@ class Terminal:
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 
-    def until(self, wanted: str, seconds: float = 30) -> str:
+    def until(self, wanted: str, *, times: int = 1, seconds: float = 30) -> str:
         end = time.monotonic() + seconds
-        while wanted not in self.text and time.monotonic() < end:
+        while self.text.count(wanted) < times and time.monotonic() < end:
             if not select.select([self._ours], [], [], 0.2)[0]:
                 continue
             try:
                 self.text += os.read(self._ours, 4096).decode(errors="replace")
             except OSError:
                 break
-        assert wanted in self.text, self.text
+        assert self.text.count(wanted) >= times, self.text
         return self.text
 
     def end(self, seconds: float = 60) -> int:
@@ -330,12 +330,33 @@ def test_at_the_terminal_a_person_confirms_their_own_call(asking, command):
     assert verified(asking)
 
 
-@pytest.mark.parametrize("answer", ["no\n", "y\n", "yes please\n"])
-def test_at_the_terminal_anything_but_yes_is_no(asking, answer):
+@pytest.mark.parametrize("answer", ["no\n", "n\n"])
+def test_at_the_terminal_no_is_no(asking, answer):
     terminal = Terminal(asking, "run", "--", "ls")
     terminal.until(QUESTION)
     terminal.type(answer)
     assert (terminal.end(), "NOT_APPROVED" in terminal.text) == (126, True)
+
+
+def test_at_the_terminal_what_is_neither_yes_nor_no_runs_nothing_and_is_no_lasting_no(asking):
+    (asking.workspace / "marker.txt").touch()
+    terminal = Terminal(asking, "run", "--", "ls")
+    for asked, answer in enumerate(["y\n", "yes please\n", "ys\nyes\n"], start=1):  # a pasted second line is no answer
+        terminal.until(QUESTION, times=asked)
+        terminal.type(answer)
+    assert (terminal.end(), "marker.txt" in terminal.text) == (75, False)
+    assert only(asking)
+
+
+def test_at_the_terminal_a_slip_is_asked_about_again(asking):
+    (asking.workspace / "marker.txt").touch()
+    terminal = Terminal(asking, "run", "--", "ls")
+    terminal.until(QUESTION)
+    terminal.type("y\nyes\n")  # what was pasted behind it answers nothing
+    terminal.until(QUESTION, times=2)
+    assert "marker.txt" not in terminal.text
+    terminal.type("yes\n")
+    assert (terminal.end(), "marker.txt" in terminal.text) == (0, True)
 
 
 def test_at_the_terminal_what_was_typed_ahead_is_no_answer(asking):

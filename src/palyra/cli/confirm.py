@@ -1,7 +1,8 @@
 """Touches: the terminal of `palyra run` and `palyra call`. A person confirms their own call there, and only there.
 
 Rules: stdin and stderr are both the terminal, never a pipe; what was typed before the question does not count as its
-answer; only a whole `yes` is a yes. Whether it may be confirmed at all is the engine's to say.
+answer; only a whole `yes` is a yes, and only `no` or `n` is a no, which lasts: a `y` or a slip of the keys is asked about
+again, and decides nothing. Whether it may be confirmed at all is the engine's to say.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from palyra.model.approval import Approval
 
 
+_ANSWERS = {"yes": True, "no": False, "n": False}
+_ASKED = "Run it, once? Type yes or no: "
+_AGAIN = "That is neither yes nor no. Type yes or no: "
+_QUESTIONS = (_ASKED, _AGAIN, _AGAIN)
+
+
 def at_terminal() -> Confirm | None:
     return ask if _is_terminal(0) and _is_terminal(2) else None
 
@@ -32,20 +39,23 @@ def _is_terminal(fd: int) -> bool:
 
 
 async def ask(approval: Approval, shown: Mapping[str, Json]) -> bool | None:
-    """Yes, no, or nothing: at the end of input the request goes on waiting for somebody else."""
+    """Yes, no, or nothing: without an answer the request goes on waiting for somebody else."""
     from palyra.cli.approval_text import env_lines, lines
 
     say("palyra asks before this runs:", err=True)
     for line in (*env_lines(shown), *lines(approval, shown)):  # what matters most next to the question
         say(f"  {line}", err=True)
-    _forget_typed_ahead()  # before the question is seen, so that no answer to it is thrown away
-    sys.stderr.write("Run it, once? Type yes or no: ")
-    sys.stderr.flush()
-    word = (await _line()).strip().lower()
-    if not word:
-        say("", err=True)
-        return None
-    return word == "yes"
+    for question in _QUESTIONS:
+        _forget_typed_ahead()  # before the question is seen, so that no answer to it is thrown away
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        word = (await _line()).strip().lower()
+        if word in _ANSWERS:
+            return _ANSWERS[word]
+        if not word:
+            say("", err=True)
+            return None
+    return None
 
 
 def _forget_typed_ahead() -> None:
