@@ -24,7 +24,7 @@ def check_pattern(words: tuple[str, ...], program: str) -> None:
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             f"A pattern begins with the program itself, {program}, spelled in full.",
-            f"For example: --pattern '{program} status *'",
+            f"For example: --pattern '{program} ARG *', where * stands for any one argument.",
         )
     if len(words) > MAX_WORDS or any(len(word) > MAX_WORD_CHARS for word in words):
         raise Rejected(Reason.BAD_ARGUMENTS, "The pattern is too long.")

@@ -90,12 +90,22 @@ def standing(approval: Approval) -> str:
     if approval.state is ApprovalState.APPROVED:
         if approval.scope == "once" and approval.uses:
             return f"approved by {approval.decided_by}, used"
-        return f"approved by {approval.decided_by}, {approval.scope}, until {clock(approval.valid_until_unix_ms)}"
+        return f"approved by {approval.decided_by}, {_covers(approval)}until {clock(approval.valid_until_unix_ms)}"
     if approval.state is ApprovalState.DENIED:
         return f"denied by {approval.decided_by}, until {clock(approval.expires_unix_ms)}"
     if approval.state is ApprovalState.REVOKED:
         return f"{'approved' if approval.scope else 'denied'} by {approval.decided_by}, revoked"
     return approval.state.value
+
+
+def _covers(approval: Approval) -> str:
+    """How much more than this one call: whoever looks at the grants sees the widest of them as what it is."""
+    matching = f"for {_pattern(approval.pattern)}, " if approval.pattern else ""
+    return matching + {"once": "once, ", "run": "for its run, "}.get(str(approval.scope), "")
+
+
+def _pattern(pattern: str) -> str:
+    return " ".join(quoted(word) for word in orjson.loads(pattern))
 
 
 def decision_lines(approval: Approval) -> list[str]:
@@ -105,7 +115,7 @@ def decision_lines(approval: Approval) -> list[str]:
     if approval.note:
         out.append(f"reason     {visible_line(approval.note)}")
     if approval.pattern:
-        out.append(f"pattern    {' '.join(quoted(word) for word in orjson.loads(approval.pattern))}")
+        out.append(f"pattern    {_pattern(approval.pattern)}")
     return out
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.cli.approval_text import env_lines, history_lines, lines, quoted
-from palyra.model.approval import Approval, Fatigue
+from palyra.cli.approval_text import env_lines, history_lines, lines, quoted, standing
+from palyra.model.approval import Approval, ApprovalState, Fatigue, Scope
 from tests.approving import question
 from tests.journaling import NOW, ulid
 
@@ -78,3 +80,21 @@ def test_history_says_how_often_and_what_is_new():
     assert said[0] == "history    this very call: asked 3, approved 0, denied 2, expired 0"
     assert said[-1] == '  cwd: was "/a", is "/b\\n"'
     assert history_lines(figures, APPROVAL, [])[-1] == "  nothing differs from it"
+
+
+@pytest.mark.parametrize(
+    ("scope", "pattern", "covers"),
+    [
+        (Scope.ONCE, "", "once, "),
+        (Scope.RUN, "", "for its run, "),
+        (Scope.UNTIL, "", ""),
+        (Scope.UNTIL, '["rm","*.txt"]', 'for "rm" "*.txt", '),
+        (Scope.RUN, '["rm","\u202e*"]', 'for "rm" "\\u202e*", for its run, '),
+    ],
+)
+def test_a_grant_says_what_it_covers_the_pattern_too(scope, pattern, covers):
+    grant = replace(
+        APPROVAL, state=ApprovalState.APPROVED, decided_by="user:op", scope=scope, pattern=pattern,
+        valid_until_unix_ms=0,
+    )  # fmt: skip
+    assert standing(grant) == f"approved by user:op, {covers}until 1970-01-01 00:00:00 UTC"

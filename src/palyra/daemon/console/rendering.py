@@ -80,7 +80,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     names = ("mark", "bounded", "short", "moment", "iso", "clock", "ago", "duration", "size", "number", "amount")
-    made.filters |= {name: getattr(words, name) for name in (*names, "argv", "pretty")}
+    made.filters |= {name: getattr(words, name) for name in (*names, "argv", "pretty", "covered")}
     made.globals |= {
         "meter": plots.meter,
         "link": link,

@@ -75,6 +75,11 @@ def moment(unix_ms: int | None) -> str:
         return f"{unix_ms} ms"
 
 
+def covered(scope: object) -> str:
+    """What an approval of this scope lets through, in the words of the form that gives it."""
+    return {"once": "this one call", "run": "such calls of its run"}.get(str(scope), "such calls of any run")
+
+
 def iso(unix_ms: int) -> str:
     """For `datetime=` of a time element."""
     return f"{moment(unix_ms).replace(' ', 'T')}Z"

@@ -77,3 +77,11 @@ def test_visible_text_hides_and_reorders_nothing(text):
 
     shown = visible(text)
     assert all(c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") for c in shown)
+
+
+@pytest.mark.parametrize(
+    ("scope", "reads"),
+    [("once", "this one call"), ("run", "such calls of its run"), ("until", "such calls of any run")],
+)
+def test_what_an_approval_covers(scope, reads):
+    assert words.covered(scope) == reads
