@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,8 @@ from pathlib import Path
 from bench.harness import Aim, Contender, Row
 from bench.installation import Ground
 
+PROJECT = Path(__file__).parents[1]
+"""Where `-m bench…` finds the peer: `palyra bench` is typed in any folder."""
 AGENTS = 16
 """Connections at once."""
 EACH = 6
@@ -88,7 +89,7 @@ def daemon(ground: Ground) -> Iterator[Contender]:
 @contextmanager
 def echo() -> Iterator[Contender]:
     words = [sys.executable, "-m", "bench.http_echo_worker"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=os.getcwd()) as process:
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         with ExitStack() as stack:

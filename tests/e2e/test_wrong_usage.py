@@ -28,7 +28,13 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("serve --port 99999", 2, "not in the range"),
     ("mcp --workspace nowhere", 2, "does not exist"),
     ("verify nowhere", 2, "nowhere: No such file or directory"),
+    ("verify outcome.json --key 9f86d081884c7d65", 2, "palyra doctor prints it as NAME+HASH+KEY"),
     # 1: what was asked does not hold
+    ("explain EGRES_DENIED", 1, "hint: Did you mean EGRESS_DENIED? palyra explain lists them all."),
+    ("explain nonsense", 1, "hint: palyra explain lists them all."),
+    ("policy use nowhere", 1, "palyra: nowhere: No such file or directory."),
+    ("policy rollback --json", 1, "hint: palyra policy versions lists every use."),
+    ("init --posture developer", 1, 'hint: Write posture = "developer" into '),
     ("approvals approve nope", 1, "hint: palyra approvals list"),
     ("approvals show nope --json", 1, "hint: palyra approvals list"),
     ("token create --principal nope", 1, "hint: Write it as agent:demo or user:alice."),
@@ -47,10 +53,12 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("--config credential.toml run -- ls", 125, "A credential has no secret."),
     ("serve --host 0.0.0.0 --port 0", 125, "can be reached from other machines"),
     # 126: the call is refused
-    ("run --workspace nowhere -- ls", 126, "hint: Name another folder as the workspace: at"),
+    ("run --workspace nowhere -- ls", 126, "hint: Name a folder of yours: --workspace DIR"),
     ("run --allow-host http://x/y -- ls", 126, "is an address of a page, not a host"),
     ("run -- ./script.sh", 126, "hint: For an installed program use command="),
     ("call palyra.echo {bad", 126, "MALFORMED"),
+    ("call palyra.fs.write {}", 126, "needs exactly one of text, base64"),
+    ("run --allow-host example.org:99999 -- ls", 126, "hint: Write a host as example.com, example.com:8443,"),
     # 2 again, now that there is something to export
     ("journal export --output nowhere/x", 2, "there is no folder nowhere"),
     ("journal export --output .", 2, "--output: . is a folder"),
@@ -69,6 +77,8 @@ def test_every_mistake_is_answered_with_a_sentence_and_the_right_code(cli: Any) 
     (cli.workspace / "bad.cedar").write_text("permit(\n")
     (cli.workspace / "near.toml").write_text('[tool_call.process_runner]\nalowed_executables = ["ls"]\n')
     (cli.workspace / "credential.toml").write_text('[[credentials]]\nhost = "api.example.com"\n')
+    (cli.workspace / "outcome.json").write_text("{}")
+    assert cli("init").returncode == 0
     wrong = []
     for line, code, said in WRONG:
         done = cli(*line.split())

@@ -30,7 +30,10 @@ from palyra.cli.say import say_failure
 )
 @with_settings
 def command(settings: Settings, rows: tuple[str, ...], rounds: int) -> int:
-    """Measure Palyra beside its peers, as ratios; all rows when none is named. Needs the source tree."""
+    """Measure Palyra beside its peers, as ratios; all rows when none is named. Needs the source tree.
+
+    All rows take minutes. On first use the peers are installed from the package indexes into .make of that tree.
+    """
     tree = Path(palyra.__file__).parents[2]
     if not (tree / "bench" / "__main__.py").is_file():
         say_failure(

@@ -41,7 +41,8 @@ def _about(shown: Mapping[str, Json]) -> Iterator[str]:
         yield row("tool", str(outcome["tool"]))
     if "input" in details:
         yield row("input", _cut(_json(details["input"])))
-    yield row("run", str(shown.get("run_id", "-")))
+    if "run_id" in shown:
+        yield row("run", str(shown["run_id"]))
     yield row("ended", _ended(shown, outcome))
     if outcome.get("message"):
         yield row("", str(outcome["message"]))
@@ -53,16 +54,28 @@ def _about(shown: Mapping[str, Json]) -> Iterator[str]:
     if attestation:
         yield row("executor", f"{attestation['executor']}, signed by key {attestation['key_id']}")
     if not outcome:
-        yield row("", "Its outcome and details are no longer kept; its journal entries are.")
+        yield row("", _without_outcome(str(shown.get("status", ""))))
+
+
+def _without_outcome(status: str) -> str:
+    match status:
+        case "":  # no row of its own
+            return "It waits for a person, or did: palyra approvals list --state all names the request."
+        case "open":
+            return "It has no outcome yet: it runs, or the process that ran it died and the next start closes it."
+        case _:
+            return "Its outcome and details are no longer kept; its journal entries are."
 
 
 def _ended(shown: Mapping[str, Json], outcome: Mapping[str, Any]) -> str:
+    if shown.get("status", "open") == "open":
+        return "not yet"
     code = f", {outcome['reason']}" if outcome.get("reason") else ""
     exit_code = (outcome.get("output") or {}).get("exit_code")
     exited = f", exit code {exit_code}" if exit_code is not None else ""
     usage = outcome.get("usage") or {}
     took = f", after {usage['wall_us'] / 1000:g} ms" if usage else ""
-    return f"{shown.get('status', 'not yet')}{code}{exited}{took}"
+    return f"{shown['status']}{code}{exited}{took}"
 
 
 def _decided(details: Mapping[str, Any]) -> Iterator[str]:

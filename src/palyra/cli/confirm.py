@@ -1,8 +1,8 @@
 """Touches: the terminal of `palyra run` and `palyra call`. A person confirms their own call there, and only there.
 
 Rules: stdin and stderr are both the terminal, never a pipe; what was typed before the question does not count as its
-answer; only a whole `yes` is a yes, and only `no` or `n` is a no, which lasts: a `y` or a slip of the keys is asked about
-again, and decides nothing. Whether it may be confirmed at all is the engine's to say.
+answer; only a whole `yes` is a yes, and only `no` or `n` is a no, which lasts: a `y` or a slip of the keys is asked
+about again, and decides nothing. Whether it may be confirmed at all is the engine's to say.
 """
 
 from __future__ import annotations

@@ -20,8 +20,11 @@ def command(settings: Settings, reason: str | None) -> int:
     chosen = list(Reason)
     if reason is not None:
         if reason.upper() not in set(Reason):
-            sentence, hint = f"There is no reason {reason[:40]!r}.", "palyra explain lists them all."
-            say_failure("BAD_ARGUMENTS", sentence, hint)
+            from difflib import get_close_matches  # only for a code that nobody knows
+
+            near = get_close_matches(reason[:40].upper().replace("-", "_"), list(Reason), n=1)
+            hint = f"{f'Did you mean {near[0]}? ' if near else ''}palyra explain lists them all."
+            say_failure("BAD_ARGUMENTS", f"There is no reason {reason[:40]!r}.", hint)
             return 1
         chosen = [Reason(reason.upper())]
     if settings.json:

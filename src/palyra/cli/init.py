@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say, say_failure
+from palyra.cli.say import say, say_error, say_failure
+
+if TYPE_CHECKING:
+    from palyra.config.load import Home
 
 TEMPLATE = """# Palyra's configuration. Unknown keys are errors; docs/reference/config.md lists every key.
 # This file is read from here, never from a workspace or the current folder: agents write there.
@@ -50,17 +54,16 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 @click.option(
     "--posture",
     type=click.Choice(["locked", "standard", "developer"]),
-    default="standard",
-    help="Which built-in policies decide; developer permits interpreters in tier C.",
+    help="Which built-in policies decide (default: standard); developer permits interpreters in tier C.",
 )
 @with_settings
-def command(settings: Settings, posture: str) -> int:
+def command(settings: Settings, posture: str | None) -> int:
     """Write a commented palyra.toml and a policy folder with examples. Existing files are never overwritten."""
     from palyra.config.load import find_home
     from palyra.policy.store import starter_files
 
     home = find_home(settings.home)
-    wanted = {home.config_file: TEMPLATE.format(posture=posture)}
+    wanted = {home.config_file: TEMPLATE.format(posture=posture or "standard")}
     wanted |= {home.policies / name: text for name, text in starter_files().items()}
     os.umask(0o077)  # mkdir's mode holds for the last folder alone; parents would be open under a loose umask
     try:
@@ -70,12 +73,25 @@ def command(settings: Settings, posture: str) -> int:
         return 125
     if settings.json:
         click.echo(orjson.dumps({"home": str(home.root), "written": written, "kept": kept}))
+    else:
+        for path in written:
+            say(f"wrote {path}")
+        for path in kept:
+            say(f"kept {path} (it was there already)")
+    return _say_other_posture(home, posture) if posture and str(home.config_file) in kept else 0
+
+
+def _say_other_posture(home: Home, wanted: str) -> int:
+    """A kept file may say something else than what was asked for: nobody is to believe in a posture that is not set."""
+    from palyra.config.load import load_config
+
+    posture = load_config(home, str(home.config_file))[0].posture
+    if posture == wanted:
         return 0
-    for path in written:
-        say(f"wrote {path}")
-    for path in kept:
-        say(f"kept {path} (it was there already)")
-    return 0
+    say_error(
+        f"The posture is still {posture}, as the kept file says.", f'Write posture = "{wanted}" into {home.config_file}'
+    )
+    return 1
 
 
 def _write_new(wanted: dict[Path, str]) -> tuple[list[str], list[str]]:

@@ -13,7 +13,7 @@ import click
 import orjson
 
 from palyra.cli.options import Settings, with_settings
-from palyra.cli.say import say
+from palyra.cli.say import say, say_error
 from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ def located(error: PolicyError, source: str | Path | None) -> str:
 
 def _bad(settings: Settings, error: PolicyError, source: str | None = None) -> int:
     detail = located(error, source)
+    hint = error.hint or "Mend the file; the policies in use stay as they are."
     if settings.json:
-        click.echo(orjson.dumps({"ok": False, "error": detail, "hint": error.hint}))
-    else:
-        say(f"{detail}\nhint: {error.hint or 'Mend the file; the policies in use stay as they are.'}")
+        click.echo(orjson.dumps({"ok": False, "error": detail, "hint": hint}))
+    say_error(detail, hint)
     return 1
 
 

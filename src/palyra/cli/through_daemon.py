@@ -171,4 +171,7 @@ def print_outcome(settings: Settings, outcome: Any) -> None:
 
 def say_why(shown: Shown) -> None:
     if shown.failed is not None and not isinstance(shown.failed, BrokenPipeError):
-        say_error(f"The output could not be written: {shown.failed.strerror}.", "The call was cancelled.")
+        say_error(
+            f"The output could not be written: {shown.failed.strerror}.",
+            "The call was cancelled: send its output somewhere else.",
+        )

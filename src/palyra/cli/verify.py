@@ -47,7 +47,7 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
     try:
         trust = _find_keys(settings, vkey)
     except TrustError as error:
-        raise click.UsageError(f"--key: {error}") from error
+        raise click.UsageError(f"--key: {error} palyra doctor prints it as NAME+HASH+KEY, in one line.") from error
     except StateError as error:
         say_failure("JOURNAL_DOWN", error.detail, error.hint or "Name the key with --key VKEY.")
         return 1

@@ -170,7 +170,9 @@ def _encode(text: str) -> str:
 def _refuse(text: str, what: str) -> Rejected:
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:80])
     return Rejected(
-        Reason.BAD_ARGUMENTS, f"{shown!r} {what}.", "Write a host as example.com, 203.0.113.7 or [2001:db8::1]."
+        Reason.BAD_ARGUMENTS,
+        f"{shown!r} {what}.",
+        "Write a host as example.com, example.com:8443, 203.0.113.7 or [2001:db8::1].",
     )
 
 

@@ -26,10 +26,14 @@ def hint_of(trip: Trip, ending: Ending) -> str | None:
     hint = ending.hint or (REASONS[ending.reason].remedy if ending.reason is not None else None)
     if hint is None:
         return None
-    tool = trip.request.tool
-    words = {
-        "CALL_ID": trip.call_id,
-        "RUN_ID": trip.run.run_id,
-        "TOOL": tool if _PLAIN_TOOL.fullmatch(tool) else "TOOL",
-    }
+    words = {"CALL_ID": trip.call_id, "RUN_ID": trip.run.run_id, "TOOL": _typed(trip.request.tool)}
     return _MEANT.sub(lambda found: words[found[0]], hint)
+
+
+def about_tool(hint: str | None, tool: str) -> str | None:
+    """For a call that was not made, which has no id of its own."""
+    return hint and _MEANT.sub(lambda found: _typed(tool) if found[0] == "TOOL" else found[0], hint)
+
+
+def _typed(tool: str) -> str:
+    return tool if _PLAIN_TOOL.fullmatch(tool) else "TOOL"

@@ -154,7 +154,7 @@ class Looker:
             end = follow_links(text, "/" if text.startswith("/") else os.getcwd())
             status = os.stat(end.path)
         except (OSError, ValueError):
-            return WorkspaceSight(path="", problem="The workspace does not exist or cannot be entered.")
+            return WorkspaceSight(path="", problem=f"The workspace {text[:200]!r} does not exist or cannot be entered.")
         if not stat.S_ISDIR(status.st_mode):
             return WorkspaceSight(path="", problem="The workspace is not a folder.")
         problem = workspace_problem(end.path, home=self._home, state_home=self._state_home)

@@ -42,7 +42,8 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.NOT_APPROVED: Page(
         "Policy asks for a person, and the person said no; or the approval was used, revoked or for another plan.",
-        "palyra approvals show ID says who and why; repeat the call to ask again, or change the policy that asks.",
+        "palyra approvals show ID says who and why. After a no the same call stays refused until the request would "
+        "have expired; palyra approvals revoke ID takes the no back. Otherwise repeat the call to ask again.",
     ),
     Reason.APPROVAL_TIMEOUT: Page("Nobody decided in time, so the call was denied.", "Repeat the call to ask again."),
     Reason.BUDGET_SPENT: Page(
@@ -129,7 +130,8 @@ SHORTAGES: dict[int, str] = {
     errno.ENFILE: "The machine can open no more files: end some programs, or raise fs.file-max.",
     errno.EAGAIN: "This user has too many processes: end some, or raise the limit (ulimit -u, a cgroup's pids.max).",
     errno.ENOMEM: "The machine is out of memory: end some programs, or run fewer calls at once.",
-    errno.ENOSPC: "The disk is full, or the kernel has no more namespaces (sysctl user.max_user_namespaces).",
+    errno.ENOSPC: "The disk, or wherever the output goes, is full; or the kernel has no more namespaces (sysctl "
+    "user.max_user_namespaces).",
     errno.EDQUOT: "The disk quota is used up: free some space.",
     errno.EROFS: "The file system is mounted read-only: mount it writable, or name another place.",
     errno.EACCES: "This user has no permission: name another place, or change its permissions.",

@@ -172,7 +172,7 @@ def _copy(value: object, depth: int) -> Json:
         return {str(key): _copy(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_copy(item, depth + 1) for item in value]
-    raise _bad(f"The input holds a {type(value).__name__[:_SHOWN]}, which is not a JSON value.")
+    raise _bad(f"The input holds a value of type {type(value).__name__[:_SHOWN]}, which is not JSON.")
 
 
 def _malformed(detail: str) -> Rejected:

@@ -140,7 +140,8 @@ def _schema_errors(compiled: CompiledSchema, value: Mapping[str, Json]) -> Itera
     if compiled.validator.is_valid(value):
         return
     for error in compiled.validator.iter_errors(value) if _is_small(value) else _first_error(compiled, value):
-        yield "/".join(_name(part) for part in error.instance_path), _sentence(error.kind)[:_MAX_SENTENCE]
+        sentence = _choice(compiled.schema, error) or _sentence(error.kind)
+        yield "/".join(_name(part) for part in error.instance_path), sentence[:_MAX_SENTENCE]
 
 
 def _first_error(compiled: CompiledSchema, value: Mapping[str, Json]) -> Iterator[Any]:
@@ -163,6 +164,26 @@ def _is_small(value: Json) -> bool:
                 return False
             waiting += one.values() if isinstance(one, Mapping) else one
     return True
+
+
+def _choice(schema: Any, error: Any) -> str | None:
+    """Which keys belong or do not belong together, where that is all that a choice of the schema is about."""
+    for step in error.schema_path:
+        try:
+            schema = schema[step]
+        except (LookupError, TypeError):  # in a part with an $id of its own
+            return None
+    match error.kind.name:
+        case "oneOf" | "anyOf" as name if all(_is_needs_one_key(part) for part in schema):
+            how_many = "exactly" if name == "oneOf" else "at least"
+            return f"needs {how_many} one of {', '.join(part['required'][0] for part in schema)}"
+        case "not" if isinstance(schema, Mapping) and len(schema.get("required", ())) > 1:
+            return f"{' and '.join(schema['required'])} do not go together"
+    return None
+
+
+def _is_needs_one_key(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and [*schema] == ["required"] and len(schema["required"]) == 1
 
 
 def _sentence(kind: Any) -> str:

@@ -14,6 +14,7 @@ import orjson
 
 from palyra.canon import Json
 from palyra.engine.advice import advise
+from palyra.engine.hints import about_tool
 from palyra.engine.replay import RecordedDecision, read_decision
 from palyra.engine.trip import CallRequest
 from palyra.errors import Reason, Rejected
@@ -50,8 +51,8 @@ class Told:
 
 
 WAITS = (
-    "palyra journal tail lists calls. One that waits for a person is not in it yet: palyra approvals list names the "
-    "request, and palyra approvals show ID says why."
+    "palyra journal tail lists calls. Of one that waits for a person, palyra approvals list names the request, and "
+    "palyra approvals show ID the policies that ask."
 )
 
 
@@ -59,7 +60,7 @@ async def explain_recorded(installation: Installation, call_id: str) -> Told:
     """A journaled call, decided again from its recorded facts by the policies of now."""
     stored = await installation.ports.journal.find_call(call_id)
     if stored is None:
-        return Told(refusal=Rejected(Reason.BAD_ARGUMENTS, f"The journal has no call {call_id[:40]!r}.", WAITS))
+        return Told(refusal=Rejected(Reason.BAD_ARGUMENTS, f"The journal has no decided call {call_id[:40]!r}.", WAITS))
     return explain_stored(installation, stored)
 
 
@@ -78,6 +79,8 @@ def explain_stored(installation: Installation, stored: StoredCall) -> Told:
 async def explain_imagined(installation: Installation, request: CallRequest) -> Told:
     """A call that has not been made, with everything that was tried to let it through."""
     trip, refusal = await installation.engine.assess(request)
+    if refusal is not None:
+        refusal.hint = about_tool(refusal.hint, request.tool)
     tried = await advise(installation.engine, request, trip, refusal)
     if trip.cedar is None or trip.facts is None:
         return Told(refusal=refusal, tried=tried)

@@ -79,6 +79,21 @@ def test_a_call_whose_record_was_removed_says_so():
     assert "            Its outcome and details are no longer kept; its journal entries are." in said
 
 
+def test_a_call_that_runs_is_not_said_to_have_lost_its_record():
+    said = call_lines({**CALL, "status": "open", "outcome": None})
+    assert "ended       not yet" in said
+    assert [line for line in said if "no outcome yet" in line]
+    assert not [line for line in said if "no longer kept" in line]
+
+
+def test_a_call_that_waits_for_a_person_says_where_the_request_is():
+    said = call_lines({"call_id": CALL["call_id"], "entries": CALL["entries"]})
+    assert said[1:3] == [
+        "ended       not yet",
+        "            It waits for a person, or did: palyra approvals list --state all names the request.",
+    ]
+
+
 def test_an_act_shows_what_was_done():
     act = {"act": "policy.used", "actor": "user:alice", "details": {"version": "ab"}, "place": {"at_unix_ms": 0}}
     entry = {"index": 4, "leaf_hash": "00", "entry": {"predicateType": "urn:palyra:act:v1", "predicate": act}}

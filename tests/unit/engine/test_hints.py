@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from palyra.config.schema import parse_config
+from palyra.engine.hints import about_tool
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.policy.store import PolicyStore
@@ -43,3 +44,9 @@ def test_a_spent_budget_names_the_run_to_extend():
 def test_a_name_that_is_none_does_not_get_into_a_line_that_people_copy(tool):
     hint = call(tool, {}).hint
     assert tool == "" or tool not in hint
+
+
+def test_of_a_call_that_was_not_made_the_tool_alone_is_named():
+    hint = "palyra tools show TOOL prints the schema; palyra policy explain CALL_ID"
+    assert about_tool(hint, "palyra.echo") == hint.replace("TOOL", "palyra.echo")
+    assert (about_tool(hint, "x; rm"), about_tool(None, "palyra.echo")) == (hint, None)

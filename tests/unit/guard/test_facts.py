@@ -206,7 +206,7 @@ def test_a_bad_workspace_is_refused_with_the_flag():
     assert (refusal.reason, refusal.detail, refusal.hint) == (
         Reason.BAD_ARGUMENTS,
         "The workspace is the root of the file system.",
-        "Name another folder as the workspace: at a terminal with --workspace DIR.",
+        'Name a folder of yours: --workspace DIR at a terminal, "workspace" over HTTP, workspace= in Python.',
     )
 
 

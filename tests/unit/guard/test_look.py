@@ -168,7 +168,7 @@ def test_following_agrees_with_the_system(looker, ws, parts):
     ("name", "problem"),
     [
         ("", "No workspace was given."),
-        ("nowhere", "The workspace does not exist or cannot be entered."),
+        ("nowhere", "The workspace {place!r} does not exist or cannot be entered."),
         ("ws/file", "The workspace is not a folder."),
         ("me", "The workspace is a home folder itself."),
         ("state/x", "The workspace lies inside Palyra's own state."),
@@ -179,7 +179,7 @@ def test_what_cannot_be_a_workspace_is_said(looker, ws, tmp_path, name, problem)
     (tmp_path / "me").mkdir()
     (tmp_path / "state" / "x").mkdir(parents=True)
     sight = looker.look(LookRequest(workspace=str(tmp_path / name) if name else "", cwd="", command="x")).workspace
-    assert sight.problem == problem
+    assert sight.problem == problem.format(place=str(tmp_path / name))
 
 
 def test_a_link_to_a_system_folder_is_no_workspace(looker, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from palyra.errors import Rejected
 from palyra.protocol.process_schema import PROCESS_INPUT
-from palyra.protocol.schema import check_arguments, compile_schema
+from palyra.protocol.schema import NO_FIT, check_arguments, compile_schema
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 COMPILED = compile_schema(PROCESS_INPUT)
@@ -54,12 +54,36 @@ def test_bad_arguments_come_with_a_path_and_a_sentence_per_error():
     )
 
 
-def test_what_names_the_mistake_stands_before_what_only_says_that_there_is_one():
-    either = {"oneOf": [{"required": ["text"]}, {"required": ["base64"]}]}
-    compiled = compile_schema({"properties": {"text": {}, "base64": {}}, "additionalProperties": False, **either})
+def refusal_of(value, **schema):
     with pytest.raises(Rejected) as caught:
-        check_arguments(compiled, {"content": "x"})
-    assert caught.value.detail == "unknown key content; The input: does not fit the schema's oneOf."
+        check_arguments(compile_schema(schema), value)
+    return caught.value.detail
+
+
+def test_what_names_the_mistake_stands_before_what_only_says_that_there_is_one():
+    either = [{"required": ["text"], "minProperties": 1}, {"required": ["base64"]}]
+    told = refusal_of({"content": "x"}, properties={"text": {}, "base64": {}}, additionalProperties=False, oneOf=either)
+    assert told == "unknown key content; The input: does not fit the schema's oneOf."
+
+
+EITHER = [{"required": ["text"]}, {"required": ["base64"]}]
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "told"),
+    [
+        ({}, {"oneOf": EITHER}, "The input: needs exactly one of text, base64."),
+        ({"text": "", "base64": ""}, {"oneOf": EITHER}, "The input: needs exactly one of text, base64."),
+        ({}, {"anyOf": EITHER}, "The input: needs at least one of text, base64."),
+        ({"a": 1, "b": 1}, {"not": {"required": ["a", "b"]}}, "The input: a and b do not go together."),
+        ({"a": 1}, {"not": {"required": ["a"]}}, "The input: does not fit the schema's not."),
+        ({"a": {}}, {"properties": {"a": {"oneOf": EITHER}}}, "a: needs exactly one of text, base64."),
+        ({}, {"$ref": "#/$defs/x", "$defs": {"x": {"oneOf": EITHER}}}, "The input: needs exactly one of text, base64."),
+        ({}, {"$ref": "urn:x", "$defs": {"x": {"$id": "urn:x", "oneOf": EITHER}}}, f"The input: {NO_FIT} oneOf."),
+    ],
+)
+def test_which_keys_belong_together_is_said(value, schema, told):
+    assert refusal_of(value, **schema) == told
 
 
 def test_of_many_errors_eight_are_told():
