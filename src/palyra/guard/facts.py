@@ -165,6 +165,8 @@ def _tell_code(kind: Classification) -> Details:
 
 def _tell_executables(sights: Sights, unlisted: Sequence[str], writable: Sequence[ExecutableSight]) -> Details:
     code, first = Reason.EXECUTABLE_DENIED.value, sights.executable
+    for name in (*unlisted, *(() if first.path else (first.name,)))[:1]:
+        yield "program", name  # as a list has to spell it: `python3` where policies say python, the wrapper itself
     for name in unlisted[:_MAX_SHOWN]:
         by = "" if name == first.name else f", which {_shown(first.name)} would run,"
         yield code, f"{_shown(name)}{by} is not on the executable allowlist."

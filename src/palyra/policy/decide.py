@@ -82,7 +82,7 @@ def _deny(bundle: PolicyBundle, request: Request, verdict: Verdict, details: Col
 
 def _filled(hint: str, request: Request, details: Iterable[tuple[str, str]]) -> str:
     command = "palyra run" if request.tool == RUN_TOOL else "palyra call"
-    named = {"{program}": program_name(request), "{host}": _host_name(details), "{command}": command}
+    named = {"{program}": program_name(request, details), "{host}": _host_name(details), "{command}": command}
     for mark, name in named.items():
         hint = hint.replace(mark, name)
     return hint
@@ -99,7 +99,9 @@ def _plain(request: Request, *, forbidden: bool) -> str:
     return f"A policy forbids {what}." if forbidden else f"No policy permits {what}."
 
 
-def program_name(request: Request) -> str:
-    """What a flag would have to name. Anything but a plain name could carry terminal codes into a hint."""
-    name = str(request.context["effective_program"] or request.context["program"])
+def program_name(request: Request, details: Iterable[tuple[str, str]]) -> str:
+    """What a flag would have to name; guard says it under `program`. Anything but a plain name could carry terminal
+    codes into a hint."""
+    told = next((text for code, text in details if code == "program"), "")
+    name = told or str(request.context["effective_program"] or request.context["program"])
     return name if _PLAIN_NAME.fullmatch(name) else "NAME"

@@ -56,6 +56,9 @@ class Explanation:
     error: str = ""
 
 
+Details = tuple[tuple[str, str], ...]
+
+
 def explain(
     bundle: PolicyBundle,
     request: Request,
@@ -63,11 +66,12 @@ def explain(
     *,
     postures: Mapping[str, PolicyBundle] | None = None,
     tried: tuple[Change, ...] | None = None,
+    details: Details = (),
 ) -> Explanation:
     """`postures` are bundles to compare with, by name; one that would allow the call is named as a change.
 
     `tried` are flags and settings that helped the call itself (engine/advice). Without them, for a call that is only
-    known by its record, flags are tried on the request's facts.
+    known by its record, flags are tried on the request's facts; `details` are what guard said about it.
     """
     kind = _kind(decision, error=verdict_of(bundle, request).error)
     wanting = kind in ("ask", "forbid", "nothing_permits")
@@ -79,7 +83,7 @@ def explain(
         digest=bundle.digest,
         determining=tuple(bundle.index[name] for name in decision.policies if name in bundle.index),
         nearest=nearest_permits(bundle, request) if kind == "nothing_permits" else (),
-        changes=tuple(_changes(bundle, request, postures or {}, tried)) if wanting else (),
+        changes=tuple(_changes(bundle, request, postures or {}, tried, details)) if wanting else (),
         error=verdict_of(bundle, request).error,
     )
 
@@ -95,12 +99,16 @@ def _kind(decision: Decision, *, error: str) -> Kind:
 
 
 def _changes(
-    bundle: PolicyBundle, request: Request, postures: Mapping[str, PolicyBundle], tried: tuple[Change, ...] | None
+    bundle: PolicyBundle,
+    request: Request,
+    postures: Mapping[str, PolicyBundle],
+    tried: tuple[Change, ...] | None,
+    details: Details,
 ) -> Iterator[Change]:
     approval = Change(kind="approval", text="an approval by a person", effect="allow")
     if verdict_of(bundle, request.with_context(approved=True)).effect == "allow":
         yield approval
-    yield from _flags(bundle, request) if tried is None else tried
+    yield from _flags(bundle, request, details) if tried is None else tried
     for name, other in postures.items():
         effect = verdict_of(other, request).effect
         if effect in ("allow", "ask") and other.digest != bundle.digest:
@@ -108,9 +116,9 @@ def _changes(
     yield from _policies(bundle, request)
 
 
-def _flags(bundle: PolicyBundle, request: Request) -> Iterator[Change]:
+def _flags(bundle: PolicyBundle, request: Request, details: Details) -> Iterator[Change]:
     helped: list[dict[str, Scalar]] = []
-    for kind, text, values in _candidates(request):
+    for kind, text, values in _candidates(request, details):
         changed = request.with_context(**values)
         # What contains a change that helped already is no smaller one.
         if changed == request or any(less.items() <= values.items() for less in helped):
@@ -136,14 +144,14 @@ def _policies(bundle: PolicyBundle, request: Request) -> Iterator[Change]:
 _Candidate = tuple[Literal["tier", "egress", "flag"], str, dict[str, Scalar]]
 
 
-def _candidates(request: Request) -> Iterator[_Candidate]:
+def _candidates(request: Request, details: Details) -> Iterator[_Candidate]:
     """Single changes before pairs, what the caller can do before what only the operator can."""
     if not request.context["tier"]:
         return
     yield "tier", 'tier C (leave out --tier, or set tier = "auto")', {"tier": "C"}
     yield "egress", "strict egress (--egress strict)", {"egress": "strict"}
     yield "egress", "tier C with strict egress", {"tier": "C", "egress": "strict"}
-    allow = f"--allow {program_name(request)}"
+    allow = f"--allow {program_name(request, details)}"
     listed: dict[str, Scalar] = {"granted": True, "listed": True}
     # The flag also lists interpreters, as guard/command does; what merely runs code still has to be listed itself.
     code: dict[str, Scalar] = {"granted_interpreters": True}

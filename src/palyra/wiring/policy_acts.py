@@ -166,4 +166,5 @@ def explain_request(
         with suppress(PolicyError):  # where the operator's policies do not fit a posture, it is no advice
             if name != installation.config.posture:
                 others[name] = posture_bundle(installation, name)
-    return explain(bundle, request, decide(bundle, request, details=details), postures=others, tried=tried)
+    decision = decide(bundle, request, details=details)
+    return explain(bundle, request, decision, postures=others, tried=tried, details=details)

@@ -55,7 +55,7 @@ def test_a_program_that_is_not_listed():
     facts = guard("curl x")
     assert (facts.listed, facts.details) == (
         False,
-        (("EXECUTABLE_DENIED", "curl is not on the executable allowlist."),),
+        (("program", "curl"), ("EXECUTABLE_DENIED", "curl is not on the executable allowlist.")),
     )
 
 
@@ -69,8 +69,16 @@ def test_what_a_wrapper_runs_must_be_listed_too():
     facts = guard("timeout 5 touch x")
     assert (facts.listed, facts.details) == (
         False,
-        (("EXECUTABLE_DENIED", "touch, which timeout would run, is not on the executable allowlist."),),
+        (
+            ("program", "touch"),
+            ("EXECUTABLE_DENIED", "touch, which timeout would run, is not on the executable allowlist."),
+        ),
     )
+
+
+@pytest.mark.parametrize(("line", "name"), [("python3.11 -V", "python3.11"), ("nice ls", "nice"), ("LS", "LS")])
+def test_the_program_to_be_listed_is_named_as_a_list_has_to_spell_it(line, name):
+    assert dict(guard(line).details)["program"] == name
 
 
 def test_the_operators_allow_flag_lists_and_grants():
@@ -133,7 +141,7 @@ def test_a_planted_executable_with_an_allowed_name_is_seen():
 )
 def test_a_listed_program_that_is_not_there(changes, sentence):
     facts = guard("ls", executable=sight_of("ls", **changes))
-    assert (facts.listed, facts.found, facts.details) == (True, False, (("EXECUTABLE_DENIED", sentence),))
+    assert (facts.listed, facts.found, dict(facts.details)["EXECUTABLE_DENIED"]) == (True, False, sentence)
 
 
 def test_paths_outside_are_told_by_argument():
