@@ -127,6 +127,19 @@ def test_a_candidate_in_shadow_mode_changes_nothing_but_the_record(cli: Cli, fol
     assert outcome["success"]
     details = said(cli, "journal", "show", outcome["call_id"])[1]["details"]
     assert (details["shadow"]["effect"], details["shadow"]["policies"]) == ("deny", ["local.no-rm"])
+    assert b"candidate   deny by local.no-rm\n" in cli("journal", "show", outcome["call_id"]).stdout
+    assert b"ok  candidate: shadow mode, " in cli("doctor").stdout
+
+
+def test_a_candidate_that_is_not_there_does_not_pass_for_one_that_agrees(cli: Cli, folder: Path):
+    cli("init")
+    (cli.home / "palyra.toml").write_text(f'[policy]\nmode = "shadow"\ncandidate = "{folder}.typo"\n')
+    outcome = cli.outcome("run", "--json", "--", "rm", "-f", "x")
+    assert outcome["success"], "it changes nothing but the record"
+    shown = said(cli, "journal", "show", outcome["call_id"])[1]["details"]["shadow"]
+    assert shown == {"error": f"{folder}.typo: There is no such folder."}
+    told = cli("doctor")
+    assert (told.returncode, b"advice  candidate: Shadow mode compares with nothing: " in told.stdout) == (0, True)
 
 
 def test_a_bad_file_is_named_by_where_it_lies(cli):

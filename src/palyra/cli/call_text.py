@@ -83,6 +83,10 @@ def _decided(details: Mapping[str, Any]) -> Iterator[str]:
     if decision:
         bundle = f", bundle {str(details.get('policy_sha256'))[:16]}"
         yield row("decided", f"{decision['effect']} by {', '.join(decision['policies']) or 'no policy'}{bundle}")
+    shadow = details.get("shadow")
+    if shadow:
+        by = f"{shadow['effect']} by {', '.join(shadow['policies']) or 'no policy'}" if "effect" in shadow else ""
+        yield row("candidate", by or f"could not be used: {shadow.get('error')}")
 
 
 def _output(output: Mapping[str, Any]) -> Iterator[str]:

@@ -131,7 +131,8 @@ class PolicyStore:
         self._folder = folder
         self._versions = versions
         self._careful = careful
-        """Try the text in a child at the first load too: something else decides meanwhile."""
+        """Something else decides meanwhile: the text is tried in a child at the first load too, and a folder that is
+        not there is an error. It was named to be compared with, and a slip of the keys would look like agreement."""
         self._monotonic = monotonic
         self._held: _Held | None = None
         self._refused: tuple[str | None, Signature] | None = None
@@ -214,6 +215,8 @@ class PolicyStore:
         """`checked`: the text was tried in a child before, when its version was installed."""
         pointer = None if self._versions is None else self._versions.pointer()
         signature = signature_of(self._folder)  # before it is read: what changes meanwhile is seen as a change
+        if self._careful and not (signature or (self._folder and self._folder.is_dir())):
+            raise PolicyError("There is no such folder.", "Create it, or name another one.", file=str(self._folder))
         local = self.local()
         if local and not checked:
             try_in_child(self._posture, local)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
+from palyra.errors import ConfigError
 from palyra.model.call import Tier
 from palyra.model.host import HostFacts
 from palyra.model.net import NO_NETWORK
@@ -20,6 +21,7 @@ from palyra.values import dataclass
 from palyra.wiring.daemon_note import decides_by_older
 
 if TYPE_CHECKING:
+    from palyra.engine.ports import Policies
     from palyra.wiring.embedded import Installation
 
 OK, ADVICE, BROKEN = "ok", "advice", "broken"
@@ -78,9 +80,21 @@ def state_checks(installation: Installation) -> list[Check]:
     return [
         Check("config", OK, f"{source}, posture {installation.config.posture}"),
         Check("policy", OK, f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"),
+        *_candidate_checks(installation.ports.candidate),
         Check("journal", OK, f"{installation.home.root}, {head.size if head else 0} entries"),
         Check("key", OK, installation.writer.home.verifier.vkey),
     ]
+
+
+def _candidate_checks(candidate: Policies | None) -> list[Check]:
+    """In shadow mode: one that cannot be used is recorded with every call, where few people look."""
+    if candidate is None:
+        return []
+    try:
+        bundle = candidate.current()
+    except ConfigError as error:
+        return [Check("candidate", ADVICE, f"Shadow mode compares with nothing: {error.detail}", error.hint)]
+    return [Check("candidate", OK, f"shadow mode, {len(bundle.index)} policies, {bundle.digest[:16]}")]
 
 
 def daemon_checks(home: Path) -> list[Check]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from palyra.cli.call_text import MAX_OUTPUT_LINES, call_lines
 
 ENTRY = {
@@ -77,6 +79,20 @@ def test_what_is_long_is_cut_and_that_is_said():
 def test_a_call_whose_record_was_removed_says_so():
     said = call_lines({**CALL, "outcome": None, "details": None})
     assert "            Its outcome and details are no longer kept; its journal entries are." in said
+
+
+@pytest.mark.parametrize(
+    ("shadow", "told"),
+    [
+        ({"effect": "deny", "policies": ["local.no-rm"]}, "deny by local.no-rm"),
+        ({"effect": "deny", "policies": []}, "deny by no policy"),
+        ({"error": "There is no such folder."}, "could not be used: There is no such folder."),
+    ],
+)
+def test_what_a_candidate_would_have_decided_is_shown(shadow, told):
+    said = call_lines(CALL | {"details": CALL["details"] | {"shadow": shadow}})
+    assert f"candidate   {told}" in said
+    assert not [line for line in call_lines(CALL) if line.startswith("candidate")]
 
 
 def test_a_call_that_runs_is_not_said_to_have_lost_its_record():
