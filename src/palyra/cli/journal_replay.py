@@ -38,7 +38,7 @@ class Again:
 
         for call_id, detail in self.wrong:
             say(visible_line(f"REPLAY: call {call_id}: {detail}"))
-        say(f"{self.decisions} decisions were made again; {len(self.wrong)} differ, or could not be.")
+        say(f"{self.decisions} decisions were made again; {len(self.wrong)} differ or cannot be repeated.")
 
 
 def check_again(settings: Settings) -> Again:

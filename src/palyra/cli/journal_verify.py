@@ -128,7 +128,7 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
         tail = report.entries - report.anchored
         click.echo(f"The journal verifies: {report.entries} entries, {report.checkpoints} checkpoints.")
         click.echo(
-            f"Anchored to outside evidence up to entry {report.anchored}; the last {tail} rest on this key alone."
+            f"Outside evidence anchors the first {report.anchored} entries; the last {tail} rest on this key alone."
             if report.anchored
             else "No outside evidence was given (--known FILE, a witness), so a truncated tail could not be detected."
         )
