@@ -180,7 +180,7 @@ def test_a_node_that_was_lost_and_comes_back_with_its_late_answer_is_not_believe
     late.placement.lose = lambda node_id: None  # type: ignore[method-assign]  # it is back at once
     execution, _ = run(late, workspace, "echo x > there")
     assert (execution.status, execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
-    assert "epoch 1, and 2" in execution.message
+    assert "epoch 1; the current epoch is 2" in execution.message
     assert not (workspace / "there").exists()
 
 

@@ -112,7 +112,7 @@ def test_what_was_half_written_goes_when_it_is_old_and_no_other_file_is_touched(
     assert list(blobs.kept()) == []
     assert all(place.exists() for place in strangers)
     for bad in ("../readme", "notes", f".{name}", "", f"{name}/x"):
-        with pytest.raises(Exception, match="no blob"):
+        with pytest.raises(Exception, match="not a blob"):
             blobs.delete_older(bad, now_unix_ms() + 60_000)
 
 
