@@ -28,11 +28,13 @@ ROW = (
     "boot_id",
     "pid",
     "start_ticks",
+    "opened_unix_ms",
     "status",
     "reason",
     "result_index",
+    "closed_unix_ms",
 )
-_FIRST = 7
+_FIRST = 8
 """So many of a row's fields are told by the call's first entry, the others by its result."""
 
 
@@ -131,9 +133,11 @@ def _row(view: EntryView, first: EntryView) -> tuple[Json, ...]:
         owner = said.get("owner")
         named = owner if isinstance(owner, Mapping) else {}
         begun = (first.index, named.get("boot_id"), named.get("pid"), named.get("start_ticks"))
+    begun = (*begun, first.at_unix_ms)
     if view.kind == INTENT:
-        return (run_id, tool, principal, *begun, "open", None, None)
-    return (run_id, tool, principal, *begun, ended.get("status"), ended.get("reason"), view.index)
+        return (run_id, tool, principal, *begun, "open", None, None, None)
+    told = (ended.get("status"), ended.get("reason"), view.index, view.at_unix_ms)
+    return (run_id, tool, principal, *begun, *told)
 
 
 class KeptCheck(Protocol):

@@ -35,7 +35,7 @@ MAX_WAITING = 1 << 15
 """Entries whose openings are remembered until their call is claimed; beyond it they are looked up singly."""
 
 _KEPT = """SELECT c.run_id, c.tool, c.principal, c.intent_index, c.owner_boot_id, c.owner_pid, c.owner_start_ticks,
-                  c.status, c.reason, c.result_index, d.data, o.data
+                  c.opened_unix_ms, c.status, c.reason, c.result_index, c.closed_unix_ms, d.data, o.data
            FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
            WHERE c.call_id = ?"""
 _OPENINGS = "SELECT entry, field, run_id, salt FROM openings WHERE field IN ('details', 'outcome')"

@@ -6,7 +6,8 @@ hash, every checkpoint and every act; proofs of old entries go on being made, an
 segment removes the rows of its calls too.
 
 Order of sealing: 1 the file, durable · 2 one commit: the act, the row, the bodies gone. Of removing: 1 the commit ·
-2 the file. A crash between leaves a file that nobody refers to, never a body that is nowhere.
+2 the file. A crash between leaves a file that nobody refers to, never a body that is nowhere. How old a call is, its
+entry says: rows, which anybody could have changed, only say where to look.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from palyra.errors import StateError, TrustError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.journal.audit_pruned import Places
+from palyra.journal.chain import RESULT
+from palyra.journal.entry import parse_entry
 from palyra.journal.export import export_lines
-from palyra.journal.merkle import leaf_hash
+from palyra.journal.lookup import as_bytes
+from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint
 from palyra.state.db import NOWHERE
 from palyra.state.keyfile import sync_folder
 from palyra.state.retention import doom, sweep
-from palyra.state.sealed import OF_AN_ACT, segment_file
+from palyra.state.sealed import OF_AN_ACT, SealedBodies, segment_file
 from palyra.state.search import overwrite_words, take_out, words_in
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -52,7 +56,10 @@ def seal_entries(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor:
         )
     sealed: list[Segment] = []
     while (bounds := _next_bounds(writer, before_unix_ms)) is not None:
-        sealed.append(_seal(writer, *bounds, at_unix_ms=at_unix_ms, actor=actor))
+        first, head = bounds
+        bodies = (body for _, _, body in _in_database(writer, first, head.size))
+        _check_age(writer, first, head, bodies, before_unix_ms=before_unix_ms)
+        sealed.append(_seal(writer, first, head, at_unix_ms=at_unix_ms, actor=actor))
     if sealed:
         sweep(writer)
     return tuple(sealed)
@@ -122,8 +129,10 @@ def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[by
     temporary = path.with_name(f".{path.name}.part")
     hasher, size, moved = hashlib.sha256(), 0, Places()
     tree = Tree(writer.rows)
-    bodies, links = _bodies(writer, first, head.size, moved), tree.links(writer.home.keys)
-    lines = export_lines(bodies, head, begin=tree.frontier(first), links=links)
+    begin, links = tree.frontier(first), tree.links(writer.home.keys)
+    grown = begin.copy()
+    bodies = _bodies(writer, first, head.size, moved, grown)
+    lines = export_lines(bodies, head, begin=begin, links=links)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
@@ -135,22 +144,48 @@ def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[by
             os.fsync(file.fileno())
     except OSError as error:
         raise StateError(f"A segment could not be written: {error.strerror}.", "Free space, then try again.") from error
+    if grown.root() != head.root:
+        temporary.unlink()
+        raise StateError(f"Entries {first} to {head.size - 1} are not what was signed.", "Run: palyra journal verify")
     temporary.replace(path)
     sync_folder(folder)
     sync_folder(folder.parent)
     return hasher.digest(), size, moved
 
 
-def _bodies(writer: Writer, first: int, end: int, moved: Places) -> Iterator[bytes]:
+def _bodies(writer: Writer, first: int, end: int, moved: Places, grown: Frontier) -> Iterator[bytes]:
     """As they were hashed: what was edited is never sealed away. `moved` is told where those lie that go."""
+    for index, leaf, body in _in_database(writer, first, end):
+        if leaf_hash(body) != leaf:
+            raise StateError(f"Entry {index} is not what was hashed.", "Run: palyra journal verify")
+        grown.append(leaf)
+        if OF_AN_ACT not in body:
+            moved.add(index)
+        yield body
+
+
+def _in_database(writer: Writer, first: int, end: int) -> Iterator[tuple[int, bytes, bytes]]:
     for at in range(first, end, 1024):
         sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
         for index, leaf, body in writer.rows(sql, (at, min(at + 1024, end))):
-            if not isinstance(body, bytes) or leaf_hash(body) != leaf:
-                raise StateError(f"Entry {index} is not what was hashed.", "Run: palyra journal verify")
-            if OF_AN_ACT not in body:
-                moved.add(index)
-            yield body
+            yield index, as_bytes(leaf), as_bytes(body)
+
+
+def _check_age(writer: Writer, first: int, head: Checkpoint, bodies: Iterable[bytes], *, before_unix_ms: int) -> None:
+    """By the entries themselves, as they were signed: rows are not, and whoever sets their times back has retention
+    remove what happened a moment ago, with an act that excuses it."""
+    frontier, stay = Tree(writer.rows).frontier(first), f"entries {first} to {head.size - 1} stay"
+    for index, body in enumerate(bodies, first):
+        frontier.append(leaf_hash(body))
+        try:
+            view = parse_entry(body)
+        except ValueError as error:
+            raise StateError(f"Entry {index} cannot be read: {stay}.", "Run: palyra journal verify") from error
+        ended = view.kind == RESULT and view.predicate.get("kept") is not False  # the others have no row, and no age
+        if ended and view.at_unix_ms >= before_unix_ms:
+            raise StateError(f"Entry {index} is younger than its row says: {stay}.", "Run: palyra journal verify")
+    if frontier.root() != head.root:
+        raise StateError(f"Entries are not those that were signed: {stay}.", "Run: palyra journal verify")
 
 
 def drop_segments(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor: str = PALYRA) -> tuple[Segment, ...]:
@@ -161,6 +196,10 @@ def drop_segments(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor
         earlier = writer.rows("SELECT 1 FROM segments WHERE present = 1 AND first < ?", (first,))
         if earlier:  # only from the old end: what is gone is one piece
             break
+        sealed = SealedBodies(writer.rows, writer.home.segments)
+        head = _opened(writer, Tree(writer.rows).note(first + count))
+        bodies = (sealed.body(index) for index in range(first, first + count))
+        _check_age(writer, first, head, bodies, before_unix_ms=before_unix_ms)
         path = segment_file(writer.home.segments, first, count)
         words = words_in(writer, first, first + count)
         writer.commit_now(_dropping(path, first, count, words=words, at_unix_ms=at_unix_ms, actor=actor))  # 1

@@ -15,6 +15,7 @@ import pytest
 
 from palyra.errors import StateError
 from palyra.journal.export import check_lines
+from palyra.journal.merkle import leaf_hash
 from palyra.journal.proof import check_proof, make_proof
 from palyra.journal.store import JournalStore
 from palyra.journal.tree import Tree
@@ -307,6 +308,58 @@ def test_a_budget_is_not_raised_under_cover_of_retention(home: Path, change: str
         other.execute(f"UPDATE runs SET {change}")
     found = [one.detail for one in audit_home(writer.home).findings]
     assert found == ([] if named is None else [f"The row of run {run.run_id} differs from its entries: {named}."])
+    writer.close()
+
+
+@pytest.mark.parametrize("sql", ["UPDATE calls SET closed_unix_ms = 1", "UPDATE calls SET opened_unix_ms = 1"])
+def test_times_that_somebody_changed_in_the_rows_of_calls_are_found(home: Path, sql: str) -> None:
+    writer, _ = aged(home)
+    with tampering(writer.home) as other:
+        other.execute(sql)
+    assert set(audit(writer)) == {"KEPT"}
+    writer.close()
+
+
+def test_retention_seals_nothing_that_is_young_by_its_own_entry(home: Path) -> None:
+    """Rows said that calls of a moment ago were old: retention removed them, its acts excused it, and all verified."""
+    writer, _ = aged(home)
+    with tampering(writer.home) as other:
+        other.execute("UPDATE calls SET closed_unix_ms = 1")
+    with pytest.raises(StateError, match="Entry 8 is younger than its row says: entries 0 to 8 stay"):
+        seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert writer.rows("SELECT count(*) FROM entries WHERE body IS NULL") == [(0,)]
+    writer.close()
+
+
+@pytest.mark.parametrize("attack", ["its row", "its file", "both"])
+def test_retention_removes_no_sealed_file_that_is_young_or_not_what_was_sealed(home: Path, attack: str) -> None:
+    writer, _ = aged(home)
+    (segment,) = seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    if attack != "its file":
+        with tampering(writer.home) as other:
+            other.execute("UPDATE segments SET newest_unix_ms = 1")
+    if attack != "its row":
+        data = segment.path.read_bytes()
+        segment.path.write_bytes(data.replace(b"%d" % (NOW - 4 * DAY + 5), b"%d" % (NOW - 9 * DAY), 1))
+    before = NOW - (5 if attack != "its file" else 3) * DAY
+    with pytest.raises(StateError, match="entries 0 to 6 stay"):
+        drop_segments(writer, before_unix_ms=before, at_unix_ms=NOW)
+    assert segment.path.exists()
+    writer.close()
+
+
+def test_nothing_is_sealed_that_was_changed_together_with_its_hash(home: Path) -> None:
+    """Made old in the entry, its hash and its row, sealed, removed, and the hash put back: then nothing was found."""
+    writer, _ = aged(home)
+    (body,) = writer.rows("SELECT body FROM entries WHERE idx = 8")[0]
+    older = body.replace(b"%d" % (NOW + 5), b"%d" % (NOW - 4 * DAY))
+    assert older != body
+    with tampering(writer.home) as other:
+        other.execute("UPDATE calls SET closed_unix_ms = 1")
+        other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 8", (older, leaf_hash(older)))
+    with pytest.raises(StateError, match="Entries are not those that were signed: entries 0 to 8 stay"):
+        seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert writer.rows("SELECT count(*) FROM entries WHERE body IS NULL") == [(0,)]
     writer.close()
 
 

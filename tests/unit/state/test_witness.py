@@ -23,7 +23,7 @@ from palyra.state.person import owner_principal
 from palyra.state.rotation import rotate_key
 from palyra.state.witness import FilePlace, add_witness, push_heads
 from palyra.state.writer import Writer
-from palyra.wiring.anchors import anchor
+from palyra.wiring.anchors import anchor, show_head
 from tests.journaling import NOW, audit_home, many_acts, open_store
 from tests.stores import tampering
 from tests.unit.journal.evidence import make_evidence
@@ -265,6 +265,22 @@ def test_a_witness_that_somebody_else_dismissed_or_moved_is_found(home: Path, tm
     with tampering(writer.home) as other:
         other.execute(sql)
     assert {one.code for one in audit_home(writer.home).findings} == {"KEPT"}
+    writer.close()
+
+
+@pytest.mark.parametrize("size", [-(10**12), 10**12])
+def test_a_witness_that_has_seen_more_than_there_is_by_its_row_is_shown_the_head(
+    home: Path, tmp_path: Path, size: int
+) -> None:
+    """The number in the row decides whether it is asked at the end of a process: a large one silenced it."""
+    writer = witnessed(home, tmp_path / "heads.jsonl")
+    many_acts(writer, 9)
+    show_head(writer, now_unix_ms=NOW)
+    assert seen(writer) == 6  # not enough has come since
+    with tampering(writer.home) as other:
+        other.execute("UPDATE witnesses SET size = ?", (size,))
+    show_head(writer, now_unix_ms=NOW)
+    assert seen(writer) == 15
     writer.close()
 
 
