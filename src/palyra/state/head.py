@@ -93,6 +93,10 @@ class Head:
             self.run_keys.clear()
         self.run_keys |= run_keys
 
+    def doubt(self) -> None:
+        """A commit was broken off by Ctrl-C, perhaps behind its own end: what is there now is read again."""
+        self._version = None
+
     def forget(self) -> None:
         """After a fork: the parent goes on by itself."""
         self.trusted, self._version = _NONE, None

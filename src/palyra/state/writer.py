@@ -167,6 +167,9 @@ class Writer:
                 if trouble is Trouble.WAIT:
                     return False
                 again = self._lose(error, batch) if trouble is Trouble.LOST else self._stop(error, batch)
+            except BaseException:  # KeyboardInterrupt, wherever it comes
+                self._head.doubt()
+                raise
             finally:
                 self.database.let_go()
         return self.try_all(again, losses=losses + 1) if again else True

@@ -537,6 +537,28 @@ def test_a_pipe_in_the_locks_place_keeps_nobody_waiting(home: Path) -> None:
     assert ProcessOwners(lock).is_alive(ProcessOwners(lock).me())
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_commit_that_ctrl_c_breaks_off_stops_nobody(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    """Between COMMIT and its answer: the next one went on from the head before, and the journal was said to be
+    changed by somebody."""
+    commit = writer.database.commit
+
+    def broken_off(**given: int) -> None:
+        if durable:
+            commit(**given)
+        raise KeyboardInterrupt
+
+    writer.commit_now(append)
+    with monkeypatch.context() as patched:
+        patched.setattr(writer.database, "commit", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            writer.commit_now(append)
+    assert writer.commit_now(append)[0] == (2 if durable else 1)
+    assert audit_home(writer.home).findings == ()
+
+
 def test_a_closed_writer_says_so(home: Path) -> None:
     writer = Writer.open(home)
     writer.close()
