@@ -78,7 +78,7 @@ def _shape(noun: str, details: str, meaning: str) -> Shape:
 
 
 _APPROVAL = "approval_id principal tool run"
-_SECRET = "name version created_unix_ms scope credential generation"
+_SECRET = "name version created_unix_ms scope credential generation vault_sha256"
 _POLICY = "version before policy_sha256"
 
 SHAPES: Mapping[ActKind, Shape] = {

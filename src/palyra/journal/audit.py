@@ -29,6 +29,7 @@ from palyra.journal.policy_standing import PolicyRows, PolicyStanding
 from palyra.journal.skill_standing import SkillRow, SkillStanding
 from palyra.journal.standing import ApprovalRow, Standing
 from palyra.journal.token_standing import TokenRow, TokenStanding
+from palyra.journal.vault_standing import VaultStanding
 from palyra.journal.witness_standing import WitnessRow, WitnessStanding
 from palyra.model.record import Checkpoint, Owner
 from palyra.signing import NoteVerifier
@@ -88,6 +89,7 @@ class Audit:
     _witnesses: WitnessStanding = field(init=False, default_factory=WitnessStanding)
     _policies: PolicyStanding = field(init=False, default_factory=PolicyStanding)
     _tokens: TokenStanding = field(init=False, default_factory=TokenStanding)
+    _vault: VaultStanding = field(init=False, default_factory=VaultStanding)
     _keys: Keys = field(init=False)
     _frontier: Frontier = field(init=False)
     _next: int = field(init=False)
@@ -174,6 +176,7 @@ class Audit:
             self._witnesses.read(view)
             self._policies.read(view)
             self._tokens.read(view)
+            self._vault.read(view)
         self._calls.read(index, view, edited=not whole)
         self._skills.read(view)
         for contradiction in self._standing.read(view):
@@ -246,6 +249,7 @@ class Audit:
         witnesses: Iterable[WitnessRow] | None = None,
         policies: PolicyRows | None = None,
         tokens: Iterable[TokenRow] | None = None,
+        vault: str | None = None,
     ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
@@ -268,6 +272,8 @@ class Audit:
         for detail in self._policies.check(policies) if policies is not None else ():
             self._find("KEPT", None, detail)
         for detail in self._tokens.check(tokens) if tokens is not None else ():
+            self._find("KEPT", None, detail)
+        for detail in self._vault.check(vault) if vault is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:
             self._find("TRUNCATED", self._next, f"There were {self.had} entries once, and there are {self._next}.")
@@ -332,6 +338,7 @@ def run_rows(
     witnesses: Iterable[WitnessRow] | None = None,
     policies: PolicyRows | None = None,
     tokens: Iterable[TokenRow] | None = None,
+    vault: str | None = None,
 ) -> Report:
     """Feed all entries as (index, leaf hash, body), of which a million need no value each, and all checkpoints as
     (size, note), both in order, and finish."""
@@ -358,4 +365,5 @@ def run_rows(
         witnesses=witnesses,
         policies=policies,
         tokens=tokens,
+        vault=vault,
     )

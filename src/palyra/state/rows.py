@@ -173,6 +173,11 @@ class JournalRows:
             said = {"principal": principal, "operator": bool(operator), "expires_at_unix_ms": expires}
             yield TokenRow(token_id=token_id, said=said, is_revoked=revoked is not None)
 
+    def vault(self) -> str:
+        """The digest of the vault's file; empty where there is none."""
+        row = self._connection.execute("SELECT value FROM meta WHERE name = 'vault_sha256'").fetchone()
+        return "" if row is None else str(row[0])
+
     def deletions(self) -> Sequence[Deletion]:
         names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")
         rows = self._connection.execute(f"SELECT {', '.join(names)} FROM deletions ORDER BY entry")  # noqa: S608

@@ -114,6 +114,7 @@ def audit_rows(
                 witnesses=rows.witnesses(),
                 policies=rows.policies(),
                 tokens=rows.tokens(),
+                vault=rows.vault(),
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")

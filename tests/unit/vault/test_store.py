@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import multiprocessing
 import os
@@ -21,6 +22,7 @@ from palyra.model.credential import Binding, Credential, Scope
 from palyra.state.writer import Writer
 from palyra.vault.file import VaultFile
 from palyra.vault.store import Vault
+from tests.journaling import audit_home
 
 NOW = 1_700_000_000_000
 TOKEN = b"s3cr3t-t0ken"
@@ -229,6 +231,21 @@ def test_without_the_master_key_nothing_can_be_rebound_even_by_who_writes_the_da
     writer.commit_now(lambda tx: tx.execute("UPDATE meta SET value = ? WHERE name = 'vault_sha256'", (digest,)))
     with pytest.raises(StateError):
         vault_of(writer).load()
+
+
+def test_an_old_vault_put_back_with_its_row_is_found_by_verify(writer: Writer, home: Path):
+    """A secret that was deleted was used again, and the journal, which says that it is gone, verified."""
+    vault, file = vault_of(writer), home / "vault/secrets.json"
+    put(vault)
+    old = file.read_bytes()
+    assert take(vault, "TOKEN")
+    assert audit_home(writer.home).findings == ()
+    file.write_bytes(old)
+    digest = hashlib.sha256(old).hexdigest()
+    writer.commit_now(lambda tx: tx.execute("UPDATE meta SET value = ? WHERE name = 'vault_sha256'", (digest,)))
+    assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
+    writer.commit_now(lambda tx: tx.execute("DELETE FROM meta WHERE name = 'vault_sha256'"))
+    assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
 
 
 def test_what_was_known_stays_redacted_when_the_vault_breaks(writer: Writer, home: Path):
