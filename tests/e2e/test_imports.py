@@ -38,7 +38,7 @@ HEAVY = frozenset(
         (("--version",), 8, 85),
         (("--help",), 8, 95),
         (("run", "--help"), 11, 95),
-        (("run", "--", "true"), 289, 200),
+        (("run", "--", "true"), 290, 200),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )
