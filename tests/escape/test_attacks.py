@@ -216,3 +216,18 @@ def test_a_granted_folder_in_another_agents_workspace_cannot_be_turned_into_a_li
     for outcome in after:
         assert not outcome.success
         assert "secret" not in outcome.output.get("stdout", "")
+
+
+def test_a_granted_folder_in_the_agents_own_workspace_cannot_be_turned_into_a_link(
+    home: Path, workspace: Path, tier: str, tmp_path: Path
+) -> None:
+    (workspace / "vendor").mkdir()
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "text").write_text("secret of the operator")
+    with Palyra.open(str(home)) as palyra:
+        given = grant(tier=tier, read_roots=(str(workspace / "vendor"),), interpreters=True)
+        run = palyra.run("agent:attacker", workspace, grant=given)
+        call(run, "sh", "-c", f"rmdir vendor && ln -s {tmp_path}/keys vendor")
+        outcome = call(run, "sh", "-c", "cat vendor/text")
+    assert (workspace / "vendor").is_symlink()
+    assert "secret" not in outcome.output.get("stdout", "")

@@ -21,6 +21,7 @@ from palyra.launch import _os
 from palyra.launch.course import follow
 from palyra.launch.ending import Ended
 from palyra.launch.executor import LaunchFailed, Sink, Source, not_started
+from palyra.launch.identity import granted_identity
 from palyra.launch.message import nonce_from
 from palyra.launch.waiting import ends_within, has_ended, readable, unbroken
 from palyra.model.outcome import Execution
@@ -94,6 +95,8 @@ class ContainerRoad:
             self._swept.add(engine)
             await sweep(engine)
         try:
+            for root in plan.granted:  # the engine follows a link that is there now
+                granted_identity(root)
             return await follow(_start(plan, engine), plan, sink, source)
         except (LaunchFailed, OSError) as error:
             return not_started(error)

@@ -89,6 +89,7 @@ class ContainerBackend:
             cwd=_inside(job.cwd, job, host),
             limits=job.limits,
             net=job.net,
+            granted=tuple(root for root in map(posixpath.normpath, job.granted_roots) if not _is_shown(root, job)),
             pid_namespace=True,
             guarantees=given,
             degraded=(*absent(job, given), *_notes(job, host.container), *own_code_notes(job, host)),
@@ -182,6 +183,11 @@ def _bind(source: str, target: str) -> str:
     if _UNSPEAKABLE & set(source):
         raise _refused(f"The folder {source!r} has a comma, a quote or a line break in its name.")
     return f"type=bind,source={source},target={target}"
+
+
+def _is_shown(root: str, job: Job) -> bool:
+    """As part of the workspace: not as a folder of its own."""
+    return is_within(root, job.workspace.path)
 
 
 def _inside(path: str, job: Job, host: HostFacts) -> str:

@@ -64,12 +64,14 @@ KERNEL = ("/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo"
 
 
 def rules_for(job: Job, host: HostFacts) -> LandlockRules:
-    runnable = list(dict.fromkeys((*SYSTEM, *(posixpath.normpath(root) for root in job.read_roots))))
+    # What lies in the workspace is the program's already, and a link that it put there is no grant.
+    roots = [root for root in map(posixpath.normpath, job.read_roots) if not is_within(root, job.workspace.path)]
+    runnable = list(dict.fromkeys((*SYSTEM, *roots)))
     for program in filter(None, (job.program, job.program_file)):
         if not any(is_within(program, folder) for folder in (*runnable, job.workspace.path)):
             runnable.append(program_root(program, host))
     shared = job.net.mode is not EgressMode.STRICT
-    granted = dict.fromkeys(posixpath.normpath(root) for root in job.granted_roots)
+    granted = {posixpath.normpath(root) for root in job.granted_roots}
     return LandlockRules(
         abi=min(host.landlock_abi, NEWEST_ABI),
         writable=job.workspace.path,
@@ -77,7 +79,7 @@ def rules_for(job: Job, host: HostFacts) -> LandlockRules:
         readable=(*ETC, *(ETC_NETWORK if shared else ()), *KERNEL),
         devices=DEVICES,
         tcp=shared,
-        granted=tuple(root for root in granted if root not in SYSTEM),
+        granted=tuple(root for root in runnable if root in granted and root not in SYSTEM),
     )
 
 

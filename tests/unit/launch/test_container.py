@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,15 @@ def test_the_client_gets_its_own_environment_and_nothing_else(engine: Engine) ->
     _, sink = run(engine, "env")
     keys = {line.partition(b"=")[0] for line in sink.parts[StreamName.STDOUT].splitlines()}
     assert keys <= {b"PATH", b"PWD", b"OLDPWD", b"_"}
+
+
+def test_a_link_in_the_place_of_a_granted_folder_is_not_handed_to_the_engine(engine: Engine, tmp_path: Path) -> None:
+    granted = tmp_path / "granted"
+    granted.mkdir()
+    plan = replace(make_plan(engine, "true"), granted=(str(granted),))
+    assert asyncio.run(ContainerRoad().run(plan, Kept())).status is Status.COMPLETED
+    granted.rmdir()
+    granted.symlink_to("/")
+    ended = asyncio.run(ContainerRoad().run(plan, Kept()))
+    assert (ended.status, ended.reason) == (Status.FAILED, Reason.SPAWN_FAILED)
+    assert "a link has taken the place of what was granted" in (ended.message or "")

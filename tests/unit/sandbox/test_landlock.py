@@ -109,3 +109,10 @@ def test_palyras_state_in_a_granted_folder_is_noticed() -> None:
         assert ll.shows(made, path)
     assert not ll.shows(made, "/home/alice/.local/state/palyra")
     assert not ll.shows(made, "/home/alice/project2")
+
+
+def test_a_granted_folder_in_the_workspace_is_no_rule_of_its_own() -> None:
+    """The program could put a link to anything in its place, and the rule would follow it."""
+    roots = ("/opt/tools", f"{WS}/vendor", WS, "/usr/lib")
+    made = rules(read_roots=roots, granted_roots=roots)
+    assert (made.runnable, made.granted) == ((*ll.SYSTEM, "/opt/tools", "/usr/lib"), ("/opt/tools", "/usr/lib"))
