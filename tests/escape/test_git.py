@@ -104,8 +104,9 @@ def test_a_workspace_made_to_look_like_a_bare_repository_is_none(run: SyncRun, w
 
 def test_status_and_diff_do_not_look_into_a_nested_repository_named_by_the_index(run: SyncRun, workspace: Path) -> None:
     repository(workspace)
-    inner = committed(workspace / "inner")
-    plainly("add", "inner", at=workspace)
+    (workspace / "a" / "b").mkdir(parents=True)
+    inner = committed(workspace / "a" / "b" / "inner")  # deeper than is looked for one
+    plainly("add", "a", at=workspace)
     plainly("config", "core.fsmonitor", trap(workspace / "monitor", workspace / "ran"), at=inner)
     plainly("config", "filter.x.clean", trap(workspace / "filter", workspace / "ran"), at=inner)
     (inner / ".gitattributes").write_text("* filter=x\n")
@@ -238,8 +239,9 @@ def test_settings_of_another_folder_that_a_commondir_names_are_not_obeyed(run: S
 def test_no_setting_of_one_call_takes_back_what_git_was_told(run: SyncRun, workspace: Path) -> None:
     """What -c says stands above the environment."""
     repository(workspace)
-    inner = committed(workspace / "inner")
-    plainly("add", "inner", at=workspace)
+    (workspace / "a" / "b").mkdir(parents=True)
+    inner = committed(workspace / "a" / "b" / "inner")  # deeper than is looked for one
+    plainly("add", "a", at=workspace)
     plainly("config", "filter.x.clean", trap(workspace / "filter", workspace / "ran"), at=inner)
     (inner / ".gitattributes").write_text("* filter=x\n")
     (inner / "file").write_text("y")
@@ -247,3 +249,45 @@ def test_no_setting_of_one_call_takes_back_what_git_was_told(run: SyncRun, works
     assert git(run, "-c", "diff.ignoreSubmodules=none", "status").reason is Reason.INTERPRETER_DENIED
     assert git(run, "-c", "diff.ignoreSubmodules=all", "status").success
     assert not (workspace / "ran").exists()
+
+
+@pytest.mark.parametrize("key", ["filter.x.clean", "filter.x.process", "diff.external", "include.path"])
+@pytest.mark.parametrize("below", ["", "inner", "a/inner"])
+def test_a_program_that_the_agents_own_settings_name_is_code(
+    run: SyncRun, workspace: Path, key: str, below: str
+) -> None:
+    """Where there was no config to close, an earlier call could write one; git obeys those of nested ones as well."""
+    committed(workspace)
+    place = workspace / below
+    place.parent.mkdir(exist_ok=True)
+    if below:
+        committed(place)
+    plainly("config", key, trap(workspace / "program", workspace / "ran"), at=place)
+    (workspace / ".gitattributes").write_text("* filter=x\n")
+    (workspace / "file").write_text("y")
+    outcome = git(run, "add", ".")
+    assert (outcome.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+    assert key.partition(".")[0] in str(outcome.message)
+
+
+def test_a_repository_that_a_file_leads_to_within_the_workspace_is_the_agents(run: SyncRun, workspace: Path) -> None:
+    committed(workspace)
+    (workspace / ".git").rename(workspace / "other")
+    (workspace / ".git").write_text("gitdir: other\n")
+    assert git(run, "status").reason is Reason.INTERPRETER_DENIED
+
+
+def test_settings_that_name_no_program_of_their_own_leave_git_usable(run: SyncRun, workspace: Path) -> None:
+    committed(workspace)
+    for key, value in (
+        ("filter.lfs.clean", "git-lfs clean -- %f"),
+        ("filter.lfs.smudge", "git-lfs smudge -- %f"),
+        ("filter.lfs.process", "git-lfs filter-process"),
+        ("filter.lfs.required", "true"),
+        ("diff.renames", "true"),
+        ("alias.x", "!id"),
+        ("remote.origin.url", "https://example.com/x"),
+        ("branch.main.merge", "refs/heads/main"),
+    ):
+        plainly("config", key, value, at=workspace)
+    assert git(run, "status").success

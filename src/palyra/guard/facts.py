@@ -101,6 +101,8 @@ def _refine(kind: Classification, sights: Sights, args: Sequence[str]) -> Classi
     if "git" in names and _has_common_folder(sights) and not kind.runs_code:
         why = "a commondir in .git says that the repository's settings are another folder's"
         kind = replace(kind, effective_program="git", runs_code=True, why=why)
+    if "git" in names and sights.git_program and not kind.runs_code:
+        kind = replace(kind, effective_program="git", runs_code=True, why=f"git obeys {sights.git_program}")
     if "git" in names and "push" in args and not kind.runs_code:
         target = push_target(args[list(args).index("push") + 1 :])
         if any(sight.text == target and sight.exists for sight in sights.paths):

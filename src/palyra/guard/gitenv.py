@@ -8,7 +8,7 @@ file that the agent wrote (`.git/remotes/NAME`, `.git/branches/NAME`).
 
 What cannot be set this way, because any name will do: filters, text conversions, external diffs and merge drivers of a
 repository whose config the agent wrote itself: where there was none to close (guard/protected), and nested ones that
-`git add` or `.gitmodules` leads git into. Arguments are never rewritten.
+`git add` or `.gitmodules` leads git into. Those are looked for (gitconfig). Arguments are never rewritten.
 
 Not here: which git commands count as code (gitline).
 """

@@ -25,6 +25,7 @@ from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance, End, follow_links
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
+from palyra.guard.programs import normalise
 from palyra.model.changes import Snapshot
 from palyra.model.sights import ExecutableSight, LookRequest, PathCandidate, PathSight, Sights, WorkspaceSight
 from palyra.values import dataclass
@@ -72,6 +73,7 @@ class Looker:
             executable=self._look_at_program(request.command, request.search_path, workspace.path),
             also=tuple(self._look_at_program(n, request.search_path, workspace.path) for n in request.also),
             paths=paths,
+            git_program=_look_at_git(request, workspace),
         )
 
     def _look_at_cwd(self, text: str, workspace: WorkspaceSight, allowance: Allowance) -> PathSight:
@@ -273,6 +275,14 @@ def _with_guarded(workspace: WorkspaceSight) -> WorkspaceSight:
     if not (problem or protected or masked):
         return workspace
     return replace(workspace, problem=problem, protected=protected[:MAX_PROTECTED], masked=masked[:MAX_MASKED])
+
+
+def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> str:
+    if not workspace.path or not any(normalise(name) == "git" for name in (request.command, *request.also)):
+        return ""
+    from palyra.guard.look_git import look_at_git
+
+    return look_at_git(workspace)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

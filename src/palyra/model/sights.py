@@ -77,3 +77,5 @@ class Sights:
     executable: ExecutableSight
     also: tuple[ExecutableSight, ...] = ()
     paths: tuple[PathSight, ...] = ()
+    git_program: str = ""
+    """Of a call of git: a setting in the workspace's repositories that names a program, and where; empty without."""

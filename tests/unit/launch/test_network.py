@@ -29,8 +29,8 @@ class Child:
         reply = words[2]
         assert isinstance(reply, int)
         self.held = os.dup(reply)
-        with socket.socket(fileno=os.dup(reply)) as channel, open(os.devnull, "rb") as any_file:
-            socket.send_fds(channel, [json.dumps(self.names).encode()], [any_file.fileno()] * len(self.names))
+        with socket.socket(fileno=os.dup(reply)) as channel:
+            socket.send_fds(channel, [json.dumps(self.names).encode()], [channel.fileno()] * len(self.names))
         return True
 
 

@@ -1,0 +1,157 @@
+"""A repository's own settings: which of them names a program that git would run without being asked for it. Pure.
+
+Through the environment git is told to run no hook, monitor or helper (gitenv). Filters, text conversions, external
+diffs and merge drivers have names of their own, and a file that is included holds any of them: those are found here.
+The text is read as git reads it. Rules: what git itself could not read, or is too long, counts as naming one; Git LFS,
+written as `git lfs install` writes it, is no program of the repository's.
+
+Not here: where those files are (look_git), what it means for a call (facts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+MAX_BYTES = 1 << 18
+UNREADABLE = "a line that cannot be read"
+
+_ANY = frozenset({"filter", "include", "includeif"})
+"""Sections of which every key counts, but for `_HARMLESS`."""
+_HARMLESS = frozenset({"required"})
+_KEYS = {
+    "core": frozenset({"gitproxy", "alternaterefscommand"}),
+    "diff": frozenset({"external", "command", "textconv"}),
+    "gc": frozenset({"recentobjectshook"}),
+    "gpg": frozenset({"defaultkeycommand"}),
+    "interactive": frozenset({"difffilter"}),
+    "merge": frozenset({"driver"}),
+    "remote": frozenset({"uploadpack", "receivepack", "vcs"}),
+    "submodule": frozenset({"update"}),
+    "tar": frozenset({"command"}),
+    "trailer": frozenset({"command", "cmd"}),
+}
+_LFS = frozenset(
+    ("clean", f"git-lfs clean {rest}".rstrip()) for rest in ("-- %f", "%f")
+) | {
+    ("smudge", "git-lfs smudge -- %f"), ("smudge", "git-lfs smudge %f"), ("smudge", "git-lfs smudge --skip -- %f"),
+    ("process", "git-lfs filter-process"), ("process", "git-lfs filter-process --skip"),
+}  # fmt: skip
+_UPDATES = frozenset({"checkout", "rebase", "merge", "none"})
+_SPACES = " \t\n\r"
+
+
+def program_in(data: bytes) -> str:
+    """The first setting that names a program, as `section.key`; empty without one."""
+    if len(data) > MAX_BYTES:
+        return "more than can be read"
+    try:
+        for section, key, value in _settings(data.decode("latin-1")):
+            if _names_program(section, key, value):
+                return f"{section}.{key}"
+    except ValueError:
+        return UNREADABLE
+    return ""
+
+
+def _names_program(section: str, key: str, value: str) -> bool:
+    if section in _ANY:
+        return key not in _HARMLESS and (key, value) not in _LFS
+    if section == "submodule" and key == "update":
+        return value not in _UPDATES
+    return key in _KEYS.get(section, frozenset())
+
+
+def _settings(text: str) -> Iterator[tuple[str, str, str]]:
+    """(section without its subsection, key, value); ValueError where git would stop."""
+    reader = _Reader(text.removeprefix("\xef\xbb\xbf"))
+    section = ""
+    while (mark := reader.take()) or not reader.ended:
+        if mark in "#;" and mark:
+            reader.skip_line()
+        elif mark == "[":
+            section = reader.section()
+        elif mark.isascii() and mark.isalpha():
+            yield (section, *reader.setting(mark))
+        elif mark not in _SPACES:
+            raise ValueError(mark)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text.replace("\r\n", "\n")
+        self._at = 0
+
+    @property
+    def ended(self) -> bool:
+        return self._at > len(self._text)
+
+    def take(self) -> str:
+        """The next letter, a new line behind the last one, then nothing."""
+        taken = self._text[self._at : self._at + 1] or ("" if self.ended else "\n")
+        self._at += 1
+        return taken
+
+    def skip_line(self) -> None:
+        while self.take() not in ("\n", ""):
+            pass
+
+    def section(self) -> str:
+        name = ""
+        while (mark := self.take()) != "]":
+            if mark and mark in _SPACES:
+                self._subsection(mark)
+                break
+            if not (_is_key(mark) or mark == "."):
+                raise ValueError(mark)
+            name += mark.lower()
+        return name.partition(".")[0]
+
+    def _subsection(self, mark: str) -> None:
+        while mark and mark in _SPACES and mark != "\n":
+            mark = self.take()
+        if mark != '"':
+            raise ValueError(mark)
+        while (mark := self.take()) != '"':
+            mark = self.take() if mark == "\\" else mark
+            if mark in ("\n", ""):
+                raise ValueError(mark)
+        if self.take() != "]":
+            raise ValueError(mark)
+
+    def setting(self, first: str) -> tuple[str, str]:
+        key, mark = first.lower(), self.take()
+        while _is_key(mark):
+            key, mark = key + mark.lower(), self.take()
+        while mark and mark in " \t":
+            mark = self.take()
+        if mark in ("\n", ""):
+            return key, ""
+        if mark != "=":
+            raise ValueError(mark)
+        return key, self._value()
+
+    def _value(self) -> str:
+        value, quoted = "", False
+        while (mark := self.take()) not in ("\n", ""):
+            if mark in "#;" and not quoted:
+                self.skip_line()
+                return value.strip(_SPACES)
+            if mark == '"':
+                quoted = not quoted
+            elif mark == "\\":
+                value += self._escaped()
+            else:
+                value += mark
+        if quoted:
+            raise ValueError(value)
+        return value.strip(_SPACES)
+
+    def _escaped(self) -> str:
+        mark = self.take()
+        if mark not in ("\n", "t", "b", "n", "\\", '"'):
+            raise ValueError(mark)
+        return "" if mark == "\n" else mark
+
+
+def _is_key(mark: str) -> bool:
+    return mark.isascii() and (mark.isalnum() or mark == "-")
