@@ -117,6 +117,32 @@ def test_output_that_is_thrown_away_goes_to_no_link_that_a_repository_brought(as
     assert ask(line("echo a > /dev/null")) == ["allow"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grep --binary '' /etc/passwd",
+        "grep -C root /etc/passwd",
+        "grep --context root ../secret",
+        "grep -e -- -f/etc/passwd plain.txt",
+        "fgrep --binary '' ../secret",
+    ],
+)
+def test_no_spelling_makes_a_file_outside_pass_for_a_pattern(
+    ask: Callable[..., list[str]], tmp_path: Path, text: str
+) -> None:
+    """Which word is the pattern depends on the grep: --binary has no value, and -C has none on a Mac."""
+    (tmp_path / "project" / ".env").unlink()  # beside one, no grep gets a plain yes
+    assert ask(line(text)) in (["none"], ["deny"])
+
+
+def test_patterns_that_look_like_no_path_elsewhere_still_get_a_plain_yes(
+    ask: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "project" / ".env").unlink()
+    lines = ("grep -rn 'def x' plain.txt", "grep '^a/b' plain.txt", "wc -l plain.txt", "ls sub", "tail -n 5 plain.txt")
+    assert ask(*(line(text) for text in lines)) == ["allow"] * len(lines)
+
+
 def test_a_way_back_out_of_a_link_is_followed_on_the_disk(ask: Callable[..., list[str]]) -> None:
     """A repository brings the link along; by its letters `hooks/../config` is a plain file beside it."""
     asked = (write("hooks/../config"), write("sub/../new.py"), line("cp plain.txt hooks/../config"))

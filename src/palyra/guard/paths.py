@@ -80,7 +80,8 @@ def _read_word(word: str, remote: re.Pattern[str], *, operands_only: bool) -> It
     """(text, whether it is a path only if it exists)."""
     if word[0] != "-" or operands_only:
         yield from _read_value(word, remote)
-        return
+    if word[0] != "-":
+        return  # else the `--` before it may have been an option's value: `grep -e -- -f/etc/shadow`
     if ".." in word:
         yield word, True  # a file whose name looks like an option: `cat --x=/../../etc/passwd` behind a `--`
     if word.startswith("--"):

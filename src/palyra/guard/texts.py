@@ -40,8 +40,8 @@ def _texts(short: str, long: str, text: str, instead: str | None = None) -> Text
 
 _GREP = _texts(
     "e:f:m:A:B:C:d:D:EFGPivwxcLloqsbHhnTzZaIrRUyu0123456789",
-    "regexp= file= max-count= after-context= before-context= context= binary-files= devices= directories= exclude= "
-    "exclude-from= exclude-dir= include= label= group-separator=",
+    "regexp= file= max-count= after-context= before-context= context= binary binary-files= devices= directories= "
+    "exclude= exclude-from= exclude-dir= include= label= group-separator=",
     "e regexp exclude exclude-dir include label group-separator",
     "e f regexp file",
 )
@@ -64,7 +64,7 @@ TEXTS: dict[str, Texts] = {
         "regexp= file= glob= iglob= replace= type= type-not= type-add= type-clear= max-count= after-context= "
         "before-context= context= threads= max-columns= encoding= max-depth= sort= sortr= color= colors= engine= "
         "ignore-file= path-separator= max-filesize= context-separator= field-match-separator= pre= pre-glob= "
-        "field-context-separator= dfa-size-limit= regex-size-limit= hostname-bin= generate= files type-list",
+        "field-context-separator= dfa-size-limit= regex-size-limit= hostname-bin= generate= files type-list ignore",
         "e g r regexp glob iglob replace path-separator context-separator field-match-separator",
         "e f regexp file files type-list",
     ),
@@ -78,7 +78,7 @@ TEXTS: dict[str, Texts] = {
     "seq": _texts("s:f:w", "separator= format=", "s f separator format"),
     "date": _texts("d:f:r:s:uRI", "date=", "d date"),
     "diff": _texts("I:x:F:L:U:C:W:X:rquNabBwyl", "exclude= ignore-matching-lines= label=", "I x F L exclude label"),
-    "ls": _texts("I:w:T:", "ignore= hide= time-style=", "I ignore hide time-style"),
+    "ls": _texts("I:w:T:", "ignore= hide= time= time-style=", "I ignore hide time-style"),
     "tree": _texts("I:P:L:o:adfhpsu", "", "I P"),
     "du": _texts("B:d:t:X:ahscx", "exclude= max-depth= threshold=", "exclude"),
     "tar": _texts("", "transform= xform= exclude=", "transform xform exclude"),

@@ -10,12 +10,14 @@ it cannot be written the answer is no.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from palyra.canon import Json
+from palyra.engine.ports import Look
 from palyra.engine.runs import RunScope, start_run
 from palyra.engine.trip import CallRequest, Trip
 from palyra.errors import PalyraError, Reason, Rejected, StateError
+from palyra.guard.paths import candidates, judge_paths
 from palyra.guard.unconfined import closed_name, follows_links, is_plain, may_read_hidden, reads_lists
 from palyra.journal.acts import Act, ActKind
 from palyra.model.call import Door, RequestContext, parse_principal
@@ -112,10 +114,10 @@ async def _judge_call(installation: Installation, event: Event, workspace: str, 
     if isinstance(trip.decision, Ask):
         sentence = f"Policy asks for a person ({', '.join(policies)})."
         return Verdict(permission=Permission.ASK, sentence=sentence, policies=policies)
-    return _unconfined(trip)
+    return _unconfined(trip, ports.look)
 
 
-def _unconfined(trip: Trip) -> Verdict:
+def _unconfined(trip: Trip, look: Look) -> Verdict:
     """What policy allows, it allows in a sandbox. Here there is none: a plain yes is for what needs none."""
     assert trip.tool is not None
     assert trip.facts is not None
@@ -127,7 +129,17 @@ def _unconfined(trip: Trip) -> Verdict:
         return Verdict(permission=Permission.ASK, sentence=sentence)
     searches = trip.tool.spec.name == SEARCH and sights is not None and bool(sights.workspace.masked)
     hidden = sights is not None and may_read_hidden(trip.facts, sights)
+    hidden = hidden or (is_process and not writes and _may_read_elsewhere(trip, look))
     return NO_OBJECTION if (is_process and writes) or searches or hidden else ALLOWED
+
+
+def _may_read_elsewhere(trip: Trip, look: Look) -> bool:
+    """With every word taken for a path, patterns too: which one is the pattern depends on which grep it is, and only a
+    sandbox would hold the one that was mistaken. `grep --binary '' ~/.ssh/id_ed25519`, on a Mac `grep -C x FILE`."""
+    assert trip.look is not None
+    assert trip.call is not None
+    sights = look.look(replace(trip.look, candidates=candidates(trip.call.input.get("args", ()))))
+    return bool(judge_paths(sights, ())) or bool(closed_name(sights, reads=True))
 
 
 def _only_reads(trip: Trip) -> bool:

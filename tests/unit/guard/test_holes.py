@@ -314,3 +314,19 @@ def test_other_programs_and_other_variables_stay_usable(words: str) -> None:
 )  # fmt: skip
 def test_a_bundle_hides_no_strategy_and_no_setting_undoes_what_git_was_told(words: str, *, expected: bool) -> None:
     assert runs_code("git", *words.split()) is expected
+
+
+# ── words that are taken for something else ──────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("grep", ["--binary", "x", "../secret"]), ("grep", ["-e", "--", "-f../secret", "f"]),
+        ("rg", ["--ignore", "x", "../secret"]), ("cat", ["--", "-x", "../secret"]),
+    ],
+)  # fmt: skip
+def test_a_file_outside_passes_for_no_pattern_and_no_operand(ws: Path, program: str, words: list[str]) -> None:
+    """--binary is an option of its own and no short form of --binary-files=, so the word behind it is the pattern."""
+    found = {candidate.text for candidate in candidates(words, program=program)}
+    assert "../secret" in found
