@@ -33,7 +33,12 @@ _KINDS = tuple(INPUTS.items())
 def read_input(arguments: Mapping[str, Json]) -> Input:
     """The record's attributes, in a fixed order."""
     found = [(name, arguments[name]) for name, kind in _KINDS if name in arguments and type(arguments[name]) is kind]
-    return tuple((name, posixpath.normpath(value) if name in _PATHS and value else value) for name, value in found)
+    return tuple((name, _plain_path(value) if name in _PATHS and value else value) for name, value in found)
+
+
+def _plain_path(path: str) -> str:
+    plain = posixpath.normpath(path)
+    return plain[1:] if plain.startswith("//") else plain  # two slashes at the beginning stay, by an old rule
 
 
 def check_input(record: Input, *, max_text: int) -> None:

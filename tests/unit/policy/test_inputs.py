@@ -45,6 +45,12 @@ def test_a_path_cannot_be_talked_below_a_folder(path: str):
     assert isinstance(decide(load(DOCS_ONLY), asked(path=path)), Deny)
 
 
+@pytest.mark.parametrize("path", ["/srv/x", "//srv/x", "///srv//x", "//srv/./y/../x"])
+def test_two_slashes_at_the_beginning_are_one_to_a_policy(path: str):
+    """`forbid … when context.input.path like "/srv/*"` did not see //srv/x, which is the same file."""
+    assert read_input({"path": path, "cwd": path}) == (("cwd", "/srv/x"), ("path", "/srv/x"))
+
+
 @pytest.mark.parametrize(
     "value",
     [
