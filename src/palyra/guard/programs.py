@@ -78,7 +78,8 @@ RUNNERS = _names(
     telnet rlogin mail mailx mutt lynx w3m links elinks cu tip minicom kermit smbclient ncftp cscope bison groff troff
     logsave runcon numactl schedtool cgexec aa-exec nsjail minijail0 systemd-inhibit systemd-cat
     systemd-socket-activate proxychains proxychains4 torsocks pee mispipe vipe vidir visudo sudoedit vipw vigr login
-    agetty getty xdg-open gio tcpserver
+    agetty getty xdg-open gio tcpserver gh glab terraform tofu packer pulumi hugo buf act lefthook rclone restic
+    claude codex gemini aider goose opencode
     mount umount modprobe insmod kexec init systemctl service telinit ip tc ebtables iptables nft ctags
     """
 )
@@ -118,6 +119,11 @@ INLINE_WORDS = _names(
 )
 """How code is handed over on the command line itself, per family and for all."""
 
+_GNU = {
+    f"g{name}": name
+    for name in "chroot cpio diff3 env find install nice nohup patch sdiff sort split stdbuf time timeout xargs".split()
+}
+"""How GNU's programs are called where the system has others of that name: `gfind -exec` is find's."""
 _VERSION = late(r"[-._]?v?\d+(?:[.]\d+)*(?:[a-z]{0,2}|[-._].*)")
 _LONGEST = max(map(len, VERSIONED))
 """Of a name with a version behind it; an argument of 4 KB must not be cut in four thousand ways."""
@@ -140,6 +146,7 @@ def _normalise(name: str) -> str:
     for length in range(min(len(base) - 1, _LONGEST), 1, -1):
         if base[:length] in VERSIONED and _VERSION.fullmatch(base[length:]):
             return base[:length]
+    base = _GNU.get(base, base)
     return "".join(letter if letter.isprintable() else "?" for letter in base[:MAX_NAME])
 
 

@@ -294,6 +294,7 @@ READERS: dict[str, Reader] = {
     "env": _read_env,
     "xargs": _read_xargs,
     "find": _read_find,
+    "bfs": _read_find,
     "fd": _read_fd,
     "fdfind": _read_fd,
     "flock": _read_flock,

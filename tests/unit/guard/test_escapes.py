@@ -84,6 +84,7 @@ strip --plugin=x f
 objdump --plugin=x f
 objcopy --plugin=x f
 tar -I '' -cf a.tar f
+protoc --plugin=protoc-gen-x=./x a.proto
 tar -cM -f a.tar f
 tar cMf a.tar f
 tar -L 10 -cf a.tar f

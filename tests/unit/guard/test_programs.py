@@ -140,3 +140,14 @@ def test_a_link_to_what_runs_programs_counts_as_that() -> None:
     link = classify("run", ["f"], resolved="/usr/bin/perl5.36")
     assert (link.effective_program, link.interpreter) == ("perl", True)
     assert link.why == "run is another name for perl"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["gfind . -exec sh -c id ;", "gxargs sh", "gtimeout 5 python3", "genv sh", "gsort --comp=x f", "bfs -ok sh"],
+)
+def test_gnu_programs_under_the_names_they_have_elsewhere_are_those_programs(words: str) -> None:
+    """Homebrew and the BSDs put a g before them: `gfind` on an allowlist was a program that nobody knew."""
+    command, *args = words.split()
+    assert classify(command, args).runs_code
+    assert (normalise("gfind"), normalise("git"), normalise("gsettings")) == ("find", "git", "gsettings")
