@@ -104,12 +104,14 @@ def test_variables_that_make_programs_run_something_are_refused(run: SyncRun, ke
         ("sort", "--compress-program=sh", "a"),
         ("sed", "-n", "1e touch ran", "a"),
         ("split", "--filter=touch ran", "a"),
+        ("rg", "--pre", "sed", ".", "1e touch ran"),
         ("awk", 'BEGIN{system("touch ran")}'),
     ],
     ids=lambda words: " ".join(words)[:40],
 )
 def test_chains_of_wrappers_reach_no_interpreter(run: SyncRun, workspace: Path, words: tuple[str, ...]) -> None:
-    (workspace / "a").write_text("a\n")
+    for name in ("a", "1e touch ran"):
+        (workspace / name).write_text("a\n")
     outcome = call(run, *words)
     assert outcome.reason in (Reason.INTERPRETER_DENIED, Reason.EXECUTABLE_DENIED), outcome.message
     assert not (workspace / "ran").exists()

@@ -53,7 +53,7 @@ class How(StrEnum):
     SHELL = "shell"
     """Handed to sh -c."""
     WORDS = "words"
-    """Split into words and started."""
+    """Split into words and started, with further ones that cannot be seen here."""
     COMPRESS = "compress"
     """A compressor: a known one counts as that program, anything else goes through a shell."""
     CODE = "code"
@@ -153,6 +153,8 @@ COMPRESSORS = _words(
     "zstdmt pzstd compress uncompress brotli"
 )
 """What `tar -I` and `sort --compress-program` are honestly used with."""
+_REMOTE_SHELLS = frozenset({"ssh", "slogin"})
+"""What they are given is a host and a command for it (`rsync -e ssh`), and no name of a file."""
 _PLAIN_WORDS = late(r"[\w.+-]+(?: -[\w-]+)*")
 
 
@@ -190,7 +192,8 @@ def _judge_value(name: str, option: str, value: str, how: How) -> Iterator[Findi
     words = split_words(value) or ()
     compresses = how is How.COMPRESS and _PLAIN_WORDS.fullmatch(value) and normalise(words[0]) in COMPRESSORS
     if compresses or (how is How.WORDS and words):
-        yield Finding(argv=words)
+        # What it is given then are names of files: `rg --pre sed . '1e id'` is a script to that sed.
+        yield Finding(argv=words, open_ended=how is How.WORDS and normalise(words[0]) not in _REMOTE_SHELLS)
     elif how is How.CODE or not words:
         yield Finding(code=True, words=tuple(value.split()), why=f"{dashed} makes it run or load something")
     else:

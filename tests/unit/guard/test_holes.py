@@ -330,3 +330,18 @@ def test_a_file_outside_passes_for_no_pattern_and_no_operand(ws: Path, program: 
     """--binary is an option of its own and no short form of --binary-files=, so the word behind it is the pattern."""
     found = {candidate.text for candidate in candidates(words, program=program)}
     assert "../secret" in found
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rg", "--pre", "sed", ".", "1e id"], ["rg", "--pre=git", "x"], ["rg", "--pre", "find", "x"],
+        ["rsync", "-e", "sed", "a", "h:b"], ["install", "--strip-program=sed", "-s", "a", "b"],
+        ["sdiff", "--diff-program=sort", "a", "b"],
+    ],
+)  # fmt: skip
+def test_a_program_that_is_given_names_of_files_takes_none_of_them_for_code(words: list[str]) -> None:
+    """A file called `1e id` is a script to the sed that rg starts for it."""
+    assert runs_code(*words)
+    assert not runs_code("rg", "--pre", "zcat", "x")
+    assert not runs_code("tar", "-I", "zstd", "-cf", "a.tar", "f")
