@@ -73,7 +73,7 @@ class _Local(http.client.HTTPConnection):
         path = os.path.realpath(self._path)  # behind a link that is itself too long a path there may be a shorter one
         self.sock.connect(path)
         if not is_believed(self.sock, path):
-            raise ConnectionError("another user listens there")
+            raise ConnectionError("another user, or a program in a sandbox, listens there")
 
 
 def _ask(path: Path) -> tuple[int, dict[str, dict[str, str]]]:

@@ -3,7 +3,8 @@
 It hands the event on as it came and prints what it is told: no JSON is read here, and nothing is imported that the
 interpreter does not have at hand, because it runs before every tool of the agent. Touches: stdin, the daemon's Unix
 socket; without a daemon it starts `palyra hook answer`, which opens the home itself. Rules: **whatever goes wrong is a
-no** (exit 2, the one code all hosts take for it), also time running out and a daemon that is not the home's owner's.
+no** (exit 2, the one code all hosts take for it), also time running out and a daemon that is not the home's owner's, or
+is a program in a sandbox.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ TIMEOUT_S = 60
 MAX_EVENT_BYTES = 4 << 20
 MAX_ANSWER_BYTES = 1 << 20
 BLOCK = 2
+SO_PEERPIDFD, ENOPROTOOPT = 77, 92
 
 
 def main(words: list[str]) -> int:
@@ -29,6 +31,8 @@ def main(words: list[str]) -> int:
         line = connect(home)
     except OSError:
         line = None
+    except ValueError as error:
+        return fail(str(error))
     if line is None:
         return ask_palyra(agent, home, event)
     try:
@@ -53,7 +57,29 @@ def connect(home: str) -> _socket.socket | None:
         uid = int.from_bytes(cred[4:8], sys.byteorder)
         if uid not in (os.getuid(), os.stat(home).st_uid):
             raise ValueError("the socket in the home is somebody else's")
+        pid = int.from_bytes(cred[:4], sys.byteorder)
+        if pid and not 0 <= depth_of_peer(line, pid) == depth_of("/proc/self/status"):
+            raise ValueError("a program in a sandbox listens at the daemon's socket: move that out of the workspace")
     return line
+
+
+def depth_of_peer(line: _socket.socket, pid: int) -> int:
+    """As in wiring/peers: a program in a sandbox has its owner's uid, and would say yes to everything."""
+    try:
+        pidfd = int.from_bytes(line.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD, 4), sys.byteorder)
+    except OSError as error:
+        return depth_of(f"/proc/{pid}/status") if error.errno == ENOPROTOOPT else -1
+    return depth_of(f"/proc/self/fdinfo/{pidfd}")
+
+
+def depth_of(place: str) -> int:
+    """How many PID namespaces deep; -1 for a process that is gone."""
+    try:
+        with open(place, "rb") as file:
+            words = next((line.split() for line in file if line.startswith(b"NSpid:")), [b"NSpid:"])
+    except OSError:
+        return -1
+    return -1 if words[1:2] == [b"-1"] else len(words) - 1
 
 
 def ask_daemon(line: _socket.socket, agent: str, event: bytes) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from palyra.errors import PalyraError
-from palyra.wiring.peers import is_believed
+from palyra.wiring.peers import is_believed, is_beside_us
 
 MAX_HEAD_BYTES = 65_536
 MAX_ANSWER_BYTES = 256 << 20
@@ -101,9 +101,10 @@ class Reply:
 def _check_peer(sock: socket.socket, path: str) -> None:
     """Before the token or anything else is said."""
     if not is_believed(sock, path):
+        who = "Another user" if is_beside_us(sock) else "A program in a sandbox"
         sock.close()
         raise Unreachable(
-            f"Another user is listening at {path}, in a folder that anybody may write to: "
+            f"{who} is listening at {path}, in a folder that is not the daemon's alone: "
             "put the daemon's socket in a folder of its own."
         )
 

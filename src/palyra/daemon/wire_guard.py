@@ -10,8 +10,6 @@ Not here: bodies (daemon/reading), TLS (daemon/server).
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import socket
 import struct
 
@@ -21,11 +19,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from palyra.daemon.joining import JoiningTransport
 from palyra.daemon.plain import PlainCycle, PlainHead, read_plain_head, scope_of
 from palyra.daemon.routes import Refused
+from palyra.wiring.peers import depth_of, depth_of_peer
 
 OWNERS_OWN = 32
 """Connections past the limit for the home's owner: whoever floods the door must not lock out who would stop it."""
-SO_PEERPIDFD = 77
-_UCRED, _FD = struct.Struct("3i"), struct.Struct("i")
+_UCRED = struct.Struct("3i")
 
 
 def peer_uid(transport: asyncio.BaseTransport) -> int | None:
@@ -36,31 +34,8 @@ def peer_uid(transport: asyncio.BaseTransport) -> int | None:
         return None
     if hasattr(socket, "SO_PEERCRED"):
         pid, uid, _ = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-        return int(uid) if _depth_of_peer(sock, pid) == _depth("/proc/self/status") >= 0 else None
+        return int(uid) if depth_of_peer(sock, pid) == depth_of("/proc/self/status") >= 0 else None
     return None
-
-
-def _depth_of_peer(sock: socket.socket, pid: int) -> int:
-    """By a descriptor of the very process that connected, where the kernel gives one (Linux 6.5): one that connects and
-    goes could wait until its number is a process's outside."""
-    try:
-        (pidfd,) = _FD.unpack(sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, _FD.size))
-    except OSError as error:
-        return _depth(f"/proc/{pid}/status") if error.errno == errno.ENOPROTOOPT else -1
-    try:
-        return _depth(f"/proc/self/fdinfo/{pidfd}")
-    finally:
-        os.close(pidfd)
-
-
-def _depth(place: str) -> int:
-    """How many PID namespaces deep a process is, seen from here; -1 for one that is gone or that we cannot see."""
-    try:
-        with open(place, "rb") as file:
-            words = next((line.split() for line in file if line.startswith(b"NSpid:")), [b"NSpid:"])
-    except OSError:
-        return -1
-    return -1 if words[1:2] == [b"-1"] else len(words) - 1
 
 
 class GuardedProtocol(H11Protocol):

@@ -2,19 +2,23 @@
 
 A socket's path outlives its daemon: after a crash or a restart of the machine anybody who may write the folder can
 listen under that name, be sent tokens, inputs and stdin, and answer for policies. Rules: the kernel says who is at
-the other end; believed are this user, root, the home's owner, else only who alone may put a socket into that folder.
+the other end; believed are this user, root, the home's owner, else only who alone may put a socket into that folder. A
+program in a sandbox has its owner's uid, and listens where a socket stands in its workspace: nobody in a PID namespace
+below ours is believed.
 
 Not here: whom the daemon believes (daemon/wire_guard), the hook's own check (cli/hook_entry).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
 import struct
 
-_UCRED = struct.Struct("3i")
+SO_PEERPIDFD = 77
+_UCRED, _FD = struct.Struct("3i"), struct.Struct("i")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -27,10 +31,44 @@ def uid_of(line: socket.socket) -> int | None:
     return int(uid)
 
 
+def is_beside_us(line: socket.socket) -> bool:
+    """Whether the other end is a process as we are, and none in a sandbox; False also for one that is gone. One that we
+    cannot see at all, from within a container, is no child of ours: it stands beside or above."""
+    pid, _, _ = _UCRED.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return depth_of_peer(line, pid) == depth_of("/proc/self/status") >= 0 if pid else True
+
+
+def depth_of_peer(line: socket.socket, pid: int) -> int:
+    """By a descriptor of the very process that connected or listens, where the kernel gives one (Linux 6.5): one that
+    does and goes could wait until its number is a process's outside."""
+    try:
+        (pidfd,) = _FD.unpack(line.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, _FD.size))
+    except OSError as error:
+        return depth_of(f"/proc/{pid}/status") if error.errno == errno.ENOPROTOOPT else -1
+    try:
+        return depth_of(f"/proc/self/fdinfo/{pidfd}")
+    finally:
+        os.close(pidfd)
+
+
+def depth_of(place: str) -> int:
+    """How many PID namespaces deep a process is, seen from here; -1 for one that is gone or that we cannot see."""
+    try:
+        with open(place, "rb") as file:
+            words = next((line.split() for line in file if line.startswith(b"NSpid:")), [b"NSpid:"])
+    except OSError:
+        return -1
+    return -1 if words[1:2] == [b"-1"] else len(words) - 1
+
+
 def is_believed(line: socket.socket, path: str, *, owner_uid: int | None = None) -> bool:
     """`owner_uid`: of the home whose daemon is to be there; None where only the socket's path is known."""
     uid = uid_of(line)
-    if uid is None or uid in (0, os.geteuid(), owner_uid):
+    if uid is None:
+        return True
+    if not is_beside_us(line):
+        return False
+    if uid in (0, os.geteuid(), owner_uid):
         return True
     return owner_uid is None and _is_its_own(os.path.dirname(os.path.realpath(path)), uid)
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from palyra.daemon import wire_guard
 from palyra.daemon.wire_guard import peer_uid
+from palyra.wiring import peers
 
 
 class Transport:
@@ -48,22 +48,22 @@ def test_the_owner_is_known_by_its_uid(listener):
 
 
 def test_who_connected_and_is_gone_is_nobody_whoever_has_its_number_now(listener, monkeypatch):
-    depth = wire_guard._depth
+    depth = peers.depth_of
     one, other = socket.socketpair()
     with one, other:
         try:
-            os.close(int.from_bytes(one.getsockopt(socket.SOL_SOCKET, wire_guard.SO_PEERPIDFD, 4), sys.byteorder))
+            os.close(int.from_bytes(one.getsockopt(socket.SOL_SOCKET, peers.SO_PEERPIDFD, 4), sys.byteorder))
         except OSError:
             pytest.skip("this kernel gives no descriptor of who connected")
     with connect_as_another(listener), listener.accept()[0] as accepted:
         monkeypatch.setattr(
-            wire_guard, "_depth", lambda place: depth("/proc/self/status" if place.endswith("/status") else place)
+            peers, "depth_of", lambda place: depth("/proc/self/status" if place.endswith("/status") else place)
         )
         assert peer_uid(Transport(accepted)) is None
 
 
 def test_on_an_older_kernel_the_number_has_to_do(listener, monkeypatch):
-    monkeypatch.setattr(wire_guard, "SO_PEERPIDFD", 9999)
+    monkeypatch.setattr(peers, "SO_PEERPIDFD", 9999)
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(listener.getsockname())
         with listener.accept()[0] as accepted:
