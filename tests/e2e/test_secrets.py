@@ -29,6 +29,26 @@ def test_wrong_values_and_scopes_are_refused(cli: Cli):
     assert json.loads(cli("secrets", "list", "--json").stdout) == {"items": [], "next": None}
 
 
+def test_a_new_version_for_the_same_host_keeps_how_it_is_sent(cli: Cli):
+    """The guide's second command took the `Bearer ` off again, and every request was refused by its host."""
+
+    def bound(*flags: str) -> list[str]:
+        done = cli("secrets", "set", "TOKEN", *flags, "--json", stdin=TOKEN)
+        assert done.returncode == 0, done.stderr
+        return list(json.loads(done.stdout)["credential"].values())
+
+    assert bound("--host", "api.test", "--header", "X-Key", "--prefix", "Bearer ") == ["api.test", "X-Key", "Bearer "]
+    assert bound("--scope", "tool=palyra.http.*") == ["api.test", "X-Key", "Bearer "]
+    assert bound("--host", "api.test") == ["api.test", "X-Key", "Bearer "]
+    assert bound("--host", "api.test", "--prefix", "") == ["api.test", "X-Key", ""]
+    assert bound("--host", "other.test") == ["other.test", "Authorization", ""]
+
+
+def test_a_header_without_a_host_is_not_thrown_away_quietly(cli: Cli):
+    done = cli("secrets", "set", "A", "--prefix", "Bearer ", stdin=b"long enough")
+    assert (done.returncode, b"name that with --host" in done.stderr) == (2, True)
+
+
 def test_a_vault_that_was_tampered_with_stops_calls_and_leaves_the_journal_readable(cli: Cli):
     cli("secrets", "set", "TOKEN", stdin=TOKEN)
     file = cli.home / "vault" / "secrets.json"

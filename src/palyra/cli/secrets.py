@@ -36,8 +36,8 @@ Examples:
 @command.command("set", epilog=SET_EXAMPLES)
 @click.argument("name")
 @click.option("--host", metavar="HOST[:PORT]", help="Add it to requests to this host, and to no other.")
-@click.option("--header", default="Authorization", show_default=True, metavar="NAME", help="In this header.")
-@click.option("--prefix", default="", metavar="TEXT", help="Text to put before the value, such as 'Bearer '.")
+@click.option("--header", metavar="NAME", help="In this header of them (default: Authorization).")
+@click.option("--prefix", metavar="TEXT", help="Text to put before the value, such as 'Bearer '.")
 @click.option(
     "--scope",
     metavar="KIND=PATTERN",
@@ -46,21 +46,21 @@ Examples:
 )
 @with_settings
 def set_secret(
-    settings: Settings, name: str, host: str | None, header: str, prefix: str, scope: tuple[str, ...]
+    settings: Settings, name: str, host: str | None, header: str | None, prefix: str | None, scope: tuple[str, ...]
 ) -> int:
-    """Store a secret, or a new version of one, which keeps its host and scope unless others are given.
+    """Store a secret, or a new version of one, which keeps its host, header, prefix and scope unless others are given.
 
     The value is read from stdin; one newline at its end is dropped.
     """
     from palyra.config.credentials import check_name
     from palyra.errors import ConfigError
-    from palyra.model.credential import Binding
 
     try:
         check_name(name)
     except ConfigError as error:
         raise click.UsageError(f"{error.detail} {error.hint}") from error
-    binding = Binding(host=host, header=header, prefix=prefix) if host else None
+    if not host and (header is not None or prefix is not None):
+        raise click.UsageError("--header and --prefix say how it is sent to a host: name that with --host.")
     scopes = _scope(scope)
 
     async def work(installation: Installation) -> int:
@@ -69,6 +69,8 @@ def set_secret(
             if not value:
                 say_failure("BAD_ARGUMENTS", "There was no value on stdin.", f"palyra secrets set {name} < FILE")
                 return 1
+            before = next((one.binding for one in installation.vault.list() if one.name == name), None)
+            binding = _binding(host, header, prefix, before) if host else None
             facts = await installation.vault.set(name, value, scope=scopes, binding=binding, actor=owner_principal())
         except ConfigError as error:  # the value, the name or the binding cannot be kept
             say_failure("BAD_ARGUMENTS", error.detail, error.hint)
@@ -131,6 +133,18 @@ def _ask(settings: Settings) -> str:
     if is_new and ask("Again: ") != passphrase:
         raise click.UsageError("The passphrases do not match.")
     return passphrase
+
+
+def _binding(host: str, header: str | None, prefix: str | None, before: Binding | None) -> Binding:
+    """For the host it was bound to, what is not given stays: a header without its `Bearer ` is refused everywhere."""
+    from palyra.model.credential import Binding
+
+    kept = before if before is not None and before.host == host else Binding(host=host, header="Authorization")
+    return Binding(
+        host=host,
+        header=kept.header if header is None else header,
+        prefix=kept.prefix if prefix is None else prefix,
+    )
 
 
 def _scope(given: tuple[str, ...]) -> Scope | None:
