@@ -68,7 +68,7 @@ def story(cli) -> None:
     assert (permission, "INTERPRETER_DENIED" in reason) == ("deny", True)
     wrong = start(cli, "codex", b"not an event")
     assert (wrong.returncode, wrong.stdout) == (2, b"")
-    assert b"MALFORMED" in wrong.stderr
+    assert wrong.stderr.startswith(b"palyra: MALFORMED: ")
 
 
 def test_a_hook_with_a_daemon_answers_from_the_policies_and_is_journaled(daemon):

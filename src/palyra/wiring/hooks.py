@@ -32,6 +32,7 @@ _RANK = (Permission.ALLOW, Permission.NONE, Permission.ASK, Permission.DENY)
 MAX_CALLS = 64
 """Programs in one line."""
 SEARCH = "palyra.fs.search"
+_NAME = "Palyra: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Verdict:
     @property
     def text(self) -> str:
         code = f"{self.reason}: " if self.reason else ""
-        return f"Palyra: {code}{self.sentence}" + (f" {self.hint}" if self.hint else "")
+        return f"{_NAME}{code}{self.sentence}" + (f" {self.hint}" if self.hint else "")
 
 
 ALLOWED = Verdict(permission=Permission.ALLOW, sentence="Policy allows it.")
@@ -70,7 +71,7 @@ async def answer_hook(installation: Installation, agent: Agent, data: bytes, *, 
     except StateError as error:
         return refusal(f"JOURNAL_DOWN: {error.detail} {error.hint or ''}")
     if event is None:
-        return refusal(verdict.text)
+        return refusal(verdict.text.removeprefix(_NAME))
     return answer(agent, event.name, verdict.permission, verdict.text)
 
 
