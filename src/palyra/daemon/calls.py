@@ -29,6 +29,8 @@ from palyra.model.record import StoredCall
 from palyra.protocol.wire import outcome_bytes, restore_outcome
 
 ON_ITS_WAY = frozenset({Status.RUNNING, Status.PENDING_APPROVAL})
+SEEN_S = 0.25
+"""How long a repeated call that nobody waits for may take to be found the same, or refused."""
 _STATUS_OF = {Reason.BUSY: 429, Reason.JOURNAL_DOWN: 503}
 
 
@@ -71,11 +73,18 @@ async def _begin(state: State, order: Order) -> tuple[Outcome, bytes]:
     if order.body.wait:
         call, outcome = await state.calls.make(order.request)
     else:
-        await take(state, order)
+        seen = order.body.call_id is not None and await _was_seen(state, order.body.call_id)
+        if not seen:
+            await take(state, order)
         call = state.calls.begin(order.request)
-        await asyncio.sleep(0)
+        # A refusal of an id that is another call's is told now: under that id the other call is found, not it.
+        await asyncio.wait({call.task}, timeout=SEEN_S if seen else 0)
         outcome = call.task.result() if call.task.done() else call.running
     return outcome, call.said if call.said and outcome.attestation else _shown(outcome)
+
+
+async def _was_seen(state: State, call_id: str) -> bool:
+    return is_ulid(call_id) and await state.installation.journal.find_call(call_id) is not None
 
 
 def _shown(outcome: Outcome) -> bytes:

@@ -169,6 +169,8 @@ class LiveCalls:
             call.said = bytes(memoryview(outcome_bytes(outcome)))  # orjson's own hold on to more than they show
             call.feed.put("outcome", call.said)
             self._on_end(call, outcome)
+            if outcome.call_id != call.call_id:  # refused: the id is another call's, whose place this must not take
+                call.is_resumable = False
             return outcome
         finally:
             call.feed.close()

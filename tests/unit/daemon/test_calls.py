@@ -105,6 +105,29 @@ def test_the_same_call_id_runs_nothing_twice(served, one, two):
     assert stranger["output"] == {}
 
 
+def test_a_refused_reuse_of_an_id_does_not_take_the_place_of_the_first_call(served, one, two, operator):
+    """Whoever sent an id of an earlier call once more had every look at that call show the refusal instead."""
+    first = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"call_id": ID}).json()
+    for token, given in ((one, {"other": 1}), (two, {}), (one, {"other": 2})):
+        body = {"tool": "palyra.echo", "input": given, "call_id": ID}
+        assert served.ask("POST", "/v1/calls", token=token, json=body).json()["reason"] == "CALL_ID_REUSED"
+        for who in (one, operator):
+            assert served.ask("GET", f"/v1/calls/{ID}", token=who).json()["call_id"] == ID
+            assert served.ask("POST", f"/v1/calls/{ID}/cancel", token=who).json()["success"]
+            (event,) = _events(served.ask("GET", f"/v1/calls/{ID}/stream", token=who))
+            assert json.loads(event["data"])["attestation"] == first["attestation"]
+
+
+def test_a_reused_id_is_refused_at_once_where_nobody_waits(served, one):
+    """Later it could not be told: under the id the first call is found."""
+    first = served.ask("POST", "/v1/calls", token=one, json=ECHO | {"call_id": ID}).json()
+    body = ECHO | {"call_id": ID, "wait": False}
+    again = served.ask("POST", "/v1/calls", token=one, json=body)
+    assert (again.status_code, again.json()["attestation"]) == (200, first["attestation"])
+    other = served.ask("POST", "/v1/calls", token=one, json=body | {"input": {"other": 1}})
+    assert (other.status_code, other.json()["reason"]) == (200, "CALL_ID_REUSED")
+
+
 def test_nobody_sees_anothers_calls(served, one, two, operator):
     call_id = served.ask("POST", "/v1/calls", token=one, json=ECHO).json()["call_id"]
     for method, path in (("GET", ""), ("POST", "/cancel"), ("GET", "/stream")):
