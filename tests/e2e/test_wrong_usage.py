@@ -17,6 +17,8 @@ NO_ID = "01J9ZQ6Z4T2C6M0R4W5X8Y1ABC"
 WRONG: tuple[tuple[str, int, str], ...] = (
     # 2: no such command, option or value
     ("frobnicate", 2, "No such command 'frobnicate'"),
+    ("help run", 2, "No such command 'help'. Did you mean '--help'?"),
+    ("version", 2, "Did you mean '--version'?"),
     ("jurnal tail", 2, "Did you mean 'journal'?"),
     ("journal verfy", 2, "Did you mean 'verify'?"),
     ("journal tail --since never", 2, "'never' is not a time"),

@@ -57,6 +57,10 @@ def global_options(function: F) -> F:
     return function
 
 
+_OPTION_OF = {"help": "--help", "version": "--version"}
+"""Commands elsewhere, options here."""
+
+
 @contextmanager
 def suggesting(ctx: click.Context, args: list[str], known: Iterable[str]) -> Iterator[None]:
     """Who mistypes a command is told the nearest ones."""
@@ -67,7 +71,7 @@ def suggesting(ctx: click.Context, args: list[str], known: Iterable[str]) -> Ite
             raise
         from difflib import get_close_matches
 
-        near = get_close_matches(args[0], known, n=2)
+        near = [_OPTION_OF[args[0]]] if args[0] in _OPTION_OF else get_close_matches(args[0], known, n=2)
         meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise click.UsageError(f"No such command {args[0]!r}.{meant}", ctx) from None
 
