@@ -4,12 +4,12 @@ Rules: what is in the file is told apart by its own first bytes and believed in 
 is this installation's, and the answer says which key it was. A file that no Palyra wrote (keys twice, nested deeper
 than an outcome can be, too large) does not verify, and costs no more than its length to say so.
 
-Not here: the checks themselves (attest, journal/proof), files of many lines (cli/verify_files).
+Not here: whose key counts (cli/verify_keys), the checks themselves (attest, journal/proof), files of many lines
+(cli/verify_files).
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,10 +22,9 @@ from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say_failure
 from palyra.cli.verify_files import MAX_LINE_BYTES, Checked, Findings, check_envelopes, check_export, check_tiles
 from palyra.cli.verify_json import Malformed, parse_json
-from palyra.values import dataclass
+from palyra.cli.verify_keys import Trust, find_keys
 
 if TYPE_CHECKING:
-    from palyra.journal.keys import Keys
     from palyra.signing import NoteVerifier
 
 MAX_FILE_BYTES = 256 << 20
@@ -45,7 +44,7 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
     from palyra.errors import StateError, TrustError
 
     try:
-        trust = _find_keys(settings, vkey)
+        trust = find_keys(settings, vkey)
     except TrustError as error:
         raise click.UsageError(f"--key: {error} palyra doctor prints it as NAME+HASH+KEY, in one line.") from error
     except StateError as error:
@@ -85,72 +84,10 @@ def _extent(kind: str, told: Mapping[str, Any]) -> str:
     return f"{counted} from entry {first} on; those before are not shown"
 
 
-@dataclass(slots=True)
-class _Trust:
-    keys: Keys
-    named: str
-    """How the key is named to the reader."""
-    settings: Settings | None = None
-    """Where the installation's own journal can be asked."""
-
-    def choose(self, key_id: object) -> NoteVerifier:
-        """Which of the installation's keys an attestation names; the newest when it names none of them."""
-        earlier = (handover.old for handover in self.keys.handovers)
-        chosen = next((verifier for verifier in earlier if verifier.key.key_id == key_id), None)
-        if chosen is not None:
-            self.named = f"a retired key of this installation ({key_id})"
-        return chosen or self.keys.newest
-
-    def holds(self, attested: Mapping[str, Any], receipt: Mapping[str, Any] | None) -> bool:
-        """Whether the journal itself has this execution where its receipt says, under a head of its own: a retired key
-        may have been stolen since, and whoever has it signs attestations and receipts."""
-        from palyra.cli.journal_home import reading
-        from palyra.errors import StateError, TrustError
-        from palyra.journal.entry import parse_entry
-        from palyra.journal.tree import signed_body
-
-        assert self.settings is not None
-        places: set[int] = set()
-        with reading(self.settings) as journal:
-            head = journal.head()
-            for entry in journal.lookup.by_call(str(attested.get("call_id"))):
-                # Who stole the key may also have written the row: only what the newest key signed for counts.
-                with contextlib.suppress(StateError):
-                    journal.tree.inclusion(entry.index, head)
-                    said = parse_entry(signed_body(entry)).predicate
-                    places |= {entry.index} if said.get("execution_sha256") == attested["execution_sha256"] else set()
-            if not places or receipt is None:
-                return bool(places)
-            with contextlib.suppress(StateError, TrustError):
-                seen = journal.home.keys.open(receipt["checkpoint"])
-                if seen.size <= head.size and journal.tree.frontier(seen.size).root() == seen.root:
-                    return receipt["index"] in places
-        return False
-
-
-def _find_keys(settings: Settings, vkey: str | None) -> _Trust:
-    """The key given, else this installation's own; and how to name it to the reader."""
-    from palyra.journal.keys import Keys
-    from palyra.signing import parse_vkey
-
-    if vkey is not None:
-        verifier = parse_vkey(vkey)
-        return _Trust(Keys(verifier), f"the key given ({verifier.key.key_id})")
-    from palyra.config.load import find_home
-    from palyra.state.db import read_home
-
-    root = find_home(settings.home).root
-    if not (root / "state").is_dir():
-        raise click.UsageError(f"There is no installation in {root}; name the key that signed it with --key VKEY.")
-    home = read_home(root)
-    named = f"this installation's key ({home.verifier.key.key_id}) in {home.root}"
-    return _Trust(home.keys, named, settings)
-
-
 # ── what it is ───────────────────────────────────────────────────────────────
 
 
-def _check_place(file: str, trust: _Trust) -> Checked:
+def _check_place(file: str, trust: Trust) -> Checked:
     if file == "-":
         return _check_stream(sys.stdin.buffer, trust)
     path = Path(file)
@@ -163,7 +100,7 @@ def _check_place(file: str, trust: _Trust) -> Checked:
         raise click.UsageError(f"{file}: {error.strerror}") from error
 
 
-def _check_stream(stream: IO[bytes], trust: _Trust) -> Checked:
+def _check_stream(stream: IO[bytes], trust: Trust) -> Checked:
     from palyra.journal.export import is_header
 
     first = stream.readline(MAX_LINE_BYTES + 1)
@@ -179,7 +116,7 @@ def _check_stream(stream: IO[bytes], trust: _Trust) -> Checked:
     return _check_value(parse_json(data), trust)
 
 
-def _check_value(value: object, trust: _Trust) -> Checked:
+def _check_value(value: object, trust: Trust) -> Checked:
     from palyra.attest import verify_attestation
     from palyra.errors import TrustError
     from palyra.journal.proof import PROOF_TYPE, check_proof
@@ -206,7 +143,7 @@ def _shown(proof: Mapping[str, Any]) -> dict[str, Any]:
     return {"call_id": proof["call_id"]} | ({"status": last["status"]} if "status" in last else {})
 
 
-def _check_outcome(value: object, trust: _Trust) -> Findings:
+def _check_outcome(value: object, trust: Trust) -> Findings:
     from palyra.attest import check_outcome
     from palyra.protocol.wire import parse_outcome
 
@@ -223,7 +160,7 @@ def _check_outcome(value: object, trust: _Trust) -> Findings:
 
 
 def _check_retired(
-    trust: _Trust, signer: NoteVerifier, attested: Mapping[str, Any], receipt: Mapping[str, Any] | None
+    trust: Trust, signer: NoteVerifier, attested: Mapping[str, Any], receipt: Mapping[str, Any] | None
 ) -> Findings:
     if signer == trust.keys.newest or trust.holds(attested, receipt):
         return []
