@@ -242,7 +242,7 @@ class Vault:
     async def _commit(self, kind: ActKind, facts: SecretFacts, value: bytes | None, actor: str) -> None:
         data, generation = self._compose(facts, value)
         self._file.stage(data)
-        # The digest is of what is encrypted under fresh keys. A row alone could be set back with an old copy of the file.
+        # Of what is encrypted under fresh keys. A row alone could be set back together with an old copy of the file.
         details = facts.as_json() | {"generation": generation, "vault_sha256": digest_of(data)}
         act = Act(kind=kind, actor=actor, subject=f"secret/{facts.name}", details=details)
         now = self._now_unix_ms()
