@@ -18,6 +18,7 @@ import pytest
 from palyra.errors import Reason, Rejected, StateError
 from palyra.journal.checkpoint import open_checkpoint
 from palyra.journal.lookup import TREE_SIZE
+from palyra.model.record import Receipt
 from palyra.state import reserve, sharing
 from palyra.state import sqlite as sqlite_module
 from palyra.state import writer as writer_module
@@ -203,13 +204,13 @@ def test_one_loop_after_another_may_use_a_writer_and_two_at_once_may_not(writer:
 def test_who_waits_in_a_loop_that_stands_still_is_answered_when_another_one_comes(writer: Writer) -> None:
     """They were forgotten: whoever ran the first loop again waited for ever, and a record of what had run was lost."""
 
-    async def come() -> list[asyncio.Future[tuple[int, object]]]:
+    async def come() -> list[asyncio.Future[tuple[int, Receipt | None]]]:
         return [*(writer.commit(append) for _ in range(3)), writer.commit_closing(append)]
 
     async def one() -> int:
         return (await writer.commit(append))[0]
 
-    async def all_of(futures: list[asyncio.Future[tuple[int, object]]]) -> list[int]:
+    async def all_of(futures: list[asyncio.Future[tuple[int, Receipt | None]]]) -> list[int]:
         return [value for value, _ in await asyncio.gather(*futures)]
 
     with contextlib.closing(asyncio.new_event_loop()) as loop:
@@ -221,7 +222,7 @@ def test_who_waits_in_a_loop_that_stands_still_is_answered_when_another_one_come
 
 
 def test_a_record_of_what_has_run_is_written_though_its_loop_was_closed(writer: Writer) -> None:
-    async def come() -> list[asyncio.Future[tuple[int, object]]]:
+    async def come() -> list[asyncio.Future[tuple[int, Receipt | None]]]:
         return [writer.commit(append), writer.commit(append), writer.commit_closing(append)]
 
     async def one() -> int:
