@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 @click.command("verify", epilog="\b\nExamples:\n  palyra journal verify\n  palyra journal verify --known outcome.json")
 @click.option("--replay", is_flag=True, help="Also replay every recorded decision.")
-@click.option("--every-signature", is_flag=True, help="Check every checkpoint's signature, not only the newest.")
+@click.option(
+    "--every-signature",
+    is_flag=True,
+    help="Check every checkpoint's signature, not only the newest, and the database's indexes.",
+)
 @click.option(
     "--known",
     "known",

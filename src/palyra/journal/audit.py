@@ -140,6 +140,11 @@ class Audit:
         for name in strangers:
             self._find("SCHEMA", None, f"The database contains {name}, which Palyra did not make.")
 
+    def indexes(self, lying: Iterable[str]) -> None:
+        """What the database's own check says of them."""
+        for line in lying:
+            self._find("SCHEMA", None, f"The database's indexes do not hold what its tables do: {line}.")
+
     def feed(self, index: int, leaf: bytes, body: bytes) -> None:
         if index != self._next:
             if index < 0:

@@ -12,6 +12,7 @@ import gc
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from palyra.journal.audit import Audit, Report, run_rows
 from palyra.journal.audit_kept import KeptCheck
@@ -21,7 +22,7 @@ from palyra.state.connection import snapshot
 from palyra.state.db import Home, ReadHome
 from palyra.state.mark import read_mark
 from palyra.state.rows import JournalRows
-from palyra.state.shape import strangers
+from palyra.state.shape import lying_indexes, strangers
 from palyra.values import dataclass
 
 Progress = Callable[[int], None]
@@ -65,9 +66,14 @@ def verify_journal(
     )
     if _is_worth_it(home) if beside is None else beside:
         with contextlib.suppress(BesideLost), begin_beside(home.database) as (connection, kept):
-            return audit_rows(question, JournalRows(connection, home.segments), strangers(connection), kept=kept)
+            return _audit_file(question, connection, kept)
     with snapshot(home.database) as connection:
-        return audit_rows(question, JournalRows(connection, home.segments), strangers(connection))
+        return _audit_file(question, connection, None)
+
+
+def _audit_file(question: Question, connection: sqlite3.Connection, kept: KeptCheck | None) -> Report:
+    rows, lying = JournalRows(connection, question.home.segments), partial(lying_indexes, connection)
+    return audit_rows(question, rows, strangers(connection), kept=kept, lying=lying)
 
 
 def _is_worth_it(home: Home | ReadHome) -> bool:
@@ -84,9 +90,11 @@ def audit_rows(
     made: Sequence[str],
     *,
     kept: KeptCheck | None = None,
+    lying: Callable[[], Sequence[str]] | None = None,
     unreadable: type[Exception] = sqlite3.Error,
 ) -> Report:
-    """`made`: triggers and the like that Palyra did not make. `unreadable`: how the database says it cannot go on."""
+    """`made`: triggers and the like that Palyra did not make. `lying`: asked with every signature, what is wrong with
+    the indexes. `unreadable`: how the database says it cannot go on."""
     verifier, is_alive = question.home.verifier, question.is_alive
     audit = Audit(verifier=verifier, is_alive=is_alive)
     try:
@@ -101,6 +109,8 @@ def audit_rows(
             had=question.had,
         )
         audit.schema(made)
+        if question.every_signature and lying is not None:
+            audit.indexes(lying())
         with _no_cycles():
             return run_rows(
                 audit,

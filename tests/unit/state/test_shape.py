@@ -103,6 +103,24 @@ def test_statistics_and_tables_made_under_a_process_stop_nobody(home: Path) -> N
     assert findings(home) == ()
 
 
+def test_a_row_that_no_index_knows_is_found(closed: Path) -> None:
+    """Calls were counted by an index: a row that somebody put beside it was none too many."""
+    with closing(sqlite3.connect(closed / "state" / "palyra.db", isolation_level=None)) as connection:
+        of_calls = "FROM sqlite_master WHERE type = 'index' AND tbl_name = 'calls'"
+        indexes = connection.execute(f"SELECT type, name, tbl_name, rootpage, sql {of_calls}").fetchall()
+    change(closed, f"DELETE {of_calls}")
+    with closing(sqlite3.connect(closed / "state" / "palyra.db", isolation_level=None)) as connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
+        connection.execute(f"INSERT INTO calls SELECT 'another', {', '.join(columns[1:])} FROM calls")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.executemany("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", indexes)
+        connection.execute("PRAGMA schema_version = 1000")
+    assert [one.detail for one in findings(closed)] == ["1 stored calls have no entry."]
+    every = verify_journal(read_home(closed), is_alive=lambda _: False, every_signature=True).findings
+    assert every[0].code == "SCHEMA"
+    assert "calls_of_run" in every[0].detail
+
+
 def test_tables_of_somebody_elses_own_hurt_nobody(closed: Path) -> None:
     change(
         closed, "CREATE TABLE copied AS SELECT * FROM entries", "CREATE INDEX of_the_copy ON copied (idx)", "ANALYZE"
