@@ -97,6 +97,8 @@ _FLOCK = Spec(
 )
 _EMPTIES = frozenset({"i", "ignore-environment", "u", "unset"})
 """Of env: what git was told through its environment (guard/gitenv) goes as well."""
+_MOVED = "env -C starts git in a folder that can have its own settings"
+_EMPTIED = "env -i takes away the settings by which git runs no hooks"
 _ASSIGNMENT = late(r"([^=]+)=(.*)", re.DOTALL)
 
 
@@ -188,21 +190,25 @@ def _skip_assignments(name: str, args: Words) -> Generator[Finding, None, Words]
 
 def _read_env(args: Words, depth: int = 0) -> Iterator[Finding]:
     scan = read_options(args, _ENV)
+    given = {option.name for option in scan.options}
+    empties, moves = not given.isdisjoint(_EMPTIES), not given.isdisjoint(("C", "chdir"))
     for option in scan.options:
         if option.name in ("S", "split-string"):
+            if (empties or moves) and _names_git((*(option.value or "").split(), *args[option.end :])):
+                yield Finding(code=True, why=_EMPTIED if empties else _MOVED)
             yield from _read_split(option, args, depth)
             return
     if scan.unknown:
         yield _unknown("env", scan, args)
         return
     rest = args[scan.rest :]
-    empties = any(option.name in _EMPTIES for option in scan.options) or list(rest[:1]) == ["-"]
+    empties = empties or list(rest[:1]) == ["-"]
     rest = rest[1:] if rest and rest[0] == "-" else rest
     rest = yield from _skip_assignments("env", rest)
     if empties and _names_git(rest):
-        yield Finding(code=True, words=tuple(rest), why="env -i takes away the settings by which git runs no hooks")
-    if any(option.name in ("C", "chdir") for option in scan.options) and _names_git(rest):
-        yield Finding(code=True, words=tuple(rest), why="env -C starts git in a folder that can have its own settings")
+        yield Finding(code=True, words=tuple(rest), why=_EMPTIED)
+    if moves and _names_git(rest):
+        yield Finding(code=True, words=tuple(rest), why=_MOVED)
     elif rest:
         yield Finding(argv=tuple(rest))
 
@@ -216,7 +222,8 @@ def _read_split(option: Option, args: Words, depth: int) -> Iterator[Finding]:
     """env -S: the string's words stand before the other arguments, and may be options of env again."""
     text = option.value or ""
     words = split_words(text)
-    if words is None or depth > 4 or "\\" in text or "$" in text:
+    # To env a vertical tab is a blank: `A=1\vsh\v-c\vid` sets A and runs sh.
+    if words is None or depth > 4 or "\\" in text or "$" in text or not text.isprintable():
         loose = (*text.replace("\\_", " ").split(), *args[option.end :])
         yield Finding(code=True, words=loose, why="what env -S runs cannot be determined")
         return

@@ -288,11 +288,18 @@ def test_a_variable_that_xargs_numbers_its_processes_by_is_judged_like_any_other
     [
         "env -i git commit", "env - git commit", "env -u GIT_CONFIG_COUNT git commit", "env -uX nice git commit",
         "env --ignore-env git status", "sudo git status", "doas git status", "env -S '-i git commit'",
+        "env -C sub -S 'git commit'", "env -i -S 'git commit'", "env -iS git commit",
     ],
 )  # fmt: skip
 def test_git_is_not_started_without_what_it_was_told(words: str) -> None:
     """The settings by which git runs no hooks are variables: a wrapper that drops them lets the hooks run."""
     assert runs_code(*shlex.split(words))
+
+
+@pytest.mark.parametrize("blank", ["\v", "\f", "\r", "\n", "\t"])
+def test_a_blank_that_only_env_takes_for_one_hides_no_program(blank: str) -> None:
+    """`A=1\vsh\v-c\vid` was one assignment here, and to env an assignment and sh."""
+    assert runs_code("env", "-S", blank.join(("A=1", "sh", "-c", "id")))
 
 
 @pytest.mark.parametrize("words", ["env git status", "env CI=1 git status", "env -i ls", "sudo ls", "env -uX ls git.c"])
