@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from palyra.late import late
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window
+from palyra.redact.verdict import OPEN, Followed, Hit, Verdict, Window
 from palyra.values import dataclass
 
 KIND: Final = "private-key"
@@ -126,7 +126,12 @@ class PrivateKeys:
         begin = _BEGIN.match(data, at, stop)
         if begin is None:
             return None
-        walk = _walk(data, begin.end(), stop, ended=window.ended, body=False)
+        # A block of thousands of short lines that comes byte by byte is not followed from its beginning for each.
+        followed = window.followed or Followed()
+        start = max(begin.end(), at + followed.offset)
+        walk = _walk(data, start, stop, ended=window.ended, body=followed.body)
+        if walk.state is _State.MORE:
+            followed.offset, followed.body = walk.end - at, walk.body
         if walk.state is _State.MORE and not window.full:
             return OPEN
         if not walk.body:

@@ -26,7 +26,7 @@ from palyra.redact.pem import PrivateKeys
 from palyra.redact.signs import Signs
 from palyra.redact.urls import QueryValues, UserInfo
 from palyra.redact.vendors import KEYS, LONG_KEYS, long_keys_from
-from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Swallow, Verdict, Window
+from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Followed, Swallow, Verdict, Window
 
 Secrets: TypeAlias = Sequence[tuple[str, bytes]]
 """(name, value): the name is what the placeholder shows."""
@@ -98,6 +98,7 @@ class _Shapes:
         self._swallow: Swallow | None = None
         self._awaits: Detector | None = None
         """Whose candidate, at the very beginning of what is held back, nothing that came so far has decided."""
+        self._followed: Followed | None = None
         self._fed = 0
         self.marks: deque[Mark] = deque()
         """Colour codes that stand in the input and have not come out yet: a key may begin at each."""
@@ -149,7 +150,7 @@ class _Shapes:
         return len(self._data) - self._pos
 
     def forget(self) -> None:
-        self._data, self._pos, self._swallow, self._awaits = b"", 0, None, None
+        self._data, self._pos, self._swallow, self._awaits, self._followed = b"", 0, None, None, None
 
     def _run(self, *, ended: bool) -> Iterator[bytes]:
         if self._pos == len(self._data) and self._swallow is None:
@@ -186,17 +187,20 @@ class _Shapes:
 
     def _still_awaits(self) -> bool:
         """A program that writes single bytes into what is held back must not have all of it searched for each."""
-        if self._awaits is not None and self._judge(self._awaits, self._pos, ended=False) is OPEN:
-            return True
-        self._awaits = None
+        if self._awaits is not None:
+            self._followed = self._followed or Followed()
+            if self._judge(self._awaits, self._pos, ended=False, followed=self._followed) is OPEN:
+                return True
+        self._awaits = self._followed = None
         return False
 
-    def _judge(self, detector: Detector, at: int, *, ended: bool) -> Verdict:
+    def _judge(self, detector: Detector, at: int, *, ended: bool, followed: Followed | None = None) -> Verdict:
         data, stop = self._data, min(len(self._data), at + CAP)
         if not ended and at >= len(data) - _LONGEST_BEGINNING and self._begun_anchor() <= at:
             return OPEN  # what begins here may turn out to be something wider
         ends = ended and stop == len(data)
-        return detector.judge(Window(data=data, at=at, stop=stop, ended=ends, edge=self._is_edge(at)))
+        edge = self._is_edge(at)
+        return detector.judge(Window(data=data, at=at, stop=stop, ended=ends, edge=edge, followed=followed))
 
     def _is_edge(self, at: int) -> bool:
         return self._fed - len(self._data) + at in self._edges

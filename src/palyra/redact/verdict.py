@@ -49,6 +49,17 @@ class Hit:
 Verdict: TypeAlias = Hit | Literal[Undecided.OPEN] | None
 
 
+class Followed:
+    """How far a candidate that nothing has decided yet was followed: kept by whoever asks about it again and again."""
+
+    __slots__ = ("body", "offset")
+
+    def __init__(self) -> None:
+        self.offset = 0
+        """Behind where it begins; all before that is judged for good."""
+        self.body = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """The bytes one candidate is judged by: `data[at:stop]`, and up to `CONTEXT` bytes before `at`."""
@@ -60,6 +71,8 @@ class Window:
     """The stream ends at `stop`."""
     edge: bool = False
     """A colour code stood right before `at`: a word may begin here whatever the text before it is."""
+    followed: Followed | None = None
+    """Where the same candidate is asked about once more, as bytes come."""
 
     @property
     def capped(self) -> bool:

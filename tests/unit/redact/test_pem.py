@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from palyra.redact import pem
 from palyra.redact.stream import Redactor
 from palyra.redact.values import redact_text
 from palyra.redact.verdict import CAP
@@ -114,3 +115,25 @@ def test_endless_block_on_one_line_is_swallowed():
     redactor = Redactor()
     out = redactor.feed(b"-----BEGIN PRIVATE KEY-----\\n" + b"A" * 100_000) + redactor.feed(b"B" * 100_000)
     assert out + redactor.finish() == b"[redacted:private-key:1]"
+
+
+@pytest.mark.parametrize("line", [b"\n", b"AB\n", b"MIIEpAIBAAKCAQEA0123\n"])
+def test_a_block_that_comes_byte_by_byte_is_not_followed_from_its_beginning_for_each(
+    monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
+    """Eight thousand empty lines took ten milliseconds for each byte behind them."""
+    judged = 0
+
+    def counting(one: bytes) -> bool:
+        nonlocal judged
+        judged += 1
+        return may_belong(one)
+
+    may_belong = pem._may_belong
+    monkeypatch.setattr(pem, "_may_belong", counting)
+    text = b"-----BEGIN PRIVATE KEY-----\n" + line * (8_000 // len(line))
+    redactor = Redactor()
+    shown = b"".join(redactor.feed(text[at : at + 1]) for at in range(len(text))) + redactor.finish()
+    assert judged < 10 * len(text)
+    whole = Redactor()
+    assert shown == whole.finish(text)
