@@ -9,6 +9,7 @@ Not here: comparing the journal with what they hold (state/anchors), the lines o
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -167,10 +168,13 @@ class Shown:
 
 
 def add_witness(writer: Writer, name: str, path: Path, *, actor: str, at_unix_ms: int) -> Shown:
-    """From now on this place is shown every head that is pushed; it must take the newest one first."""
+    """From now on this place is shown every head that is pushed. One that cannot be written now is not added: a
+    witness is never taken out again, and a slip of the keys would be missed at every checkpoint."""
     if writer.rows("SELECT 1 FROM witnesses WHERE name = ?", (name,)):
         raise StateError(f"There is already a witness {name}.", "List them with: palyra journal witness list")
     place, kind = str(path.absolute()), kind_of(path)
+    if problem := _unusable(path.absolute(), kind):
+        raise StateError(f"{place}: {problem}.", "Nothing was added: name a place that exists and can be written.")
     details = {"kind": kind, "place_sha256": place_sha256(place)}
     act = Act(kind=ActKind.WITNESS_ADDED, actor=actor, subject=f"witness/{name}", details=details)
 
@@ -180,6 +184,14 @@ def add_witness(writer: Writer, name: str, path: Path, *, actor: str, at_unix_ms
 
     writer.commit_now(work)
     return next(one for one in push_heads(writer, at_unix_ms=at_unix_ms) if one.name == name)
+
+
+def _unusable(path: Path, kind: str) -> str:
+    """What keeps heads from being written there, as far as it can be seen without writing one."""
+    folder = path.parent if kind == "file" else path
+    if not folder.is_dir():
+        return os.strerror(errno.ENOENT)
+    return "" if os.access(path if path.exists() else folder, os.W_OK) else os.strerror(errno.EACCES)
 
 
 def push_heads(writer: Writer, *, at_unix_ms: int) -> list[Shown]:
@@ -200,11 +212,15 @@ def push_heads(writer: Writer, *, at_unix_ms: int) -> list[Shown]:
         except Refusal as refusal:
             shown.append(Shown(name=name, size=head.size, refusal=f"{refusal.code}: {refusal.detail}"))
         except (StateError, OSError) as error:
-            shown.append(Shown(name=name, size=head.size, refusal=f"UNREACHABLE: {error}"))
+            shown.append(Shown(name=name, size=head.size, refusal=f"UNREACHABLE: {_why(error)}"))
         else:
             shown.append(Shown(name=name, size=head.size))
             _remember(writer, name, head, line, at_unix_ms=at_unix_ms)
     return shown
+
+
+def _why(error: StateError | OSError) -> str:
+    return error.detail if isinstance(error, StateError) else error.strerror or str(error)
 
 
 def _show(place: Place, head: Checkpoint, *, keys: Keys, tree: Tree, at_unix_ms: int) -> str:

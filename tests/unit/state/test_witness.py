@@ -52,6 +52,24 @@ def seen(writer: Writer) -> int | None:
     return None if one.head is None else one.head.size
 
 
+def test_a_place_that_cannot_be_written_is_not_added_as_a_witness(home: Path, tmp_path: Path) -> None:
+    """It would stay for ever, and every checkpoint would end with an error."""
+    writer, _ = open_store(home)
+    many_acts(writer, 3)
+    closed = tmp_path / "closed"
+    closed.touch()
+    places = {tmp_path / "typo" / "heads.jsonl": "No such file or directory"}
+    if os.geteuid() != 0:
+        closed.chmod(0o400)
+        places[closed] = "Permission denied"
+    for path, why in places.items():
+        with pytest.raises(StateError, match=why) as caught:
+            add_witness(writer, "w", path, actor="user:operator", at_unix_ms=NOW)
+        assert str(caught.value.hint).startswith("Nothing was added")
+    assert ([*anchors(writer.rows, writer.home.origin)], writer.rows(TREE_SIZE)[0][0]) == ([], 3)
+    writer.close()
+
+
 def test_a_witness_follows_a_journal_that_grows(home: Path, place: Path) -> None:
     writer = witnessed(home, place)
     for count in (1, 250, 300):
