@@ -22,6 +22,8 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("jurnal tail", 2, "Did you mean 'journal'?"),
     ("journal verfy", 2, "Did you mean 'verify'?"),
     ("journal tail --since never", 2, "'never' is not a time"),
+    ("journal tail --reason INTERPRETER_DENID", 2, "Did you mean INTERPRETER_DENIED?"),
+    ("journal tail --status denied", 2, "no entry says 'denied'."),
     ("policy check nowhere", 2, "nowhere is neither a file nor a folder"),
     ("policy diff nowhere", 2, "Name a folder of policies"),
     ("policy replay nowhere", 2, "Name a folder of policies"),

@@ -49,7 +49,7 @@ command.add_command(witness)
     "-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="How many entries."
 )
 @click.option("--before", type=click.IntRange(0), default=None, metavar="INDEX", help="Only entries before this one.")
-@click.option("--since", metavar="TIME", help="Only entries since this time: 2026-01-31, 2026-01-31T12:00, or unix ms.")
+@click.option("--since", metavar="TIME", help="Only since then: 2026-01-31, 2026-01-31T12:00, or 90m, 24h, 7d ago.")
 @click.option("--until", metavar="TIME", help="Only entries before this time.")
 @click.option("--principal", metavar="P", help="Only calls and acts of this principal.")
 @click.option("--run", "run_id", metavar="ID", help="Only this run.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import click
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 
 def make_question(filters: Mapping[str, str | None]) -> Question:
-    names = ("principal", "run_id", "tool", "status", "reason", "kind", "text")
+    from palyra.errors import Reason
+    from palyra.model.outcome import Status
+
+    names = ("principal", "run_id", "tool", "kind", "text")
     return Question(
+        status=_known((filters.get("status") or "").lower(), "--status", Status),
+        reason=_known((filters.get("reason") or "").upper(), "--reason", Reason),
         since_unix_ms=_time(filters.get("since"), "--since"),
         until_unix_ms=_time(filters.get("until"), "--until"),
         **{name: filters.get(name) or "" for name in names},
@@ -30,13 +35,27 @@ def make_question(filters: Mapping[str, str | None]) -> Question:
 def _time(text: str | None, option: str) -> int | None:
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and len(text) > 8:
-        return int(text[:16])
+    from palyra.cli.journal_witness import now_unix_ms
+    from palyra.model.moment import parse_moment
+
     try:
-        at = datetime.fromisoformat(text)
+        return parse_moment(text, now_unix_ms=now_unix_ms())
     except ValueError as error:
-        raise click.UsageError(f"{option}: {text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00.") from error
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+        raise click.UsageError(
+            f"{option}: {error}; write 2026-01-31, 2026-01-31T12:00, or 90m, 24h, 7d ago."
+        ) from error
+
+
+def _known(text: str, option: str, words: type[StrEnum]) -> str:
+    """A word that no entry can have would be answered with "No entries.", which reads like good news."""
+    known = [word.value for word in words]
+    if not text or text in known:
+        return text
+    from difflib import get_close_matches
+
+    near = get_close_matches(text, known, n=1)
+    said = f"Did you mean {near[0]}?" if near else f"Write one of {', '.join(known)}."
+    raise click.UsageError(f"{option}: no entry says {text[:40]!r}. {said}")
 
 
 def catch_up_quietly(settings: Settings, journal: Reading) -> None:

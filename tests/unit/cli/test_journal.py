@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 import pytest
 
@@ -41,6 +43,11 @@ def test_an_entry_that_cannot_be_read_is_a_line_too() -> None:
 )
 def test_times_are_read_as_they_are_written(text: str, at: int) -> None:
     assert make_question({"since": text, "until": None}).since_unix_ms == at
+
+
+def test_a_time_may_be_how_long_ago_as_in_policy_replay():
+    ago = time.time() * 1000 - make_question({"since": "7d"}).since_unix_ms
+    assert 7 * 86_400_000 <= ago < 8 * 86_400_000
 
 
 def test_a_time_that_is_none_is_a_wrong_usage() -> None:
