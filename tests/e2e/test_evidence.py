@@ -262,3 +262,18 @@ def test_a_row_that_names_anothers_entries_discloses_none_of_them(cli, calls, tm
         done = cli("journal", "export", "--call", mine, "--output", str(path))
     assert (done.returncode, path.exists()) == (1, False)
     assert b"names entries of another" in done.stderr
+
+
+def test_a_file_from_before_a_change_of_keys_names_the_key_it_is_checked_with(cli, calls, tmp_path):
+    """Its head is the old key's, which nothing in the file leads on from; doctor shows the newest key alone."""
+    names = [tmp_path / name for name in ("proof.json", "journal.jsonl", "journal.dsse", "tiles")]
+    cli("journal", "prove", calls[0]["call_id"], "--output", str(names[0]))
+    for path, form in zip(names[1:], ("jsonl", "dsse", "tiles"), strict=True):
+        cli("journal", "export", "--format", form, "--output", str(path))
+    assert [cli("verify", str(path)).returncode for path in names] == [0] * 4
+    old = json.loads(cli("journal", "rotate-key", "--json").stdout)["old"]
+    for path in names:
+        done = cli("verify", str(path))
+        assert (done.returncode, f"--key '{old}'\n" in done.stderr.decode()) == (1, True), done
+        assert json.loads(cli("verify", str(path), "--json").stdout)["hint"].endswith(f"--key '{old}'")
+        assert cli("verify", str(path), "--key", old).returncode == 0

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 256 << 20
 """Of one JSON value; an export is read line by line and may be larger."""
 
+SIGNED_WHOLE = frozenset({"proof", "export", "selection", "bundle", "tiles"})
+"""What hangs on one head, and so on the key that was the newest when it was made."""
+
 
 @click.command(
     "verify",
@@ -55,9 +58,10 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
     except Malformed as error:
         kind, findings, told = "file", [("SHAPE", str(error))], {}
     ok = not findings
+    hint = None if ok or kind not in SIGNED_WHOLE else trust.earlier()
     if settings.json:
         listed = [{"code": code, "detail": detail} for code, detail in findings]
-        click.echo(orjson.dumps({"ok": ok, "kind": kind, "key": trust.named, **told, "findings": listed}))
+        click.echo(orjson.dumps({"ok": ok, "kind": kind, "key": trust.named, **told, "findings": listed, "hint": hint}))
     else:
         from palyra.cli.render import visible_line
 
@@ -65,6 +69,8 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
             click.echo(visible_line(f"{code}: {detail}"))
         said = f"{'verified' if ok else 'NOT verified'}: {kind}{_extent(kind, told)}, by {trust.named}"
         click.echo(visible_line(said))
+    if hint is not None:
+        click.echo(f"hint: {hint}", err=True)
     return 0 if ok else 1
 
 

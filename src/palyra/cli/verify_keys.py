@@ -36,6 +36,13 @@ class Trust:
             self.named = f"a retired key of this installation ({key_id})"
         return chosen or self.keys.newest
 
+    def earlier(self) -> str | None:
+        """What to do with a file from before a change of keys: nothing in it leads to the newest one."""
+        if not self.keys.handovers:
+            return None
+        key = self.keys.handovers[-1].old.vkey
+        return f"A file from before the last change of keys is checked with the key of its time: --key '{key}'"
+
     def holds(self, attested: Mapping[str, Any], receipt: Mapping[str, Any] | None) -> bool:
         """Whether the journal itself has this execution where its receipt says, under a head of its own: a retired key
         may have been stolen since, and whoever has it signs attestations and receipts."""
