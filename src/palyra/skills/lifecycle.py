@@ -152,7 +152,7 @@ def check_enable(standing: Standing, by: str, terms: EnableTerms) -> None:
         raise SkillRefused(
             Finding.LIFE_AUDIT,
             f"{skill} {standing.version} {said}.",
-            f"palyra skills audit {skill} shows why; enable {skill} --override REASON enables it anyway.",
+            f"palyra skills audit {skill} shows why; palyra skills enable {skill} --override REASON enables it anyway.",
         )
     if terms.review_required and not standing.reviewed_by:
         raise SkillRefused(
