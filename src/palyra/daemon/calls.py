@@ -77,8 +77,9 @@ async def _begin(state: State, order: Order) -> tuple[Outcome, bytes]:
         if not seen:
             await take(state, order)
         call = state.calls.begin(order.request)
-        # A refusal of an id that is another call's is told now: under that id the other call is found, not it.
-        await asyncio.wait({call.task}, timeout=SEEN_S if seen else 0)
+        await asyncio.sleep(0)
+        if seen:  # a refusal is told now: under an id that is another call's that one is found, and not this
+            await asyncio.wait({call.task}, timeout=SEEN_S)
         outcome = call.task.result() if call.task.done() else call.running
     return outcome, call.said if call.said and outcome.attestation else _shown(outcome)
 
