@@ -56,6 +56,9 @@ class JoiningTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self._transport.resume_reading()
 
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
 

@@ -3,7 +3,8 @@ headers may take, how many connections there are, and our own shape for what is 
 
 Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
 connection past the limit is closed before anything is read, but for some of the owner's; who is answered before the end
-of its body gets the answer.
+of its body gets the answer. Answers that nobody reads have so much room together, and past that the largest of those
+that have long stood still go: a reader that waits (a pager) keeps its line as long as there is room.
 Not here: bodies (daemon/reading), TLS (daemon/server).
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -23,6 +25,10 @@ from palyra.wiring.peers import depth_of, depth_of_peer
 
 OWNERS_OWN = 32
 """Connections past the limit for the home's owner: whoever floods the door must not lock out who would stop it."""
+MOST_UNREAD_BYTES = 256 << 20
+"""Of answers that wait for their readers, on all connections together: thousands that ask for megabytes and never read
+would take all of the memory."""
+STANDS_STILL_S = 5.0
 _UCRED = struct.Struct("3i")
 
 
@@ -51,6 +57,9 @@ class GuardedProtocol(H11Protocol):
     """How long a plain head may be."""
     _early = b""
     """What came while a plain request was under way."""
+    most_unread_bytes = MOST_UNREAD_BYTES
+    unread: ClassVar[dict[GuardedProtocol, float]] = {}
+    """Connections whose reader is behind, and since when; one for each class, and so for each server."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoiningTransport(transport))
@@ -134,7 +143,30 @@ class GuardedProtocol(H11Protocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.unread[self] = self.loop.time()
+        self._make_room()
+
+    def resume_writing(self) -> None:
+        self.unread.pop(self, None)
+        super().resume_writing()
+
+    def _make_room(self) -> None:
+        """End connections until what waits for readers fits."""
+        sizes = {one: one.transport.get_write_buffer_size() for one in self.unread}
+        left, moving_since = sum(sizes.values()), self.loop.time() - STANDS_STILL_S
+        if left <= self.most_unread_bytes:
+            return
+        for one in sorted(sizes, key=lambda one: (self.unread[one] > moving_since, -sizes[one])):
+            if left <= self.most_unread_bytes:
+                return
+            left -= sizes[one]
+            self.unread.pop(one)
+            one.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self.unread.pop(self, None)
         self._unwatch()
         self._watch_rest(is_left=False)
         super().connection_lost(exc)
@@ -200,5 +232,6 @@ def make_protocol(
         "max_connections": max_connections,
         "max_header_bytes": max_header_bytes,
         "owner_uid": owner_uid,
+        "unread": {},
     }
     return type("BoundedProtocol", (GuardedProtocol,), bounds)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
 
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
-from palyra.daemon.wire_guard import peer_uid
+from palyra.daemon import wire_guard
+from palyra.daemon.wire_guard import make_protocol, peer_uid
 from palyra.wiring import peers
 
 
@@ -75,3 +81,49 @@ def test_on_an_older_kernel_the_number_has_to_do(listener, monkeypatch):
 def test_over_tcp_there_is_no_uid():
     with socket.socket() as line:
         assert peer_uid(Transport(line)) is None
+
+
+ASK = b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n"
+ANSWER_BYTES = 16 << 20
+
+
+async def big(scope: Scope, receive: Receive, send: Send) -> None:
+    await Response(b"x" * ANSWER_BYTES)(scope, receive, send)
+
+
+def test_answers_that_nobody_reads_do_not_take_all_of_the_memory(monkeypatch):
+    """Each of thousands of connections could ask for megabytes and keep them, for as long as it liked."""
+    monkeypatch.setattr(wire_guard, "STANDS_STILL_S", 0.02)
+
+    async def story() -> None:
+        config = Config(big, lifespan="off", log_config=None, access_log=False)
+        config.load()
+        made = make_protocol(header_timeout_s=5.0, max_connections=100, max_header_bytes=32_768)
+        made.most_unread_bytes = 3 * ANSWER_BYTES
+        state, loop = ServerState(), asyncio.get_running_loop()
+        server = await loop.create_server(lambda: made(config=config, server_state=state, app_state={}), "127.0.0.1", 0)
+        lines = []
+        for _ in range(12):
+            line = socket.socket()
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            line.setblocking(False)
+            await loop.sock_connect(line, server.sockets[0].getsockname())
+            await loop.sock_sendall(line, ASK)
+            lines.append(line)
+            await asyncio.sleep(0.05)
+        waiting = sum(one.transport.get_write_buffer_size() for one in made.unread)
+        assert 0 < waiting <= made.most_unread_bytes
+        assert 0 < len(state.connections) < 6
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(ASK)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b" 200 " in head
+        assert await reader.readexactly(ANSWER_BYTES) == b"x" * ANSWER_BYTES, "who reads is served"
+        writer.close()
+        for line in lines:
+            line.close()
+        server.close()
+        await asyncio.sleep(0.1)
+        assert made.unread == {}
+
+    asyncio.run(story())
