@@ -22,6 +22,7 @@ from bench.plot import draw, draw_growth
 ROWS = (
     "tier_b",
     "tier_c",
+    "tier_c_srt",
     "tier_c_cold",
     "cedar",
     "cedar_cached",

@@ -8,6 +8,7 @@ be had is reported as missing.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from bench.harness import Contender, timed
 
 PROJECT = Path(__file__).parents[1]
 PEERS = PROJECT / ".make" / "peers"
+PAGE, PAGES = 4096, 1024
 SANDBOX = (
     "--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
     "--ro-bind", "/usr", "/usr",
@@ -52,6 +54,28 @@ def check_exit(code: int) -> None:
 def bare_popen() -> Contender:
     argv = [find_program("true")]
     return Contender(name="bare Popen", run=timed(lambda: run_popen(argv), check_exit))
+
+
+@contextmanager
+def popen_between_syncs(folder: Path) -> Iterator[Contender]:
+    """The same, with a page made durable before the program runs and another after it, in a file that need not grow."""
+    argv, page = [find_program("true")], os.urandom(PAGE)
+    with open(folder / "between-syncs", "wb", buffering=0) as file:
+        file.write(bytes(PAGE * PAGES))
+        os.fsync(file)
+        places = iter(range(1 << 30))
+
+        def sync() -> None:
+            os.pwrite(file.fileno(), page, next(places) % PAGES * PAGE)
+            os.fsync(file)
+
+        def run() -> int:
+            sync()
+            code = run_popen(argv)
+            sync()
+            return code
+
+        yield Contender(name="Popen, two fsyncs", run=timed(run, check_exit))
 
 
 @contextmanager

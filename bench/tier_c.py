@@ -1,12 +1,12 @@
-"""Tier C, a call end to end through the Python API in a warm sandbox, beside a cold minimal bubblewrap, sandlock,
-sandbox-runtime and a bare child."""
+"""Tier C, a call end to end through the Python API in a warm sandbox, beside a cold minimal bubblewrap, sandlock, a
+bare child, and that child between two syncs: the least that a call can take whose intent is durable before it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from bench import peers, srt
+from bench import peers
 from bench.harness import Aim, Row
 from bench.installation import Ground, open_ours
 
@@ -19,13 +19,14 @@ def open_row(ground: Ground) -> Iterator[Row]:
             name="tier_c",
             title="Tier C, warm: one call of `true`, end to end",
             note="Ours decides, budgets, writes two durable journal entries, isolates, captures and signs; its sandbox "
-            "was started ahead. The peers run without policy and journal, so the ratio is against less work.",
+            "was started ahead. The peers run without policy and journal, so the ratio is against less work. Popen "
+            "between two fsyncs of a page is what no call can undercut that is durable before it runs and after.",
             contenders=(
                 ours,
                 peers.cold_bwrap(),
                 stack.enter_context(peers.sandlock()),
-                srt.start_true(),
                 peers.bare_popen(),
+                stack.enter_context(peers.popen_between_syncs(ground.home)),
             ),
             aims=(
                 Aim(peer="cold bwrap true", at_most=0.5),
