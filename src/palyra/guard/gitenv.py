@@ -47,11 +47,13 @@ _FIXED: Final = (
 
 
 PUSHING: Final = (("protocol.file.allow", "never"),)
+_WITHOUT_QUOTES: Final = str.maketrans("", "", "'\"")
 
 
 def git_environment(args: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
-    """`args`: the call's own, whatever wraps git in them."""
-    settings = (*SETTINGS, *PUSHING) if "push" in args else SETTINGS
+    """`args`: the call's own, whatever wraps git in them; one of `env -S` holds several words, quotes and all."""
+    pushes = any("push" in word.translate(_WITHOUT_QUOTES).split() for word in args)
+    settings = (*SETTINGS, *PUSHING) if pushes else SETTINGS
     numbered = [
         pair
         for number, (key, value) in enumerate(settings)

@@ -14,7 +14,8 @@ def test_every_setting_is_numbered_without_a_gap():
 
 
 def test_a_push_reaches_no_folder_whoever_wraps_it():
-    for args in (["push"], ["-c", "color.ui=never", "push", "origin"], ["-n5", "git", "push"]):
+    lines = (["push"], ["-c", "color.ui=never", "push", "origin"], ["-n5", "git", "push"], ["-S", "git 'pu''sh' x"])
+    for args in lines:
         told = dict(git_environment(args))
         assert int(told["GIT_CONFIG_COUNT"]) == len(SETTINGS) + 1
         assert told[f"GIT_CONFIG_KEY_{len(SETTINGS)}"] == "protocol.file.allow"
