@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from palyra.guard.gitline import PLAIN
+from palyra.values import dataclass
+
 MAX_BYTES = 1 << 18
 UNREADABLE = "a line that cannot be read"
 
@@ -19,11 +22,15 @@ _ANY = frozenset({"filter", "include", "includeif"})
 """Sections of which every key counts, but for `_HARMLESS`."""
 _HARMLESS = frozenset({"required"})
 _KEYS = {
+    "alias": PLAIN | {"command"},  # obeyed where this git has no such command, or no longer
+    "browser": frozenset({"cmd", "path"}),  # `git status --help` asks one of these two
+    "man": frozenset({"cmd", "path"}),
     "core": frozenset({"gitproxy", "alternaterefscommand"}),
     "diff": frozenset({"external", "command", "textconv"}),
     "gc": frozenset({"recentobjectshook"}),
     "gpg": frozenset({"defaultkeycommand"}),
     "interactive": frozenset({"difffilter"}),
+    "lfs": frozenset({"clean", "smudge", "path", "standalonetransferagent"}),  # extensions and agents of Git LFS
     "merge": frozenset({"driver"}),
     "remote": frozenset({"uploadpack", "receivepack", "vcs"}),
     "submodule": frozenset({"update"}),
@@ -38,19 +45,38 @@ _LFS = frozenset(
 }  # fmt: skip
 _UPDATES = frozenset({"checkout", "rebase", "merge", "none"})
 _SPACES = " \t\n\r"
+_ESCAPED = {"\n": "", "t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    program: str = ""
+    """The first setting that names a program, as `section.key`; empty without one."""
+    worktree: str = ""
+    """Which folder the files are in, where it is said."""
+    sha256: bool = False
+    """Whether hashes have 32 bytes, which says how the index is read."""
 
 
 def program_in(data: bytes) -> str:
-    """The first setting that names a program, as `section.key`; empty without one."""
+    return read_config(data).program
+
+
+def read_config(data: bytes) -> Reading:
     if len(data) > MAX_BYTES:
-        return "more than can be read"
+        return Reading(program="more than can be read")
+    worktree, sha256 = "", False
     try:
         for section, key, value in _settings(data.decode("latin-1")):
             if _names_program(section, key, value):
-                return f"{section}.{key}"
+                return Reading(program=f"{section}.{key}")
+            if (section, key) == ("core", "worktree"):
+                worktree = value.encode("latin-1").decode("utf-8", "surrogateescape")
+            elif (section, key) == ("extensions", "objectformat"):
+                sha256 = value == "sha256"
     except ValueError:
-        return UNREADABLE
-    return ""
+        return Reading(program=UNREADABLE)
+    return Reading(worktree=worktree, sha256=sha256)
 
 
 def _names_program(section: str, key: str, value: str) -> bool:
@@ -148,9 +174,9 @@ class _Reader:
 
     def _escaped(self) -> str:
         mark = self.take()
-        if mark not in ("\n", "t", "b", "n", "\\", '"'):
+        if mark not in _ESCAPED:
             raise ValueError(mark)
-        return "" if mark == "\n" else mark
+        return _ESCAPED[mark]
 
 
 def _is_key(mark: str) -> bool:

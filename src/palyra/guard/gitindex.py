@@ -1,58 +1,89 @@
 """A repository's index: which folders in it are repositories of their own, whose settings git obeys when it looks in.
 
-Pure: bytes in, names out. Versions 2 to 4 are read, with hashes of either length. Rules: most indexes hold none, and
-that is seen without reading entry by entry; what cannot be read is an error, for whoever asks to take as the worst.
+Pure: bytes in, names out. Versions 2 to 4 are read, with hashes of either length. An agent can write an index byte by
+byte, so every entry is read, and as git reads it: a kind by its upper bits alone, a name as long as its flags say, and
+blocks where the table for threads says they begin. Rules: what cannot be read is an error, for whoever asks to take as
+the worst.
 
-Not here: the file (look_git), what those settings are (gitconfig).
+Not here: the file (look_git), what those settings are, and how long hashes are (gitconfig).
 """
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Iterator
 from typing import Final
 
+from palyra.late import late
+
 MAX_BYTES: Final = 16 << 20
+_KIND: Final = 0o170000
 _GITLINK: Final = 0o160000
-_MODES: Final = frozenset({0o100644, 0o100755, 0o120000, 0o040000, _GITLINK})
-_MARK: Final = _GITLINK.to_bytes(4, "big")
-_STAT_BYTES: Final = 40
-_MODE_AT: Final = 24
 _EXTENDED: Final = 0x4000
-_HASHES: Final = (20, 32)
+_LENGTH: Final = 0xFFF
+"""Of a name, in its flags; a longer one ends with a NUL."""
+_HEADER_BYTES: Final = 12
+_ENTRIES: Final = (struct.Struct(">24xI12x20xH"), struct.Struct(">24xI12x32xH"))
+"""The mode and the flags of an entry, with hashes of 20 bytes and of 32."""
+_TABLE = late(rb"IEOT(....)\x00\x00\x00\x01", re.DOTALL)
+_BLOCK: Final = struct.Struct(">II")
 
 
-def nested_in(data: bytes) -> tuple[bytes, ...]:
-    """Paths of nested repositories, below the top. Raises ValueError for what is no index."""
-    if _MARK not in data:
+def nested_in(data: bytes, *, sha256: bool = False) -> tuple[bytes, ...]:
+    """Paths of nested repositories, below the top. Raises ValueError for what is no index. Of one that is cut off at
+    `MAX_BYTES`, those that were read."""
+    if not data:
         return ()
-    for hash_bytes in _HASHES:
-        try:
-            return tuple(name for mode, name in _entries(data, hash_bytes) if mode == _GITLINK)
-        except (ValueError, IndexError):
-            continue
-    raise ValueError("not an index")
-
-
-def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[int, bytes]]:
-    if data[:4] != b"DIRC" or not 2 <= (version := _number(data, 4)) <= 4:
+    if data[:4] != b"DIRC" or not 2 <= _number(data, 4) <= 4:
         raise ValueError("not an index")
-    at, before = 12, b""
+    try:
+        return tuple(_nested(data, _ENTRIES[sha256]))
+    except (ValueError, IndexError, struct.error) as error:
+        raise ValueError("not an index") from error
+
+
+def _nested(data: bytes, entry: struct.Struct) -> Iterator[bytes]:
+    version, cut_off = _number(data, 4), len(data) >= MAX_BYTES
+    blocks: frozenset[int] = frozenset() if cut_off else _blocks(data)
+    at, name, begun = _HEADER_BYTES, b"", 0
     for _ in range(_number(data, 8)):
-        start, mode = at, _number(data, at + _MODE_AT)
-        if mode not in _MODES:
-            raise ValueError("no mode of a file")
-        at += _STAT_BYTES + hash_bytes
-        at += 4 if int.from_bytes(data[at : at + 2], "big") & _EXTENDED else 2
+        if cut_off and at + 2 * _LENGTH > len(data):
+            return
+        start, begun = at, begun + (at in blocks)
+        mode, flags = entry.unpack_from(data, at)
+        at += entry.size + (2 if flags & _EXTENDED else 0)
+        kept = 0
         if version == 4:
             cut, at = _varint(data, at)
-            end = data.index(b"\0", at)
-            before = before[: len(before) - cut] + data[at:end] if cut <= len(before) else data[at:end]
-            at = end + 1
-        else:
-            end = data.index(b"\0", at)
-            before = data[at:end]
+            kept = len(name) - cut
+            if kept < 0 or (kept and start in blocks):  # a thread begins there, and knows no name before
+                raise ValueError("a name that cannot be read")
+        length = (flags & _LENGTH) - kept
+        end = data.index(b"\0", at) if flags & _LENGTH == _LENGTH else at + length
+        if version == 4:
+            name, at = name[:kept] + data[at:end], end + 1
+            if length < 0:
+                raise ValueError("a name that cannot be read")
+        elif mode & _KIND == _GITLINK:
+            name = data[at:end]
+        if mode & _KIND == _GITLINK:
+            if not name or b"\0" in name:
+                raise ValueError("a name that cannot be read")
+            yield name
+        if version != 4:
             at = start + (end - start + 8) // 8 * 8
-        yield mode, before
+    if at > len(data) or begun != len(blocks):
+        raise ValueError("entries elsewhere")
+
+
+def _blocks(data: bytes) -> frozenset[int]:
+    """Where git's threads begin to read; an honest table names what reading one by one comes to."""
+    return frozenset(
+        _BLOCK.unpack_from(data, at)[0]
+        for table in _TABLE.finditer(data)
+        for at in range(table.end(), table.end() + _number(table[1], 0) - 4, _BLOCK.size)
+    )
 
 
 def _number(data: bytes, at: int) -> int:

@@ -29,7 +29,7 @@ _GLOBAL = Spec(
     "literal-pathspecs glob-pathspecs noglob-pathspecs icase-pathspecs exec-path? html-path man-path info-path "
     "git-dir= work-tree= namespace= super-prefix= config-env= attr-source= list-cmds=",
 )
-_PLAIN = frozenset(
+PLAIN = frozenset(
     """
     add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap
     check-ref-format checkout cherry cherry-pick clean clone column commit commit-graph commit-tree config
@@ -167,7 +167,7 @@ def is_safe_setting(text: str) -> bool:
 
 
 def _judge(subcommand: str, rest: Sequence[str]) -> str:
-    if subcommand not in _PLAIN:
+    if subcommand not in PLAIN:
         return f"git {subcommand[:40]} is an alias, an extension or a command that runs programs"
     letters, names = _OPTIONS.get(subcommand, ("", ()))
     values = _OPTION_VALUES.get(subcommand, "")

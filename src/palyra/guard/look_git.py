@@ -1,9 +1,11 @@
 """Whether git would meet settings that name a program in the repositories of a workspace. Asked for git alone.
 
 Touches the file system, reading only. Looked at are the repository at the top, those that were found beside it
-(look_guarded) and those that its index holds, wherever they are. Whoever wrote them: what was there before an agent
-came is closed to it, but git runs it all the same, and what was not there can be the agent's own. This is advice: what
-another run writes a moment later, and an index of more than 16 MiB, are not seen.
+(look_guarded), those that its index holds, wherever they are, and those that theirs hold. Whoever wrote them: what was
+there before an agent came is closed to it, but git runs it all the same, and what was not there can be the agent's own.
+Rules: an agent can have written every file of them, so they are read as git reads them, and what leads git elsewhere
+than where is looked counts as a program: files in another folder, an index that cannot be read. This is advice: what
+another run writes a moment later, and of an index what comes behind 16 MiB, are not seen.
 
 Not here: what such a setting is (gitconfig), what it means for the call (facts).
 """
@@ -14,14 +16,17 @@ import glob
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 
 from palyra.guard import gitconfig, gitindex
 from palyra.guard.look_links import follow_links
 from palyra.guard.paths import inside
 from palyra.model.sights import WorkspaceSight
 
-MAX_NESTED = 512
 _FILES = ("config", "config.worktree")
+MAX_NESTED = 512
+MAX_CONFIG_BYTES = 1 << 20
+"""Of all repositories together: a letter of them costs a microsecond or two."""
 
 
 def look_at_git(workspace: WorkspaceSight) -> str:
@@ -29,27 +34,78 @@ def look_at_git(workspace: WorkspaceSight) -> str:
     top = f"{workspace.path}/.git"
     if _own_folder(workspace.path, top):
         return "what .git, a file here, says: the repository is another folder of the workspace"
-    beside = (path for path in workspace.protected if os.path.basename(path) in _FILES)
+    look = _Look(workspace.path)
+    beside = (os.path.dirname(path) for path in workspace.protected if os.path.basename(path) in _FILES)
     try:
-        nested = [f"{folder}/{name}" for folder in _nested(workspace.path, top) for name in _FILES]
+        return look.at_repository(workspace.path, top) or next(filter(None, map(look.at_settings, beside)), "")
     except ValueError:
         return "an index that cannot be read"
-    for path in dict.fromkeys((*(f"{top}/{name}" for name in _FILES), *beside, *nested)):
-        setting = gitconfig.program_in(_read(path, gitconfig.MAX_BYTES + 1))
-        if setting:
-            return f"{setting} in {os.path.relpath(path, workspace.path)}"
-    return ""
 
 
-def _nested(workspace: str, top: str) -> Iterator[str]:
-    """Folders with the settings of those that the index holds; a shared part of the index is an index too."""
-    for index in (f"{top}/index", *glob.iglob("sharedindex.*", root_dir=top)):
-        names = gitindex.nested_in(_read(os.path.join(top, index), gitindex.MAX_BYTES))
-        if len(names) > MAX_NESTED:
-            raise ValueError("too many")
-        for name in names:
-            place = f"{workspace}/{os.fsdecode(name)}/.git"
-            yield _own_folder(workspace, place) or place
+class _Look:
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+        self._seen: dict[str, gitconfig.Reading] = {}
+        self._bytes = 0
+
+    def at_repository(self, files: str, place: str) -> str:
+        """It and those that its index holds, and theirs: `git submodule update --recursive` goes into all of them."""
+        waiting, known = [(files, place)], {place}
+        while waiting:
+            files, place = waiting.pop()
+            common = self._common(place)
+            setting = self.at_settings(common) or (self.at_settings(place) if common != place else "")
+            reading = self._seen[common]
+            if setting or (reading.worktree and self._path(reading.worktree, place) != files):
+                # Names in the index would be those of another folder's files.
+                return setting or f"core.worktree in {self._shown(f'{common}/config')}"
+            for name in _names(place, sha256=reading.sha256):
+                folder = f"{files}/{name}"
+                inner = _own_folder(self._workspace, f"{folder}/.git") or f"{folder}/.git"
+                if inner not in known and os.path.isdir(inner):
+                    waiting.append((folder, inner))
+                    known.add(inner)
+            if len(known) > MAX_NESTED:
+                raise ValueError("too many")
+        return ""
+
+    def at_settings(self, folder: str) -> str:
+        if folder in self._seen:
+            return ""
+        worktree, reading = "", gitconfig.Reading()
+        for name in reversed(_FILES):
+            data = _read(f"{folder}/{name}", gitconfig.MAX_BYTES + 1)
+            self._bytes += len(data)
+            reading = self._seen[folder] = gitconfig.read_config(data)
+            if reading.program or self._bytes > MAX_CONFIG_BYTES:
+                return f"{reading.program or 'more than can be read'} in {self._shown(f'{folder}/{name}')}"
+            worktree = worktree or reading.worktree
+        self._seen[folder] = replace(reading, worktree=worktree)
+        return ""
+
+    def _common(self, place: str) -> str:
+        """Where its settings are: a worktree's are those of the repository that it is one of."""
+        text = os.fsdecode(_read(f"{place}/commondir", 4096).rstrip(b"\r\n"))
+        end = self._path(text, place) if text else ""
+        return end if end and inside(self._workspace, end) else place
+
+    @staticmethod
+    def _path(text: str, start: str) -> str:
+        return "" if "\0" in text else follow_links(text, start).path
+
+    def _shown(self, path: str) -> str:
+        return os.path.relpath(path, self._workspace)
+
+
+def _names(place: str, *, sha256: bool) -> Iterator[str]:
+    """What its index holds; a shared part of the index is an index too."""
+    count = 0
+    for index in ("index", *glob.iglob("sharedindex.*", root_dir=place)):
+        for name in gitindex.nested_in(_read(f"{place}/{index}", gitindex.MAX_BYTES), sha256=sha256):
+            count += 1
+            if count > MAX_NESTED:
+                raise ValueError("too many")
+            yield os.fsdecode(name)
 
 
 def _own_folder(workspace: str, place: str) -> str:

@@ -41,7 +41,8 @@ def test_every_version_of_the_format_is_read(top: Path, version: str) -> None:
     if version == "3":
         (top / "new").write_text("x")
         git("add", "--intent-to-add", "new", at=top)
-    found = nested_in((top / ".git" / "index").read_bytes())
+    sha256 = "sha256" in (top / ".git" / "config").read_text()
+    found = nested_in((top / ".git" / "index").read_bytes(), sha256=sha256)
     assert sorted(found) == sorted(name.encode() for name in NAMES)
 
 
@@ -64,8 +65,91 @@ def test_a_file_that_leads_to_a_nested_repository_is_followed(top: Path) -> None
     assert look_at_git(WorkspaceSight(path=str(top))) == "include.path in elsewhere/config"
 
 
+@pytest.mark.parametrize("top", ["sha256"], indirect=True)
+def test_long_hashes_are_known_by_the_settings(top: Path) -> None:
+    (top / "a" / ".git").mkdir(parents=True)
+    (top / "a" / ".git" / "config").write_text("[filter.x]clean=id")
+    assert look_at_git(WorkspaceSight(path=str(top))) == "filter.clean in a/.git/config"
+
+
+def _entry(name: bytes, *, mode: int = 0o100644, length: int | None = None) -> bytes:
+    flags = len(name) if length is None else length
+    entry = bytes(24) + mode.to_bytes(4, "big") + bytes(32) + flags.to_bytes(2, "big") + name
+    return entry + bytes(8 - len(entry) % 8)
+
+
+def _index(*entries: bytes, count: int, behind: bytes = b"") -> bytes:
+    return b"DIRC\0\0\0\2" + count.to_bytes(4, "big") + b"".join(entries) + behind + bytes(20)
+
+
+def test_a_nested_repository_of_an_odd_mode_is_one() -> None:
+    """git looks at the upper bits alone."""
+    for mode in (0o160000, 0o160001, 0o160755, 0x1E000):
+        assert nested_in(_index(_entry(b"a"), _entry(b"sub", mode=mode), count=2)) == (b"sub",)
+
+
+def test_a_name_with_a_nul_in_it_hides_no_entry() -> None:
+    """To git the first name is as long as its flags say; up to the NUL, it would be followed by a harmless entry."""
+    first, harmless = _entry(b"a"), _entry(b"b")
+    length = len(first) + len(harmless) - 63
+    data = _index(_entry(b"a", length=length), harmless, _entry(b"sub", mode=0o160000), count=2)
+    assert nested_in(data) == (b"sub",)
+
+
+def test_a_table_for_threads_leads_to_no_other_entries() -> None:
+    entries = [_entry(b"a"), _entry(b"b")]
+
+    def table(*blocks: int) -> bytes:
+        body = b"\0\0\0\1" + b"".join(at.to_bytes(4, "big") + b"\0\0\0\1" for at in blocks)
+        return b"IEOT" + len(body).to_bytes(4, "big") + body
+
+    assert nested_in(_index(*entries, count=2, behind=table(12, 12 + len(entries[0])))) == ()
+    with pytest.raises(ValueError, match="not an index"):
+        nested_in(_index(*entries, count=2, behind=table(12, 40)))
+
+
+def _repository(place: Path, config: str = "", *nested: bytes) -> None:
+    (place / ".git").mkdir(parents=True)
+    (place / ".git" / "config").write_text(config)
+    entries = [_entry(name, mode=0o160000) for name in nested]
+    (place / ".git" / "index").write_bytes(_index(*entries, count=len(entries)))
+
+
+def test_a_repository_in_a_nested_one_is_looked_at(tmp_path: Path) -> None:
+    """`git submodule update --recursive` checks it out, with its own filters."""
+    _repository(tmp_path, "", b"x/a")
+    _repository(tmp_path / "x/a", "", b"y/b")
+    _repository(tmp_path / "x/a/y/b", "[filter.x]smudge=id")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "filter.smudge in x/a/y/b/.git/config"
+
+
+def test_files_in_another_folder_hide_no_nested_repository(tmp_path: Path) -> None:
+    _repository(tmp_path, "[core]worktree = ../o", b"a")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "core.worktree in .git/config"
+    (tmp_path / ".git/config").write_text("[core]worktree = ..")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == ""
+
+
+def test_settings_of_a_nested_repository_that_are_elsewhere_are_found(tmp_path: Path) -> None:
+    _repository(tmp_path, "", b"a")
+    _repository(tmp_path / "a")
+    (tmp_path / "a/.git/commondir").write_text("../../elsewhere\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/config").write_text("[filter.x]clean=id")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "filter.clean in elsewhere/config"
+
+
+def test_a_submodule_as_git_keeps_it_is_no_program(tmp_path: Path) -> None:
+    _repository(tmp_path, "", b"lib")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/.git").write_text("gitdir: ../.git/modules/lib\n")
+    (tmp_path / ".git/modules/lib").mkdir(parents=True)
+    (tmp_path / ".git/modules/lib/config").write_text("[core]worktree = ../../../lib")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == ""
+
+
 def test_what_is_no_index_is_an_error_and_an_index_without_any_is_none() -> None:
-    assert nested_in(b"") == nested_in(b"DIRC" + bytes(100)) == ()
+    assert nested_in(b"") == nested_in(b"DIRC\0\0\0\2" + bytes(100)) == ()
     for bad in (b"\0\0\xe0\0", b"DIRC\0\0\0\2\0\0\0\1" + bytes(24) + b"\0\0\xe0\0"):
         with pytest.raises(ValueError, match="not an index"):
             nested_in(bad)
