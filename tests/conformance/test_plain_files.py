@@ -95,6 +95,13 @@ def test_nothing_outside_can_be_read_in_any_way(tier_b: Arena) -> None:
     assert set(found.values()) <= REFUSED, found
 
 
+def test_all_of_the_disk_is_readable_where_that_was_granted(tier_b: Arena) -> None:
+    """/ is no name in a folder above it, so it is opened by itself."""
+    tier_b.secret.chmod(0o644)
+    found = tier_b.run("/bin/cat", str(tier_b.secret), read_roots=("/",), granted_roots=("/",))
+    assert found.output.stdout == "the secret"
+
+
 def test_nothing_outside_can_be_changed_in_any_way(tier_b: Arena) -> None:
     (tier_b.workspace / "link").symlink_to(tier_b.secret)
     (tier_b.workspace / "dangling").symlink_to(tier_b.outside / "new")

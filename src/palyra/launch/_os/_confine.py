@@ -142,6 +142,8 @@ def open_without_links(path: str) -> int:
 def _open_granted(path: str) -> int:
     """A folder or file that was granted under a path without links: one that is there now was put there since."""
     above, name = os.path.split(path)
+    if not name:  # the root itself
+        return os.open(path, _LOOK)
     try:
         folder = open_without_links(above) if above != "/" else os.open(above, _LOOK)
         try:
