@@ -26,7 +26,8 @@ from palyra.model.sights import WorkspaceSight
 _FILES = ("config", "config.worktree")
 MAX_NESTED = 512
 MAX_CONFIG_BYTES = 1 << 20
-"""Of all repositories together: a letter of them costs a microsecond or two."""
+MAX_INDEX_BYTES = 2 * gitindex.MAX_BYTES
+"""Of all repositories together: 500 of them, each as big as one may be, would hold everybody up for a minute."""
 
 
 def look_at_git(workspace: WorkspaceSight) -> str:
@@ -46,7 +47,7 @@ class _Look:
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
         self._seen: dict[str, gitconfig.Reading] = {}
-        self._bytes = 0
+        self._bytes = self._index_bytes = 0
 
     def at_repository(self, files: str, place: str) -> str:
         """It and those that its index holds, and theirs: `git submodule update --recursive` goes into all of them."""
@@ -59,7 +60,7 @@ class _Look:
             if setting or (reading.worktree and self._path(reading.worktree, place) != files):
                 # Names in the index would be those of another folder's files.
                 return setting or f"core.worktree in {self._shown(f'{common}/config')}"
-            for name in _names(place, sha256=reading.sha256):
+            for name in self._names(place, sha256=reading.sha256):
                 folder = f"{files}/{name}"
                 inner = _own_folder(self._workspace, f"{folder}/.git") or f"{folder}/.git"
                 if inner not in known and os.path.isdir(inner):
@@ -89,23 +90,21 @@ class _Look:
         end = self._path(text, place) if text else ""
         return end if end and inside(self._workspace, end) else place
 
+    def _names(self, place: str, *, sha256: bool) -> Iterator[str]:
+        """What its index holds; a shared part of the index is an index too."""
+        for index in ("index", *glob.iglob("sharedindex.*", root_dir=place)):
+            data = _read(f"{place}/{index}", gitindex.MAX_BYTES)
+            self._index_bytes += len(data)
+            if self._index_bytes > MAX_INDEX_BYTES:
+                raise ValueError("too many")
+            yield from map(os.fsdecode, gitindex.nested_in(data, sha256=sha256))
+
     @staticmethod
     def _path(text: str, start: str) -> str:
         return "" if "\0" in text else follow_links(text, start).path
 
     def _shown(self, path: str) -> str:
         return os.path.relpath(path, self._workspace)
-
-
-def _names(place: str, *, sha256: bool) -> Iterator[str]:
-    """What its index holds; a shared part of the index is an index too."""
-    count = 0
-    for index in ("index", *glob.iglob("sharedindex.*", root_dir=place)):
-        for name in gitindex.nested_in(_read(f"{place}/{index}", gitindex.MAX_BYTES), sha256=sha256):
-            count += 1
-            if count > MAX_NESTED:
-                raise ValueError("too many")
-            yield os.fsdecode(name)
 
 
 def _own_folder(workspace: str, place: str) -> str:

@@ -139,6 +139,21 @@ def test_settings_of_a_nested_repository_that_are_elsewhere_are_found(tmp_path: 
     assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "filter.clean in elsewhere/config"
 
 
+def test_nobody_waits_for_many_indexes_or_many_settings(tmp_path: Path) -> None:
+    """Names of one big file cost an agent nothing, and every call of git would read it again for each."""
+    _repository(tmp_path)
+    whole = _index(*[_entry(b"a")] * 60_000, count=60_000)
+    (tmp_path / ".git/sharedindex.0").write_bytes(whole)
+    for number in range(1, 100):
+        os.link(tmp_path / ".git/sharedindex.0", tmp_path / f".git/sharedindex.{number}")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "an index that cannot be read"
+    names = [f"s{number}".encode() for number in range(9)]
+    _repository(tmp_path / "two", "", *names)
+    for name in names:
+        _repository(tmp_path / "two" / name.decode(), "[a]\n" + "b = c\n" * 30_000)
+    assert look_at_git(WorkspaceSight(path=str(tmp_path / "two"))).startswith("more than can be read in s")
+
+
 def test_a_submodule_as_git_keeps_it_is_no_program(tmp_path: Path) -> None:
     _repository(tmp_path, "", b"lib")
     (tmp_path / "lib").mkdir()
