@@ -30,20 +30,21 @@ _TABLE = late(rb"IEOT(....)\x00\x00\x00\x01", re.DOTALL)
 _BLOCK: Final = struct.Struct(">II")
 
 
-def nested_in(data: bytes, *, sha256: bool = False) -> tuple[bytes, ...]:
-    """Paths of nested repositories, below the top. Raises ValueError for what is no index. Of one that is cut off at
-    `MAX_BYTES`, those that were read."""
+def nested_in(data: bytes, *, sha256: bool = False, every: bool = False) -> tuple[bytes, ...]:
+    """Paths of nested repositories, below the top, or of every entry. Raises ValueError for what is no index. Of one
+    that is cut off at `MAX_BYTES`, those that were read. An empty path stands for one in the shared part, of any kind
+    there: where an index is split, what replaces an entry has no name."""
     if not data:
         return ()
     if data[:4] != b"DIRC" or not 2 <= _number(data, 4) <= 4:
         raise ValueError("not an index")
     try:
-        return tuple(_nested(data, _ENTRIES[sha256]))
+        return tuple(_nested(data, _ENTRIES[sha256], every=every))
     except (ValueError, IndexError, struct.error) as error:
         raise ValueError("not an index") from error
 
 
-def _nested(data: bytes, entry: struct.Struct) -> Iterator[bytes]:
+def _nested(data: bytes, entry: struct.Struct, *, every: bool) -> Iterator[bytes]:
     version, cut_off = _number(data, 4), len(data) >= MAX_BYTES
     blocks: frozenset[int] = frozenset() if cut_off else _blocks(data)
     at, name, begun = _HEADER_BYTES, b"", 0
@@ -65,10 +66,10 @@ def _nested(data: bytes, entry: struct.Struct) -> Iterator[bytes]:
             name, at = name[:kept] + data[at:end], end + 1
             if length < 0:
                 raise ValueError("a name that cannot be read")
-        elif mode & _KIND == _GITLINK:
+        elif every or mode & _KIND == _GITLINK:
             name = data[at:end]
-        if mode & _KIND == _GITLINK:
-            if not name or b"\0" in name:
+        if every or mode & _KIND == _GITLINK:
+            if b"\0" in name:
                 raise ValueError("a name that cannot be read")
             yield name
         if version != 4:

@@ -92,12 +92,15 @@ class _Look:
 
     def _names(self, place: str, *, sha256: bool) -> Iterator[str]:
         """What its index holds; a shared part of the index is an index too."""
+        every = False
         for index in ("index", *glob.iglob("sharedindex.*", root_dir=place)):
             data = _read(f"{place}/{index}", gitindex.MAX_BYTES)
             self._index_bytes += len(data)
             if self._index_bytes > MAX_INDEX_BYTES:
                 raise ValueError("too many")
-            yield from map(os.fsdecode, gitindex.nested_in(data, sha256=sha256))
+            names = gitindex.nested_in(data, sha256=sha256, every=every)
+            every = every or b"" in names
+            yield from (os.fsdecode(name) for name in names if name)
 
     @staticmethod
     def _path(text: str, start: str) -> str:

@@ -139,6 +139,15 @@ def test_settings_of_a_nested_repository_that_are_elsewhere_are_found(tmp_path: 
     assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "filter.clean in elsewhere/config"
 
 
+def test_a_nested_repository_in_the_place_of_a_shared_file_is_found(tmp_path: Path) -> None:
+    """In a split index what replaces an entry has no name of its own; an honest one is a repository in both."""
+    _repository(tmp_path, "", b"")
+    (tmp_path / ".git/sharedindex.0").write_bytes(_index(_entry(b"a"), _entry(b"sub"), count=2))
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == ""
+    _repository(tmp_path / "sub", "[filter.x]clean=id")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "filter.clean in sub/.git/config"
+
+
 def test_nobody_waits_for_many_indexes_or_many_settings(tmp_path: Path) -> None:
     """Names of one big file cost an agent nothing, and every call of git would read it again for each."""
     _repository(tmp_path)
