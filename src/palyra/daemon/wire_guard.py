@@ -58,8 +58,9 @@ class GuardedProtocol(H11Protocol):
     _early = b""
     """What came while a plain request was under way."""
     most_unread_bytes = MOST_UNREAD_BYTES
-    unread: ClassVar[dict[GuardedProtocol, float]] = {}
-    """Connections whose reader is behind, and since when; one for each class, and so for each server."""
+    unread: ClassVar[dict[GuardedProtocol, tuple[float, int]]] = {}
+    """Connections whose reader is behind: when it was last seen to take something, and how much was left then. One for
+    each class, and so for each server."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoiningTransport(transport))
@@ -145,7 +146,7 @@ class GuardedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.unread[self] = self.loop.time()
+        self.unread[self] = self.loop.time(), self.transport.get_write_buffer_size()
         self._make_room()
 
     def resume_writing(self) -> None:
@@ -153,12 +154,15 @@ class GuardedProtocol(H11Protocol):
         super().resume_writing()
 
     def _make_room(self) -> None:
-        """End connections until what waits for readers fits."""
+        """End connections until what waits for readers fits. Who reads slowly is behind for as long as its answer
+        lasts, and has the largest: it does not stand still, and those who never read go before it."""
+        now = self.loop.time()
         sizes = {one: one.transport.get_write_buffer_size() for one in self.unread}
-        left, moving_since = sum(sizes.values()), self.loop.time() - STANDS_STILL_S
+        self.unread.update((one, (now, size)) for one, size in sizes.items() if size < self.unread[one][1])
+        left, moving_since = sum(sizes.values()), now - STANDS_STILL_S
         if left <= self.most_unread_bytes:
             return
-        for one in sorted(sizes, key=lambda one: (self.unread[one] > moving_since, -sizes[one])):
+        for one in sorted(sizes, key=lambda one: (self.unread[one][0] > moving_since, -sizes[one])):
             if left <= self.most_unread_bytes:
                 return
             left -= sizes[one]

@@ -88,7 +88,8 @@ ANSWER_BYTES = 16 << 20
 
 
 async def big(scope: Scope, receive: Receive, send: Send) -> None:
-    await Response(b"x" * ANSWER_BYTES)(scope, receive, send)
+    size = ANSWER_BYTES if scope["path"] == "/big" else ANSWER_BYTES // 2
+    await Response(b"x" * size)(scope, receive, send)
 
 
 def test_answers_that_nobody_reads_do_not_take_all_of_the_memory(monkeypatch):
@@ -125,5 +126,49 @@ def test_answers_that_nobody_reads_do_not_take_all_of_the_memory(monkeypatch):
         server.close()
         await asyncio.sleep(0.1)
         assert made.unread == {}
+
+    asyncio.run(story())
+
+
+def test_who_reads_slowly_is_not_cut_off_for_those_who_do_not_read_at_all(monkeypatch, tmp_path):
+    """Its answer is the largest, and it has been behind for longer than anybody: but it goes on taking from it."""
+    monkeypatch.setattr(wire_guard, "STANDS_STILL_S", 0.1)
+
+    async def story() -> None:
+        config = Config(big, lifespan="off", log_config=None, access_log=False)
+        config.load()
+        made = make_protocol(header_timeout_s=5.0, max_connections=100, max_header_bytes=32_768)
+        made.most_unread_bytes = 2 * ANSWER_BYTES
+        state, loop = ServerState(), asyncio.get_running_loop()
+        path = str(tmp_path / "daemon.sock")
+        server = await loop.create_unix_server(lambda: made(config=config, server_state=state, app_state={}), path)
+
+        async def ask(what: bytes) -> socket.socket:
+            line = socket.socket(socket.AF_UNIX)
+            line.setblocking(False)
+            await loop.sock_connect(line, path)
+            await loop.sock_sendall(line, ASK.replace(b"/big", what))
+            return line
+
+        async def flood() -> list[socket.socket]:
+            lines = []
+            for _ in range(12):
+                lines.append(await ask(b"/half"))
+                await asyncio.sleep(0.1)
+            return lines
+
+        slow = await ask(b"/big")
+        await asyncio.sleep(0.3)
+        flooding, taken = asyncio.create_task(flood()), 0
+        while taken < ANSWER_BYTES:
+            data = await loop.sock_recv(slow, 1 << 16)
+            assert data, f"cut off after {taken} bytes"
+            taken += len(data)
+            await asyncio.sleep(0 if flooding.done() else 0.01)
+        assert len(state.connections) < 8, "those who never read went"
+        for line in (slow, *await flooding):
+            line.close()
+        server.close()
+        await asyncio.sleep(0.1)
 
     asyncio.run(story())
