@@ -41,7 +41,7 @@ def command(settings: Settings, place: str | None) -> int:
         say_failure(
             "UNREACHABLE",
             f"No daemon answers at {path}: {getattr(error, 'strerror', None) or error}.",
-            _hint(path),
+            _hint(path, error),
         )
         return 1
     if status != 200:
@@ -57,7 +57,15 @@ def command(settings: Settings, place: str | None) -> int:
     return 0
 
 
-def _hint(path: Path) -> str:
+class _Disbelieved(ConnectionError):
+    """Somebody listens, and is not the daemon as far as the kernel tells."""
+
+
+def _hint(path: Path, error: Exception) -> str:
+    if isinstance(error, _Disbelieved):
+        return (
+            "Put the daemon's socket in a folder of its own; log in to one in a container by its address and a token."
+        )
     is_long = len(os.fsencode(os.path.realpath(path))) > MAX_PATH_BYTES
     return f"Start it first: palyra serve{' --socket PATH, with a shorter path' if is_long else ''}"
 
@@ -73,7 +81,7 @@ class _Local(http.client.HTTPConnection):
         path = os.path.realpath(self._path)  # behind a link that is itself too long a path there may be a shorter one
         self.sock.connect(path)
         if not is_believed(self.sock, path):
-            raise ConnectionError("another user, or a program in a sandbox, listens there")
+            raise _Disbelieved("another user, or a program in a sandbox, listens there")
 
 
 def _ask(path: Path) -> tuple[int, dict[str, dict[str, str]]]:

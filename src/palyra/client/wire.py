@@ -105,7 +105,7 @@ def _check_peer(sock: socket.socket, path: str) -> None:
         sock.close()
         raise Unreachable(
             f"{who} is listening at {path}, in a folder that is not the daemon's alone: "
-            "put the daemon's socket in a folder of its own."
+            "put the daemon's socket in a folder of its own, or use its address and a token where it is in a container."
         )
 
 
