@@ -14,10 +14,11 @@ from palyra import AsyncPalyra
 from palyra.errors import PalyraError, Reason
 from palyra.journal.store import verify_journal
 from palyra.state.db import read_home
+from palyra.state.schema import PAGE_BYTES
 from tests.command_line import Cli
 from tests.faults.conftest import check_said
 
-PAGE = 4096
+PAGE = PAGE_BYTES
 
 
 def make_home(home: Path, workspace: Path) -> Path:

@@ -200,5 +200,7 @@ def test_a_disk_that_gives_out_within_a_commit_takes_back_that_commit_alone(
     said = json.loads(play(FULL_IN_A_COMMIT, str(home), str(workspace), str(room)))
     assert said["findings"] == []
     assert said["refused"]
-    assert {reason for reason, _, _ in said["refused"]} == {"JOURNAL_DOWN"}
+    first, *later = [reason for reason, _, _ in said["refused"]]
+    assert first in ("JOURNAL_DOWN", "INTERNAL")  # the latter where it had run, and its end found no room
+    assert set(later) == {"JOURNAL_DOWN"}
     assert all(message and hint for _, message, hint in said["refused"])

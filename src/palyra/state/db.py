@@ -34,7 +34,7 @@ from palyra.state.keyfile import check_private, create_key, read_key, sync_folde
 from palyra.state.lock import FileLock
 from palyra.state.mark import check_mark, read_mark
 from palyra.state.reserve import refill_reserve
-from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
+from palyra.state.schema import APPLICATION_ID, MIGRATIONS, PAGE_BYTES, Migration
 from palyra.state.shape import check_strangers
 from palyra.state.trouble import is_full, unusable
 from palyra.values import dataclass
@@ -212,6 +212,7 @@ def _build(root: Path, migrations: tuple[Migration, ...]) -> None:
     origin = f"palyra.local/{os.urandom(8).hex()}"
     connection = connect(folder / "palyra.db")
     try:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("PRAGMA journal_mode = WAL")
         migrate(connection, 0, migrations)

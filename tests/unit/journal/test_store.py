@@ -20,6 +20,7 @@ from palyra.journal.merkle import inclusion_proof, leaf_hash, root_of, verify_in
 from palyra.journal.store import JournalRows, JournalStore
 from palyra.model.record import Recorded
 from palyra.state.db import open_home
+from palyra.state.schema import PAGE_BYTES
 from palyra.state.sharing import TURNS_TO_GATHER
 from palyra.state.writer import Writer
 from tests.journaling import NOW, OWNER, attested, audit_home, closing, open_store, opening, run_spec, ulid
@@ -451,9 +452,9 @@ def test_a_damaged_database_is_a_finding_or_a_refusal_and_never_a_crash(home: Pa
     asyncio.run(scenario())
     writer.close()
     whole = writer.home.database.read_bytes()
-    for page in range(len(whole) // 4096):
+    for page in range(len(whole) // PAGE_BYTES):
         damaged = bytearray(whole)
-        damaged[page * 4096 + 8 : page * 4096 + 600] = bytes(range(256)) * 2 + bytes(80)
+        damaged[page * PAGE_BYTES + 8 : page * PAGE_BYTES + 600] = bytes(range(256)) * 2 + bytes(80)
         writer.home.database.write_bytes(damaged)
         try:
             found, connection = open_home(home)
