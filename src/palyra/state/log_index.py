@@ -27,8 +27,7 @@ def commits_between(before: object, after: object) -> int:
     (connection, first), (its_connection, last) = before, after
     if connection is not its_connection:
         return -1
-    counts = int.from_bytes(first[_COMMITS], sys.byteorder), int.from_bytes(last[_COMMITS], sys.byteorder)
-    return counts[1] - counts[0]
+    return LogIndex.commits_since(first, last)
 
 
 class LogIndex:
@@ -65,6 +64,12 @@ class LogIndex:
     def header(self) -> bytes:
         """As it stands; half of an old and half of a new one are like neither."""
         return self._header.raw
+
+    @staticmethod
+    def commits_since(before: bytes, after: bytes) -> int:
+        """By two headers of one index."""
+        first, last = (int.from_bytes(header[_COMMITS], sys.byteorder) for header in (before, after))
+        return last - first
 
     def close(self) -> None:
         if self._address:

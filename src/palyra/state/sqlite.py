@@ -71,6 +71,9 @@ class SqliteDatabase:
         """For statements whose answer nobody keeps: one for all of them."""
         self._version: int | None = None
         """When the layout was last looked at; each connection counts for itself."""
+        self._began: bytes | None = None
+        self._ours: bytes | None = None
+        """The header of the log's index when this transaction began, and after the last commit, if that was ours."""
 
     def execute(self, sql: str, parameters: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self.connection.execute(sql, parameters)
@@ -93,6 +96,10 @@ class SqliteDatabase:
             raise StateError(f"The database cannot be read: {error}.") from error
 
     def version(self) -> int | None:
+        index = self._index
+        self._began = index.header() if index is not None and index.is_seen else None
+        if self._version is not None and self._began is not None and self._began == self._ours:
+            return self._version  # nobody committed after us, and SQLite need not be asked
         version: int = self._cursor.execute("PRAGMA data_version").fetchone()[0]
         if version != self._version:
             self._check_layout()
@@ -110,16 +117,27 @@ class SqliteDatabase:
         connection = self.connection  # a fork's is another
         if connection.in_transaction:
             return None
-        if self._index is None:
-            from palyra.state.log_index import LogIndex  # for those alone who ask again and again
-
-            self._index = LogIndex(str(self._home.database))
-        if self._index.is_seen:
-            return connection, self._index.header()
+        index = self._index or self._watch_log()
+        if index.is_seen:
+            return connection, index.header()
         try:
             return connection, self.version(), connection.total_changes
         except sqlite3.Error:  # whoever reads is told
             return None
+
+    def _watch_log(self) -> LogIndex:
+        from palyra.state.log_index import LogIndex  # for those alone who ask again and again
+
+        self._index = LogIndex(str(self._home.database))
+        return self._index
+
+    def _know_ours(self) -> None:
+        """After a commit: one more than there were when it began is this one. Where a stranger, who keeps none of our
+        locks, came between, that is not so, and SQLite is asked the next time."""
+        index, began, self._ours = self._index, self._began, None
+        if index is not None and began is not None:
+            now = index.header()
+            self._ours = now if index.commits_since(began, now) == 1 else None
 
     # ── turns ──
 
@@ -143,6 +161,8 @@ class SqliteDatabase:
 
     def commit(self, *, before: int, after: int, bytes_written: int) -> None:
         self._cursor.execute("COMMIT")
+        if self._began is not None:
+            self._know_ours()
         self._place.check()
         if after > before:
             self._unmarked = after
@@ -238,7 +258,7 @@ class SqliteDatabase:
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
         self._write_mark()
         if not self._growth.is_done:
-            self._growth.count(loop, self._grow_log)
+            self._growth.count(loop, self._settle_in)
         if not self._copy_back_due:
             return
         self._copy_back_due, self._unsaved_bytes = False, 0
@@ -251,6 +271,11 @@ class SqliteDatabase:
         entries, self._unmarked = self._unmarked, 0
         if entries:
             self._mark.write(entries)
+
+    def _settle_in(self) -> None:
+        self._grow_log()
+        if self._index is None:
+            self._watch_log()
 
     def _grow_log(self) -> None:
         """The file's full length at once, by zeros that are no frames, so that commits overwrite: in a file that grows

@@ -683,5 +683,5 @@ def test_without_a_thread_to_be_had_a_commit_is_answered_and_the_upkeep_waits(
         return [(await writer.commit(append))[0] for _ in range(2 * sqlite_module.COMMITS_BEFORE_GROWTH)]
 
     assert asyncio.run(story()) == list(range(2 * sqlite_module.COMMITS_BEFORE_GROWTH))
-    assert asked.count("_grow_log") == 2
+    assert asked.count("_settle_in") == 2
     assert asked.count("_copy_back") > 1

@@ -14,6 +14,7 @@ from palyra.errors import Reason, Rejected, StateError
 from palyra.journal.store import JournalStore
 from palyra.state import head as head_module
 from palyra.state.retention import redact_call
+from palyra.state.sqlite import COMMITS_BEFORE_GROWTH, SqliteDatabase
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from tests.journaling import NOW, act, audit_home, closing, open_store, opening, run_spec, ulid
@@ -21,11 +22,21 @@ from tests.journaling import NOW, act, audit_home, closing, open_store, opening,
 RUN = run_spec(ulid())
 
 
-@pytest.fixture
-def opened(home: Path) -> Iterator[tuple[Writer, JournalStore]]:
+@pytest.fixture(params=["SQLite is asked", "the log is watched"])
+def opened(home: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Writer, JournalStore]]:
+    """As a process begins, and as it goes on when it has settled in."""
     writer, store = open_store(home)
+    if request.param == "the log is watched":
+        watch(writer, store)
     yield writer, store
     writer.close()
+
+
+def watch(writer: Writer, store: JournalStore) -> None:
+    database = writer.database
+    assert isinstance(database, SqliteDatabase)
+    writer.commit_now(lambda _: None)  # there is no index before the first transaction
+    assert database._watch_log().is_seen
 
 
 def whole_call(store: JournalStore, run: Any = RUN) -> str:
@@ -57,6 +68,60 @@ def test_whoever_writes_alone_reads_neither_the_head_nor_a_key_again(opened: tup
     assert [sql for sql in said if "FROM head" in sql or "FROM run_keys" in sql] == []
     assert len([sql for sql in said if sql.startswith("UPDATE runs")]) == 2, "one for each entry"
     assert audit_home(writer.home).findings == ()
+
+
+def test_whoever_writes_alone_for_long_asks_nobody_whether_others_wrote(home: Path) -> None:
+    writer, store = open_store(home)
+    watch(writer, store)
+    whole_call(store)
+    said = traced(writer)
+    whole_call(store)
+    assert [sql for sql in said if "data_version" in sql] == []
+    writer.commit_now(lambda _: None)  # which writes nothing, so that it cannot be told whose the last commit is
+    whole_call(store)
+    assert len([sql for sql in said if "data_version" in sql]) == 1
+    writer.close()
+
+
+def test_a_stranger_who_commits_right_behind_a_commit_is_not_taken_for_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a commit and the look at what it left in the log's index, by somebody who keeps no lock of ours."""
+    writer, store = open_store(home)
+    watch(writer, store)
+    whole_call(store)
+    database = writer.database
+    assert isinstance(database, SqliteDatabase)
+    know_ours = database._know_ours
+
+    def too_late() -> None:
+        with sqlite3.connect(home / "state" / "palyra.db") as other:
+            other.execute("UPDATE head SET frontier = zeroblob(32)")
+        other.close()
+        know_ours()
+
+    monkeypatch.setattr(database, "_know_ours", too_late)
+    writer.commit_now(append)
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="signed head"):
+        whole_call(store)
+    writer.close()
+
+
+def test_a_process_that_goes_on_watches_the_log(home: Path) -> None:
+    writer, _ = open_store(home)
+
+    async def some_commits() -> None:
+        for _ in range(COMMITS_BEFORE_GROWTH + 1):
+            await writer.commit(append)
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    asyncio.run(some_commits())
+    writer.commit_now(append)
+    said = traced(writer)
+    writer.commit_now(append)
+    assert [sql for sql in said if "data_version" in sql] == []
+    writer.close()
 
 
 def test_two_writers_that_take_turns_go_on_from_each_others_head(opened: tuple[Writer, JournalStore]) -> None:
