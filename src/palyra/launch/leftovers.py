@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from palyra.launch._os._confine import Domain
 
 LET_GO_AFTER_S = 0.005
+SHORT_S = 0.02
+"""In so short a time no program makes more files than the kernel removes in a few milliseconds."""
 _END_S = 2.0
 Launcher: TypeAlias = tuple[int, int]
 """(pid, pidfd)"""
@@ -43,6 +45,8 @@ class Leftovers:
         self._armed_on: asyncio.AbstractEventLoop | None = None
         self._is_expecting = False
         """The time is set already for what will be kept."""
+        self._may_be_large = False
+        """The kernel may take seconds over what is kept: a program had the time to fill its private folders."""
         self._threads: set[asyncio.Future[None]] = set()
         """At work on what was let go."""
         self._pid = os.getpid()
@@ -50,10 +54,18 @@ class Leftovers:
         weakref.finalize(self, _reap_all, self._launchers, owner=self._pid)
         weakref.finalize(self, _end_all, self._domains)
 
-    def keep(self, *, fds: Sequence[int] = (), launcher: Launcher = (0, -1), domain: Domain | None = None) -> None:
-        """Of a sandbox that is gone."""
+    def keep(
+        self,
+        *,
+        fds: Sequence[int] = (),
+        launcher: Launcher = (0, -1),
+        domain: Domain | None = None,
+        ran_s: float = 0.0,
+    ) -> None:
+        """Of a sandbox that is gone, whose program ran for that long."""
         self._leave_to_parent()
         self._fds += fds
+        self._may_be_large = self._may_be_large or (ran_s > SHORT_S and bool(fds))
         if launcher[0]:
             self._launchers.append(launcher)
         if domain is not None:
@@ -72,7 +84,8 @@ class Leftovers:
             _close_all(self._fds)
             _close_all([fd for _, fd in self._launchers])
             del self._launchers[:], self._domains[:]  # no thread comes along with a fork
-            self._pid, self._timer, self._threads, self._is_expecting = os.getpid(), None, set(), False
+            self._pid, self._timer, self._threads = os.getpid(), None, set()
+            self._is_expecting = self._may_be_large = False
 
     def _arm(self) -> None:
         loop = asyncio.get_running_loop()
@@ -89,6 +102,7 @@ class Leftovers:
             return
         fds, launchers = self._fds[:], self._launchers[:]
         del self._fds[:], self._launchers[:]
+        self._may_be_large = False
         try:
             thread = loop.run_in_executor(None, _let_go_of, fds, launchers)
             self._threads.add(thread)
@@ -98,8 +112,11 @@ class Leftovers:
 
     def let_go_here(self) -> None:
         """In this thread, which has nothing to do but wait: cheaper than another thread, which would want to run just
-        when this one goes on."""
-        if self._pid == os.getpid() and all(has_ended(pidfd) for _, pidfd in self._launchers):
+        when this one goes on. Not where a program may have left a million files in its private folders: every caller
+        would wait while the kernel removes them."""
+        if self._may_be_large or self._pid != os.getpid():
+            return
+        if all(has_ended(pidfd) for _, pidfd in self._launchers):
             self.close()
 
     async def ended(self) -> None:
@@ -115,6 +132,7 @@ class Leftovers:
             self._timer, self._is_expecting = None, False
         _end_all(self._domains)
         _let_go_of(self._fds, self._launchers)
+        self._may_be_large = False
 
 
 def _let_go_in_time(kept: weakref.ref[Leftovers], loop: asyncio.AbstractEventLoop) -> None:

@@ -266,6 +266,7 @@ class _HeldProgram:
         self._shared = shared
         self._is_gone = False
         self._is_over = False
+        self._began = 0.0
         self.wish: tuple[Pool, Template] | None = None
         """Of which pool another like it is wanted, once this one is used up."""
 
@@ -332,20 +333,23 @@ class _HeldProgram:
             return await end(held, subreaper=self._host.subreaper, program_ended=program_ended)
         finally:
             if kept >= 0 or launcher[0] or domain is not None:
-                leftovers.keep(fds=[kept] if kept >= 0 else [], launcher=launcher, domain=domain)
+                fds = [kept] if kept >= 0 else []
+                leftovers.keep(fds=fds, launcher=launcher, domain=domain, ran_s=time.monotonic() - self._began)
 
     def _leave(self, status: int) -> Ended:
         """Everybody is gone, and how the program ended is known: what is left is closed and reaped after the answer."""
         held, launcher = self._held, (self._held.pid, self._held.take("pid_fd"))
         held.pid = 0
         _os.forget(held.init)
-        self._shared.leftovers.keep(fds=held.take_rest(), launcher=launcher)
+        ran_s = time.monotonic() - self._began
+        self._shared.leftovers.keep(fds=held.take_rest(), launcher=launcher, ran_s=ran_s)
         return ended_with(status)
 
     async def begin(self) -> bytes:
         held = self._held
         order = held.order or self._shared.orders.make(held, self._plan)
+        self._began = time.monotonic()
         if held.domain is not None:
-            held.began = _os.last_pid(), time.monotonic()
+            held.began = _os.last_pid(), self._began
         await tell(held, order, subreaper=self._host.subreaper)
         return order.nonce

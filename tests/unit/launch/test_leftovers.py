@@ -162,6 +162,24 @@ def test_what_waits_for_nobody_is_let_go_in_place() -> None:
     assert asyncio.run(story(Leftovers())) == [True] * 3 + [False] * 3
 
 
+def test_what_a_program_had_the_time_to_fill_is_never_let_go_in_place() -> None:
+    """A million files in its private folders: whoever lets go of them waits for seconds, and every caller with it."""
+
+    async def story(kept: Leftovers) -> list[bool]:
+        small, large = open_null(), open_null()
+        kept.keep(fds=[large], ran_s=module.SHORT_S * 2)
+        kept.keep(fds=[small], ran_s=module.SHORT_S / 2)
+        kept.let_go_here()
+        before = [is_open(fd) for fd in (small, large)]
+        await asyncio.sleep(module.LET_GO_AFTER_S * 4)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        kept.keep(fds=[small := open_null()], ran_s=module.SHORT_S / 2)
+        kept.let_go_here()  # what was large is gone by now
+        return before + [is_open(fd) for fd in (small, large)]
+
+    assert asyncio.run(story(Leftovers())) == [True, True, False, False]
+
+
 def test_without_a_thread_to_be_had_it_is_let_go_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_thread(*_: object) -> None:
         raise OSError(24, "Too many open files")
