@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
 
+from palyra.launch import leftovers
 from palyra.launch.held import template_of
 from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
@@ -113,6 +115,69 @@ def test_a_sandbox_that_is_no_longer_as_planned_is_thrown_away(place: Arena, cha
         return text, made.pool.counts.hits
 
     assert asyncio.run(story()) == ("refused\n", 0)
+
+
+@pytest.mark.parametrize("how", ["its program", "granted"])
+def test_a_folder_replaced_on_the_host_is_not_shown_as_it_was_by_a_sandbox_started_before(
+    each_tier: Arena, how: str
+) -> None:
+    """The digest that was judged and is attested is of the program that is there now: an update of a toolchain, moved
+    into place, ran the old one for a minute. And what was moved out of a granted folder's place was still shown."""
+    tools = each_tier.folder / "tools"
+    program = tools / "hello"
+
+    def put(text: str) -> None:
+        tools.mkdir()
+        program.write_text(f"#!/bin/sh\necho {text}\n")
+        program.chmod(0o755)
+        tools.chmod(0o755)
+
+    put("old")
+    roots = {"read_roots": (str(tools),), "granted_roots": (str(tools),)}
+    argv = (str(program),) if how == "its program" else ("/bin/sh", str(program))
+    changes = {"program_file": str(program)} if how == "its program" else roots
+
+    async def story() -> tuple[str, str, int]:
+        made = executor()
+        assert made.pool is not None
+        before = await run(made, each_tier, *argv, **changes)
+        await made.pool.settled()
+        assert made.pool.idle == 1
+        tools.rename(each_tier.folder / "tools.before")
+        put("new")
+        after = await run(made, each_tier, *argv, **changes)
+        await made.close()
+        return before, after, made.pool.counts.discarded
+
+    assert asyncio.run(story()) == ("old\n", "new\n", 1)
+
+
+def test_a_crowd_of_files_in_a_private_folder_holds_up_no_other_call(
+    place: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each second of a program that makes files is half a second for who has the kernel remove them: not the loop."""
+    where: list[threading.Thread] = []
+    real = leftovers._close_all
+
+    def closing(fds: list[int]) -> None:
+        if fds:
+            where.append(threading.current_thread())
+        real(fds)
+
+    many = "import os\nfor n in range(20000): os.close(os.open(f'/tmp/{n}', os.O_CREAT))"
+
+    async def story() -> None:
+        made = executor()
+        monkeypatch.setattr(leftovers, "_close_all", closing)
+        await run(made, place, PYTHON, "-I", "-S", "-c", many)
+        await run(made, place, "/bin/true")  # alone, so what is left is let go where somebody waits anyway
+        await asyncio.sleep(leftovers.LET_GO_AFTER_S * 4)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await made.close()
+
+    asyncio.run(story())
+    assert where
+    assert where[0] is not threading.main_thread()
 
 
 def test_old_sandboxes_end_by_themselves_and_the_number_is_bounded(place: Arena) -> None:

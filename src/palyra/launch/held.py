@@ -27,7 +27,7 @@ from palyra.launch.jobs import Jobs
 from palyra.launch.limits import Ceilings, own_limits
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
 from palyra.launch.network import close_listeners
-from palyra.launch.verifying import difference
+from palyra.launch.verifying import Identified, difference, shown_folders
 from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
@@ -112,8 +112,8 @@ class Held:
 
     __slots__ = ("began", "block", "ceilings", "control", "cut_off", "domain", "emptied", "group", "host_files", "info",
                  "init", "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced", "order", "pid", "pid_fd",
-                 "program", "program_fd", "ready", "said", "setup_cpu_us", "status", "stderr", "stdin", "stdout",
-                 "table", "workspace")  # fmt: skip
+                 "program", "program_fd", "ready", "said", "setup_cpu_us", "shown", "status", "stderr", "stdin",
+                 "stdout", "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -142,6 +142,8 @@ class Held:
         """Its mount table as it was verified."""
         self.host_files: Seen = ()
         """What of the host its /etc was copied from."""
+        self.shown: tuple[Identified, ...] = ()
+        """Folders of the host it shows beside the system's, as they were before it was made; for one that waits."""
         self.group: Group | None = None
         self.began: tuple[int, float] = (0, 0.0)
         """The last number given to any process when the program was told to begin, and when that was."""
@@ -225,6 +227,8 @@ async def start_held(
     everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`)."""
     held = Held()
     held.namespaced, held.host_files = template.pid_namespace, template.host_files
+    if not is_known:
+        held.shown = shown_folders(template)
     is_known = is_known and template.can_be_let_go_late
     try:
         _spawn(held, template, shell, open_data)

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from palyra.launch.host_files import is_unchanged
 from palyra.launch.identity import granted_identity, identity_of, stat_inside
 from palyra.launch.waiting import has_ended
 from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
-from palyra.sandbox.view import EMPTY_FILE, ETC, is_within
+from palyra.sandbox.view import EMPTY_FILE, ETC, SYSTEM, is_within
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.launch.held import Held, Template
+    from palyra.model.plan import Word
+
+Identified: TypeAlias = "tuple[str, tuple[int, int] | None]"
+"""A path of the host, and which folder it was: its device and inode."""
 
 
 def is_as_planned(held: Held, template: Template) -> bool:
@@ -28,10 +33,11 @@ def is_as_planned(held: Held, template: Template) -> bool:
     the mounts then went with the old name, and a new `.git` would stand there unprotected.
 
     Only what the host can have changed is asked for again. Inside nothing has run but our shell, so its workspace is
-    the folder that was verified: is that still what the host has under this name? And a mount table of the same bytes
-    is judged as it was judged before."""
+    the folder that was verified: is that still what the host has under this name? The same of granted folders and the
+    program's own: the digest that is attested was taken of what the host has there now. And a mount table of the same
+    bytes is judged as it was judged before."""
     try:
-        if has_ended(held.program_fd):
+        if has_ended(held.program_fd) or (held.shown and held.shown != shown_folders(template)):
             return False
         if not template.pid_namespace:
             return not difference(held, template, held.program)
@@ -42,6 +48,34 @@ def is_as_planned(held: Held, template: Template) -> bool:
         return same or not difference(held, template, held.program)
     except OSError:
         return False
+
+
+def shown_folders(template: Template) -> tuple[Identified, ...]:
+    """Which they are now: folders of the host beside the system's and the workspace that a program is shown."""
+    if template.landlock is not None:
+        folders, granted = template.landlock.runnable, template.landlock.granted
+    else:
+        folders, granted = _shown_as_themselves(template.launcher), template.granted
+    return tuple(
+        (folder, _identity(folder, is_granted=folder in granted)) for folder in folders if folder not in SYSTEM
+    )
+
+
+@lru_cache(maxsize=64)
+def _shown_as_themselves(launcher: tuple[Word, ...]) -> tuple[str, ...]:
+    binds, workspace = planned_mounts(launcher), workspace_of(launcher) if launcher else ""
+    own = (point for point, source in binds if point == source and point != workspace)
+    return tuple(point for point in own if not point.startswith(("/etc/", "/proc/")))
+
+
+def _identity(folder: str, *, is_granted: bool) -> tuple[int, int] | None:
+    try:
+        if is_granted:
+            return identity_of(folder)
+        found = os.stat(folder)  # links followed, as a launcher does
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def difference(held: Held, template: Template, pid: int, table: str = "") -> str:
