@@ -290,6 +290,21 @@ def test_secrets_are_redacted_before_they_are_written(home, workspace):
     assert sum(act["redactions"].values()) == 2
 
 
+def test_a_secret_that_a_process_was_writing_when_it_was_stopped_is_not_left_half_in_its_log(home, workspace):
+    """As of a call that is cut short: what may become a secret is told to nobody."""
+    token = "ghp_" + "a1B2" * 9
+    (workspace / "half").write_text(f"the token is {token[:-1]}")
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:demo", workspace, grant=SHELL)
+        started = begin(run, "sh", "-c", "cat half; cat half >&2; touch written; exec sleep 60")
+        wait_for((workspace / "written").exists)
+        assert ask(run, "stop", started["process_id"]).output["status"] == "stopped"
+        text = ask(run, "output", started["process_id"]).output["text"]
+        written = b"".join(file.read_bytes() for file in (home / "logs" / started["process_id"]).iterdir())
+    assert (token[:8] in text, token[:8].encode() in written) == (False, False)
+    assert text.count("the token is") == 2
+
+
 def test_a_flood_is_bounded_on_disk_its_offsets_hold_and_it_can_be_stopped(home, workspace):
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace)

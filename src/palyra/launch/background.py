@@ -27,7 +27,7 @@ from palyra.launch.ending import end
 from palyra.launch.executor import LaunchFailed, Sink
 from palyra.launch.held import Held, start_held, template_of
 from palyra.launch.jobs import Jobs
-from palyra.launch.kept import Kept, LogSink, ended_process
+from palyra.launch.kept import Kept, LogSink, ended_by_itself, ended_process
 from palyra.launch.ringlog import RingLog, prune_logs
 from palyra.launch.survivors import command_line, open_exactly, start_ticks
 from palyra.launch.waiting import readable, unbroken
@@ -206,7 +206,7 @@ class Supervisor:
             await self._finish(kept, Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=sentence), {})
             return
         execution = await self._execute(held, order.plan, sink)
-        sink.finish()
+        sink.finish(is_whole=ended_by_itself(execution, stopped_by=kept.stopped_by))
         await self._finish(kept, execution, sink.redactions)
 
     async def _execute(self, held: Held, plan: ProcessPlan, sink: Sink) -> Execution:

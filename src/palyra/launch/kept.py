@@ -37,8 +37,9 @@ class LogSink:
     def reached(self, connections: Sequence[Connection]) -> None:
         self.connections = tuple(connections)
 
-    def finish(self) -> None:
-        for stream, clean in self._redacting.finish():
+    def finish(self, *, is_whole: bool = True) -> None:
+        """Not whole: a program that was ended midway may have been writing a secret, and what is undecided is lost."""
+        for stream, clean in self._redacting.finish() if is_whole else self._redacting.cut():
             self._ring.write(stream, clean)
         self._ring.close()
 
@@ -67,6 +68,11 @@ class Kept:
                 ask_to_end(self.held)
             else:
                 _os.send_signal(self.held.program_fd, number)
+
+
+def ended_by_itself(execution: Execution, *, stopped_by: str | None) -> bool:
+    """Whether what it wrote is all that it was about to write."""
+    return execution.status is Status.COMPLETED and (stopped_by is None or execution.signal is None)
 
 
 def ended_process(
