@@ -16,6 +16,8 @@ import struct
 from collections import deque
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +28,8 @@ from palyra.model.process import LogChunk, LogPage
 SEGMENT_BYTES = 256 * 1024
 SEGMENTS = 4
 """Together 1 MiB on disk for each process."""
+RECORDS = 8192
+"""Of a file: a program that writes byte by byte gets a shorter log, or each page of it would hold its readers up."""
 MAX_LOGS = 256
 """Logs of ended processes that are kept; of whoever has most of them the oldest goes first."""
 _OWNER = "owner"
@@ -49,7 +53,7 @@ class RingLog:
         self._segments = segments
         self._starts: deque[int] = deque()
         self._fd = -1
-        self._size = 0
+        self._size = self._records = 0
         self.total_bytes = 0
 
     def write(self, stream: StreamName, data: bytes) -> None:
@@ -60,12 +64,13 @@ class RingLog:
     def _append(self, tag: int, part: bytes) -> None:
         record = _HEAD.pack(tag, len(part)) + part
         try:
-            if self._fd < 0 or self._size + len(record) > self._segment_bytes:
+            if self._fd < 0 or self._size + len(record) > self._segment_bytes or self._records >= RECORDS:
                 self._turn()
             written = os.write(self._fd, record)
             if written < len(record):
                 raise OSError("the disk accepted only a part")
             self._size += written
+            self._records += 1
         except OSError:
             self._give_up_segment()
         self.total_bytes += len(part)
@@ -79,7 +84,7 @@ class RingLog:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(_segment(self._folder, self.total_bytes), flags, 0o600)
         self._starts.append(self.total_bytes)
-        self._size = 0
+        self._size = self._records = 0
 
     def _give_up_segment(self) -> None:
         """After a failed write: what follows begins a file of its own, so that its offset is right."""
@@ -120,13 +125,13 @@ def read_log(
 
 def _read(folder: Path, offset: int, max_bytes: int, stream: StreamName | None, *, growing: bool) -> LogPage:
     starts = _starts_in(folder)
-    total = max((record.end for record in _records(folder, starts[-1])), default=starts[-1]) if starts else 0
+    total = _end_of(folder, starts[-1]) if starts else 0
     if offset > total:
         raise ValueError(f"the log has {total} bytes")
     first = max((at for at, start in enumerate(starts) if start <= offset), default=0)
     reading = _Reading(offset, max_bytes, stream)
-    for record in (record for start in starts[first:] for record in _records(folder, start)):
-        if record.end > offset and not reading.take(record):
+    for record in (record for start in starts[first:] for record in _records(folder, start, beyond=offset)):
+        if not reading.take(record):
             break
     if not reading.parts and reading.position == offset:
         reading.begin = reading.position = total  # whatever lay between was dropped
@@ -191,25 +196,37 @@ def _cut_bytes(data: bytes) -> int:
 
 
 def _merged(chunks: Iterator[LogChunk]) -> tuple[LogChunk, ...]:
-    joined: list[LogChunk] = []
-    for chunk in chunks:
-        if joined and joined[-1].stream is chunk.stream:
-            joined[-1] = LogChunk(chunk.stream, joined[-1].data + chunk.data)
-        else:
-            joined.append(chunk)
-    return tuple(joined)
+    by_stream = groupby(chunks, key=attrgetter("stream"))
+    return tuple(LogChunk(stream, b"".join(chunk.data for chunk in some)) for stream, some in by_stream)
 
 
-def _records(folder: Path, start: int) -> Iterator[_Record]:
-    data = _segment(folder, start).read_bytes()
-    at, offset = 0, start
-    while at + _HEAD.size <= len(data):
-        tag, size = _HEAD.unpack_from(data, at)
-        at += _HEAD.size
-        if tag not in _STREAMS or at + size > len(data):
+def _end_of(folder: Path, start: int) -> int:
+    """The offset that a file has come to."""
+    end = 0
+    for _, _, size in _heads(_segment(folder, start).read_bytes()):
+        end += size
+    return start + end
+
+
+def _records(folder: Path, start: int, *, beyond: int) -> Iterator[_Record]:
+    """Those of a file that end past an offset."""
+    data, offset = _segment(folder, start).read_bytes(), start
+    for tag, at, size in _heads(data):
+        offset += size
+        if offset > beyond:
+            yield _Record(offset - size, _STREAMS[tag], data[at : at + size])
+
+
+def _heads(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(tag, where its bytes begin, how many) of each record. There may be thousands, and every page waits for this."""
+    at, head, unpack, end = 0, _HEAD.size, _HEAD.unpack_from, len(data)
+    while at + head <= end:
+        tag, size = unpack(data, at)
+        at += head
+        if tag not in _STREAMS or at + size > end:
             return
-        yield _Record(offset, _STREAMS[tag], data[at : at + size])
-        at, offset = at + size, offset + size
+        yield tag, at, size
+        at += size
 
 
 def _starts_in(folder: Path) -> list[int]:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palyra.launch import ringlog as module
 from palyra.launch.ringlog import RingLog, prune_logs, read_log
 from palyra.model.outcome import StreamName
 from palyra.model.process import LogChunk, LogPage
@@ -65,6 +66,18 @@ def test_the_oldest_is_dropped_and_the_reader_learns_how_much(tmp_path):
     kept = read_log(tmp_path / "log", offset=139, max_bytes=3)
     assert (text(kept), kept.dropped_bytes, kept.next_offset_bytes) == (b"600", 0, 142)
     assert sum(file.stat().st_size for file in (tmp_path / "log").glob("[0-9]*")) <= 100
+
+
+def test_a_program_that_writes_byte_by_byte_makes_no_page_of_its_log_costly(tmp_path, monkeypatch):
+    """Every page looks through one or two files, in the loop that serves everybody: it was half a second's work."""
+    monkeypatch.setattr(module, "RECORDS", 50)
+    log = RingLog(tmp_path / "log", principal="agent:a")
+    for number in range(1000):
+        log.write(OUT if number % 2 else ERR, b"%d" % (number % 10))
+    sizes = [file.stat().st_size for file in (tmp_path / "log").glob("0*")]
+    assert (len(sizes), max(sizes)) == (module.SEGMENTS, 50 * 6)
+    page = read_log(tmp_path / "log", offset=0, max_bytes=1000)
+    assert (page.dropped_bytes, text(page)) == (800, b"0123456789" * 20)
 
 
 def test_an_offset_the_log_has_not_reached_is_an_error(tmp_path):
