@@ -92,7 +92,7 @@ async def _idle(palyra: Any, run: Any) -> Idle:
         executor.pool.wish(template_of(trip.plan))
         await executor.pool.settled()
         after = _available_kib()
-        held = [one for queue in executor.pool._ready.values() for _, one in queue]
+        held = [one for queue in executor.pool._ready.values() for _, one, _ in queue]
         pss = sum(_pss_kib(pid) for one in held for pid in {one.pid, one.init, one.program} if pid)
     finally:
         await executor.close()

@@ -114,7 +114,7 @@ def test_a_sandbox_that_waited_is_not_used_once_the_host_has_other_files(place: 
         try:
             made.pool.wish(template_of(plan))
             await made.pool.settled()
-            (_, held), *_ = made.pool._ready[template_of(plan)]
+            (_, held, _), *_ = made.pool._ready[template_of(plan)]
             assert held.host_files
             (tmp_path / "file").write_text("x")
             held.host_files = (*held.host_files, (str(tmp_path / "file"), None))  # which was not there
@@ -171,7 +171,7 @@ def test_a_sandbox_that_waited_while_a_machine_slept_for_days_does_not_come_with
         try:
             made.pool.wish(template_of(plan))
             await made.pool.settled()
-            (_, held), *_ = made.pool._ready[template_of(plan)]
+            (_, held, _), *_ = made.pool._ready[template_of(plan)]
             assert held.host_files
             _remove_unused(os.path.join(host().state_home, FOLDER_NAME), time.time_ns() + 2 * UNUSED_NS)
             if is_taken:

@@ -1,7 +1,8 @@
 """Closes parts of a workspace inside a finished sandbox, from outside, before anything has run in it.
 
-Started on the host by path as `python3 -I -S closing.py USER_FD MOUNT_FD JSON`: enters the sandbox's namespaces, then
-for each [kind, path] mounts over it by descriptor. A launcher that mounts by name can be led outside by a program that
+Started on the host by path as `python3 -I -S closing.py USER_FD MOUNT_FD JSON`: enters the sandbox's namespaces, parts
+its mounts from the host's, so that nothing mounted there later appears inside, then for each [kind, path] mounts over
+it by descriptor. A launcher that mounts by name can be led outside by a program that
 swaps names meanwhile, and creates or truncates what it finds there; here every path is walked without following a
 link, and what is mounted over is the very file or folder that was reached. Exit 0: all closed. Anything else: throw the
 sandbox away.
@@ -22,6 +23,8 @@ OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
 AT_EMPTY_PATH, OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 0x1000, 1, 0o2000000
 BOTH_BY_DESCRIPTOR = 0x4 | 0x40
 READ_ONLY, NO_SUID, NO_DEVICES = 0x1, 0x2, 0x4
+ALL_PRIVATE = 0x4000 | 0x40000
+"""MS_REC | MS_PRIVATE"""
 EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -42,6 +45,12 @@ def enter(user: int, mount: int) -> None:
         return
     if ctypes.get_errno() != errno.EPERM or libc.setns(user, CLONE_NEWUSER) or libc.setns(mount, CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "the sandbox's namespaces cannot be entered")
+
+
+def part() -> None:
+    """A launcher leaves the mounts bound to the host's: what is mounted there later would come along, writable."""
+    if libc.mount(b"none", b"/", None, ctypes.c_ulong(ALL_PRIVATE), None):
+        raise OSError(ctypes.get_errno(), "the sandbox's mounts cannot be made its own")
 
 
 def walk(path: str) -> int:
@@ -78,6 +87,7 @@ def close(kind: str, path: str) -> None:
 def main() -> None:
     user, mount, given = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
     enter(user, mount)
+    part()
     for kind, path in given:
         close(kind, path.encode("latin-1").decode("utf-8", "surrogateescape"))
 

@@ -24,8 +24,8 @@ from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.network import open_listeners
 from palyra.launch.verifying import Outside, difference, in_new_root, look_outside, misplaced, mountinfo
 from palyra.launch.waiting import has_ended, pause, readable, readable_in, unbroken
-from palyra.sandbox.mounts import first_stranger, is_finished
-from palyra.sandbox.starter import assemble_writer
+from palyra.sandbox.mounts import first_stranger, follows_host, is_finished
+from palyra.sandbox.starter import MOUNTS, OWNER, assemble_parting, assemble_writer
 
 if TYPE_CHECKING:
     from palyra.launch.held import Held, Template
@@ -114,22 +114,27 @@ async def _check_mounts(held: Held, template: Template, outside: Outside, jobs: 
             steps -= 1
             pause(_BRIEF_STEP_S)
         await asyncio.sleep(0 if steps > 0 else _MOUNT_STEP_S)
-    changed = first_stranger(template.launcher, table, outside.table)
-    if template.closed and not changed:
+    if template.closed or follows_host(table):
         await _close_paths(held, template, jobs)
         table = mountinfo(held.init)
+    changed = first_stranger(template.launcher, table, outside.table, template.closed)
     changed = changed or difference(held, template, held.init, table) or misplaced(held.init, outside)
     if changed:
         raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
 
 
 async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
-    mounts = os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    """And part the sandbox's mounts from the host's, which is all there is to do where nothing is to be closed."""
+    mounts = _os.raised(os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
     owner = -1
     try:
-        owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
-        given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
-        closed = await jobs.run("closing", [owner, mounts, given])
+        owner = _os.raised(fcntl.ioctl(mounts, _NS_GET_USERNS))
+        if not template.closed and template.is_started_by_us:  # no interpreter has to be started for that
+            parting = assemble_parting(os.uname().machine)
+            closed = await ended_well(_os.run_program(parting, {MOUNTS: mounts, OWNER: owner}))
+        else:
+            given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
+            closed = await jobs.run("closing", [owner, mounts, given])
     finally:
         for fd in (mounts, owner):
             if fd >= 0:

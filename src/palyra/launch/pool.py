@@ -2,7 +2,8 @@
 
 A call that finds one whose template equals its own saves the start; otherwise it starts cold, so a pool is never
 needed for correctness. Rules: a held sandbox serves one call and is thrown away; it is checked again when it is taken
-(alive, young enough, its mounts still where the plan puts them, the same workspace folder); the template holds
+(alive, young enough, its mounts still where the plan puts them and the host's as they were, the same folders behind
+them); the template holds
 everything that was planned, so a changed policy, configuration, protected path or limit on processes simply does not
 match. Bounded in number; the template used longest ago gives way; idle ones end by age, by `close`, or with us.
 
@@ -22,6 +23,7 @@ from collections.abc import Awaitable, Callable
 from palyra.launch.at_work import AtWork
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.held import Held, Template
+from palyra.launch.host_mounts import HostMounts
 from palyra.launch.verifying import is_as_planned
 from palyra.values import dataclass
 
@@ -61,7 +63,9 @@ class Pool:
         self._start = start
         self._end = end
         self._size = size
-        self._ready: OrderedDict[Template, deque[tuple[float, Held]]] = OrderedDict()
+        self._ready: OrderedDict[Template, deque[tuple[float, Held, int]]] = OrderedDict()
+        """Since when each waits, and which mounts the host had then."""
+        self._mounts = HostMounts()
         self._refilling: asyncio.Task[None] | None = None
         self._due: asyncio.TimerHandle | None = None
         """The next refill: the answer goes out first."""
@@ -85,8 +89,9 @@ class Pool:
         queue = self._ready.get(template)
         now = asyncio.get_running_loop().time()
         while queue:
-            started, held = queue.popleft()
-            if now - started < self._size.max_age_s and is_as_planned(held, template):
+            started, held, mounts = queue.popleft()
+            is_fresh = now - started < self._size.max_age_s and mounts == self._mounts.changes()
+            if is_fresh and is_as_planned(held, template):
                 self.counts.hits += 1
                 return held
             self._discard(held)
@@ -112,7 +117,7 @@ class Pool:
         self._ready.move_to_end(template)
         while len(self._ready) > self._size.templates:
             _, dropped = self._ready.popitem(last=False)
-            for _, held in dropped:
+            for _, held, _ in dropped:
                 self._discard(held)
         if self._due is None and (self._refilling is None or self._refilling.done()):
             self._due = asyncio.get_running_loop().call_later(after_s, self._refill_in_time)
@@ -135,6 +140,7 @@ class Pool:
     async def _refill(self) -> None:
         while not self._closed and (template := self._lacking()) is not None:
             try:
+                mounts = self._mounts.changes()
                 held = await self._start(template)
             except (LaunchFailed, OSError) as error:
                 log.warning("no sandbox could be started ahead: %s", error)
@@ -143,7 +149,7 @@ class Pool:
             if template not in self._ready:
                 await self._end(held)
                 continue
-            self._ready[template].append((asyncio.get_running_loop().time(), held))
+            self._ready[template].append((asyncio.get_running_loop().time(), held, mounts))
             self._arm()
 
     def _lacking(self) -> Template | None:
@@ -208,5 +214,6 @@ class Pool:
         for queue in self._ready.values():
             while queue:
                 self._discard(queue.popleft()[1])
+        self._mounts.close()
         while self._ending:
             await asyncio.gather(*self._ending)

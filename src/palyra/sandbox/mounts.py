@@ -103,12 +103,18 @@ def _is_finished(lines: Lines) -> bool:
     return len(roots) == 1 and "ro" in roots[0].options
 
 
-def first_stranger(launcher: Sequence[Word], mountinfo: str, host_mountinfo: str) -> str:
-    """A sentence about the first mount that was not planned, or an empty string.
+def first_stranger(launcher: Sequence[Word], mountinfo: str, host_mountinfo: str, closed: Closed = ()) -> str:
+    """A sentence about the first mount that was not planned, or an empty string. `closed`: what was mounted over since.
 
     Below a bound folder the host's own mounts come along; /dev and /proc hold what the launcher puts there itself.
     """
-    return _first_stranger(planned_mounts(launcher), _unnumbered(mountinfo), _unnumbered(host_mountinfo))
+    plan = planned_mounts(launcher) + tuple((path, "") for _, path in closed)
+    return _first_stranger(plan, _unnumbered(mountinfo), _unnumbered(host_mountinfo))
+
+
+def follows_host(mountinfo: str) -> bool:
+    """Whether what the host mounts from now on appears inside, too, below whatever is shown of it."""
+    return " master:" in mountinfo  # blanks in names are spelled out
 
 
 @lru_cache(maxsize=16)

@@ -35,6 +35,8 @@ START_DATA = Hole(0, path=True)
 READY, CONTROL = 8, 9
 """Descriptors: where it says that it waits (a socket, which no other process inside can open), where its message comes
 from."""
+MOUNTS, OWNER = 3, 4
+"""Descriptors of `assemble_parting`: a mount namespace, and the user namespace it belongs to."""
 MESSAGE_AT = 0x1000_0000
 """The address its message is read to; pointers in a message are made for it."""
 MESSAGE_BYTES = 8 << 20
@@ -53,6 +55,7 @@ _READ, _WRITE, _OPEN, _CLOSE, _CLONE, _EXECVE, _WAIT4, _CHDIR = 0, 1, 2, 3, 56, 
 _PRCTL, _EXIT_GROUP, _PRLIMIT64, _CLOSE_RANGE = 157, 231, 302, 436
 _SET_DUMPABLE = 4
 _CREATE_RULESET, _RESTRICT_SELF, _ABSTRACT_SOCKETS = 444, 446, 1
+_MOUNT, _SETNS, _NEW_USER, _NEW_MOUNTS, _ALL_PRIVATE = 165, 308, 0x1000_0000, 0x2_0000, 0x4000 | 0x4_0000
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,29 @@ def assemble_writer(machine: str, path: str, text: bytes) -> bytes:
     code.jump("negative", "quit")
     code.call(_WRITE, _EDI_IS_EAX, _Text(text), len(text))
     code.jump("negative", "quit")
+    code.call(_EXIT_GROUP, 0)
+    code.label("quit")
+    code.call(_EXIT_GROUP, NOT_TOLD)
+    return _file(code)
+
+
+@lru_cache(maxsize=1)
+def assemble_parting(machine: str) -> bytes:
+    """A program that parts the mounts of a sandbox from the host's, and ends with 0 if it did: what is mounted there
+    from then on does not appear inside, where nothing would make it read-only. Root enters as root; anyone else through
+    the user namespace that owns the mounts."""
+    if machine not in MACHINES:
+        raise KeyError(machine)
+    code = _Code()
+    code.call(_SETNS, MOUNTS, _NEW_MOUNTS)
+    code.jump("zero", "entered")
+    code.call(_SETNS, OWNER, _NEW_USER)
+    code.jump("not zero", "quit")
+    code.call(_SETNS, MOUNTS, _NEW_MOUNTS)
+    code.jump("not zero", "quit")
+    code.label("entered")
+    code.call(_MOUNT, _Text(b"none\0"), _Text(b"/\0"), 0, _ALL_PRIVATE)
+    code.jump("not zero", "quit")
     code.call(_EXIT_GROUP, 0)
     code.label("quit")
     code.call(_EXIT_GROUP, NOT_TOLD)

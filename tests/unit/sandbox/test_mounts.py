@@ -9,6 +9,7 @@ from palyra.sandbox.mounts import (
     expected_mounts,
     first_difference,
     first_stranger,
+    follows_host,
     is_finished,
     workspace_of,
 )
@@ -133,6 +134,18 @@ def test_a_mount_too_many_is_seen(point: str) -> None:
     assert "mounted over" in first_stranger(LAUNCHER, "\n".join([*BASE, planned, stranger]), HOST) or point in (
         "/etc/ld.so.cache",
     )
+
+
+def test_what_was_closed_is_no_stranger_once_and_is_one_twice() -> None:
+    closing = [line for line in TABLE if line.startswith(("91", "92", "93"))]
+    assert first_stranger(LAUNCHER, "\n".join([*BASE, *closing]), HOST, CLOSED) == ""
+    assert "mounted over" in first_stranger(LAUNCHER, "\n".join([*BASE, *closing]), HOST)
+    assert "mounted over" in first_stranger(LAUNCHER, "\n".join([*BASE, *closing, closing[0]]), HOST, CLOSED)
+
+
+def test_a_mount_that_follows_the_hosts_is_seen_and_its_name_does_not_pass_for_one() -> None:
+    assert follows_host(f"90 66 254:0 /p {P} rw master:1 - ext4 /dev/vda rw")
+    assert not follows_host(f"90 66 254:0 /p {P}/a\\040master:1 rw - ext4 /dev/vda rw")
 
 
 def test_names_with_line_separators_do_not_tear_the_table() -> None:

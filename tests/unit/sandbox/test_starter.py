@@ -24,6 +24,7 @@ from palyra.sandbox.starter import (
     NOT_TOLD,
     READY,
     assemble,
+    assemble_parting,
     assemble_writer,
     is_started_by_it,
 )
@@ -230,3 +231,15 @@ def test_the_writer_writes_its_text_and_says_whether_it_did(tmp_path: Path) -> N
     there.touch()
     assert (ends_with(there), there.read_text()) == (0, "42\n")
     assert ends_with(tmp_path / "missing") == NOT_TOLD
+
+
+@runs_here
+def test_the_parting_says_so_where_there_is_no_namespace_to_enter() -> None:
+    file = above(os.memfd_create("parting"))
+    os.write(file, assemble_parting(platform.machine()))
+    actions = [(os.POSIX_SPAWN_DUP2, file, file)]
+    pid = os.posix_spawn(f"/proc/self/fd/{file}", ["parting"], {}, file_actions=actions)
+    os.close(file)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == NOT_TOLD
+    with pytest.raises(KeyError):
+        assemble_parting("pdp11")

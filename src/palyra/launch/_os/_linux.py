@@ -189,8 +189,17 @@ def end_entering() -> None:
         entering.end_thread()
 
 
+def run_program(program: bytes, places: Mapping[int, int]) -> int:
+    """Start a program of ours that has no file, starts nothing and ends at once; `places` as for `spawn`."""
+    file = memory_file(program)
+    try:
+        return spawn([f"/proc/self/fd/{file}"], places=places, keep=[file], closes_others=True)
+    finally:
+        os.close(file)
+
+
 def run_in_namespace(namespace: int, program: bytes) -> int:
-    """The same for a program of ours that has no file, starts nothing and ends at once."""
+    """The same in a PID namespace."""
     file = memory_file(program)
     try:
         return spawn_in_namespace(namespace, [f"/proc/self/fd/{file}"], keep=[file], closes_others=True)

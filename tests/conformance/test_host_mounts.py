@@ -1,0 +1,119 @@
+"""FS_ISOLATED while the host mounts and unmounts: what a sandbox shows was verified, and nothing comes along later.
+
+Most hosts share their mounts with whatever is made from them (systemd makes it so), and then a volume that is mounted
+below a read-only folder appears in a running sandbox, writable. So each test is a process of its own that shares its
+own mounts and may make some.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.model.call import Tier
+from tests.conformance.arena import OWNERS, require
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+PRELUDE = """
+import asyncio, json, os, subprocess, sys
+from tests.conformance.arena import *
+
+SEE = "ls {0}; echo x 2>/dev/null > {0}/planted && echo planted; grep -c ' master:' /proc/self/mountinfo"
+
+def mount(where):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=777", "volume", str(where)], check=True)
+    (where / "private").touch()
+
+def folders(place):
+    made = place.folder / "granted" / "volume", place.workspace / "volume"
+    for folder in made:
+        folder.mkdir(parents=True)
+        place.give(folder)
+    return made
+"""
+
+
+def run(story: str, *words: str) -> Any:
+    """In a process that is root over mounts of its own, which it shares with whatever it starts."""
+    require(Tier.C)
+    as_root = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+    unshare = ["unshare", *as_root, "--mount", "--propagation", "shared"]
+    if subprocess.run([*unshare, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode:
+        pytest.skip("no mounts can be made here")
+    done = subprocess.run(
+        [*unshare, sys.executable, "-c", PRELUDE + textwrap.dedent(story), *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("owner", OWNERS if os.getuid() == 0 else [0])
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_nothing_that_the_host_mounts_later_appears_inside(owner: int, closed: bool) -> None:
+    """Below a granted folder it was writable; in the workspace it would lie over what was closed there."""
+    story = """
+        owner, closed = int(sys.argv[1]), sys.argv[2] == "closed"
+        with arena(Tier.C, owner) as place:
+            granted, inner = folders(place)
+            (place.workspace / ".git").mkdir()
+            program = "touch began; until [ -e mounted ]; do sleep 0.02; done; "
+            program += "; ".join(map(SEE.format, (granted, inner)))
+            async def go():
+                roots = (str(granted.parent),)
+                protected = (str(place.workspace / ".git"),) if closed else ()
+                call = asyncio.create_task(place.start(
+                    "/bin/sh", "-c", program, read_roots=roots, granted_roots=roots, protected=protected))
+                while not (place.workspace / "began").exists():
+                    await asyncio.sleep(0.02)
+                mount(granted)
+                mount(inner)
+                (place.workspace / "mounted").touch()
+                return await call
+            words = asyncio.run(go()).output.stdout.split()
+            print(json.dumps([words, sorted(os.listdir(granted)), sorted(os.listdir(inner))]))
+            for folder in (granted, inner):
+                subprocess.run(["umount", str(folder)], check=True)
+    """
+    words, granted, inner = run(story, str(owner), "closed" if closed else "open")
+    assert words in (["0", "planted", "0"], ["0", "0"])  # what was written lies in the workspace, below the volume
+    assert granted == inner == ["private"]
+
+
+def test_what_the_host_has_mounted_since_is_not_missing_from_a_sandbox_started_before() -> None:
+    story = """
+        with arena(Tier.C, 0) as place:
+            granted, inner = folders(place)
+            roots = (str(granted.parent),)
+            async def go():
+                made = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
+                job = place.job("/bin/ls", str(granted), str(inner), read_roots=roots, granted_roots=roots)
+                plan = plan_job(job, host())
+                await made.run(plan, Kept())
+                await made.pool.settled()
+                ready = made.pool.idle
+                mount(granted)
+                mount(inner)
+                output = Kept()
+                await made.run(plan, output)
+                await made.pool.settled()
+                await made.run(plan, Kept())  # nothing was mounted since: this one is used
+                await made.close()
+                counts = made.pool.counts
+                return [ready, output.stdout.split().count("private"), counts.hits, counts.discarded]
+            print(json.dumps(asyncio.run(go())))
+            for folder in (granted, inner):
+                subprocess.run(["umount", str(folder)], check=True)
+    """
+    assert run(story) == [1, 2, 1, 1]
