@@ -108,12 +108,15 @@ def test_what_the_host_has_mounted_since_is_not_missing_from_a_sandbox_started_b
                 output = Kept()
                 await made.run(plan, output)
                 await made.pool.settled()
-                await made.run(plan, Kept())  # nothing was mounted since: this one is used
+                elsewhere = place.outside / "volume"
+                elsewhere.mkdir()
+                mount(elsewhere)  # that is nothing to it: the next one is used
+                await made.run(plan, Kept())
                 await made.close()
                 counts = made.pool.counts
                 return [ready, output.stdout.split().count("private"), counts.hits, counts.discarded]
             print(json.dumps(asyncio.run(go())))
-            for folder in (granted, inner):
+            for folder in (granted, inner, place.outside / "volume"):
                 subprocess.run(["umount", str(folder)], check=True)
     """
     assert run(story) == [1, 2, 1, 1]

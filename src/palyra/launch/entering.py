@@ -67,6 +67,7 @@ async def enter(held: Held, template: Template, jobs: Jobs, *, is_alone: bool, i
 async def _enter_namespaces(held: Held, template: Template, jobs: Jobs, *, is_alone: bool) -> None:
     bounding: asyncio.Task[bool] | None = None
     outside = look_outside(template)  # while the launcher starts
+    held.host_table = outside.table
     if not is_unchanged(template.host_files):
         raise LaunchFailed("Files of the host's /etc changed while the sandbox was being made.")
     try:

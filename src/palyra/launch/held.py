@@ -110,10 +110,10 @@ def template_of(plan: ProcessPlan) -> Template:
 class Held:
     """The processes and descriptors of one held sandbox. Plain state; `ending` takes it apart."""
 
-    __slots__ = ("began", "block", "ceilings", "control", "cut_off", "domain", "emptied", "group", "host_files", "info",
-                 "init", "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced", "order", "pid", "pid_fd",
-                 "program", "program_fd", "ready", "said", "setup_cpu_us", "shown", "status", "stderr", "stdin",
-                 "stdout", "table", "workspace")  # fmt: skip
+    __slots__ = ("began", "block", "ceilings", "control", "cut_off", "domain", "emptied", "group", "host_files",
+                 "host_table", "info", "init", "init_fd", "launcher_stays", "listeners", "mounts_fd", "namespaced",
+                 "order", "pid", "pid_fd", "program", "program_fd", "ready", "said", "setup_cpu_us", "shown",
+                 "status", "stderr", "stdin", "stdout", "table", "workspace")  # fmt: skip
 
     def __init__(self) -> None:
         self.namespaced = False
@@ -142,6 +142,8 @@ class Held:
         """Its mount table as it was verified."""
         self.host_files: Seen = ()
         """What of the host its /etc was copied from."""
+        self.host_table = ""
+        """The host's mount table as it was while it was being made."""
         self.shown: tuple[Identified, ...] = ()
         """Folders of the host it shows beside the system's, as they were before it was made; for one that waits."""
         self.group: Group | None = None

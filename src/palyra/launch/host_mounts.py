@@ -3,7 +3,7 @@
 A sandbox that waits shows the mounts there were when it was made, and none that came since: a volume that was mounted
 in the workspace meanwhile would be missing from it, and what a program writes there would lie hidden below it.
 
-One question costs one system call, and no reading of the table. Not here: what a table must hold (sandbox/mounts).
+One question costs one system call, and no reading of the table. Not here: which mounts matter (verifying).
 """
 
 from __future__ import annotations

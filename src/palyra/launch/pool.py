@@ -24,7 +24,7 @@ from palyra.launch.at_work import AtWork
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.held import Held, Template
 from palyra.launch.host_mounts import HostMounts
-from palyra.launch.verifying import is_as_planned
+from palyra.launch.verifying import is_as_planned, shows_same_mounts
 from palyra.values import dataclass
 
 log = logging.getLogger("palyra.launch.pool")
@@ -90,13 +90,17 @@ class Pool:
         now = asyncio.get_running_loop().time()
         while queue:
             started, held, mounts = queue.popleft()
-            is_fresh = now - started < self._size.max_age_s and mounts == self._mounts.changes()
-            if is_fresh and is_as_planned(held, template):
+            is_young = now - started < self._size.max_age_s
+            if is_young and self._has_same_mounts(held, template, mounts) and is_as_planned(held, template):
                 self.counts.hits += 1
                 return held
             self._discard(held)
         self.counts.misses += 1
         return None
+
+    def _has_same_mounts(self, held: Held, template: Template, mounts: int) -> bool:
+        """A host that starts containers mounts something all the time, and seldom below what is shown."""
+        return not template.pid_namespace or mounts == self._mounts.changes() or shows_same_mounts(held, template)
 
     def wish(self, template: Template) -> None:
         """This shape of call was used: keep some ready. Work begins once the loop has answered the call."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from palyra.launch.host_files import is_unchanged
 from palyra.launch.identity import granted_identity, identity_of, stat_inside
 from palyra.launch.waiting import has_ended
-from palyra.sandbox.mounts import first_difference, planned_mounts, workspace_of
+from palyra.sandbox.mounts import first_difference, parse_mountinfo, planned_mounts, workspace_of
 from palyra.sandbox.view import EMPTY_FILE, ETC, SYSTEM, is_within
 from palyra.values import dataclass
 
@@ -48,6 +48,21 @@ def is_as_planned(held: Held, template: Template) -> bool:
         return same or not difference(held, template, held.program)
     except OSError:
         return False
+
+
+def shows_same_mounts(held: Held, template: Template) -> bool:
+    """Whether the host's mounts below the folders that are shown are those it had when the sandbox was made."""
+    return _below(template, held.host_table) == _below(template, mountinfo(os.getpid()))
+
+
+def _below(template: Template, table: str) -> list[tuple[str, str, str, str]]:
+    sources = [source for _, source in planned_mounts(template.launcher) if source]
+    mounts = parse_mountinfo(table)
+    return [
+        (mount.device, mount.root, mount.point, mount.kind)
+        for mount in mounts
+        if any(is_within(mount.point, source) for source in sources)
+    ]
 
 
 def shown_folders(template: Template) -> tuple[Identified, ...]:
