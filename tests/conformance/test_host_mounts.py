@@ -120,3 +120,21 @@ def test_what_the_host_has_mounted_since_is_not_missing_from_a_sandbox_started_b
                 subprocess.run(["umount", str(folder)], check=True)
     """
     assert run(story) == [1, 2, 1, 1]
+
+
+def test_cancelling_while_mounts_are_parted_leaves_no_process() -> None:
+    story = """
+        from palyra.launch import _os
+        with arena(Tier.C, 0) as place:
+            async def cancel_after(delay_s):
+                call = asyncio.create_task(place.start("/bin/sleep", "30"))
+                await asyncio.sleep(delay_s)
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+            async def go():
+                for first in range(0, 60, 4):
+                    await asyncio.gather(*(cancel_after(n * 0.0005) for n in range(first, first + 4)))
+            asyncio.run(go())
+            print(json.dumps([_os.children(os.getpid()), marked_processes(str(place.workspace))]))
+    """
+    assert run(story) == [[], []]

@@ -132,7 +132,7 @@ async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
         owner = _os.raised(fcntl.ioctl(mounts, _NS_GET_USERNS))
         if not template.closed and template.is_started_by_us:  # no interpreter has to be started for that
             parting = assemble_parting(os.uname().machine)
-            closed = await ended_well(_os.run_program(parting, {MOUNTS: mounts, OWNER: owner}))
+            closed = await unbroken(ended_well(_os.run_program(parting, {MOUNTS: mounts, OWNER: owner})))
         else:
             given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
             closed = await jobs.run("closing", [owner, mounts, given])
