@@ -3,7 +3,8 @@
 Pure: bytes in, names out. Versions 2 to 4 are read, with hashes of either length. An agent can write an index byte by
 byte, so every entry is read, and as git reads it: a kind by its upper bits alone, a name as long as its flags say, and
 blocks where the table for threads says they begin. Rules: what cannot be read is an error, for whoever asks to take as
-the worst.
+the worst, and so is a part of an index: what is behind it would not be seen. Whatever the bytes are, reading takes no
+longer than their number allows.
 
 Not here: the file (look_git), what those settings are, and how long hashes are (gitconfig).
 """
@@ -17,7 +18,10 @@ from typing import Final
 
 from palyra.late import late
 
-MAX_BYTES: Final = 16 << 20
+MAX_BYTES: Final = 64 << 20
+"""Some 700 000 files. Everybody waits while it is read, a fifth of a second for as many as that."""
+MAX_BLOCKS: Final = 4096
+"""Honest tables have one for each thread, and an index has one table: many that overlap would be read for hours."""
 _KIND: Final = 0o170000
 _GITLINK: Final = 0o160000
 _EXTENDED: Final = 0x4000
@@ -31,9 +35,9 @@ _BLOCK: Final = struct.Struct(">II")
 
 
 def nested_in(data: bytes, *, sha256: bool = False, every: bool = False) -> tuple[bytes, ...]:
-    """Paths of nested repositories, below the top, or of every entry. Raises ValueError for what is no index. Of one
-    that is cut off at `MAX_BYTES`, those that were read. An empty path stands for one in the shared part, of any kind
-    there: where an index is split, what replaces an entry has no name."""
+    """Paths of nested repositories, below the top, or of every entry. Raises ValueError for what is no whole index. An
+    empty path stands for one in the shared part, of any kind there: where an index is split, what replaces an entry has
+    no name."""
     if not data:
         return ()
     if data[:4] != b"DIRC" or not 2 <= _number(data, 4) <= 4:
@@ -45,12 +49,9 @@ def nested_in(data: bytes, *, sha256: bool = False, every: bool = False) -> tupl
 
 
 def _nested(data: bytes, entry: struct.Struct, *, every: bool) -> Iterator[bytes]:
-    version, cut_off = _number(data, 4), len(data) >= MAX_BYTES
-    blocks: frozenset[int] = frozenset() if cut_off else _blocks(data)
+    version, blocks = _number(data, 4), _blocks(data)
     at, name, begun = _HEADER_BYTES, b"", 0
     for _ in range(_number(data, 8)):
-        if cut_off and at + 2 * _LENGTH > len(data):
-            return
         start, begun = at, begun + (at in blocks)
         mode, flags = entry.unpack_from(data, at)
         at += entry.size + (2 if flags & _EXTENDED else 0)
@@ -80,11 +81,15 @@ def _nested(data: bytes, entry: struct.Struct, *, every: bool) -> Iterator[bytes
 
 def _blocks(data: bytes) -> frozenset[int]:
     """Where git's threads begin to read; an honest table names what reading one by one comes to."""
-    return frozenset(
-        _BLOCK.unpack_from(data, at)[0]
-        for table in _TABLE.finditer(data)
-        for at in range(table.end(), table.end() + _number(table[1], 0) - 4, _BLOCK.size)
-    )
+    begin: set[int] = set()
+    left = MAX_BLOCKS
+    for table in _TABLE.finditer(data):
+        places = range(table.end(), table.end() + _number(table[1], 0) - 4, _BLOCK.size)
+        left -= 1 + len(places)
+        if left < 0:
+            raise ValueError("more blocks than any index has")
+        begin.update(_BLOCK.unpack_from(data, at)[0] for at in places)
+    return frozenset(begin)
 
 
 def _number(data: bytes, at: int) -> int:

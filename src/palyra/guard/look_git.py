@@ -4,8 +4,8 @@ Touches the file system, reading only. Looked at are the repository at the top, 
 (look_guarded), those that its index holds, wherever they are, and those that theirs hold. Whoever wrote them: what was
 there before an agent came is closed to it, but git runs it all the same, and what was not there can be the agent's own.
 Rules: an agent can have written every file of them, so they are read as git reads them, and what leads git elsewhere
-than where is looked counts as a program: files in another folder, an index that cannot be read. This is advice: what
-another run writes a moment later, and of an index what comes behind 16 MiB, are not seen.
+than where is looked counts as a program: files in another folder, an index that cannot be read or is too large to be.
+This is advice: what another run writes a moment later is not seen.
 
 Not here: what such a setting is (gitconfig), what it means for the call (facts).
 """
@@ -26,8 +26,13 @@ from palyra.model.sights import WorkspaceSight
 _FILES = ("config", "config.worktree")
 MAX_NESTED = 512
 MAX_CONFIG_BYTES = 1 << 20
-MAX_INDEX_BYTES = 2 * gitindex.MAX_BYTES
+MAX_INDEX_BYTES = gitindex.MAX_BYTES
 """Of all repositories together: 500 of them, each as big as one may be, would hold everybody up for a minute."""
+UNREADABLE = "an index that cannot be read"
+TOO_LARGE = f"an index of more than {MAX_INDEX_BYTES >> 20} MiB, which is not read"
+MAX_NAMES = 1 << 16
+"""Each is a question to the disk; honest indexes name a few hundred."""
+TOO_MANY = f"more than {MAX_NESTED} repositories, which are not all looked at"
 
 
 def look_at_git(workspace: WorkspaceSight) -> str:
@@ -39,15 +44,21 @@ def look_at_git(workspace: WorkspaceSight) -> str:
     beside = (os.path.dirname(path) for path in workspace.protected if os.path.basename(path) in _FILES)
     try:
         return look.at_repository(workspace.path, top) or next(filter(None, map(look.at_settings, beside)), "")
+    except _TooMuch as error:
+        return str(error)
     except ValueError:
-        return "an index that cannot be read"
+        return UNREADABLE
+
+
+class _TooMuch(Exception):
+    """Its sentence says of what."""
 
 
 class _Look:
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
         self._seen: dict[str, gitconfig.Reading] = {}
-        self._bytes = self._index_bytes = 0
+        self._bytes = self._index_bytes = self._asked = 0
 
     def at_repository(self, files: str, place: str) -> str:
         """It and those that its index holds, and theirs: `git submodule update --recursive` goes into all of them."""
@@ -66,8 +77,11 @@ class _Look:
                 if inner not in known and os.path.isdir(inner):
                     waiting.append((folder, inner))
                     known.add(inner)
+                self._asked += 1
+                if self._asked > MAX_NAMES:
+                    raise _TooMuch(TOO_MANY)
             if len(known) > MAX_NESTED:
-                raise ValueError("too many")
+                raise _TooMuch(TOO_MANY)
         return ""
 
     def at_settings(self, folder: str) -> str:
@@ -94,10 +108,10 @@ class _Look:
         """What its index holds; a shared part of the index is an index too."""
         every = False
         for index in ("index", *glob.iglob("sharedindex.*", root_dir=place)):
-            data = _read(f"{place}/{index}", gitindex.MAX_BYTES)
+            data = _read(f"{place}/{index}", MAX_INDEX_BYTES - self._index_bytes + 1)
             self._index_bytes += len(data)
             if self._index_bytes > MAX_INDEX_BYTES:
-                raise ValueError("too many")
+                raise _TooMuch(TOO_LARGE)
             names = gitindex.nested_in(data, sha256=sha256, every=every)
             every = every or b"" in names
             yield from (os.fsdecode(name) for name in names if name)
@@ -130,7 +144,7 @@ def _read(path: str, most: int) -> bytes:
         return b""
     try:
         status = os.fstat(descriptor)
-        return os.read(descriptor, most) if stat.S_ISREG(status.st_mode) else b""
+        return os.read(descriptor, min(most, status.st_size + 1)) if stat.S_ISREG(status.st_mode) else b""
     except OSError:
         return b""
     finally:

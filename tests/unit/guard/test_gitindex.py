@@ -78,8 +78,14 @@ def _entry(name: bytes, *, mode: int = 0o100644, length: int | None = None) -> b
     return entry + bytes(8 - len(entry) % 8)
 
 
-def _index(*entries: bytes, count: int, behind: bytes = b"") -> bytes:
-    return b"DIRC\0\0\0\2" + count.to_bytes(4, "big") + b"".join(entries) + behind + bytes(20)
+def _short_entry(name: bytes, *, cut: int, mode: int = 0o100644) -> bytes:
+    """As version 4 has them: how much of the name before is cut off, and what follows instead."""
+    steps = bytes([cut]) if cut < 0x80 else bytes([0x80 | ((cut >> 7) - 1), cut & 0x7F])
+    return bytes(24) + mode.to_bytes(4, "big") + bytes(32) + len(name).to_bytes(2, "big") + steps + name + b"\0"
+
+
+def _index(*entries: bytes, count: int, behind: bytes = b"", version: int = 2) -> bytes:
+    return b"DIRC\0\0\0" + bytes([version]) + count.to_bytes(4, "big") + b"".join(entries) + behind + bytes(20)
 
 
 def test_a_nested_repository_of_an_odd_mode_is_one() -> None:
@@ -155,12 +161,49 @@ def test_nobody_waits_for_many_indexes_or_many_settings(tmp_path: Path) -> None:
     (tmp_path / ".git/sharedindex.0").write_bytes(whole)
     for number in range(1, 100):
         os.link(tmp_path / ".git/sharedindex.0", tmp_path / f".git/sharedindex.{number}")
-    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "an index that cannot be read"
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "an index of more than 64 MiB, which is not read"
     names = [f"s{number}".encode() for number in range(9)]
     _repository(tmp_path / "two", "", *names)
     for name in names:
         _repository(tmp_path / "two" / name.decode(), "[a]\n" + "b = c\n" * 30_000)
     assert look_at_git(WorkspaceSight(path=str(tmp_path / "two"))).startswith("more than can be read in s")
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_nested_repository_behind_many_files_is_found(tmp_path: Path, version: int) -> None:
+    """An index was once read for 16 MiB, and an agent's own repository stood behind that."""
+    _repository(tmp_path)
+    many, last = _entry(b"a" * 1000) * 20_000, _entry(b"sub", mode=0o160000)
+    if version == 4:  # of the name before nothing is kept, or all of it is cut
+        many = _short_entry(b"a" * 1000, cut=0) + _short_entry(b"a" * 1000, cut=1000) * 19_999
+        last = _short_entry(b"sub", cut=1000, mode=0o160000)
+    data = _index(many, last, count=20_001, version=version)
+    assert len(data) > 16 << 20
+    (tmp_path / ".git/index").write_bytes(data)
+    _repository(tmp_path / "sub", "[filter.x]clean=id")
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "filter.clean in sub/.git/config"
+
+
+def test_an_index_that_is_too_large_to_be_read_is_the_worst_and_says_so(tmp_path: Path) -> None:
+    _repository(tmp_path)
+    with open(tmp_path / ".git/index", "r+b") as index:
+        index.truncate((64 << 20) + 1)
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))) == "an index of more than 64 MiB, which is not read"
+
+
+def test_nobody_waits_for_tables_that_overlap() -> None:
+    """Two thousand of them, each said to go on to the end of the file, were half a billion blocks."""
+    tables, padding = 2_000, bytes(1 << 20)
+    total = 12 * tables + len(padding)
+    lengths = [(total - 12 * (number + 1)) // 8 * 8 + 4 for number in range(tables)]
+    behind = b"".join(b"IEOT" + length.to_bytes(4, "big") + b"\0\0\0\1" for length in lengths) + padding
+    with pytest.raises(ValueError, match="not an index"):
+        nested_in(_index(count=0, behind=behind))
+
+
+def test_nobody_waits_for_a_crowd_of_names(tmp_path: Path) -> None:
+    _repository(tmp_path, "", *(f"s{number}".encode() for number in range(70_000)))
+    assert look_at_git(WorkspaceSight(path=str(tmp_path))).startswith("more than 512 repositories")
 
 
 def test_a_submodule_as_git_keeps_it_is_no_program(tmp_path: Path) -> None:
