@@ -6,7 +6,7 @@ programs that are known to take hosts. What could as well be a file (`a.txt`, `m
 host. What is meant as a host but cannot be read as one is named as it stands, so that it is refused, not overlooked.
 Programs that only read text (`grep 'https://…'`, `git commit -m`) reach nothing and name nothing.
 
-Not here: what is granted (egress/rules).
+Not here: what is granted (egress/rules), which words of git's are refspecs (git_words).
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ HOST_LETTERS = {
 }
 """Short options whose value is a host or a list of them."""
 READS_TEXT = frozenset("grep egrep fgrep zgrep rg ag ack sed jq yq tr cut sort uniq wc diff comm expr fold fmt".split())
-GIT_REACHES = frozenset({"clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "archive"})
 COPIES = frozenset({"scp", "sftp", "rsync", "git", "ssh", "svn", "hg", "sshfs", "mosh", "autossh"})
 WRAPPERS = frozenset(
     "env xargs nice nohup timeout time stdbuf setsid sudo doas ionice chrt taskset flock watch".split()
@@ -88,9 +87,13 @@ def hosts_named(program: str, args: Sequence[str], requested: Sequence[str] = ()
     """Every host the call names, each with the argument that named it; `requested` are those it asks for."""
     found: dict[tuple[str, int | None], NamedHost] = {}
     name, inner = _unwrap(program, args)
-    reader = _Reader(name, copies=name in COPIES and (name != "git" or any(arg in GIT_REACHES for arg in inner)))
-    silent = name in READS_TEXT or (name == "git" and not reader.copies)
-    for arg, host, port in () if silent else reader.read(inner):
+    copies, silent = name in COPIES, name in READS_TEXT
+    if name == "git":
+        from palyra.egress.git_words import may_reach, without_refspecs
+
+        copies = may_reach(inner)
+        silent, inner = not copies, without_refspecs(inner)
+    for arg, host, port in () if silent else _Reader(name, copies=copies).read(inner):
         found.setdefault((host, port), NamedHost(host, port, arg))
     for text in requested:
         host, port = split_port(text.strip())
@@ -187,7 +190,7 @@ class _Reader:
             piece, named = _AUTHORITY.match(piece)[0].rpartition("@")[2], True  # type: ignore[index]  # matches always
         else:
             named = takes_hosts and not _is_file(piece) and bool(first or _DOTTED.fullmatch(piece))
-        if named and not (self.program == "git" and piece in GIT_REACHES):
+        if named:
             yield from _host(piece, None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from palyra.egress.preflight import GIT_REACHES, TAKES_HOSTS
+from palyra.egress.preflight import TAKES_HOSTS
 from palyra.late import late
 from palyra.model.face import NetFace
 from palyra.model.net import EgressMode, NetGrant
@@ -32,7 +32,9 @@ def watching_face(grant: NetGrant, program: str, args: Sequence[str]) -> NetFace
 def goes_out(program: str, args: Sequence[str]) -> bool:
     name = _VERSION.sub("", program.rpartition("/")[2]) or program
     if name == "git":
-        return any(word in GIT_REACHES for word in args)
+        from palyra.egress.git_words import may_reach
+
+        return may_reach(args)
     if name == "python" and "-m" in args[:-1]:
         return args[list(args).index("-m") + 1] in INSTALLERS
     return name in INSTALLERS or name in TAKES_HOSTS
