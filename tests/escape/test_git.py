@@ -204,6 +204,19 @@ def test_a_push_to_a_remote_that_a_file_of_the_agents_makes_a_folder_runs_no_hoo
     assert git(run, "ls-remote", "./sub").success, "reading it is no push"
 
 
+def test_the_word_push_is_no_push(run: SyncRun, workspace: Path) -> None:
+    """A file that is stashed, a branch, a folder that is fetched from: all of it worked but for its name."""
+    committed(workspace)
+    committed(workspace / "push")
+    (workspace / "file").write_text("y")
+    stashed = git(run, *IDENTITY, "stash", "push", "file")
+    assert stashed.success, stashed.output or stashed.message
+    assert git(run, "branch", "push").success
+    for words in (["ls-remote", "push"], ["fetch", "./push", "master:refs/heads/from-push"]):
+        done = git(run, *words)
+        assert done.success, (done.message, done.output)
+
+
 @pytest.mark.parametrize("words", [["-msa/b"], ["-kms", "a/b"], ["-ms", "a/b"]])
 def test_a_strategy_hidden_in_a_bundle_of_rebase_is_a_program(run: SyncRun, workspace: Path, words: list[str]) -> None:
     """rebase -m has no value, as merge -m has: what follows it in its word is -s and the name of a program."""

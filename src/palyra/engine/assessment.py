@@ -266,8 +266,9 @@ def _git_environment(trip: Trip, process: ProcessInput) -> tuple[tuple[str, str]
     if _may_run_code(trip) or not any(normalise(sight.name) == "git" for sight in names):
         return ()
     from palyra.guard.gitenv import git_environment
+    from palyra.guard.gitpush import push_words
 
-    return git_environment(process.args)
+    return git_environment(pushes=push_words(process.command, process.args) is not None)
 
 
 def _limits(trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig) -> Limits:

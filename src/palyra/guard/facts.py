@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from palyra.errors import Reason, Rejected
 from palyra.guard.command import Classification, behind, check_shape, is_broad_kill, is_interpreter, normalise
-from palyra.guard.gitline import push_target
 from palyra.guard.paths import VISIBLE_SYSTEM, inside, judge_paths, lexical
 from palyra.guard.programs import BROAD_KILLS, BUILD_TOOLS
 from palyra.guard.wrappers import is_wrapper
@@ -45,7 +44,7 @@ def guard_process(
     hosts_denied: Sequence[NamedHost] = (),
 ) -> Facts:
     check_shape(command, args)  # 1
-    kind = _refine(classification, sights, args)  # 3
+    kind = _refine(classification, sights, command, args)  # 3
     _check_kill(command, args, kind)  # 4
     check_places(sights)  # 5
     with_interpreters = allow_interpreters or grant.interpreters
@@ -88,27 +87,34 @@ def _programs(sights: Sights) -> tuple[ExecutableSight, ...]:
     return (sights.executable, *sights.also)
 
 
-def _refine(kind: Classification, sights: Sights, args: Sequence[str]) -> Classification:
+def _refine(kind: Classification, sights: Sights, command: str, args: Sequence[str]) -> Classification:
     """Add what the disk says: scripts, and links such as `editor` → vim."""
     for sight in _programs(sights):
         name, why, interprets = behind(sight.name, sight.shebang, sight.path)
         if why and not kind.interpreter and (interprets or not kind.runs_code):
             kind = replace(kind, effective_program=name, interpreter=interprets, runs_code=True, why=why)
-    names = {normalise(sight.name) for sight in _programs(sights)}
-    if "git" in names and sights.cwd.resolved != sights.workspace.path and not kind.runs_code:
-        why = "git below the top of the workspace can meet a repository with its own settings and hooks"
-        kind = replace(kind, effective_program="git", runs_code=True, why=why)
-    if "git" in names and _has_common_folder(sights) and not kind.runs_code:
-        why = "a commondir in .git says that the repository's settings are another folder's"
-        kind = replace(kind, effective_program="git", runs_code=True, why=why)
-    if "git" in names and sights.git_program and not kind.runs_code:
-        kind = replace(kind, effective_program="git", runs_code=True, why=f"git obeys {sights.git_program}")
-    if "git" in names and "push" in args and not kind.runs_code:
-        target = push_target(args[list(args).index("push") + 1 :])
-        if any(sight.text == target and sight.exists for sight in sights.paths):
-            why = "git push to a folder runs the hooks of the repository there"
-            kind = replace(kind, effective_program="git", runs_code=True, why=why)
+    if not kind.runs_code and any(normalise(sight.name) == "git" for sight in _programs(sights)):
+        why = _why_git_runs_code(sights, command, args)
+        kind = replace(kind, effective_program="git", runs_code=True, why=why) if why else kind
     return kind
+
+
+def _why_git_runs_code(sights: Sights, command: str, args: Sequence[str]) -> str:
+    """What the disk says of a git whose words name no program; empty where it runs none."""
+    from palyra.guard.gitline import push_target
+    from palyra.guard.gitpush import push_words
+
+    if sights.cwd.resolved != sights.workspace.path:
+        return "git below the top of the workspace can meet a repository with its own settings and hooks"
+    if _has_common_folder(sights):
+        return "a commondir in .git says that the repository's settings are another folder's"
+    if sights.git_program:
+        return f"git obeys {sights.git_program}"
+    pushed = push_words(command, args)
+    target = "" if pushed is None else push_target(pushed)
+    if target and any(sight.text == target and sight.exists for sight in sights.paths):
+        return "git push to a folder runs the hooks of the repository there"
+    return ""
 
 
 def _has_common_folder(sights: Sights) -> bool:

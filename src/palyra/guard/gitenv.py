@@ -10,12 +10,11 @@ What cannot be set this way, because any name will do: filters, text conversions
 repository whose config the agent wrote itself: where there was none to close (guard/protected), and nested ones that
 `git add` or `.gitmodules` leads git into. Those are looked for (gitconfig). Arguments are never rewritten.
 
-Not here: which git commands count as code (gitline).
+Not here: which git commands count as code (gitline), which of them push (gitpush).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 NOWHERE: Final = "/dev/null"
@@ -47,12 +46,9 @@ _FIXED: Final = (
 
 
 PUSHING: Final = (("protocol.file.allow", "never"),)
-_WITHOUT_QUOTES: Final = str.maketrans("", "", "'\"")
 
 
-def git_environment(args: Sequence[str] = ()) -> tuple[tuple[str, str], ...]:
-    """`args`: the call's own, whatever wraps git in them; one of `env -S` holds several words, quotes and all."""
-    pushes = any("push" in word.translate(_WITHOUT_QUOTES).split() for word in args)
+def git_environment(*, pushes: bool = False) -> tuple[tuple[str, str], ...]:
     settings = (*SETTINGS, *PUSHING) if pushes else SETTINGS
     numbered = [
         pair

@@ -239,6 +239,8 @@ def test_a_push_to_a_folder_that_the_disk_knows_is_code():
     assert facts.details[0][1] == "git push to a folder runs the hooks of the repository there."
     assert not guard("git push origin main", seen=seen).runs_code
     assert not guard("git status", seen=seen).runs_code
+    assert not guard("git stash push backup", seen=((2, "backup", "/w/backup"),)).runs_code
+    assert guard("git --namespace push push backup", seen=((3, "backup", "/w/backup"),)).runs_code
     assert not guard("cat push backup", seen=((1, "backup", "/w/backup"),)).runs_code
 
 
