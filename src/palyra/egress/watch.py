@@ -22,11 +22,12 @@ INSTALLERS = frozenset(
 _VERSION = late(r"[0-9.]+$")
 
 
-def watching_face(grant: NetGrant, program: str, args: Sequence[str]) -> NetFace | None:
-    """A name server and a proxy that refuse everything and write it down; None for programs that stay at home."""
+def watching_face(grant: NetGrant, program: str, args: Sequence[str], *, names: bool = False) -> NetFace | None:
+    """A name server and a proxy that refuse everything and write it down; None for programs that stay at home. `names`:
+    its arguments name a host, in code that nobody refused for it."""
     if grant.mode is not EgressMode.STRICT or grant.hosts:
         return None
-    return NetFace() if goes_out(program, args) else None
+    return NetFace() if names or goes_out(program, args) else None
 
 
 def goes_out(program: str, args: Sequence[str]) -> bool:

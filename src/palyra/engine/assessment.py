@@ -34,7 +34,8 @@ from palyra.guard.environ import build_environment
 from palyra.guard.facts import guard_process
 from palyra.guard.paths import candidates
 from palyra.guard.programs import normalise
-from palyra.model.call import CallId, RunId, Tier, ToolCall
+from palyra.guard.texts import code_arguments
+from palyra.model.call import CallId, Door, RunId, Tier, ToolCall
 from palyra.model.job import Facts, Job
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
@@ -174,7 +175,7 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
     sights, grant = trip.sights, trip.call.grant
     classification = classify(process.command, process.args, sights.executable.shebang)
     net, named = network_of(trip, process, runner)
-    refused_hosts = () if net.mode is EgressMode.NONE else denied(net, named)
+    refused_hosts = _refused_hosts(trip, process, net, named)
     tier = choose_tier(trip.run.tier, ports.host, net, fallback=runner.fallback_tier)
     facts = guard_process(
         command=process.command,
@@ -194,6 +195,20 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
     trip.facts = replace(facts, background=process.lifetime is not None, network=reaches_out)
     trip.job = make_job(trip, process, runner, net=net, named=named, tier=tier)
     trip.shape = process_shape(trip, process)
+
+
+def _refused_hosts(
+    trip: Trip, process: ProcessInput, net: NetGrant, named: tuple[NamedHost, ...]
+) -> tuple[NamedHost, ...]:
+    """Code for an interpreter may write a host's name into a file, or ask a server that it started itself: where the
+    kernel is the wall it says what can be reached. Behind a hook there is no wall."""
+    if net.mode is EgressMode.NONE:
+        return ()
+    refused = denied(net, named)
+    if not refused or net.mode is not EgressMode.STRICT or trip.run.context.door is Door.HOOK:
+        return refused
+    code = {process.args[at] for at in code_arguments(process.command, process.args)}
+    return tuple(host for host in refused if host.argument not in code)
 
 
 def network_of(

@@ -69,7 +69,7 @@ def _with_face(job: Job, ports: Ports) -> Job:
         return job
     face = face_of(job.net)
     if face is None:
-        return replace(job, face=watching_face(job.net, job.argv[0], job.argv[1:]))
+        return replace(job, face=watching_face(job.net, job.argv[0], job.argv[1:], names=bool(job.hosts_named)))
     return replace(job, face=face, trust=ports.intercepts.trust_for(job.net) if ports.intercepts else None)
 
 

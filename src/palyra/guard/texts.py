@@ -2,7 +2,8 @@
 
 `sed -n '/x/p'`, `grep '../lib' src` and `git commit -m '/api: fix'` name no file outside the workspace. Only what a
 well-known program surely reads as text is left out; every other word stays a possible path. A mistake here costs a
-clear refusal, not a wall: the sandbox holds either way.
+clear refusal, not a wall: the sandbox holds either way. Code that is handed over (`bash -c`, `python3 -c`) is text too:
+what files and hosts it comes to is for nobody to read out of it.
 
 Not here: reading paths out of words (guard/paths).
 """
@@ -83,6 +84,17 @@ TEXTS: dict[str, Texts] = {
     "du": _texts("B:d:t:X:ahscx", "exclude= max-depth= threshold=", "exclude"),
     "tar": _texts("", "transform= xform= exclude=", "transform xform exclude"),
 }
+_SHELL = Spec(
+    "abcefhiklmnprstuvxBCDEHPTO:o:",
+    "debugger init-file= login noediting noprofile norc posix pretty-print rcfile= restricted verbose",
+)
+_INLINE: dict[str, tuple[Spec, str]] = {
+    **dict.fromkeys("sh bash dash ash zsh ksh mksh rbash".split(), (_SHELL, "")),  # the first operand, if -c is there
+    **dict.fromkeys(("python", "pypy"), (Spec("bBdEhiIOPqsSuvVxc:W:X:m:"), "c")),
+    **dict.fromkeys(("node", "nodejs"), (Spec("e:p:ir:", "eval= print= require= input-type="), "e p eval print")),
+    "perl": (Spec("acnpswWtTuUvXl::0::i::e:E:M:m:I:F:"), "e E"),
+    "ruby": (Spec("acnplswve:I:r:F:i::W::"), "e"),
+}
 TEXT_ONLY = frozenset({"tr", "expr"})
 FIND_TESTS = frozenset(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -printf -regextype".split()
@@ -91,14 +103,42 @@ FIND_TESTS = frozenset(
 
 def text_arguments(program: str, args: Sequence[str]) -> tuple[frozenset[int], tuple[tuple[int, str], ...]]:
     """(indices of words that are text, (index, file) for every file that a text names)."""
+    name, offset = _unwrapped(program, args)
+    indices, files = _read(name, args[offset:])
+    return frozenset(at + offset for at in indices), tuple((at + offset, file) for at, file in files)
+
+
+def code_arguments(program: str, args: Sequence[str]) -> frozenset[int]:
+    """Indices of words that are code for an interpreter, none of them before a script's own name."""
+    name, offset = _unwrapped(program, args)
+    return frozenset(at + offset for at in _read_code(name, args[offset:]))
+
+
+def _unwrapped(program: str, args: Sequence[str]) -> tuple[str, int]:
+    """(the program behind simple wrappers, where its own arguments begin)."""
     offset = 0
     for _ in range(MAX_DEPTH):
         inner = command_index(normalise(program), args[offset:])
         if inner < 0:
             break
         program, offset = args[offset + inner], offset + inner + 1
-    indices, files = _read(normalise(program), args[offset:])
-    return frozenset(at + offset for at in indices), tuple((at + offset, name) for at, name in files)
+    return normalise(program), offset
+
+
+def _read_code(name: str, args: Sequence[str]) -> Iterator[int]:
+    if name not in _INLINE:
+        return
+    spec, letters = _INLINE[name]
+    scan = read_options(args, spec)
+    if scan.unknown:
+        return
+    if not letters and any(option.name == "c" for option in scan.options):
+        yield from range(scan.rest, min(scan.rest + 1, len(args)))
+    for option in scan.options:
+        if option.name in letters.split() and option.value is not None:
+            yield option.end - 1
+        if name in ("python", "pypy") and option.name in "cm":
+            return  # what follows is for the code, or for the module
 
 
 def _read(name: str, args: Sequence[str]) -> tuple[Sequence[int], Sequence[tuple[int, str]]]:
@@ -111,6 +151,8 @@ def _read(name: str, args: Sequence[str]) -> tuple[Sequence[int], Sequence[tuple
         return [at + 1 for at, word in enumerate(args) if word in FIND_TESTS], ()
     if name == "jq":
         return list(_read_jq(args)), ()
+    if name in _INLINE:
+        return list(_read_code(name, args)), ()
     if name == "git":
         git = read_git(args)
         texts = TEXTS.get(f"git {git.subcommand}")

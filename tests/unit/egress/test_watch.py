@@ -32,3 +32,8 @@ def test_only_an_empty_strict_grant_is_watched() -> None:
 
 def test_a_program_is_known_by_its_name_wherever_it_lies() -> None:
     assert watching_face(NO_NETWORK, "/usr/bin/pip3", ["install", "x"]) == NetFace()
+
+
+def test_a_program_whose_code_names_a_host_is_watched() -> None:
+    assert watching_face(NO_NETWORK, "bash", ["-c", "curl https://a.test"], names=True) == NetFace()
+    assert watching_face(NetGrant(EgressMode.NONE), "bash", ["-c", "x"], names=True) is None

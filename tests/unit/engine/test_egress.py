@@ -15,8 +15,10 @@ from palyra.engine.output import refused_hosts_hint
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.errors import Reason
-from palyra.model.face import Trust
+from palyra.model.call import Door, OperatorGrant
+from palyra.model.face import NetFace, Trust
 from palyra.model.host import BubblewrapFacts
+from palyra.model.net import EgressMode
 from palyra.model.outcome import Connection, Execution, Status
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
@@ -102,9 +104,12 @@ class Intercepts:
 
 def call(arguments: dict[str, Any], **ports: Any) -> tuple[Any, Any]:
     config = ports.pop("config", parse_config(HOSTS))
+    run = fake_run(config, grant=ports.pop("grant", None))
+    if "door" in ports:
+        run = replace(run, context=replace(run.context, door=ports.pop("door")))
     board = fake_ports(config=config, host=ports.pop("host", LISTENING), **ports)
     engine = Engine(board, make_registry(BUILTIN_TOOLS))
-    request = CallRequest(tool="palyra.process.run", input=arguments, run=fake_run(config))
+    request = CallRequest(tool="palyra.process.run", input=arguments, run=run)
     return asyncio.run(engine.call(request)), board
 
 
@@ -153,3 +158,33 @@ def test_a_program_that_fails_after_a_refusal_gets_the_hint_and_one_that_succeed
         ended = Execution(status=Status.COMPLETED, exit_code=code, connections=denied)
         outcome, _ = call({"command": "git", "args": ["status"]}, executor=Executor(execution=ended))
         assert ("--allow-host hidden.test" in str(outcome.hint)) is hinted
+
+
+# ── hosts within code ──
+
+WRITES_A_PAGE = {"command": "bash", "args": ["-c", "echo '<a href=https://evil.test/>' > page.html"]}
+CODE = OperatorGrant(interpreters=True)
+
+
+def test_code_that_writes_a_hosts_name_is_not_refused_where_the_kernel_is_the_wall() -> None:
+    """And where it does go there, listeners that refuse everything tell which host it was."""
+    executor = Executor()
+    outcome, _ = call(WRITES_A_PAGE, executor=executor, config=Config(), grant=CODE)
+    assert outcome.success, outcome.message
+    [plan] = executor.plans
+    assert plan.face == NetFace()
+
+
+def test_a_host_beside_the_code_is_refused_as_before() -> None:
+    beside = {"command": "python3", "args": ["-c", "1", "https://evil.test/"]}
+    script = {"command": "bash", "args": ["fetch.sh", "-c", "https://evil.test/"]}
+    for arguments in (beside, script):
+        outcome, _ = call(arguments, config=Config(), grant=CODE)
+        assert outcome.reason is Reason.EGRESS_DENIED
+
+
+def test_code_that_names_a_host_is_refused_where_nothing_else_would_hold_it() -> None:
+    """In mode preflight the arguments are all that is looked at, and behind a hook there is no sandbox."""
+    preflight = OperatorGrant(interpreters=True, egress=EgressMode.PREFLIGHT)
+    assert call(WRITES_A_PAGE, config=Config(), grant=preflight)[0].reason is Reason.EGRESS_DENIED
+    assert call(WRITES_A_PAGE, config=Config(), grant=CODE, door=Door.HOOK)[0].reason is Reason.EGRESS_DENIED

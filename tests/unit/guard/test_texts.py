@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from palyra.guard.texts import text_arguments
+from palyra.guard.texts import code_arguments, text_arguments
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,21 @@ def test_a_file_that_a_script_names_is_told_with_the_place_of_the_script() -> No
 def test_wrappers_are_followed_eight_deep() -> None:
     assert text_arguments("nice", ["nice"] * 7 + ["tr", "/", "_"])[0] == {8, 9}
     assert text_arguments("nice", ["nice"] * 8 + ["tr", "/", "_"])[0] == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("bash -c x=/etc/hosts", {1}), ("bash -lc /x", {1}), ("bash -euo pipefail -c /x /y", {3}), ("sh -xc /x", {1}),
+        ("bash --norc -c /x", {2}), ("bash -c -- /x", {2}), ("bash script -c /x", set()), ("bash /x", set()),
+        ("bash -c", set()), ("bash --wat -c /x", set()), ("bash -o pipefail /x", set()), ("python3 -c /x", {1}),
+        ("python3.12 -Ic /x -c /y", {1}), ("python3 script -c /x", set()), ("python3 -m mod -c /x", set()),
+        ("node -e /x", {1}), ("node --eval=/x", {0}), ("node -p /x", {1}), ("node script -e /x", set()),
+        ("perl -ne /x f", {1}), ("perl -e /x -e /y", {1, 3}), ("ruby -e /x", {1}), ("timeout 5 bash -c /x", {3}),
+        ("env A=1 nice bash -c /x", {4}), ("fish -c /x", set()), ("git -c /x", set()),
+    ],
+)  # fmt: skip
+def test_code_for_an_interpreter_is_text_and_what_follows_a_script_is_not(line: str, code: set[int]) -> None:
+    command, *args = shlex.split(line)
+    assert code_arguments(command, args) == code
+    assert text_arguments(command, args)[0] == code
