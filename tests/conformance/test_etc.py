@@ -82,6 +82,29 @@ def test_a_program_sees_the_same_etc_with_and_without_the_folder(place: Arena, n
     assert "/etc/passwd" in with_it
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_programs_find_what_they_ask_etc_for(place: Arena, folder: bool) -> None:
+    """`openssl req` makes no certificate without its settings, and a port has no name without the table of them."""
+    program = """
+    import socket
+    found = {path: os.path.exists(path) for path in ("/etc/ssl/openssl.cnf", "/etc/os-release")}
+    report([found, os.path.exists("/etc/services") and socket.getservbyname("http")])
+    """
+
+    async def story() -> Any:
+        made, plan = ProcessExecutor(host()), planned(place, textwrap.dedent(program))
+        try:
+            if folder:
+                made.etc.make(template_of(plan))
+            return await told(made, plan)
+        finally:
+            await made.close()
+
+    found, http = asyncio.run(story())
+    assert found == {path: os.path.exists(path) for path in found}
+    assert http == (os.path.exists("/etc/services") and 80)
+
+
 def test_nothing_of_it_can_be_changed_from_inside(place: Arena) -> None:
     program = """
     def moved():

@@ -66,7 +66,11 @@ _ETC_SHARED = ("/etc/hosts", "/etc/resolv.conf")
 _ETC_READ_ONLY = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
+    "/etc/os-release",
+    "/etc/protocols",
+    "/etc/services",
     "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",  # without it `openssl req` makes no certificate
     "/etc/pki/tls/certs",
     "/etc/pki/ca-trust/extracted",
 )

@@ -41,7 +41,11 @@ def test_every_word_about_etc_is_understood() -> None:
     assert etc.shown == (
         "/etc/alternatives",
         "/etc/ld.so.cache",
+        "/etc/os-release",
+        "/etc/protocols",
+        "/etc/services",
         "/etc/ssl/certs",
+        "/etc/ssl/openssl.cnf",
         "/etc/pki/tls/certs",
         "/etc/pki/ca-trust/extracted",
     )
