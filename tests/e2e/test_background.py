@@ -157,4 +157,4 @@ def test_twenty_starts_at_once_share_one_keeper(cli):
     lost = json.loads(cli("ps", "--all", "--json").stdout)["items"]
     assert [item["status"] for item in lost] == ["lost"] * 20
     report = json.loads(cli("journal", "verify", "--json").stdout)
-    assert (report["ok"], report["entries"]) == (True, 60)
+    assert (report["ok"], report["entries"]) == (True, 80)

@@ -33,7 +33,7 @@ MAX_PLACES = 1024
 class KeepsSessions(Protocol):
     def find(self, digest: bytes) -> KeptSession | None: ...
     async def add(self, session: KeptSession) -> None: ...
-    async def drop(self, digest: bytes) -> None: ...
+    async def drop(self, digest: bytes, *, at_unix_ms: int) -> None: ...
     async def used(self, at_unix_ms: Mapping[bytes, int]) -> None: ...
 
 
@@ -105,7 +105,7 @@ class Sessions:
     async def end(self, secret: str) -> None:
         self._used.pop(_digest(secret), None)
         if secret:
-            await self.kept.drop(_digest(secret))
+            await self.kept.drop(_digest(secret), at_unix_ms=self.now_unix_ms())
 
 
 def _shown(kept: KeptSession, secret: str) -> Session:

@@ -41,10 +41,13 @@ class ActKind(StrEnum):
     APPROVAL_EXPIRED = "approval.expired"
     APPROVAL_REVOKED = "approval.revoked"
     RUN_EXTENDED = "run.extended"
+    RUN_LABELLED = "run.labelled"
     SECRET_SET = "secrets.set"
     SECRET_DELETED = "secrets.deleted"
     TOKEN_CREATED = "token.created"
     TOKEN_REVOKED = "token.revoked"
+    SESSION_OPENED = "session.opened"
+    SESSION_ENDED = "session.ended"
     SKILL_CHANGED = "skill.changed"
     SKILL_PROPOSED = "skill.proposed"
     TRUST_CHANGED = "trust.changed"
@@ -57,6 +60,7 @@ class ActKind(StrEnum):
     SEGMENT_SEALED = "segment.sealed"
     SANDBOX_PROVED = "sandbox.proved"
     SANDBOX_NOT_PROVED = "sandbox.not_proved"
+    PROCESS_STARTED = "process.started"
     PROCESS_ENDED = "process.ended"
     HOME_COLLECTED = "home.collected"
     HOOK_ANSWERED = "hook.answered"
@@ -97,10 +101,19 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.APPROVAL_EXPIRED: _shape("approval", _APPROVAL, "Nobody answered in time."),
     ActKind.APPROVAL_REVOKED: _shape("approval", _APPROVAL, "A yes or a no was taken back."),
     ActKind.RUN_EXTENDED: _shape("run", "budget", "A run's budget was extended by a person."),
+    ActKind.RUN_LABELLED: _shape(
+        "run", "principal labels call_id", "A run is marked from here on by what one of its calls may do."
+    ),
     ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret was set; its name and binding are recorded."),
     ActKind.SECRET_DELETED: _shape("secret", _SECRET, "A secret was deleted."),
-    ActKind.TOKEN_CREATED: _shape("token", "principal operator expires_at_unix_ms", "A credential was created."),
+    ActKind.TOKEN_CREATED: _shape(
+        "token", "principal operator expires_at_unix_ms row_sha256", "A credential was created."
+    ),
     ActKind.TOKEN_REVOKED: _shape("token", "principal reason", "A credential was revoked."),
+    ActKind.SESSION_OPENED: _shape(
+        "session", "principal credential_id expires_at_unix_ms", "An operator logged in to the console."
+    ),
+    ActKind.SESSION_ENDED: _shape("session", "principal", "An operator logged out of the console."),
     ActKind.SKILL_CHANGED: _shape(
         "skill", "version sha256 before after publisher reason", "A skill was installed, or changed its state."
     ),
@@ -129,6 +142,11 @@ SHAPES: Mapping[ActKind, Shape] = {
     ),
     ActKind.SANDBOX_PROVED: _shape("proof", "fingerprint attempts failed", "Every escape attempt was stopped."),
     ActKind.SANDBOX_NOT_PROVED: _shape("proof", "fingerprint attempts failed", "An escape attempt was not stopped."),
+    ActKind.PROCESS_STARTED: _shape(
+        "process",
+        "process_id call_id principal lifetime started_unix_ms expires_unix_ms pid start_ticks keeper cgroups_sha256",
+        "A background process is about to begin; its sandbox stands.",
+    ),
     ActKind.PROCESS_ENDED: _shape(
         "process",
         "process_id call_id principal lifetime status exit_code signal reason stopped_by started_unix_ms usage output "

@@ -2,7 +2,7 @@
 
 Found: an entry that was edited, deleted, inserted, moved or copied; a leaf hash, a checkpoint or the head that was
 changed; a tail without a signature; a head signed by a key out of its time. What entries say of calls and approvals is
-read beside (journal/audit_calls, journal/standing).
+read beside (journal/audit_calls, journal/standing, journal/standings).
 
 Not found without outside evidence: a tail cut off together with its checkpoints, or an old copy put back. Whoever
 holds a receipt or an earlier checkpoint passes it as `known`: then a shorter or different history is found too.
@@ -25,12 +25,8 @@ from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.entry import parse_entry
 from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
-from palyra.journal.policy_standing import PolicyRows, PolicyStanding
-from palyra.journal.skill_standing import SkillRow, SkillStanding
 from palyra.journal.standing import ApprovalRow, Standing
-from palyra.journal.token_standing import TokenRow, TokenStanding
-from palyra.journal.vault_standing import VaultStanding
-from palyra.journal.witness_standing import WitnessRow, WitnessStanding
+from palyra.journal.standings import StandingRows, Standings
 from palyra.model.record import Checkpoint, Owner
 from palyra.signing import NoteVerifier
 from palyra.values import dataclass
@@ -85,11 +81,7 @@ class Audit:
     _findings: list[Located] = field(init=False, default_factory=list)
     _calls: CallsAudit = field(init=False)
     _standing: Standing = field(init=False, default_factory=Standing)
-    _skills: SkillStanding = field(init=False, default_factory=SkillStanding)
-    _witnesses: WitnessStanding = field(init=False, default_factory=WitnessStanding)
-    _policies: PolicyStanding = field(init=False, default_factory=PolicyStanding)
-    _tokens: TokenStanding = field(init=False, default_factory=TokenStanding)
-    _vault: VaultStanding = field(init=False, default_factory=VaultStanding)
+    _standings: Standings = field(init=False, default_factory=Standings)
     _keys: Keys = field(init=False)
     _frontier: Frontier = field(init=False)
     _next: int = field(init=False)
@@ -178,12 +170,8 @@ class Audit:
             else:
                 self._handed += [handed] if handed is not None else []
             self._pruned.read(view)
-            self._witnesses.read(view)
-            self._policies.read(view)
-            self._tokens.read(view)
-            self._vault.read(view)
+            self._standings.read(view)
         self._calls.read(index, view, edited=not whole)
-        self._skills.read(view)
         for contradiction in self._standing.read(view):
             self._find("STANDING", index, contradiction)
 
@@ -250,11 +238,7 @@ class Audit:
         rows: int | None = None,
         runs: Iterable[RunRow] | None = None,
         approvals: Iterable[ApprovalRow] | None = None,
-        skills: Iterable[SkillRow] | None = None,
-        witnesses: Iterable[WitnessRow] | None = None,
-        policies: PolicyRows | None = None,
-        tokens: Iterable[TokenRow] | None = None,
-        vault: str | None = None,
+        standing: StandingRows | None = None,
     ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
@@ -268,17 +252,11 @@ class Audit:
         for first, detail in self._pruned.findings():
             self._find("MISSING", first, detail)
         self._calls.finish(rows=rows, runs=runs)
-        for detail in self._standing.check_approvals(approvals) if approvals is not None else ():
-            self._find("KEPT", None, detail)
-        for detail in self._skills.check(skills, from_index=self._pruned.end) if skills is not None else ():
-            self._find("KEPT", None, detail)
-        for detail in self._witnesses.check(witnesses) if witnesses is not None else ():
-            self._find("KEPT", None, detail)
-        for detail in self._policies.check(policies) if policies is not None else ():
-            self._find("KEPT", None, detail)
-        for detail in self._tokens.check(tokens) if tokens is not None else ():
-            self._find("KEPT", None, detail)
-        for detail in self._vault.check(vault) if vault is not None else ():
+        from_index = self._pruned.end
+        if approvals is not None:
+            for detail in self._standing.check_approvals(approvals, from_index=from_index):
+                self._find("KEPT", None, detail)
+        for detail in self._standings.check(standing, from_index=from_index) if standing is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:
             self._find("TRUNCATED", self._next, f"There were {self.had} entries once, and there are {self._next}.")
@@ -339,11 +317,7 @@ def run_rows(
     rows: int | None = None,
     runs: Iterable[RunRow] | None = None,
     approvals: Iterable[ApprovalRow] | None = None,
-    skills: Iterable[SkillRow] | None = None,
-    witnesses: Iterable[WitnessRow] | None = None,
-    policies: PolicyRows | None = None,
-    tokens: Iterable[TokenRow] | None = None,
-    vault: str | None = None,
+    standing: StandingRows | None = None,
 ) -> Report:
     """Feed all entries as (index, leaf hash, body), of which a million need no value each, and all checkpoints as
     (size, note), both in order, and finish."""
@@ -361,14 +335,4 @@ def run_rows(
     while waiting is not None:
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
-    return audit.finish(
-        head,
-        rows=rows,
-        runs=runs,
-        approvals=approvals,
-        skills=skills,
-        witnesses=witnesses,
-        policies=policies,
-        tokens=tokens,
-        vault=vault,
-    )
+    return audit.finish(head, rows=rows, runs=runs, approvals=approvals, standing=standing)

@@ -1,15 +1,16 @@
 """The daemon's tokens, held against what the entries say of them.
 
-Found: a token that nobody made, one that became another principal's or an operator's, one that was prolonged, or that
-counts again after it was revoked, and one whose row is gone. Rows are unsigned, and the acts `token.created` and
-`token.revoked` say what they hold. Not found: another secret or workspace in the row of a token that was made, since
-no entry holds either.
+Found: a token that nobody made, one that became another principal's or an operator's, one that was prolonged, was given
+another secret or workspace, or that counts again after it was revoked, and one whose row is gone. Rows are unsigned,
+and the acts `token.created` and `token.revoked` say what they hold; those of older versions say nothing of secret and
+workspace, which are not compared then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from palyra.canon import sha256_hex
 from palyra.journal.acts import ActKind
 from palyra.journal.entry import EntryView
 from palyra.values import dataclass
@@ -21,6 +22,11 @@ class TokenRow:
     said: Mapping[str, object]
     """As the act that made it names its details."""
     is_revoked: bool
+
+
+def token_row_sha256(digest: bytes, workspace: str) -> str:
+    """Of what the row alone says: the digest of 32 random bytes, beside which nobody guesses the workspace."""
+    return sha256_hex(b"palyra token\0" + digest + workspace.encode("utf-8", "surrogatepass"))
 
 
 class TokenStanding:

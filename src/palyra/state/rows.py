@@ -4,14 +4,15 @@ Rules: entries, checkpoints and openings are three streams in the order of the t
 one pass and a little memory; whatever stands in a column may have been put there by somebody else. Bodies that were
 sealed into segment files are read from there, as long as the files are kept.
 
-Not here: the audit itself (state/verifying), what is found (journal/audit), single entries (journal/lookup).
+Not here: the audit itself (state/verifying), rows that acts tell of (state/standing_rows), what is found
+(journal/audit), single entries (journal/lookup).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from palyra.journal.audit import Head
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
@@ -19,17 +20,14 @@ from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
 from palyra.journal.commitments import open_salt
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
-from palyra.journal.policy_standing import PolicyRows
-from palyra.journal.skill_standing import SkillRow
 from palyra.journal.standing import ApprovalRow
-from palyra.journal.token_standing import TokenRow
-from palyra.journal.witness_standing import WitnessRow, place_sha256
+from palyra.journal.standings import StandingRows
 from palyra.model.approval import COLUMNS, parse_row
 from palyra.model.outcome import LIMIT_NAMES
 from palyra.model.record import Entry
-from palyra.state.database import Cursor
 from palyra.state.schema import HEAD_EVERY
 from palyra.state.sealed import OF_AN_ACT, SealedBodies
+from palyra.state.standing_rows import Reading, read_standing
 
 MAX_WAITING = 1 << 15
 """Entries whose openings are remembered until their call is claimed; beyond it they are looked up singly."""
@@ -39,12 +37,6 @@ _KEPT = """SELECT c.run_id, c.tool, c.principal, c.intent_index, c.owner_boot_id
            FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
            WHERE c.call_id = ?"""
 _OPENINGS = "SELECT entry, field, run_id, salt FROM openings WHERE field IN ('details', 'outcome')"
-
-
-class Reading(Protocol):
-    """A connection with one unchanging view."""
-
-    def execute(self, sql: str, parameters: tuple[Any, ...] = (), /) -> Cursor: ...
 
 
 class JournalRows:
@@ -146,39 +138,8 @@ class JournalRows:
             values = dict(zip(COLUMNS, row, strict=True))
             yield ApprovalRow(approval_id=approval.approval_id, values=values, kept=tuple(kept))
 
-    def skills(self) -> Iterator[SkillRow]:
-        """Standings of skills, and pinned keys."""
-        for sha256, status, entry in self._connection.execute("SELECT sha256, status, entry FROM skills"):
-            yield SkillRow(what=sha256, said=status, entry=entry)
-        sql = "SELECT publisher, key_id, revoked_unix_ms, replaced_by, entry FROM skill_publishers"
-        for publisher, key_id, revoked, replaced_by, entry in self._connection.execute(sql):
-            said = "revoked" if revoked is not None else "retired" if replaced_by else "trusted"
-            yield SkillRow(what=f"{publisher} {key_id}", said=said, entry=entry)
-
-    def witnesses(self) -> Iterator[WitnessRow]:
-        """Those of this journal, and what it saw of others."""
-        for name, kind, place in self._connection.execute("SELECT name, kind, place FROM witnesses"):
-            yield WitnessRow(what=f"witness/{name}", said={"kind": kind, "place_sha256": place_sha256(place)})
-        for origin, vkey, size in self._connection.execute("SELECT origin, vkey, size FROM seen_heads"):
-            yield WitnessRow(what=f"origin/{origin}", said={"vkey": vkey, "size": size})
-
-    def policies(self) -> PolicyRows:
-        """Every use of policies, and which one is in force."""
-        uses = self._connection.execute("SELECT version, by FROM policy_uses WHERE number <> 0").fetchall()
-        sql = "SELECT u.version FROM policy_pointer p JOIN policy_uses u ON u.number = p.number"
-        in_use = self._connection.execute(sql).fetchone()
-        return PolicyRows(uses=[(version, by) for version, by in uses], in_use="" if in_use is None else in_use[0])
-
-    def tokens(self) -> Iterator[TokenRow]:
-        sql = "SELECT token_id, principal, operator, expires_unix_ms, revoked_unix_ms FROM tokens"
-        for token_id, principal, operator, expires, revoked in self._connection.execute(sql):
-            said = {"principal": principal, "operator": bool(operator), "expires_at_unix_ms": expires}
-            yield TokenRow(token_id=token_id, said=said, is_revoked=revoked is not None)
-
-    def vault(self) -> str:
-        """The digest of the vault's file; empty where there is none."""
-        row = self._connection.execute("SELECT value FROM meta WHERE name = 'vault_sha256'").fetchone()
-        return "" if row is None else str(row[0])
+    def standing(self) -> StandingRows:
+        return read_standing(self._connection)
 
     def deletions(self) -> Sequence[Deletion]:
         names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")

@@ -242,4 +242,8 @@ MIGRATIONS: tuple[Migration, ...] = (
         # A principal's runs, the newest first: those that nobody used are forgotten (wiring/run_terms).
         "CREATE INDEX run_terms_of ON run_terms (principal, created_unix_ms)",
     ),
+    (
+        # From here on an act tells of every login; of earlier ones none does, and they are made once more.
+        "DELETE FROM sessions",
+    ),
 )

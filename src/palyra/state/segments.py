@@ -38,6 +38,9 @@ from palyra.state.writer import Writer
 from palyra.values import dataclass
 
 MAX_SEGMENT_ENTRIES = 100_000
+_DROP_OPENINGS = """DELETE FROM openings
+                    WHERE entry IN (SELECT idx FROM entries WHERE idx >= ? AND idx < ? AND body IS NULL)"""
+"""Of calls alone: acts stay, and so does what opens what they say of approvals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +230,7 @@ def _dropping(
         end = first + count
         tx.execute("UPDATE segments SET present = 0 WHERE first = ?", (first,))
         doom(tx, "result_index >= ? AND result_index < ?", (first, end))
-        tx.execute("DELETE FROM openings WHERE entry >= ? AND entry < ?", (first, end))
+        tx.execute(_DROP_OPENINGS, (first, end))
         tx.execute("DELETE FROM calls WHERE result_index >= ? AND result_index < ?", (first, end))
         take_out(tx, words, first, end)
         index = record_act(tx, act, at_unix_ms=at_unix_ms)

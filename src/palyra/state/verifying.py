@@ -120,11 +120,7 @@ def audit_rows(
                 rows=rows.count_calls(),
                 runs=rows.runs(),
                 approvals=rows.approvals(),
-                skills=rows.skills(),
-                witnesses=rows.witnesses(),
-                policies=rows.policies(),
-                tokens=rows.tokens(),
-                vault=rows.vault(),
+                standing=rows.standing(),
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")

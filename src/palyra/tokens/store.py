@@ -10,6 +10,7 @@ from typing import Any
 
 from palyra.errors import Reason, Rejected
 from palyra.journal.acts import Act, ActKind, record_act
+from palyra.journal.token_standing import token_row_sha256
 from palyra.state.remembered import Remembered
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -120,6 +121,7 @@ def _insert(tx: Transaction, token: Token, digest: bytes, *, by: str) -> None:
             "principal": token.principal,
             "operator": token.operator,
             "expires_at_unix_ms": token.expires_unix_ms,
+            "row_sha256": token_row_sha256(digest, token.workspace),
         },
     )
     record_act(tx, act, at_unix_ms=token.created_unix_ms)

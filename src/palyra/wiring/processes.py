@@ -1,9 +1,9 @@
 """Joins background processes to the database and the journal: their records, and the engine's port.
 
-A start's row is durable before its program begins; an end is one transaction with its entry, `process.ended`. Rows and
-logs are read straight from the home, so looking at a process needs no keeper; starting and stopping go to whoever keeps
-them. A row that says `running` though its keeper is gone is ended as `lost` by whoever sees it first, at every opening
-of the home and at every look, and what is left of it is killed.
+A start's row is durable before its program begins, in one transaction with its entry, `process.started`; so is an end
+with `process.ended`. Rows and logs are read straight from the home, so looking at a process needs no keeper; starting
+and stopping go to whoever keeps them. A row that says `running` though its keeper is gone is ended as `lost` by whoever
+sees it first, at every opening of the home and at every look, and what is left of it is killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 from palyra.budget.store import BudgetStore
 from palyra.engine.ports import Clock, Owners
 from palyra.errors import Reason, Rejected
-from palyra.journal.acts import PALYRA, Act, ActKind
+from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.launch import store
 from palyra.launch.keeper_client import KeeperClient
 from palyra.model.budget import NOTHING, Spending
@@ -62,12 +62,37 @@ class ProcessRecords:
         self._writer = writer
 
     async def started(self, process: BackgroundProcess) -> None:
-        await self._writer.commit(lambda tx: store.insert_process(tx, process))
+        await self._writer.commit(lambda tx: _start(tx, process))
 
     async def ended(
         self, process: BackgroundProcess, redactions: Mapping[str, int], connections: Sequence[Connection] = ()
     ) -> None:
         await self._writer.commit_closing(lambda tx: _end(tx, process, redactions, connections))
+
+
+def _start(tx: Transaction, process: BackgroundProcess) -> None:
+    from palyra.journal.process_standing import cgroups_sha256  # a keeper's alone
+
+    store.insert_process(tx, process)
+    act = Act(
+        kind=ActKind.PROCESS_STARTED,
+        actor=process.owner.principal,
+        subject=f"process/{process.process_id}",
+        run_id=process.owner.run_id,
+        details={
+            "process_id": process.process_id,
+            "call_id": process.call_id,
+            "principal": process.owner.principal,
+            "lifetime": process.lifetime.value,
+            "started_unix_ms": process.started_unix_ms,
+            "expires_unix_ms": process.expires_unix_ms,
+            "pid": process.pid,
+            "start_ticks": process.start_ticks,
+            "keeper": process.keeper.as_json(),
+            "cgroups_sha256": cgroups_sha256("\n".join(process.cgroups)),
+        },
+    )
+    record_act(tx, act, at_unix_ms=process.started_unix_ms)
 
 
 def _end(

@@ -1,4 +1,5 @@
-"""A run's labels and its counters, read from the database. Labels are rows of their own, set once; the counters are
+"""A run's labels and its counters, read from the database. Labels are rows of their own, set once, in one transaction
+with the entry that tells of them, because who can write the database could take one off; the counters are
 counted over the calls' rows, so they are exact between processes and survive a restart without being kept.
 
 Rules: everything is by run and principal: what somebody sends under another's run id marks and counts nothing there.
@@ -10,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from palyra.canon import Json
 from palyra.engine.ports import Clock
+from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.model.process import ProcessOwner
 from palyra.model.run_facts import MAX_COUNTED, WINDOW_MS, RunFacts, RunLabel
 from palyra.state.transaction import Transaction
@@ -59,6 +62,18 @@ class Counting:
         )
 
 
+def _insert(tx: Transaction, owner: ProcessOwner, label: RunLabel, call_id: str, at_unix_ms: int) -> bool:
+    """False where the run has it already."""
+    sql = "INSERT INTO run_labels VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    return tx.execute(sql, (owner.run_id, owner.principal, label.value, call_id, at_unix_ms)).rowcount == 1
+
+
+def _labelled(owner: ProcessOwner, call_id: str, labels: list[Json]) -> Act:
+    """Of no run's sequence: the run's own row may be written only by the intent of this very call."""
+    details: dict[str, Json] = {"principal": owner.principal, "labels": sorted(labels, key=str), "call_id": call_id}
+    return Act(kind=ActKind.RUN_LABELLED, actor=PALYRA, subject=f"run/{owner.run_id}", details=details)
+
+
 class RunFactsStore:
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
@@ -73,10 +88,8 @@ class RunFactsStore:
         wanted, at = tuple(labels), self._clock.now_unix_ms()
 
         def work(tx: Transaction) -> None:
-            for label in wanted:
-                tx.execute(
-                    "INSERT INTO run_labels VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                    (owner.run_id, owner.principal, label.value, call_id, at),
-                )
+            new: list[Json] = [label.value for label in wanted if _insert(tx, owner, label, call_id, at)]
+            if new:
+                record_act(tx, _labelled(owner, call_id, new), at_unix_ms=at)
 
         await self._writer.commit(work)

@@ -1,13 +1,17 @@
 """The console's sessions among the home's rows: by the digest of their id, which alone is kept.
 
-Rules: bounded in number, the longest unused go first; what is past its time is removed when another is opened. Not
-here: what a session is worth (daemon/sessions), the tokens they may hang on (tokens/).
+Rules: bounded in number, the longest unused go first; what is past its time is removed when another is opened. A login
+and a logout commit with the entry that tells of them, so that a row nobody logged in for is found.
+
+Not here: what a session is worth (daemon/sessions), the tokens they may hang on (tokens/).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from palyra.journal.acts import Act, ActKind, record_act
+from palyra.journal.session_standing import session_name
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
@@ -30,6 +34,19 @@ class KeptSession:
     created_unix_ms: int
     expires_unix_ms: int
     used_unix_ms: int
+
+
+def _opened(session: KeptSession) -> Act:
+    return Act(
+        kind=ActKind.SESSION_OPENED,
+        actor=session.principal,
+        subject=f"session/{session_name(session.digest)}",
+        details={
+            "principal": session.principal,
+            "credential_id": session.credential_id,
+            "expires_at_unix_ms": session.expires_unix_ms,
+        },
+    )
 
 
 class SessionRows:
@@ -62,11 +79,21 @@ class SessionRows:
             tx.execute("DELETE FROM sessions WHERE expires_unix_ms <= ?", (session.created_unix_ms,))
             tx.execute(_TOO_MANY, (_ALL, MAX_SESSIONS - 1))
             tx.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", values)
+            record_act(tx, _opened(session), at_unix_ms=session.created_unix_ms)
 
         await self._writer.commit(work)
 
-    async def drop(self, digest: bytes) -> None:
-        await self._writer.commit(lambda tx: tx.execute("DELETE FROM sessions WHERE digest = ?", (digest,)))
+    async def drop(self, digest: bytes, *, at_unix_ms: int) -> None:
+        def work(tx: Transaction) -> None:
+            for (principal,) in tx.rows("SELECT principal FROM sessions WHERE digest = ?", (digest,)):
+                tx.execute("DELETE FROM sessions WHERE digest = ?", (digest,))
+                subject = f"session/{session_name(digest)}"
+                act = Act(
+                    kind=ActKind.SESSION_ENDED, actor=principal, subject=subject, details={"principal": principal}
+                )
+                record_act(tx, act, at_unix_ms=at_unix_ms)
+
+        await self._writer.commit(work)
 
     async def used(self, at_unix_ms: Mapping[bytes, int]) -> None:
         def work(tx: Transaction) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from palyra.daemon.sessions import (
     FAILURE_WINDOW_MS,
     LINK_MS,
@@ -17,6 +19,8 @@ from palyra.daemon.sessions import (
 )
 from palyra.wiring.sessions import MAX_SESSIONS, KeptSession, SessionRows
 from tests.daemons import AGENT, OPERATOR, daemon
+from tests.journaling import audit_home
+from tests.stores import tampering
 
 
 class Clock:
@@ -39,7 +43,7 @@ class Rows:
     async def add(self, session: KeptSession) -> None:
         self.rows[session.digest] = session
 
-    async def drop(self, digest: bytes) -> None:
+    async def drop(self, digest: bytes, *, at_unix_ms: int) -> None:
         self.rows.pop(digest, None)
 
     async def used(self, at_unix_ms) -> None:
@@ -174,6 +178,44 @@ def test_a_home_keeps_so_many_sessions_and_the_longest_unused_go_first(tmp_path)
         served.run(fill())
         there = [number for number in range(MAX_SESSIONS + 3) if rows.find(number.to_bytes(32))]
         assert there == [0, *range(4, MAX_SESSIONS + 3)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE sessions SET principal = 'user:boss'",
+        "UPDATE sessions SET expires_unix_ms = expires_unix_ms + 1",
+        "UPDATE sessions SET credential_id = ''",
+        "UPDATE sessions SET digest = zeroblob(32)",
+        "INSERT INTO sessions SELECT zeroblob(32), principal, '', 1, 1 << 50, 1 << 50 FROM sessions",
+    ],
+)
+def test_a_login_that_somebody_made_or_changed_in_its_row_is_found(tmp_path, sql):
+    """A row of one's own, with the digest of a cookie of one's own, let its maker in as any operator."""
+    with daemon(tmp_path / "home") as served:
+        _, secret = served.run(served.state.tokens.create(principal=OPERATOR, operator=True, by=OPERATOR))
+        served.ask("POST", "/console/login", data={"token": secret})
+        home = served.state.installation.writer.home
+    assert audit_home(home).findings == ()
+    with tampering(home) as other:
+        other.execute(sql)
+    assert [one.code for one in audit_home(home).findings] == ["KEPT"]
+
+
+def test_a_login_that_counts_again_after_its_end_is_found(tmp_path):
+    with daemon(tmp_path / "home") as served:
+        writer = served.state.installation.writer
+        secret, _ = served.run(served.state.sessions.open(OPERATOR))
+        (row,) = writer.rows("SELECT * FROM sessions")
+        served.run(served.state.sessions.end(secret))
+        served.run(served.state.sessions.end(secret))  # who is out stays out, and is told of once
+        acts = writer.rows("SELECT count(*) FROM entries WHERE instr(body, 'session.ended')")
+        home = writer.home
+    assert acts == [(1,)]
+    assert audit_home(home).findings == ()
+    with tampering(home) as other:
+        other.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
+    assert [one.code for one in audit_home(home).findings] == ["KEPT"]
 
 
 def test_a_login_holds_over_a_restart_until_its_token_is_revoked(tmp_path):

@@ -26,6 +26,7 @@ from palyra.state.rotation import rotate_key
 from palyra.state.rows import JournalRows
 from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
+from tests.approving import Desk, question
 from tests.journaling import NOW, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
 from tests.stores import WHERE, on_sqlite, tampering
 
@@ -421,3 +422,41 @@ def test_what_a_reader_keeps_in_the_log_is_not_said_to_be_gone(kept: tuple[Write
     assert delete_records(writer, before_unix_ms=0, at_unix_ms=NOW) == Removed()
     assert secret not in bytes_of(writer)
     assert audit(writer) == []
+
+
+def test_approvals_whose_calls_retention_removed_go_on_verifying(home: Path) -> None:
+    """The salts of what people were asked went with the calls, and an honest journal did not verify any more."""
+    desk = Desk(home)
+
+    async def scenario() -> None:
+        grant = await desk.granted(question())
+        call_id = await desk.run(question(), grant)
+        decision = desk.opening(call_id, question(), grant).entry.predicate["decision"]
+        closed = closing(call_id, run_spec(question().run_id))
+        entry = replace(closed.entry, predicate={**closed.entry.predicate, "decision": decision})
+        await desk.journal.close_call(replace(closed, entry=entry))
+
+    asyncio.run(scenario())
+    assert audit(desk.writer) == []
+    seal_entries(desk.writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    drop_segments(desk.writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    assert audit(desk.writer) == []
+    with tampering(desk.writer.home) as other:
+        other.execute("UPDATE approvals SET binding = 'something else'")
+    assert audit(desk.writer) == ["KEPT"]
+    desk.writer.close()
+
+
+def test_approvals_whose_salts_an_older_version_removed_go_on_verifying(home: Path) -> None:
+    desk = Desk(home)
+    asyncio.run(desk.granted(question()))
+    asyncio.run(call(desk.journal, run_spec(ulid()), at=NOW))
+    seal_entries(desk.writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    drop_segments(desk.writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    with tampering(desk.writer.home) as other:
+        other.execute("DELETE FROM openings")
+    assert audit(desk.writer) == []
+    with tampering(desk.writer.home) as other:
+        other.execute("UPDATE approvals SET state = 'denied'")
+    assert audit(desk.writer) == ["KEPT"]
+    desk.writer.close()

@@ -96,6 +96,8 @@ def test_the_list_begins_with_the_newest(writer):
         "UPDATE tokens SET principal = 'user:operator'",
         "UPDATE tokens SET expires_unix_ms = expires_unix_ms + 1",
         "UPDATE tokens SET token_id = 'another' WHERE operator = 0",
+        "UPDATE tokens SET digest = zeroblob(32)",
+        "UPDATE tokens SET workspace = '/'",
         "DELETE FROM tokens",
     ],
 )

@@ -13,16 +13,16 @@ import pytest
 from palyra.budget.store import BudgetStore
 from palyra.errors import Reason, Rejected
 from palyra.journal.entry import parse_entry
-from palyra.journal.store import JournalRows
+from palyra.journal.store import JournalRows, JournalStore
 from palyra.launch import store
 from palyra.model.process import BackgroundProcess, Lifetime, NotStarted, ProcessOwner, ProcessStatus
 from palyra.model.record import Owner
 from palyra.state.connection import snapshot
 from palyra.state.writer import Writer
 from palyra.testing import FakeClock, FakeOwners
-from palyra.wiring.processes import KeptProcesses
-from tests.journaling import audit_home, run_spec, ulid
-from tests.stores import open_writer
+from palyra.wiring.processes import KeptProcesses, ProcessRecords
+from tests.journaling import audit_home, closing, opening, run_spec, ulid
+from tests.stores import open_writer, tampering
 from tests.unit.launch.orders import make_order, make_process
 
 OWNER = ProcessOwner(ulid(1), "agent:demo")
@@ -151,3 +151,71 @@ def test_the_end_of_a_run_is_told_only_where_something_is_to_end(writer):
     put(writer, ALIVE, lifetime=Lifetime.RUN_OWNED)
     asyncio.run(kept.end_run(OWNER))
     assert keeping.told == [("end_run", OWNER, "run")]
+
+
+# ── what somebody does to the rows ──
+
+
+def started(writer: Writer, keeper: Owner, **order: Any) -> BackgroundProcess:
+    """As a keeper records it, with its entry."""
+    process: BackgroundProcess = make_process(make_order(**order), keeper=keeper, pid=1 << 22, ticks=1)
+    asyncio.run(ProcessRecords(writer).started(process))
+    return process
+
+
+def findings(writer: Writer) -> list[str]:
+    return [one.detail for one in audit_home(writer.home).findings]
+
+
+ROW_EDITS = {
+    "given to another": "UPDATE processes SET principal = 'agent:mallory' WHERE status = 'running'",
+    "moved to another run": "UPDATE processes SET run_id = 'other' WHERE status = 'running'",
+    "prolonged": "UPDATE processes SET expires_unix_ms = 1 << 50",
+    "made to outlive its run": "UPDATE processes SET lifetime = 'run_owned'",
+    "another's pid": "UPDATE processes SET pid = 1, start_ticks = 0",
+    "another's groups": "UPDATE processes SET cgroups = '/sys/fs/cgroup'",
+    "another keeper": "UPDATE processes SET keeper_pid = 9",
+    "ended by nobody": "UPDATE processes SET status = 'exited', ended_unix_ms = 5 WHERE status = 'running'",
+    "running again": "UPDATE processes SET status = 'running', ended_unix_ms = NULL WHERE status = 'lost'",
+    "another end": "UPDATE processes SET exit_code = 0 WHERE status = 'lost'",
+    "gone": "DELETE FROM processes WHERE status = 'running'",
+    "another's end gone": "DELETE FROM processes WHERE status = 'lost'",
+}
+
+
+@pytest.mark.parametrize("edit", ROW_EDITS)
+def test_a_process_that_somebody_changed_in_its_row_is_found(writer, edit):
+    """Whose a process is, its row says: who owns it reads its output and stops it."""
+    started(writer, ALIVE)
+    started(writer, DEAD)
+    assert asyncio.run(open_kept(writer).recover()) == 1
+    assert [entry["act"] for entry in entries(writer)] == ["process.started", "process.started", "process.ended"]
+    assert findings(writer) == []
+    with tampering(writer.home) as other:
+        other.execute("PRAGMA foreign_keys = OFF")
+        other.execute(ROW_EDITS[edit])
+    assert [detail.startswith("The row of process") for detail in findings(writer)] in ([True], [True, True])
+
+
+def test_a_process_that_nobody_started_is_found_by_its_row(writer):
+    """At the next start, what it names would be killed in its place."""
+    started(writer, ALIVE)
+    put(writer, ALIVE)
+    assert [detail[-13:] for detail in findings(writer)] == ["has no entry."]
+
+
+def test_processes_that_an_older_version_started_go_on_verifying(writer):
+    """It told of ends alone."""
+    journal, run, call_id = JournalStore(writer, BudgetStore()), run_spec(ulid(1)), ulid()
+
+    async def before() -> None:
+        await journal.open_call(opening(call_id, run))
+        await journal.close_call(closing(call_id, run))
+
+    asyncio.run(before())
+    put(writer, ALIVE, call_id=call_id)
+    put(writer, DEAD, call_id=call_id)
+    asyncio.run(open_kept(writer).recover())
+    assert findings(writer) == []
+    started(writer, ALIVE)
+    assert findings(writer) == []

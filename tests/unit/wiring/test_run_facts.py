@@ -14,8 +14,8 @@ from palyra.model.run_facts import MAX_COUNTED, RunFacts, RunLabel
 from palyra.state.transaction import Transaction
 from palyra.testing import FakeClock
 from palyra.wiring.run_facts import _FACTS, _SPARE, Counting, RunFactsStore
-from tests.journaling import ulid
-from tests.stores import on_sqlite, open_writer
+from tests.journaling import audit_home, ulid
+from tests.stores import on_sqlite, open_writer, tampering
 
 RUN = ulid(5)
 OWNER, OTHER = ProcessOwner(RUN, "agent:demo"), ProcessOwner(RUN, "agent:other")
@@ -110,4 +110,36 @@ def test_a_busy_run_is_counted_exactly_up_to_where_counting_ends(tmp_path: Path,
     read = RunFactsStore(writer, clock).read
     assert read(OWNER) == RunFacts(calls_last_minute=min(made + 1, MAX_COUNTED), denials_last_minute=1)
     assert read(OTHER) == RunFacts(calls_last_minute=others, denials_last_minute=others)
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM run_labels",
+        "UPDATE run_labels SET principal = 'agent:other'",
+        "UPDATE run_labels SET run_id = 'another'",
+        "UPDATE run_labels SET label = 'has_received_outside_content'",
+    ],
+)
+def test_a_label_that_somebody_took_off_a_run_is_found(tmp_path: Path, sql: str):
+    """Without it, nobody is asked any more before what the run read goes out."""
+    writer = open_writer(tmp_path / "home")
+    facts = RunFactsStore(writer, FakeClock())
+    for _ in range(2):  # told once
+        asyncio.run(facts.mark(OWNER, ulid(6), [RunLabel.HAS_USED_SECRET]))
+    assert writer.rows("SELECT count(*) FROM entries") == [(1,)]
+    assert audit_home(writer.home).findings == ()
+    with tampering(writer.home) as other:
+        other.execute(sql)
+    assert {one.code for one in audit_home(writer.home).findings} == {"KEPT"}
+    writer.close()
+
+
+def test_labels_that_an_older_version_set_without_a_word_go_on_verifying(tmp_path: Path):
+    writer = open_writer(tmp_path / "home")
+    row = (RUN, "agent:demo", "has_used_secret", ulid(6), 1)
+    writer.commit_now(lambda tx: tx.execute("INSERT INTO run_labels VALUES (?, ?, ?, ?, ?)", row))
+    asyncio.run(RunFactsStore(writer, FakeClock()).mark(OTHER, ulid(7), [RunLabel.HAS_USED_SECRET]))
+    assert audit_home(writer.home).findings == ()
     writer.close()

@@ -40,8 +40,9 @@ def acts(fresh) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("route", FORMS, ids=lambda route: route.path)
 def test_a_form_without_its_csrf_token_changes_nothing(fresh, route):
     path = route.path.replace("{", "").replace("}", "")
+    anothers = fresh.daemon.login()[1]
     before = fresh.daemon.state.installation.journal.checkpoint().size
-    for data in ({}, {"csrf": ""}, {"csrf": "0" * 64}, {"csrf": fresh.daemon.login()[1]}):
+    for data in ({}, {"csrf": ""}, {"csrf": "0" * 64}, {"csrf": anothers}):
         brings = {"files": {"package": ("x", b"x")}} if route.accepts == MULTIPART_TYPE else {}
         answer = fresh.send(path, data=data, **brings)
         assert answer.status_code == 403, data

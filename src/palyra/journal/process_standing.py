@@ -1,0 +1,72 @@
+"""Background processes, held against what the entries say of them.
+
+Found: a process that was given to another run or principal, who could then read its output and stop it; one that was
+prolonged, or that says another pid, keeper or group, so that somebody else's would be killed in its place; an end that
+was made up, changed or taken back; a row that is gone, or that nobody started. Rows are unsigned, and the acts
+`process.started` and `process.ended` say what they hold. Older versions told of ends alone: what they started, by a
+call from before the first `process.started`, is passed over while it runs. Not found: another program's name in the
+row, and other names of files that appeared, since no entry holds either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from palyra.canon import sha256_hex
+from palyra.journal.acts import ActKind
+from palyra.journal.entry import EntryView
+from palyra.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRow:
+    process_id: str
+    said: Mapping[str, object]
+    """As the two acts name their details; `run_id` and `ended_unix_ms` stand in an act's own members."""
+    is_running: bool
+    call_index: int | None
+    """Of the intent of the same run's and principal's call, by its row; None where there is none."""
+
+
+def cgroups_sha256(cgroups: str) -> str:
+    """Of their paths, a line each; they tell of the machine."""
+    return sha256_hex(cgroups.encode("utf-8", "surrogatepass"))
+
+
+class ProcessStanding:
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, object]] = {}
+        self._ended: set[str] = set()
+        self._first: int | None = None
+
+    def read(self, view: EntryView) -> None:
+        act, process_id = view.predicate.get("act"), view.subject.removeprefix("process/")
+        if act not in (ActKind.PROCESS_STARTED, ActKind.PROCESS_ENDED):
+            return
+        details = view.predicate.get("details")
+        told = self._told.setdefault(process_id, {"run_id": view.predicate.get("run_id")})
+        told |= details if isinstance(details, Mapping) else {}
+        if act == ActKind.PROCESS_ENDED:
+            self._ended.add(process_id)
+            told["ended_unix_ms"] = view.at_unix_ms
+        elif self._first is None:
+            self._first = view.index
+
+    def check(self, rows: Iterable[ProcessRow]) -> Iterator[str]:
+        for row in rows:
+            told = self._told.pop(row.process_id, None)
+            if told is None and not self._is_older(row):
+                yield f"The row of process {row.process_id[:40]} has no entry."
+            elif told is not None and not self._is_told(row, told):
+                yield f"The row of process {row.process_id[:40]} is not what its entries say."
+        for process_id in self._told:
+            yield f"The row of process {process_id[:40]} is missing."
+
+    def _is_older(self, row: ProcessRow) -> bool:
+        if self._first is None:
+            return row.is_running
+        return row.is_running and row.call_index is not None and row.call_index < self._first
+
+    def _is_told(self, row: ProcessRow, told: Mapping[str, object]) -> bool:
+        same = all(told.get(name, value) == value for name, value in row.said.items())
+        return same and row.is_running is not (row.process_id in self._ended)
