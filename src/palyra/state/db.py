@@ -116,13 +116,20 @@ def read_home(root: Path) -> ReadHome:
             keys = read_keys(connection)
     except (sqlite3.Error, OSError) as error:
         raise unusable(state / "palyra.db", error) from error
-    try:
-        key = read_key(state / KEY_FILE)
-    except StateError:
-        key = None
-    if key is not None and key.public != keys.newest.key and not (state / NEXT_KEY_FILE).exists():
-        raise other_key()
-    return ReadHome(root=root.absolute(), keys=keys, holds_key=key is not None)
+    return ReadHome(root=root.absolute(), keys=keys, holds_key=_holds_key(state, keys))
+
+
+def _holds_key(state: Path, keys: Keys) -> bool:
+    """Whether the newest key is there, perhaps still under the name it has while it is handed over to. Another one is
+    refused, not passed over: by a file of that name, with anything in it, the key of this home would not be asked for."""
+    for name in (KEY_FILE, NEXT_KEY_FILE):
+        try:
+            if read_key(state / name).public == keys.newest.key:
+                return True
+        except StateError:
+            if name == KEY_FILE or (state / name).exists():
+                return False  # locked, or not to be read: what is read then says so
+    raise other_key()
 
 
 def open_home(
@@ -139,6 +146,7 @@ def open_home(
         if not _has_state(state):
             _install(root, migrations)
         check_private(state, state.lstat(), is_kind=stat.S_ISDIR)
+        _check_place(state / "palyra.db")
         had = read_mark(state)
         connection = connect(state / "palyra.db")
     except OSError as error:
@@ -162,6 +170,15 @@ def open_home(
         with contextlib.suppress(OSError):
             refill_reserve(home.reserve)
     return home, connection
+
+
+def _check_place(database: Path) -> None:
+    """SQLite follows a link, and writes its log beside what it leads to: not where it is looked for and watched."""
+    if database.is_symlink():
+        raise StateError(
+            f"{database} is a link: its log would lie elsewhere.",
+            "Move the database itself there, or name the home where it lies with --home.",
+        )
 
 
 # ── the first start ──────────────────────────────────────────────────────────

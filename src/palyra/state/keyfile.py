@@ -46,9 +46,11 @@ def read_key(path: Path, *, passphrase: bytes | None = None) -> SigningKey:
             f"The installation's key {path} cannot be read: {error.strerror}.",
             "Restore it from a backup; without it nothing can be signed.",
         ) from error
-    with os.fdopen(fd, "rb") as file:
-        check_private(path, os.fstat(file.fileno()), is_kind=stat.S_ISREG)
-        text = file.read(MAX_KEY_BYTES)
+    try:
+        check_private(path, os.fstat(fd), is_kind=stat.S_ISREG)
+        text = os.read(fd, MAX_KEY_BYTES)
+    finally:
+        os.close(fd)
     if text.startswith(LOCKED_PEM):
         if passphrase is None:
             raise StateError(

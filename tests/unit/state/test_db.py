@@ -122,6 +122,16 @@ def pipe_key(state: Path) -> None:
     os.mkfifo(state / "installation.key", 0o600)
 
 
+def fold_key(state: Path) -> None:
+    (state / "installation.key").unlink()
+    (state / "installation.key").mkdir(mode=0o700)
+
+
+def link_database(state: Path) -> None:
+    (state / "palyra.db").rename(state.with_name("elsewhere"))
+    (state / "palyra.db").symlink_to(state.with_name("elsewhere"))
+
+
 def link_state(state: Path) -> None:
     state.rename(state.with_name("elsewhere"))
     state.symlink_to(state.with_name("elsewhere"))
@@ -146,6 +156,8 @@ def run_sql(sql: str) -> Callable[[Path], None]:
         (swap_key, "not the one this journal was started with"),
         (link_key, "cannot be read"),
         (pipe_key, "replaced by something else"),
+        (fold_key, "replaced by something else"),
+        (link_database, "is a link"),
         (lambda state: state.chmod(0o755), "accessible to other users"),
         (lambda state: state.parent.chmod(0o770), "written by other users"),
         (link_state, "replaced by something else"),
@@ -252,6 +264,18 @@ def test_a_home_is_read_without_its_key_and_never_with_another(home: Path) -> No
     create_key(key)
     with pytest.raises(StateError, match="not the one"):
         read_home(home)
+
+
+def test_a_file_named_like_the_next_key_does_not_let_another_pass_for_this_homes(home: Path) -> None:
+    """A journal written anew under another key verified without a word, with the real key beside it."""
+    open_home(home)[1].close()
+    swap_key(home / "state")
+    following = home / "state" / "installation.key.next"
+    create_key(following)
+    with pytest.raises(StateError, match="not the one"):
+        read_home(home)
+    following.write_bytes(b"")
+    assert not read_home(home).holds_key, "it is said that the key could not be used"
 
 
 @pytest.mark.parametrize("with_log", [True, False])
