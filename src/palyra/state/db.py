@@ -121,7 +121,7 @@ def read_home(root: Path) -> ReadHome:
 
 def _holds_key(state: Path, keys: Keys) -> bool:
     """Whether the newest key is there, perhaps still under the name it has while it is handed over to. Another one is
-    refused, not passed over: by a file of that name, with anything in it, the key of this home would not be asked for."""
+    refused: by a file of that name, with anything in it, the key of this home would not be asked for."""
     for name in (KEY_FILE, NEXT_KEY_FILE):
         try:
             if read_key(state / name).public == keys.newest.key:
