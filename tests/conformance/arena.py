@@ -135,16 +135,14 @@ class Arena:
     def job(self, *argv: str, **changes: Any) -> Job:
         net = changes.pop("net", NO_NETWORK if self.tier is Tier.C else OPEN)
         needs, wants = needs_for(self.tier, net)
-        protected, masked = changes.pop("protected", ()), changes.pop("masked", ())
+        closed = {name: changes.pop(name, ()) for name in ("protected", "masked", "copied")}
         facts: dict[str, Any] = {
             "program": argv[0],
             "program_sha256": "",
             "argv": argv,
             "env": (("PATH", "/usr/bin:/bin"), ("HOME", "/tmp")),
             "cwd": str(self.workspace),
-            "workspace": WorkspaceSight(
-                path=str(self.workspace), owner_uid=self.owner, owner_gid=self.owner, protected=protected, masked=masked
-            ),
+            "workspace": WorkspaceSight(path=str(self.workspace), owner_uid=self.owner, owner_gid=self.owner, **closed),
             "read_roots": (),
             "limits": Limits(wall_ms=30_000),
             "net": net,

@@ -260,6 +260,40 @@ def test_a_workspace_that_is_no_project_folder_is_refused(place_c: Arena) -> Non
             plan_job(replace(job, workspace=replace(job.workspace, path=path)), host())
 
 
+def test_of_a_copied_file_the_program_changes_its_copy_alone(tier_c: Arena) -> None:
+    """As git changes its settings: a new file beside it, renamed over what the name leads to. Nothing that a program
+    does to its copy, or to the link that shows it, opens the host's file, and the name cannot be taken away."""
+    settings = tier_c.workspace / ".git" / "config"
+    settings.parent.mkdir()
+    settings.write_text("the operator's")
+    for path in (settings.parent, settings):
+        os.chown(path, tier_c.owner, tier_c.owner)
+    found = tier_c.attack(
+        """
+        import shutil
+        name = ".git/config"
+        was = open(name).read()
+        real = os.path.realpath(name)
+        write(real + ".lock")
+        os.rename(real + ".lock", real)
+        now = open(name).read()
+        taken = [tried(os.unlink, name), tried(os.rename, name, "x"), tried(os.rename, ".git", "y"),
+                 tried(os.rename, real, name), tried(os.symlink, "/etc/passwd", name)]
+        shutil.rmtree(os.path.dirname(real))
+        report([was, now, taken, tried(open, name), tried(os.unlink, name), tried(write, name)])
+        """,
+        protected=(str(settings),),
+        copied=(str(settings),),
+    ).json
+    was, now, taken, gone, removed, written = found
+    assert (was, now) == ("the operator's", "written by the program")
+    assert "done" not in taken
+    assert "written" not in taken
+    assert (gone, removed, written) == ("ENOENT", "EBUSY", "ENOENT")
+    assert settings.read_text() == "the operator's"
+    assert not settings.is_symlink()
+
+
 def test_git_works_inside_with_its_own_files_closed(tier_c: Arena) -> None:
     git = Path("/usr/bin/git")
     if not git.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from dataclasses import replace
 
@@ -62,6 +63,28 @@ def test_each_sandbox_serves_one_call_and_nothing_of_it_reaches_the_next(place: 
 
     first, second, third = asyncio.run(story())
     assert first == second == third
+
+
+def test_a_copy_that_was_made_of_other_bytes_is_not_used(place: Arena) -> None:
+    """Written in place, the file is the same one, and its mount stays: only its bytes, and its times, are others."""
+    settings = place.workspace / "settings"
+    settings.write_text("old")
+    os.chown(settings, place.owner, place.owner)
+    closed = {"protected": (str(settings),), "copied": (str(settings),)}
+
+    async def story() -> list[str]:
+        made = executor()
+        await warmed(made, place, **closed)
+        first = await run(made, place, "/bin/cat", "settings", **closed)
+        await warmed(made, place, **closed)
+        settings.write_text("new and longer")
+        second = await run(made, place, "/bin/cat", "settings", **closed)
+        await made.close()
+        assert made.pool is not None
+        assert (made.pool.counts.hits, made.pool.counts.discarded) == (1, 1)
+        return [first, second]
+
+    assert asyncio.run(story()) == ["old", "new and longer"]
 
 
 def test_an_empty_pool_starts_cold(place: Arena) -> None:

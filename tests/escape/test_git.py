@@ -294,3 +294,22 @@ def test_settings_that_name_no_program_of_their_own_leave_git_usable(run: SyncRu
     ):
         plainly("config", key, value, at=workspace)
     assert git(run, "status").success
+
+
+def test_submodules_are_updated_though_every_settings_file_stays_as_it_was(run: SyncRun, workspace: Path) -> None:
+    """git writes core.worktree of each again, and for --init where it comes from; both failed on a closed file."""
+    committed(workspace)
+    committed(workspace / "origin")
+    allowed = ("-c", "protocol.file.allow=always")
+    plainly(*allowed, "submodule", "--quiet", "add", "./origin", "sub", at=workspace)
+    plainly("commit", "-qm", "sub", at=workspace)
+    plainly("config", "--remove-section", "submodule.sub", at=workspace)
+    files = [workspace / ".git" / "config", workspace / ".git" / "modules" / "sub" / "config"]
+    before = [file.read_bytes() for file in files]
+    (workspace / "sub" / "file").unlink()
+    updated = git(run, "submodule", "update", "--init", "--force")
+    assert updated.success, (updated.message, updated.output)
+    assert (workspace / "sub" / "file").read_text() == "x"
+    if updated.output["tier"] == "C":
+        assert [file.read_bytes() for file in files] == before
+        assert not git(run, "config", "user.name", "x").success

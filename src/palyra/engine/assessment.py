@@ -39,7 +39,7 @@ from palyra.model.call import CallId, Door, RunId, Tier, ToolCall
 from palyra.model.job import Facts, Job
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
-from palyra.model.sights import LookRequest
+from palyra.model.sights import LookRequest, WorkspaceSight
 from palyra.model.tool import ToolKind
 from palyra.protocol.parse import check_input, parse_input
 from palyra.protocol.process_input import ProcessInput, check_process_input
@@ -245,7 +245,7 @@ def make_job(
             also=_git_environment(trip, process),
         ),
         cwd=trip.sights.cwd.resolved,
-        workspace=trip.sights.workspace,
+        workspace=_workspace(trip.sights.workspace, process),
         read_roots=roots,
         granted_roots=roots,
         limits=_limits(trip, process, runner),
@@ -257,6 +257,14 @@ def make_job(
         stdin_streamed=trip.request.source is not None and process.lifetime is None,
         hosts_named=named,
     )
+
+
+def _workspace(sight: WorkspaceSight, process: ProcessInput) -> WorkspaceSight:
+    if not any("submodule" in word for word in process.args) or not sight.protected:
+        return sight
+    from palyra.guard.gitmodules import copied_settings
+
+    return replace(sight, copied=copied_settings(process.command, process.args, sight))
 
 
 def _home(trip: Trip, tier: Tier) -> str:

@@ -146,6 +146,12 @@ def read_git(args: Sequence[str]) -> GitReading:
     return GitReading(subcommand, scan.rest, _judge(subcommand, rest))
 
 
+def subcommand_words(args: Sequence[str]) -> Sequence[str]:
+    """The subcommand and what is behind it, whatever its options set; nothing where one is not known."""
+    scan = read_options(args, _GLOBAL)
+    return () if scan.unknown else args[scan.rest :]
+
+
 @cache
 def _enforced() -> Mapping[str, str]:
     """What -c says stands above the environment: `-c diff.ignoreSubmodules=none status` looked into a nested

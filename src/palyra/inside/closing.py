@@ -8,7 +8,11 @@ link, and what is mounted over is the very file or folder that was reached. Exit
 sandbox away.
 
 Kinds: `parent` stays writable but can no longer be renamed; `protected` is read-only; `hidden_file` and `hidden_folder`
-show the empty file and folder that the launcher put under /etc.
+show the empty file and folder that the launcher put under /etc; `copied` is a file of which the program has a copy in
+the sandbox's own memory, and a link to it in the file's place. A program that writes such a file anew beside it, and
+renames it over the old one, as git does with its settings, follows the link first: it gets its way with the copy, the
+name stays a mount that nobody can rename or remove, and the host's file stays as it is. Where the kernel mounts no
+link the file is protected like any other.
 """
 
 import ctypes
@@ -26,6 +30,8 @@ READ_ONLY, NO_SUID, NO_DEVICES = 0x1, 0x2, 0x4
 ALL_PRIVATE = 0x4000 | 0x40000
 """MS_REC | MS_PRIVATE"""
 EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
+HOME, COPIES = "/home/agent", "/home/agent/.palyra-copies"
+MAX_COPIED_BYTES = 1 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -75,9 +81,53 @@ def cover(target: int, source: int, *, read_only: bool) -> None:
     os.close(tree)
 
 
+def read(path: str, target: int) -> bytes:
+    """Of the very file that was reached."""
+    folder, _, name = path.rpartition("/")
+    above = walk(folder)
+    fd = os.open(os.fsencode(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
+    found, was = os.fstat(fd), os.fstat(target)
+    if (found.st_dev, found.st_ino) != (was.st_dev, was.st_ino) or not stat.S_ISREG(found.st_mode):
+        raise OSError("there is another file where there was one")
+    data = os.read(fd, MAX_COPIED_BYTES + 1)
+    os.close(fd)
+    os.close(above)
+    if len(data) > MAX_COPIED_BYTES:
+        raise OSError("more than is copied")
+    return data
+
+
+def copy(data: bytes) -> int:
+    """A link, as the sandbox's own user makes it, to a file of its own with these bytes."""
+    owner = os.stat(HOME)
+    libc.setfsgid(owner.st_gid)
+    libc.setfsuid(owner.st_uid)  # as root outside we have no name in there
+    try:
+        os.makedirs(COPIES, 0o700, exist_ok=True)
+        place = f"{COPIES}/{len(os.listdir(COPIES))}"
+        os.mkdir(place, 0o700)
+        fd = os.open(f"{place}/config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.write(fd, data)
+        os.close(fd)
+        os.symlink(f"{place}/config", f"{place}/link")
+        return os.open(f"{place}/link", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    finally:
+        libc.setfsuid(os.geteuid())
+        libc.setfsgid(os.getegid())
+
+
+def cover_by_copy(target: int, path: str) -> None:
+    try:
+        cover(target, copy(read(path, target)), read_only=True)
+    except OSError:
+        cover(target, target, read_only=True)
+
+
 def close(kind: str, path: str) -> None:
     target = walk(path)
-    if kind in ("parent", "protected"):
+    if kind == "copied":
+        cover_by_copy(target, path)
+    elif kind in ("parent", "protected"):
         cover(target, target, read_only=kind == "protected")
     else:
         cover(target, walk(EMPTY_FILE if kind == "hidden_file" else EMPTY_FOLDER), read_only=True)

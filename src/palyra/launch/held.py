@@ -22,7 +22,7 @@ from palyra.launch import _os
 from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.entering import enter
 from palyra.launch.executor import LaunchFailed
-from palyra.launch.host_files import Seen
+from palyra.launch.host_files import Seen, identity
 from palyra.launch.jobs import Jobs
 from palyra.launch.limits import Ceilings, own_limits
 from palyra.launch.message import CONTROL, HELD_SCRIPT, READY
@@ -31,7 +31,7 @@ from palyra.launch.verifying import Identified, difference, shown_folders
 from palyra.model.face import Listener, NetFace
 from palyra.model.plan import Hole, LandlockRules, ProcessPlan, Word
 from palyra.sandbox.backend import BLOCK, INFO, namespace_pid_max
-from palyra.sandbox.mounts import workspace_source
+from palyra.sandbox.mounts import workspace_of, workspace_source
 from palyra.sandbox.starter import is_started_by_it
 from palyra.values import dataclass
 
@@ -141,7 +141,7 @@ class Held:
         self.table = ""
         """Its mount table as it was verified."""
         self.host_files: Seen = ()
-        """What of the host its /etc was copied from."""
+        """What of the host its /etc, and settings in its workspace, were copied from."""
         self.host_table = ""
         """The host's mount table as it was while it was being made."""
         self.shown: tuple[Identified, ...] = ()
@@ -228,7 +228,7 @@ async def start_held(
     is coarser than what is left to wait for. `is_known`: so is the program, and nobody else will have this sandbox:
     everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`)."""
     held = Held()
-    held.namespaced, held.host_files = template.pid_namespace, template.host_files
+    held.namespaced, held.host_files = template.pid_namespace, (*template.host_files, *_copied(template))
     if not is_known:
         held.shown = shown_folders(template)
     is_known = is_known and template.can_be_let_go_late
@@ -256,6 +256,13 @@ async def start_held(
         await abandon(held)
         raise
     return held
+
+
+def _copied(template: Template) -> Seen:
+    """What of the workspace will be shown as a copy: one that was made of other bytes is not used."""
+    paths = [path for kind, path in template.closed if kind == "copied"]
+    inside = workspace_of(template.launcher) if paths else ""
+    return tuple((host, identity(host)) for host in (template.workspace_source + path[len(inside) :] for path in paths))
 
 
 def _spawn(held: Held, template: Template, shell: str, open_data: Callable[[bytes], int]) -> None:

@@ -48,6 +48,8 @@ class Expected:
     shows_itself: bool
     """A bind of a path onto itself; otherwise an empty tmpfs or a file of the launcher's own."""
     read_only: bool
+    or_itself: bool = False
+    """The launcher's own, or where the kernel does not let that be, the path itself, read-only."""
 
 
 def workspace_of(launcher: Sequence[Word]) -> str:
@@ -84,7 +86,8 @@ def first_difference(closed: Closed, mountinfo: str) -> str:
             return f"{expected.point} is not read-only"
         if expected.shows_itself and not _shows_itself(mount, by_ident):
             return f"{expected.point} shows {mount.root} of another place"
-        if not expected.shows_itself and mount.kind != "tmpfs":
+        shown = expected.shows_itself or (expected.or_itself and _shows_itself(mount, by_ident))
+        if not shown and mount.kind != "tmpfs":
             return f"{expected.point} is not hidden"
     return ""
 
@@ -166,7 +169,12 @@ def _comes_along(point: str, folder: str, source: str, on_host: set[str]) -> boo
 def expected_mounts(closed: Closed) -> tuple[Expected, ...]:
     """What closing parts of the workspace must have left in the table."""
     return tuple(
-        Expected(path, shows_itself=kind in ("parent", "protected"), read_only=kind != "parent")
+        Expected(
+            path,
+            shows_itself=kind in ("parent", "protected"),
+            read_only=kind != "parent",
+            or_itself=kind == "copied",
+        )
         for kind, path in closed
     )
 

@@ -39,6 +39,8 @@ class View:
     protected: tuple[str, ...]
     hidden_files: tuple[str, ...]
     hidden_folders: tuple[str, ...]
+    copied: tuple[str, ...] = ()
+    """Of those that are protected, files that the program gets a copy of."""
 
 
 class Shown(Protocol):
@@ -72,6 +74,7 @@ def view_of(job: Shown, host: HostFacts) -> View:
         protected=tuple(sorted(protected)),
         hidden_files=tuple(sorted(hidden_files)),
         hidden_folders=tuple(sorted(hidden_folders)),
+        copied=tuple(sorted(protected & set(job.workspace.copied))),
     )
 
 
@@ -84,7 +87,7 @@ def closings(view: View) -> tuple[tuple[str, str], ...]:
     """(kind, path) in the order they must be made: parents before what lies in them."""
     return (
         *(("parent", path) for path in view.parents),
-        *(("protected", path) for path in view.protected),
+        *(("copied" if path in view.copied else "protected", path) for path in view.protected),
         *(("hidden_file", path) for path in view.hidden_files),
         *(("hidden_folder", path) for path in view.hidden_folders),
     )

@@ -90,6 +90,14 @@ def test_a_hidden_file_that_still_shows_the_disk_is_seen() -> None:
     assert first_difference(CLOSED, changed("93", "tmpfs tmpfs", "btrfs /dev/vda")) == f"{WS}/.env is not hidden"
 
 
+def test_a_copy_is_the_sandboxs_own_or_the_file_itself_and_read_only_either_way() -> None:
+    """Where the kernel mounts no link, the file is closed like any other."""
+    closed = (("parent", f"{WS}/.git"), ("copied", f"{WS}/.git/hooks"), ("copied", f"{WS}/.env"))
+    assert first_difference(closed, "\n".join(TABLE)) == ""
+    assert first_difference(closed, changed("92", "ro,", "rw,")) == f"{WS}/.git/hooks is not read-only"
+    assert first_difference(closed, changed("93", "tmpfs tmpfs", "btrfs /dev/vda")) == f"{WS}/.env is not hidden"
+
+
 def test_a_folder_that_was_a_mount_of_its_own_on_the_host_is_still_itself() -> None:
     own = [line for line in TABLE if not line.startswith("91")]
     own += [

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from palyra.errors import Unenforceable
 from palyra.model.sights import WorkspaceSight
-from palyra.sandbox.view import View, is_within, view_of
+from palyra.sandbox.view import View, closings, is_within, view_of
 from tests.unit.sandbox.jobs import make_host, make_job
 
 WS = "/home/alice/project"
@@ -38,6 +38,17 @@ def test_every_parent_of_a_closed_path_becomes_a_mount() -> None:
         f"{WS}/deep/er",
     )
     assert view.hidden_files == (f"{WS}/.env", f"{WS}/deep/er/.env")
+
+
+def test_a_copy_is_shown_only_of_what_is_protected_and_can_be_written() -> None:
+    copied = sight(protected=(f"{WS}/.git/config", f"{WS}/.git/hooks"), copied=(f"{WS}/.git/config", f"{WS}/file"))
+    view = view_of(make_job(workspace=copied), make_host())
+    assert closings(view) == (
+        ("parent", f"{WS}/.git"),
+        ("copied", f"{WS}/.git/config"),
+        ("protected", f"{WS}/.git/hooks"),
+    )
+    assert closings(view_of(make_job(workspace=copied, workspace_writable=False), make_host())) == ()
 
 
 def test_a_protected_folder_stays_read_only_even_where_it_is_a_parent() -> None:
