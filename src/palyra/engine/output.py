@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from palyra.canon import Json
 from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.redact.both import BothStreams
 from palyra.redact.values import redact_json
+
+if TYPE_CHECKING:
+    from palyra.engine.trip import Trip
 
 _STREAMS = tuple(StreamName)
 _NAMED = tuple((stream, stream.value) for stream in _STREAMS)
@@ -134,6 +137,17 @@ def _unreachable_hint(connections: Sequence[Connection]) -> str | None:
         return None
     name = f"[{failed.host}]" if ":" in failed.host else failed.host
     return f"{name}:{failed.port} is granted, but could not be reached: check the name and this machine's network."
+
+
+def failed_hint(trip: Trip, plan: ProcessPlan, execution: Execution, collector: Collector) -> str | None:
+    """What most likely made a program fail, where that was done to it here."""
+    hint = refused_hosts_hint(execution.connections)
+    if hint is not None or not plan.closed or trip.sights is None:
+        return hint
+    from palyra.engine.closed_hint import closed_hint
+
+    stderr = collector.bytes_of(StreamName.STDERR)
+    return closed_hint(plan.closed, stderr, workspace=trip.sights.workspace.path, cwd=plan.cwd)
 
 
 def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:

@@ -35,7 +35,7 @@ from palyra.engine.endings import (
 from palyra.engine.intake import settle_request
 from palyra.engine.labels import mark_run
 from palyra.engine.live import Live, finish_whatever_comes, stop_all
-from palyra.engine.output import Collector, process_output, refused_hosts_hint
+from palyra.engine.output import Collector, failed_hint, process_output
 from palyra.engine.planning import make_plan
 from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, make_opening, with_receipt
@@ -286,7 +286,7 @@ class Engine:
             success=success,
             reason=execution.reason,
             message=execution.message,
-            hint=None if success else execution.hint or refused_hosts_hint(execution.connections),
+            hint=None if success else execution.hint or failed_hint(trip, plan, execution, collector),
             execution=execution,
             output=output,
         )
