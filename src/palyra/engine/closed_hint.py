@@ -1,7 +1,7 @@
 """Why a program could not write a file of its own workspace: the path is closed, which nothing it was told says.
 
-The kernel answers a write to a closed path with two words that programs print as they are ("Device or resource busy",
-"Read-only file system"), and whoever reads them looks for a broken disk. Where a program failed, said one of them and
+The kernel answers a write to a closed path with words that programs print as they are ("Device or resource busy",
+"Read-only file system"), if they print any, and whoever reads them looks for a broken disk. Where a program failed, said one of them and
 named such a path, that is most likely why. Rules: a hint only, from what a program printed, which may be made up.
 
 Not here: what is closed, and why (guard/protected), how (sandbox/view).
@@ -12,7 +12,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 
-_SAID = (b"Device or resource busy", b"Read-only file system")
+_SAID = (b"Device or resource busy", b"Read-only file system", b"could not remove '")
+"""The last is git's, of a rebase that it cannot end."""
 MAX_BYTES = 1 << 16
 """Of the end of what it said, in which every closed path is looked for."""
 

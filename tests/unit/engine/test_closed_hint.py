@@ -21,6 +21,7 @@ def hint(stderr: str, cwd: str = "/w") -> str | None:
     [
         ("error: could not write config file .git/config: Device or resource busy", "/w", ".git/config"),
         ("rm: cannot remove '.git/hooks/pre-commit': Read-only file system", "/w", ".git/hooks"),
+        ("error: could not remove '.git/hooks'", "/w", ".git/hooks"),
         ("error: failed to delete '/w/wt': Device or resource busy", "/w", "wt"),
         ("error: could not write config file ../.git/config: Device or resource busy", "/w/src", ".git/config"),
         ("fatal: /w/.git/modules/x/config: Device or resource busy", "/w", ".git/modules/x/config"),
