@@ -1,8 +1,9 @@
 """Why a program could not write a file of its own workspace: the path is closed, which nothing it was told says.
 
 The kernel answers a write to a closed path with words that programs print as they are ("Device or resource busy",
-"Read-only file system"), if they print any, and whoever reads them looks for a broken disk. Where a program failed, said one of them and
-named such a path, that is most likely why. Rules: a hint only, from what a program printed, which may be made up.
+"Read-only file system"), if they print any, and whoever reads them looks for a broken disk. Where a program failed,
+said one of them and named such a path, that is most likely why. Rules: a hint only, from what a program printed, which
+may be made up.
 
 Not here: what is closed, and why (guard/protected), how (sandbox/view).
 """
