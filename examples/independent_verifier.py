@@ -16,6 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 # fmt: off
 SAME = "call_id run_id tool status reason success usage".split()  # in an outcome as attested
 INTENT, RESULT, ACT = (f"urn:palyra:{kind}:v1" for kind in ("intent", "result", "act"))
+FIELDS = {
+    "urn:palyra:export:v1": "type first count checkpoint frontier keys",
+    "urn:palyra:selection:v1": "type first count checkpoint indices proofs keys",
+    "urn:palyra:proof:v1": "type call_id entries checkpoint receipt keys",
+}
 
 def need(holds, what):  # an `assert` is left out by python -O
     if not holds:
@@ -27,6 +32,10 @@ def unique(pairs):
 
 def load(data):
     return json.loads(data, object_pairs_hook=unique, parse_float=unique, parse_constant=unique)
+
+def exact(value, names):  # these fields, and no others that a reader might take for them
+    need(sorted(value) == sorted(names.split()), f"its fields are {names}")
+    return value
 
 def canonical(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -88,10 +97,11 @@ def newest_key(vkey, links):
 def check_export(header, lines, vkey):
     size, root = open_head(header["checkpoint"], newest_key(vkey, header["keys"]))
     first, count, (*bodies, end, rest) = header["first"], header["count"], lines
-    whole = canonical([{"count": count, "end": True}, count]) == canonical([load(end), len(bodies)])
-    need(whole and rest == b"", "no line is missing, and none is too many")
+    need((type(first), type(count), count) == (int, int, len(bodies)), "the header counts the lines")
+    need((end, rest) == (b'{"end":true,"count":%d}' % count, b""), "no line is missing, and none is too many")
     if header["type"] == "urn:palyra:selection:v1":
-        need(sorted({*(shown := header["indices"])} | {first}) == (shown or [0]), "no entry stands twice")
+        shown = header["indices"]
+        need((sorted({*shown}), first) == (shown, (shown or [0])[0]), "no entry stands twice, and the first is named")
         for index, body, proof in zip(shown, bodies, header["proofs"], strict=True):
             check_included(body, index, proof, size, root)
         return f"{count} entries, each in the journal of {size}"
@@ -111,7 +121,9 @@ def check_export(header, lines, vkey):
 
 def check_proof(proof, vkey):
     size, root = open_head(proof["checkpoint"], newest_key(vkey, proof["keys"]))
-    found = (check_included(e["body"].encode(), e["index"], e["proof"], size, root) for e in proof["entries"])
+    exact(proof["receipt"], "checkpoint consistency")
+    entries = [exact(entry, "index body proof") for entry in proof["entries"]]
+    found = (check_included(e["body"].encode(), e["index"], e["proof"], size, root) for e in entries)
     shown = [(kind, said["call_id"], kind == RESULT and said["opened"]) for kind, said in found]
     intent, result, refusal = ((k, proof["call_id"], o) for k, o in ((INTENT, False), (RESULT, True), (RESULT, False)))
     need(shown in ([intent, result], [intent], [refusal]), "the entries are the call's intent and its result")
@@ -120,9 +132,10 @@ def check_proof(proof, vkey):
 def check_outcome(outcome, vkey):
     attested, (_, _, key), output = dict(outcome["attestation"]), parse_key(vkey), outcome["output"]
     envelope, digest, receipt = attested.pop("envelope"), attested["execution_sha256"], outcome["receipt"]
+    exact(envelope, "payloadType payload signatures")
     kind, payload, (signature,) = envelope["payloadType"], b64(envelope["payload"]), envelope["signatures"]
     signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(payload), payload)
-    Ed25519PublicKey.from_public_bytes(key).verify(b64(signature["sig"]), signed)
+    Ed25519PublicKey.from_public_bytes(key).verify(b64(exact(signature, "keyid sig")["sig"]), signed)
     named = {"subject": [{"name": f"call/{attested['call_id']}", "digest": {"sha256": digest}}], "predicate": attested}
     named |= {"_type": "https://in-toto.io/Statement/v1", "predicateType": "urn:palyra:attestation:v1"}
     need((kind, canonical(named)) == ("application/vnd.in-toto+json", payload), "the fields are the signed ones")
@@ -133,7 +146,7 @@ def check_outcome(outcome, vkey):
     need(canonical(shown) == canonical({name: attested[name] for name in shown}), "the outcome is the attested one")
     wanted = attested["projected_output_sha256"] or attested["output_sha256"]
     need(sha(canonical(output)).hexdigest() == wanted, "the output is the attested one")
-    size = 0 if receipt is None else open_head(receipt["checkpoint"], vkey)[0]
+    size = 0 if receipt is None else open_head(exact(receipt, "index tree_size checkpoint")["checkpoint"], vkey)[0]
     need(receipt is None or 0 <= receipt["index"] < size == receipt["tree_size"], "the receipt is its checkpoint's")
     return f"the outcome of call {attested['call_id']} is attested"
 
@@ -141,7 +154,9 @@ def main(file, vkey):
     with open(file, "rb") as stream:
         first, *lines = stream.read().split(b"\n")
     kind = (value := load(first)).get("type")
-    if kind in ("urn:palyra:export:v1", "urn:palyra:selection:v1"):
+    if kind in FIELDS:
+        exact(value, FIELDS[kind])
+    if kind in list(FIELDS)[:2]:
         return check_export(value, lines, vkey)
     return (check_proof if kind == "urn:palyra:proof:v1" else check_outcome)(value, vkey)
 

@@ -54,14 +54,14 @@ class RunRow:
 
 def deletion_of(view: EntryView) -> Deletion | None:
     """What an act says was removed: kept records, or the bodies of old entries."""
-    act, details = view.predicate.get("act"), view.predicate.get("details")
+    act, details = view.act, view.predicate.get("details")
     if view.kind != ACT or act not in DELETING or not isinstance(details, Mapping):
         return None
     call_id, principal, before = (details.get(name) for name in ("call_id", "principal", "before_unix_ms"))
     first, count = (details.get(name, 0) for name in ("first", "count"))
     return Deletion(
         entry=view.index,
-        act=str(act),
+        act=act,
         call_id=call_id if isinstance(call_id, str) else None,
         principal=principal if isinstance(principal, str) else None,
         before_unix_ms=before if isinstance(before, int) else None,
@@ -176,7 +176,7 @@ class CallsAudit:
                 )
                 self.find("STANDING", view.index, detail)
             return said
-        if view.predicate.get("act") == EXTENDED:
+        if view.kind == ACT and view.act == EXTENDED:
             return _mapping(_mapping(view.predicate.get("details")).get("budget"))
         return before
 

@@ -71,7 +71,7 @@ class Pruned:
     def read(self, view: EntryView) -> None:
         """An act of sealing says which bodies it moved; one of an older Palyra says how many, or not even that."""
         details = view.predicate.get("details")
-        if view.kind != ACT or view.predicate.get("act") != ActKind.SEGMENT_SEALED or not isinstance(details, Mapping):
+        if view.kind != ACT or view.act != ActKind.SEGMENT_SEALED or not isinstance(details, Mapping):
             return
         first, count = details.get("first"), details.get("count")
         if isinstance(first, int) and isinstance(count, int):

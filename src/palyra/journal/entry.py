@@ -35,6 +35,11 @@ class EntryView(NamedTuple):
         return _text(self.predicate.get("call_id"))
 
     @property
+    def act(self) -> str:
+        """Empty where there is none, or something else than a name: who edits an entry chooses what stands there."""
+        return _text(self.predicate.get("act")) or ""
+
+    @property
     def run_id(self) -> str | None:
         return _text(self.predicate.get("run_id"))
 
@@ -65,6 +70,7 @@ def parse_entry(body: bytes) -> EntryView:
         digest = named if type(named) is str else sha256_hex(name.encode("utf-8", "surrogatepass"))
         known = (
             kind in KINDS
+            and type(name) is str
             and len(statement) == 4
             and statement["_type"] == STATEMENT_TYPE
             and subject == {"name": name, "digest": {"sha256": digest}}

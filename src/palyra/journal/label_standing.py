@@ -21,7 +21,7 @@ class LabelStanding:
         self._told: set[Label] = set()
 
     def read(self, view: EntryView) -> None:
-        if view.predicate.get("act") != ActKind.RUN_LABELLED:
+        if view.act != ActKind.RUN_LABELLED:
             return
         details = view.predicate.get("details")
         told = details if isinstance(details, Mapping) else {}

@@ -34,7 +34,7 @@ class PolicyStanding:
         self._newest: object = None
 
     def read(self, view: EntryView) -> None:
-        if view.predicate.get("act") not in _ACTS:
+        if view.act not in _ACTS:
             return
         details = view.predicate.get("details")
         if isinstance(details, Mapping) and "version" in details:

@@ -40,7 +40,7 @@ class ProcessStanding:
         self._first: int | None = None
 
     def read(self, view: EntryView) -> None:
-        act, process_id = view.predicate.get("act"), view.subject.removeprefix("process/")
+        act, process_id = view.act, view.subject.removeprefix("process/")
         if act not in (ActKind.PROCESS_STARTED, ActKind.PROCESS_ENDED):
             return
         details = view.predicate.get("details")

@@ -33,7 +33,7 @@ class SessionStanding:
         self._opened: dict[str, Mapping[str, object]] = {}
 
     def read(self, view: EntryView) -> None:
-        act, name = view.predicate.get("act"), view.subject.removeprefix("session/")
+        act, name = view.act, view.subject.removeprefix("session/")
         if act == ActKind.SESSION_OPENED:
             details = view.predicate.get("details")
             self._opened[name] = details if isinstance(details, Mapping) else {}

@@ -30,7 +30,7 @@ class SkillStanding:
         self._newest: dict[str, tuple[int, str]] = {}
 
     def read(self, view: EntryView) -> None:
-        act = view.predicate.get("act")
+        act = view.act
         if act not in _ACTS:
             return
         details = view.predicate.get("details")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from palyra.canon import Json
-from palyra.journal.chain import INTENT
+from palyra.journal.chain import ACT, INTENT
 from palyra.journal.commitments import commit_value
 from palyra.journal.entry import EntryView
 from palyra.values import dataclass
@@ -56,11 +56,10 @@ class Standing:
 
     def read(self, view: EntryView) -> Iterator[str]:
         """Takes the entry in; yields what it contradicts."""
-        act = view.predicate.get("act")
-        if isinstance(act, str) and act.startswith("approval."):
-            yield from self._read_act(act, view)
-        elif view.kind == INTENT:
+        if view.kind == INTENT:
             yield from self._read_use(view)
+        elif view.kind == ACT and view.act.startswith("approval."):
+            yield from self._read_act(view.act, view)
 
     def _read_act(self, act: str, view: EntryView) -> Iterator[str]:
         details, at = view.predicate.get("details"), view.index

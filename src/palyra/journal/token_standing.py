@@ -35,7 +35,7 @@ class TokenStanding:
         self._revoked: set[str] = set()
 
     def read(self, view: EntryView) -> None:
-        act, token_id = view.predicate.get("act"), view.subject.removeprefix("token/")
+        act, token_id = view.act, view.subject.removeprefix("token/")
         if act == ActKind.TOKEN_CREATED:
             details = view.predicate.get("details")
             self._made[token_id] = details if isinstance(details, Mapping) else {}

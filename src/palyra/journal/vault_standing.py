@@ -22,7 +22,7 @@ class VaultStanding:
 
     def read(self, view: EntryView) -> None:
         """Acts of older versions do not say it."""
-        if view.predicate.get("act") in _ACTS:
+        if view.act in _ACTS:
             details = view.predicate.get("details")
             self._newest = details.get("vault_sha256") if isinstance(details, Mapping) else None
 

@@ -35,7 +35,7 @@ class WitnessStanding:
         self._newest: dict[str, Mapping[str, object]] = {}
 
     def read(self, view: EntryView) -> None:
-        noun = _ACTS.get(str(view.predicate.get("act")))
+        noun = _ACTS.get(view.act)
         if noun is not None and view.subject.startswith(f"{noun}/"):
             details = view.predicate.get("details")
             self._newest[view.subject] = details if isinstance(details, Mapping) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -112,6 +113,24 @@ def test_an_edited_entry_is_named(index: int) -> None:
     log = sample()
     edit(log, index)
     assert found(log.audit()) == [("EDITED", index)]
+
+
+@pytest.mark.parametrize("odd", [b"{}", b"[]", b"[{}]", b"null", b"7", b"true"])
+def test_an_act_whose_name_is_no_name_is_named_and_ends_no_audit(odd: bytes) -> None:
+    """One such edit ended `palyra journal verify`, and `palyra verify` of an export, with an error of their own."""
+    log = sample()
+    edit(log, 9, b'"act":"policy.swapped"', b'"act":' + odd)
+    edit(log, 3)
+    assert found(log.audit()) == [("EDITED", 3), ("EDITED", 9)]
+
+
+def test_an_act_whose_subject_is_no_name_is_no_entry() -> None:
+    log = sample()
+    said = b'"subject":[{"digest":{"sha256":"x"},"name":5}]'
+    body = re.sub(rb'"subject":\[.*?\]', said, log.entries[9].body)
+    body = body.replace(b'"details":{"why":"test"}', b'"details":{"why":"test"},"execution_sha256":"x"')
+    log.entries[9] = replace(log.entries[9], body=body)
+    assert found(log.audit()) == [("EDITED", 9), ("FORM", 9)]
 
 
 @pytest.mark.parametrize("index", range(1, 9))
