@@ -233,7 +233,7 @@ class CallsAudit:
             counted = found.row(row.run_id)
             counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
             if row.run_id in self._partly:
-                counted = _at_least(row, counted, next_sequence=self._sequences[row.run_id][0])
+                counted = _at_least(row, counted, next_sequence=self._next_number(row))
             names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
             if counted.spent is not None and row.spent is not None:
                 both = zip(SPENT_NAMES, row.spent, counted.spent, strict=True)
@@ -243,6 +243,12 @@ class CallsAudit:
                 self.find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
         for run_id in self._runs:
             self.find("KEPT", None, f"The row of run {run_id} is missing.")
+
+    def _next_number(self, row: RunRow) -> int:
+        """Of a run of which entries are gone. Those may have been its last: an act before them stays, and numbers go on
+        behind what is gone."""
+        following, last = self._sequences[row.run_id]
+        return max(following, row.next_sequence) if last < self.begins_at else following
 
     def _lives(self, owner: object) -> bool:
         if not isinstance(owner, Mapping):

@@ -27,7 +27,7 @@ from palyra.state.rows import JournalRows
 from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
 from tests.approving import Desk, question
-from tests.journaling import NOW, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
+from tests.journaling import NOW, act, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
 from tests.stores import WHERE, on_sqlite, tampering
 
 DAY = 24 * 3600 * 1000
@@ -460,3 +460,20 @@ def test_approvals_whose_salts_an_older_version_removed_go_on_verifying(home: Pa
         other.execute("UPDATE approvals SET state = 'denied'")
     assert audit(desk.writer) == ["KEPT"]
     desk.writer.close()
+
+
+def test_a_run_whose_last_entries_retention_removed_behind_an_act_goes_on_verifying(home: Path) -> None:
+    """An act of a run stays where its calls go: behind it the run's numbers seemed to be too few."""
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    asyncio.run(call(store, run, at=NOW - 5 * DAY))
+    writer.commit_now(lambda tx: tx.append(act("run.looked_at", run.run_id), at_unix_ms=NOW - 5 * DAY))
+    asyncio.run(call(store, run, at=NOW - 4 * DAY))
+    asyncio.run(call(store, run_spec(ulid()), at=NOW))
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert audit(writer) == []
+    with tampering(writer.home) as other:
+        other.execute("UPDATE runs SET next_sequence = 2 WHERE run_id = ?", (run.run_id,))
+    assert audit(writer) == ["KEPT"]
+    writer.close()
