@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from palyra.cli.journal_advice import advice_on
 from palyra.cli.journal_home import cluster_database, readable, reading
 from palyra.cli.journal_replay import check_again
 from palyra.cli.options import Settings, with_settings
@@ -111,7 +112,8 @@ def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor], *, repl
         from palyra.wiring.journal_desk import report_json
 
         more = again.as_json() if again is not None else {}
-        click.echo(orjson.dumps({**report_json(report, anchors), **more, "ok": code == 0}))
+        hint = advice_on(finding.code for finding in report.findings)
+        click.echo(orjson.dumps({**report_json(report, anchors), **more, "ok": code == 0, "hint": hint}))
         return code
     _tell_people(report, anchors)
     if again is not None:
@@ -136,6 +138,10 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
             if report.anchored
             else "No outside evidence was given (--known FILE, a witness), so a truncated tail could not be detected."
         )
+    else:
+        count = len(report.findings)
+        click.echo(f"The journal does NOT verify: {count} finding{'s' if count > 1 else ''}, {report.entries} entries.")
+        click.echo(f"hint: {advice_on(finding.code for finding in report.findings)}", err=True)
 
 
 def _checkpoint_of(path: Path) -> str:
