@@ -58,10 +58,7 @@ HOST_LETTERS = {
     **dict.fromkeys(("ssh", "scp", "sftp", "autossh"), "JW"),
 }
 """Short options whose value is a host or a list of them."""
-READS_TEXT = frozenset(
-    """grep egrep fgrep zgrep rg ag ack sed jq yq tr cut sort uniq wc diff comm expr fold fmt echo printf basename
-    dirname""".split()
-)
+READS_TEXT = frozenset("grep egrep fgrep zgrep rg ag ack sed jq yq tr cut sort uniq wc diff comm expr fold fmt".split())
 COPIES = frozenset({"scp", "sftp", "rsync", "git", "ssh", "svn", "hg", "sshfs", "mosh", "autossh"})
 WRAPPERS = frozenset(
     "env xargs nice nohup timeout time stdbuf setsid sudo doas ionice chrt taskset flock watch".split()

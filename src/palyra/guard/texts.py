@@ -95,7 +95,7 @@ _INLINE: dict[str, tuple[Spec, str]] = {
     "perl": (Spec("acnpswWtTuUvXl::0::i::e:E:M:m:I:F:"), "e E"),
     "ruby": (Spec("acnplswve:I:r:F:i::W::"), "e"),
 }
-TEXT_ONLY = frozenset({"tr", "expr", "echo", "printf", "basename", "dirname"})
+TEXT_ONLY = frozenset({"tr", "expr"})
 FIND_TESTS = frozenset(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -printf -regextype".split()
 )

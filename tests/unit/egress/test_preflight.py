@@ -20,7 +20,7 @@ def named(program: str, *args: str) -> list[tuple[str, int | None]]:
     [
         (("curl", "example.com"), [("example.com", None)]),
         (("curl", "-s", "https://user:pw@Example.com:8443/x"), [("example.com", 8443)]),
-        (("browse", "http://a.example/ https://b.example"), [("a.example", 80), ("b.example", 443)]),
+        (("echo", "http://a.example/ https://b.example"), [("a.example", 80), ("b.example", 443)]),
         (("git", "clone", "git@forge.example:team/repo.git"), [("forge.example", 22)]),
         (("git", "clone", "forge:repo"), [("forge", 22)]),
         (("scp", "a.txt", "host.example:/tmp/"), [("host.example", 22)]),
@@ -47,7 +47,6 @@ def test_hosts_are_found_where_people_write_them(argv, hosts):
     "argv",
     [
         ("cat", "a.txt"), ("grep", "-n", "main.py:12"), ("date", "12:30"), ("git", "status"),
-        ("echo", "https://a.test"), ("printf", "%s", "https://a.test/"), ("basename", "https://a.test/x"),
         ("tar", "-xf", "a.tar.gz"), ("git", "show", "HEAD:src/a.py"),
         ("git", "log", "v1.0..v2.0"), ("sed", "s,a:b,c:d,"), ("ls", "a:b"),
         ("git", "log", "--format=%h:%s"), ("cp", "x.example.txt", "y"), ("echo", "3.14"), ("curl", "-o", "out.json"),

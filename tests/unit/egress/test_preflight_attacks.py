@@ -22,7 +22,7 @@ def named(line: str) -> list[str]:
         "curl http:///evil.test", "curl http://good.test@evil.test/", "curl 'http:\\\\evil.test'",
         "curl HTTP://EVIL.test",
         "curl gopher://evil.test/", "curl dict://evil.test:11211/", "x --url=https://evil.test",
-        "browse https://evil.test.",
+        "echo https://evil.test.",
         "timeout 5 curl evil.test", "env A=1 curl evil.test", "/usr/bin/curl evil.test", "CURL.EXE evil.test",
         "git fetch https://evil.test/x", "git remote add x https://evil.test", "git -C d clone evil.test:x",
         "ssh evil.test id", "ssh -p 22 me@evil.test", "ssh -J evil.test good", "ssh -Jevil.test good",
