@@ -11,7 +11,7 @@ Not here: the journal's entries (journal/chain), keys and envelopes (signing).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -20,7 +20,7 @@ import orjson
 from palyra.canon import Json, canonical_around, canonical_strict, digest, made_ahead, not_of, sha256_hex
 from palyra.errors import TrustError
 from palyra.signing import NoteVerifier, PublicKey, SigningKey, dsse_sign, dsse_verify, open_note
-from palyra.values import dataclass
+from palyra.values import dataclass, names_of
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:palyra:attestation:v1"
@@ -83,7 +83,7 @@ class Statement:
             raise ValueError("the nonce of an attestation has 32 bytes")
 
 
-_NAMES = tuple(f.name for f in fields(Statement))
+_NAMES = names_of(Statement)
 _read = attrgetter(*_NAMES)
 FIELDS = frozenset(_NAMES) | {"execution_sha256", "key_id"}
 _BEFORE_DIGEST = tuple(sorted(name for name in FIELDS if name < "execution_sha256"))

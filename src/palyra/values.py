@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, FrozenInstanceError
-from inspect import get_annotations
+from dataclasses import MISSING, FrozenInstanceError
+from functools import partial
 from operator import attrgetter, ge, gt, le, lt
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["change", "dataclass"]
+from palyra.slotted import FIELDS, Shape, is_special, make_slotted, read_shape, shape_of
+
+__all__ = ["change", "dataclass", "is_value", "names_of"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -26,7 +28,7 @@ else:
 
     def dataclass(cls=None, /, *, frozen=False, slots=False, kw_only=False, eq=True, order=False, **other):
         def make(cls):
-            if other or (order and not eq) or any("InitVar" in str(kind) for kind in get_annotations(cls).values()):
+            if other or (order and not eq) or any("InitVar" in str(kind) for kind in cls.__annotations__.values()):
                 options = {"frozen": frozen, "slots": slots, "kw_only": kw_only, "eq": eq, "order": order, **other}
                 return dataclasses.dataclass(**options)(cls)
             return _make(cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, order=order)
@@ -34,9 +36,8 @@ else:
         return make if cls is None else make(cls)
 
 
-Fields = Sequence[Field[Any]]
 T = TypeVar("T")
-MADE_BEFORE_COMPILED = 8
+MADE_BEFORE_COMPILED = 32
 """Compiling pays from about there on; most classes of a short command are made once or twice."""
 _MISSING = object()
 
@@ -46,10 +47,20 @@ def change(value: T, /, **changes: Any) -> T:
     cls = value.__class__
     known = _COPIED.get(cls)
     if known is None:
-        init = tuple(field.name for field in dataclasses.fields(cls) if field.init)  # type: ignore[arg-type]
+        init = tuple(name for name, _, _, given, _ in shape_of(cls).parts() if given)
         known = _COPIED[cls] = init, _getter(init)
     names, read = known
     return cls(**{**dict(zip(names, read(value), strict=True)), **changes})
+
+
+def names_of(cls: type[Any]) -> tuple[str, ...]:
+    """Those of its fields, for who needs nothing else of them."""
+    return tuple(shape_of(cls).kinds)
+
+
+def is_value(one: object) -> bool:
+    """`dataclasses.is_dataclass`, of a value alone and without making its fields."""
+    return FIELDS in vars(one.__class__)
 
 
 _COPIED: dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]] = {}
@@ -59,30 +70,35 @@ _COPIED: dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]
 def _make(cls: type[Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool, order: bool) -> type[Any]:
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # else the standard library writes the signature there, at some length
-    own = frozenset(cls.__dict__)
-    made = _make_fields(cls, slots=slots, kw_only=kw_only)
-    fields = dataclasses.fields(made)
-    given: dict[str, Any] = {"__init__": _first_init(made, frozen=frozen), "__repr__": _make_repr(fields)}
+    own, made = vars(cls), _Made()
+    given: dict[str, Any] = {"__init__": made.first_init(frozen=frozen), "__repr__": made.late("__repr__", _make_repr)}
     if eq:
-        given |= {"__eq__": _make_eq(fields), "__hash__": _make_hash(fields) if frozen else None}
+        given["__eq__"] = made.late("__eq__", _make_eq)
+        given["__hash__"] = made.late("__hash__", _make_hash) if frozen else None
     if order:
-        given |= _make_order(fields)
+        given |= {name: made.late(name, partial(_make_order, compare)) for name, compare in _ORDER.items()}
     if frozen:
         given |= {"__setattr__": _refuse_set, "__delattr__": _refuse_delete}
         if slots:
             given |= {"__getstate__": _get_state, "__setstate__": _set_state}
-    for name, function in given.items():
-        if name not in own or (name == "__hash__" and "__eq__" in own and made.__hash__ is None):
-            setattr(made, name, function)
-    return made
+    unhashed = "__eq__" in own and own.get("__hash__") is None
+    added = {name: one for name, one in given.items() if name not in own or (unhashed and name == "__hash__")}
+    shape = read_shape(cls, kw_only=kw_only) if slots else None
+    if shape is not None:
+        made.cls, made.shape = make_slotted(cls, shape, added), shape
+        return made.cls
+    made.cls = _make_fields(cls, slots=slots, kw_only=kw_only)
+    made.shape = shape_of(made.cls)
+    for name, one in added.items():
+        setattr(made.cls, name, one)
+    return made.cls
 
 
 def _make_fields(cls: type[Any], *, slots: bool, kw_only: bool) -> type[Any]:
     """The standard library reads every annotation that is text, in search of two special ones, which takes half of all
     its time here: where there is neither, it is shown others meanwhile."""
-    kinds = get_annotations(cls)
-    text = " ".join(map(str, kinds.values()))
-    shown = kinds if "ClassVar" in text or "KW_ONLY" in text else dict.fromkeys(kinds, object)
+    kinds = cls.__annotations__
+    shown = kinds if is_special(kinds) else dict.fromkeys(kinds, object)
     cls.__annotations__ = shown
     made: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
     if shown is not kinds:
@@ -92,75 +108,77 @@ def _make_fields(cls: type[Any], *, slots: bool, kw_only: bool) -> type[Any]:
     return made
 
 
-def _first_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
-    """Fills in the first few values field by field; a class that is made more often gets a function of its own. So does
-    a call with wrong arguments, which then says what is wrong."""
-    made = 0
-    fields: Fields = ()
+class _Made:
+    """A class whose methods are made when they are first called: most of a short command's never are."""
 
-    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        nonlocal made, fields
-        made += 1
-        fields = fields or dataclasses.fields(cls)
-        values = None if made > MADE_BEFORE_COMPILED else _fill(fields, _named(fields, args, kwargs))
-        if values is None:
-            init = _compile_init(cls, frozen=frozen)
-            cls.__init__ = init
-            init(self, *args, **kwargs)
-            return
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        if hasattr(cls, "__post_init__"):
-            self.__post_init__()
+    __slots__ = ("cls", "shape")
 
-    return __init__
+    def __init__(self) -> None:
+        self.cls: type[Any] = object
+        self.shape: Shape = _NOTHING
+
+    def late(self, name: str, make: Callable[[Shape], Callable[..., Any]]) -> Callable[..., Any]:
+        def method(value: Any, /, *others: Any) -> Any:
+            ready = make(self.shape)
+            setattr(self.cls, name, ready)
+            return ready(value, *others)
+
+        return method
+
+    def first_init(self, *, frozen: bool) -> Callable[..., None]:
+        """Fills in the first few values field by field; a class that is made more often gets a function of its own. So
+        does a call with wrong arguments, which then says what is wrong."""
+        count = 0
+
+        def __init__(value: Any, /, *args: Any, **kwargs: Any) -> None:
+            nonlocal count
+            count += 1
+            cls = self.cls
+            named = _named(self.shape, args, kwargs) if args else kwargs
+            values = None if count > MADE_BEFORE_COMPILED else self.shape.fill(named)
+            if values is None:
+                init = _compile_init(cls, self.shape, frozen=frozen)
+                cls.__init__ = init
+                init(value, *args, **kwargs)
+                return
+            for name, one in values.items():
+                _set(value, name, one)
+            if hasattr(cls, "__post_init__"):
+                value.__post_init__()
+
+        return __init__
 
 
-def _named(fields: Fields, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+_set = object.__setattr__
+_NOTHING = Shape({}, {}, {}, kw_only=False)
+
+
+def _named(shape: Shape, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
     """Both kinds of arguments by name. Too many, or one given twice: something that fits no class."""
-    if not args:
-        return given
-    names = [field.name for field in fields if field.init and not field.kw_only]
+    names = [name for name, _, _, init, by_name in shape.parts() if init and not by_name]
     if len(args) > len(names) or not given.keys().isdisjoint(names[: len(args)]):
         return {"": None}
     return {**given, **dict(zip(names, args, strict=False))}
 
 
-def _fill(fields: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
-    """The value of each field; None where something is missing or too much."""
-    values: dict[str, Any] = {}
-    used = 0
-    for field in fields:
-        if field.init and field.name in given:
-            values[field.name] = given[field.name]
-            used += 1
-        elif field.default_factory is not MISSING:
-            values[field.name] = field.default_factory()
-        elif field.default is not MISSING:
-            values[field.name] = field.default
-        elif field.init:
-            return None
-    return values if used == len(given) else None
-
-
-def _compile_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
-    known: dict[str, Any] = {"_set": object.__setattr__, "_MISSING": _MISSING}
+def _compile_init(cls: type[Any], shape: Shape, *, frozen: bool) -> Callable[..., None]:
+    known: dict[str, Any] = {"_set": _set, "_MISSING": _MISSING}
     plain: list[str] = []
     named: list[str] = []
     defaults: dict[str, Any] = {}
     body: list[tuple[str, str]] = []
-    for field in dataclasses.fields(cls):
-        name = value = field.name
-        if field.default_factory is not MISSING:
-            known[f"_factory_{name}"], defaults[name] = field.default_factory, _MISSING
-            value = f"_factory_{name}() if {name} is _MISSING else {name}" if field.init else f"_factory_{name}()"
-        elif field.default is not MISSING:
-            known[f"_default_{name}"] = defaults[name] = field.default
-            value = name if field.init else f"_default_{name}"
-        elif not field.init:
+    for name, default, factory, init, by_name in shape.parts():
+        value = name
+        if factory is not MISSING:
+            known[f"_factory_{name}"], defaults[name] = factory, _MISSING
+            value = f"_factory_{name}() if {name} is _MISSING else {name}" if init else f"_factory_{name}()"
+        elif default is not MISSING:
+            known[f"_default_{name}"] = defaults[name] = default
+            value = name if init else f"_default_{name}"
+        elif not init:
             continue
-        if field.init:
-            (named if field.kw_only else plain).append(name)
+        if init:
+            (named if by_name else plain).append(name)
         body.append((name, value))
     lines = _assign(cls, body, known) if frozen else [f"_self.{name} = {value}" for name, value in body]
     if hasattr(cls, "__post_init__"):
@@ -168,10 +186,10 @@ def _compile_init(cls: type[Any], *, frozen: bool) -> Callable[..., None]:
     parameters = ", ".join(["_self", *plain, *(["*", *named] if named else [])])
     text = f"def __init__({parameters}):\n " + "\n ".join(lines or ["pass"])
     code = next(one for one in compile(text, "<values>", "exec").co_consts if isinstance(one, CodeType))
-    init = FunctionType(code, known, "__init__", tuple(defaults[name] for name in plain if name in defaults))
-    init.__kwdefaults__ = {name: defaults[name] for name in named if name in defaults}
-    init.__qualname__ = f"{cls.__qualname__}.__init__"
-    return init
+    made = FunctionType(code, known, "__init__", tuple(defaults[name] for name in plain if name in defaults))
+    made.__kwdefaults__ = {name: defaults[name] for name in named if name in defaults}
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made
 
 
 def _assign(cls: type[Any], body: Sequence[tuple[str, str]], known: dict[str, Any]) -> list[str]:
@@ -206,8 +224,8 @@ def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return (lambda self: (getattr(self, names[0]),)) if names else lambda self: ()
 
 
-def _make_eq(fields: Fields) -> Callable[[Any, object], bool]:
-    get = _getter([field.name for field in fields if field.compare])
+def _make_eq(shape: Shape) -> Callable[[Any, object], bool]:
+    get = _getter(shape.names_with("compare"))
 
     def __eq__(self: Any, other: object) -> bool:
         if self is other:
@@ -217,24 +235,21 @@ def _make_eq(fields: Fields) -> Callable[[Any, object], bool]:
     return __eq__
 
 
-def _make_order(fields: Fields) -> dict[str, Callable[[Any, object], bool]]:
-    get = _getter([field.name for field in fields if field.compare])
-
-    def make(compare: Callable[[Any, Any], bool]) -> Callable[[Any, object], bool]:
-        return lambda self, other: (
-            compare(get(self), get(other)) if other.__class__ is self.__class__ else NotImplemented
-        )
-
-    return {"__lt__": make(lt), "__le__": make(le), "__gt__": make(gt), "__ge__": make(ge)}
+def _make_order(compare: Callable[[Any, Any], bool], shape: Shape) -> Callable[[Any, object], bool]:
+    get = _getter(shape.names_with("compare"))
+    return lambda self, other: compare(get(self), get(other)) if other.__class__ is self.__class__ else NotImplemented
 
 
-def _make_hash(fields: Fields) -> Callable[[Any], int]:
-    get = _getter([field.name for field in fields if (field.compare if field.hash is None else field.hash)])
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {"__lt__": lt, "__le__": le, "__gt__": gt, "__ge__": ge}
+
+
+def _make_hash(shape: Shape) -> Callable[[Any], int]:
+    get = _getter(shape.names_with("hash"))
     return lambda self: hash(get(self))
 
 
-def _make_repr(fields: Fields) -> Callable[[Any], str]:
-    names = [field.name for field in fields if field.repr]
+def _make_repr(shape: Shape) -> Callable[[Any], str]:
+    names = shape.names_with("repr")
 
     def __repr__(self: Any) -> str:
         return f"{self.__class__.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
@@ -251,9 +266,9 @@ def _refuse_delete(self: object, name: str) -> None:
 
 
 def _get_state(self: Any) -> list[Any]:
-    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+    return [getattr(self, name) for name in shape_of(self.__class__).kinds]
 
 
 def _set_state(self: Any, state: list[Any]) -> None:
-    for field, value in zip(dataclasses.fields(self), state, strict=True):
-        object.__setattr__(self, field.name, value)
+    for name, value in zip(shape_of(self.__class__).kinds, state, strict=True):
+        _set(self, name, value)

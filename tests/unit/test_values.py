@@ -307,3 +307,30 @@ def test_a_value_is_changed_as_the_standard_library_replaces():
         with pytest.raises(TypeError):
             change(point, **wrong)
     assert type(change(Count(3))) is Count
+
+
+def test_fields_are_made_when_somebody_asks_for_them():
+    @dataclass(frozen=True, slots=True)
+    class Late:
+        a: int
+        b: list[int] = field(default_factory=list, repr=False)
+
+    assert (Late(1), hash(Late(1, ())) != 0, repr(Late(1))) == (Late(a=1, b=[]), True, f"{Late.__qualname__}(a=1)")
+    assert (values.names_of(Late), values.is_value(Late(1)), values.is_value(Late), values.is_value(3)) == (
+        ("a", "b"),
+        True,
+        False,
+        False,
+    )
+    assert not isinstance(vars(Late)["__dataclass_fields__"], dict)
+    assert dataclasses.is_dataclass(Late)
+    assert [(f.name, f.type, f.repr) for f in fields(Late)] == [("a", "int", True), ("b", "list[int]", False)]
+    assert isinstance(vars(Late)["__dataclass_fields__"], dict)
+    assert (values.names_of(Late), replace(Late(1), a=2)) == (("a", "b"), Late(2))
+
+
+@pytest.mark.parametrize("wrong", [{"a": [], "__annotations__": {"a": "list"}}, {"a": field(default=1)}])
+def test_what_the_standard_library_complains_about_it_complains_about(wrong):
+    for decorate in (dataclass, dataclasses.dataclass):
+        with pytest.raises((TypeError, ValueError)):
+            decorate(frozen=True, slots=True)(type("Wrong", (), dict(wrong)))

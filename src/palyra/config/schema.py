@@ -9,7 +9,7 @@ Not here: files, the environment, line numbers (config/load).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, is_dataclass
+from dataclasses import field, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from palyra.canon import Json, digest
@@ -34,7 +34,7 @@ from palyra.errors import ConfigError
 from palyra.model.budget import Allowance, Quota
 from palyra.model.limits import Limits
 from palyra.model.tool import Capability
-from palyra.values import dataclass
+from palyra.values import dataclass, is_value, names_of
 
 POSTURES = ("locked", "standard", "developer")
 
@@ -213,8 +213,8 @@ def parse_config(mapping: Mapping[str, Any]) -> Config:
 
 
 def as_json(value: object) -> Json:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: as_json(getattr(value, f.name)) for f in fields(value)}
+    if is_value(value):
+        return {name: as_json(getattr(value, name)) for name in names_of(value.__class__)}
     return [as_json(item) for item in value] if isinstance(value, tuple) else value
 
 

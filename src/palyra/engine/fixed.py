@@ -10,7 +10,6 @@ Not here: what changes from call to call (engine/record), the form of entries (j
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -33,12 +32,12 @@ from palyra.model.wasm import WasmPlan
 from palyra.policy.request import MAX_TEXT, Request
 from palyra.policy.written import Written, write_with_holes
 from palyra.redact.values import is_clear, redact_json
-from palyra.values import dataclass
+from palyra.values import dataclass, names_of
 
 if TYPE_CHECKING:
     from palyra.sandbox.proven import Proven
 
-_FACTS = tuple(field.name for field in fields(Facts))
+_FACTS = names_of(Facts)
 
 Secrets = Sequence[tuple[str, bytes]]
 

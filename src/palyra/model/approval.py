@@ -9,12 +9,11 @@ Not here: what binds what, who may decide (approvals/rules), rows and entries (a
 
 from __future__ import annotations
 
-from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
 from palyra.canon import Json, canonical_strict
-from palyra.values import dataclass
+from palyra.values import dataclass, names_of
 
 
 class ApprovalState(StrEnum):
@@ -163,7 +162,7 @@ class Approval:
         }
 
 
-COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Approval))
+COLUMNS: tuple[str, ...] = names_of(Approval)
 """Of the table, in this order."""
 
 

@@ -9,12 +9,12 @@ Not here: JSON (protocol/wire), attestations (attest).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field
 from enum import StrEnum
 
 from palyra.canon import Json
 from palyra.errors import Reason
-from palyra.values import dataclass
+from palyra.values import dataclass, names_of
 
 
 class Status(StrEnum):
@@ -136,7 +136,7 @@ class BudgetView:
         return {name: getattr(self, name) for name in LIMIT_NAMES}
 
 
-BUDGET_NAMES: tuple[str, ...] = tuple(f.name for f in fields(BudgetView))
+BUDGET_NAMES: tuple[str, ...] = names_of(BudgetView)
 LIMIT_NAMES: tuple[str, ...] = tuple(name for name in BUDGET_NAMES if name.endswith("_max"))
 
 

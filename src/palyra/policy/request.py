@@ -11,7 +11,7 @@ Not here: entities and evaluation (cedar), what the answer means (verdict, decid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ from palyra.model.outcome import BudgetView
 from palyra.model.run_facts import NO_FACTS, RunFacts, RunLabel
 from palyra.model.tool import Capability, ToolKind, ToolSpec
 from palyra.policy.inputs import INPUT, Input, Scalar, read_input
-from palyra.values import dataclass
+from palyra.values import dataclass, names_of
 
 EXECUTE = "tool::execute"
 EXECUTE_UNSANDBOXED = "tool::execute-unsandboxed"
@@ -207,7 +207,7 @@ def build_request(
     )
 
 
-_SAME = tuple(field.name for field in fields(Request) if field.name not in ("context", "first"))
+_SAME = tuple(name for name in names_of(Request) if name not in ("context", "first"))
 CHANGING = tuple(sorted(("calls_used", "calls_max", "calls_last_minute", "denials_last_minute", "hour", *_LABELS)))
 """What can be another each time the same call is made in the same run."""
 _INT = frozenset({int})

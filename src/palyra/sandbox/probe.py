@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from palyra import inside
@@ -24,7 +24,7 @@ from palyra.sandbox.probe_launcher import Launcher, find_launcher, why_passed_ov
 from palyra.sandbox.probe_memory import CACHE_NAME, recall, remember
 from palyra.sandbox.probe_trial import read_file, trial_plan
 from palyra.sandbox.starter import start_digest
-from palyra.values import dataclass
+from palyra.values import dataclass, names_of
 
 if TYPE_CHECKING:
     from palyra.sandbox.probe_bwrap import Isolates
@@ -197,7 +197,7 @@ def _key(host: HostFacts, bwrap: str, *, cgroup_limits: bool) -> str:
             "bwrap": [bwrap, str(file.st_dev), str(file.st_ino), file.st_size, str(file.st_mtime_ns)],
             "user": [host.uid, host.gid, host.shell, host.nsenter],
             "cgroup": [read_file("/proc/self/cgroup"), cgroup_limits],
-            "fields": [field.name for field in fields(_Finding)],
+            "fields": list(names_of(_Finding)),
             "plan": [plan_digest(plan), digest(REPORT), start_digest(host.machine)],
         }
     )
