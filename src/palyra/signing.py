@@ -65,7 +65,9 @@ class SigningKey:
         if len(seed) != 32:
             raise TrustError(f"An Ed25519 seed has 32 bytes, not {len(seed)}.")
         self.seed = seed
-        self.sign: Callable[[bytes], bytes] = Ed25519PrivateKey.from_private_bytes(seed).sign
+        made = Ed25519PrivateKey.from_private_bytes(seed)
+        self.sign: Callable[[bytes], bytes] = made.sign
+        self._public = made.public_key
 
     @classmethod
     def generate(cls) -> SigningKey:
@@ -86,9 +88,7 @@ class SigningKey:
 
     @cached_property
     def public(self) -> PublicKey:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        return PublicKey(Ed25519PrivateKey.from_private_bytes(self.seed).public_key().public_bytes_raw())
+        return PublicKey(self._public().public_bytes_raw())
 
     @cached_property
     def key_id(self) -> str:
@@ -171,6 +171,7 @@ def parse_locked_pem(text: str, passphrase: bytes) -> SigningKey:
     return SigningKey(found.private_bytes_raw())
 
 
+@lru_cache(maxsize=256)
 def _check_point(raw: bytes) -> None:
     """RFC 8032 decoding without its last step, then the order: the y of 2P, 4P, 8P follow from y alone."""
     if len(raw) != 32:

@@ -11,13 +11,24 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from palyra.cli.say import flush_streams
-
-LATE = ("cedarpy.pst", "ssl", "asyncio.sslproto")
+LATE = (
+    "asyncio.sslproto",
+    "cedarpy.pst",
+    "inspect",
+    "linecache",
+    "platform",
+    "ssl",
+    "textwrap",
+    "tomllib",
+    "traceback",
+)
+Ask = Callable[[str], Any]
 SHORT_LIFE_OBJECTS = 100_000
 """`palyra run` has 70 000 of them when it ends."""
 YOUNG_OBJECTS = 5000
@@ -32,7 +43,7 @@ def keep_light() -> None:
     gc.set_threshold(SHORT_LIFE_OBJECTS, *gc.get_threshold()[1:])
     for name in LATE:
         if name not in sys.modules:
-            sys.modules[name] = _stand_in(name)
+            sys.modules[name] = _stand_in(name, KNOWN.get(name, {}))
 
 
 def stay() -> None:
@@ -62,6 +73,8 @@ def leave(code: int) -> None:
     import atexit
     import threading
 
+    from palyra.cli.say import flush_streams
+
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         sys.exit(code)
     atexit._run_exitfuncs()
@@ -69,7 +82,45 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def _stand_in(name: str) -> ModuleType:
+def _clean_doc(ask: Ask, text: str) -> str:
+    return text.lstrip() if text.isprintable() else str(ask("cleandoc")(text))
+
+
+def _is_coroutine_function(ask: Ask, one: Any) -> bool:
+    bare = one
+    while type(bare) is MethodType:
+        bare = bare.__func__
+    if type(bare) is FunctionType and not vars(bare):  # newer Pythons mark some that do not look it
+        return bool(bare.__code__.co_flags & IS_COROUTINE)
+    return bool(ask("iscoroutinefunction")(one))
+
+
+def _is_function(ask: Ask, one: object) -> bool:
+    return isinstance(one, FunctionType)
+
+
+def _unwrap(ask: Ask, one: Any, **how: Any) -> Any:
+    return one if not how and not hasattr(one, "__wrapped__") else ask("unwrap")(one, **how)
+
+
+def _system(ask: Ask) -> str:
+    return os.uname().sysname if sys.platform == "linux" else str(ask("system")())
+
+
+IS_COROUTINE = 128
+KNOWN: dict[str, dict[str, Callable[..., Any]]] = {
+    "inspect": {
+        "cleandoc": _clean_doc,
+        "iscoroutinefunction": _is_coroutine_function,
+        "isfunction": _is_function,
+        "unwrap": _unwrap,
+    },
+    "platform": {"system": _system},
+}
+"""What libraries ask in every command, answered as the real ones would; what is not so plain they are asked."""
+
+
+def _stand_in(name: str, known: dict[str, Callable[..., Any]]) -> ModuleType:
     module = ModuleType(name, "Stands in for the real one until it is asked for something.")
 
     def ask(wanted: str) -> Any:
@@ -82,4 +133,5 @@ def _stand_in(name: str) -> ModuleType:
         return getattr(real, wanted)
 
     module.__getattr__ = ask  # type: ignore[method-assign]
+    module.__dict__.update({key: partial(answer, ask) for key, answer in known.items()})
     return module

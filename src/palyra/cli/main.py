@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 import palyra
-from palyra.cli.light import keep_light, leave
+from palyra.cli.light import leave
 from palyra.cli.options import Settings, global_options, suggesting
 from palyra.cli.say import (
     flush_streams,
@@ -149,7 +149,6 @@ def cli(ctx: click.Context, /, **given: object) -> None:
 def main() -> None:
     """The entry point: wrong usage and our own errors get the exit codes of the contract, never a traceback."""
     settle_streams()
-    keep_light()
     usage_code = 125 if called_command(sys.argv[1:]) in CALLS else 2
     code = _guarded(usage_code)
     unwritten = flush_streams()

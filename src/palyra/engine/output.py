@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from palyra.canon import Json
 from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
-from palyra.redact.both import BothStreams
 from palyra.redact.values import redact_json
 
 if TYPE_CHECKING:
     from palyra.engine.trip import Trip
+    from palyra.redact.both import BothStreams
 
 _STREAMS = tuple(StreamName)
 _NAMED = tuple((stream, stream.value) for stream in _STREAMS)
@@ -60,6 +60,8 @@ class Collector:
     def feed(self, stream: StreamName, chunk: bytes) -> None:
         self.fed[stream] += len(chunk)
         if self._redacting is None:
+            from palyra.redact.both import BothStreams
+
             self._redacting = BothStreams(self._secrets, lagging=self._lagging)
         self._keep(stream, self._redacting.feed(stream, chunk))
 

@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palyra.guard.command import shebang_program
-from palyra.guard.look_changes import look_at_workspace
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance, End, follow_links
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
@@ -86,6 +85,8 @@ class Looker:
         return {path: os.path.realpath(path) for path in paths if os.path.exists(path)}
 
     def snapshot(self, workspace: str) -> Snapshot:
+        from palyra.guard.look_changes import look_at_workspace  # only for who asked what a program changed
+
         return look_at_workspace(workspace)
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ from palyra.launch.held import Held, Template, start_held, template_of
 from palyra.launch.jobs import Jobs
 from palyra.launch.leftovers import Leftovers
 from palyra.launch.network import Unreachable
-from palyra.launch.pool import Pool, PoolSize
 from palyra.launch.telling import Orders, tell
 from palyra.launch.waiting import ends_within, has_ended, is_collected_within, unbroken
 from palyra.model.host import HostFacts
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
     from palyra.launch.container import ContainerRoad
     from palyra.launch.etc_folder import EtcFolders
+    from palyra.launch.pool import Pool, PoolSize
 
 FDS_PER_CALL = 25
 """What one call has open at its most: pipes, pidfds, data for the launcher, and room for the journal beside it."""
@@ -69,9 +69,14 @@ class ProcessExecutor:
         self._orders = Orders(host)
         self._shared = _Shared(host=host, leftovers=self._leftovers, at_work=self._at_work, orders=self._orders)
         self._templates: dict[int, tuple[ProcessPlan, Template]] = {}
-        self.pool = Pool(self._start, self._abandon, warm, self._at_work) if warm is not None else None
+        self.pool = self._make_pool(warm) if warm is not None else None
         if host.subreaper:
             _os.become_subreaper()
+
+    def _make_pool(self, size: PoolSize) -> Pool:
+        from palyra.launch.pool import Pool
+
+        return Pool(self._start, self._abandon, size, self._at_work)
 
     async def run(
         self,

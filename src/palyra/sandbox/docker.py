@@ -27,7 +27,6 @@ from palyra.model.job import Job
 from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, ProcessPlan, Word
 from palyra.sandbox.backend import absent, own_code_notes
-from palyra.sandbox.seccomp_oci import profile
 from palyra.sandbox.view import is_within, view_of
 
 LABEL = "palyra.owner"
@@ -72,6 +71,8 @@ class ContainerBackend:
 
     def plan(self, job: Job, host: HostFacts) -> ProcessPlan:
         """Raises Unenforceable where the workspace or a granted folder would open the sandbox."""
+        from palyra.sandbox.seccomp_oci import profile
+
         assert host.container is not None, "the planner asks for guarantees first"
         given = self.guarantees(host) - ({Guarantee.NET_ISOLATED} if _shares_network(job) else frozenset())
         return ProcessPlan(

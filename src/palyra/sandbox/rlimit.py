@@ -26,7 +26,6 @@ from palyra.sandbox import starter
 from palyra.sandbox.backend import absent, change_identity, identity, keeps_root, own_code_notes
 from palyra.sandbox.landlock import LOWEST_ABI, SCOPE_ABI, TCP_ABI, rules_for, shows
 from palyra.sandbox.seccomp import MACHINES
-from palyra.sandbox.seccomp_b import assemble_b
 
 
 class RlimitBackend:
@@ -40,6 +39,8 @@ class RlimitBackend:
         return _given(host, other_uid=host.uid == 0 and bool(host.setpriv), uid_0=host.uid == 0 and not host.setpriv)
 
     def plan(self, job: Job, host: HostFacts) -> ProcessPlan:
+        from palyra.sandbox.seccomp_b import assemble_b
+
         run_as = identity(job, host)
         rules = rules_for(job, host) if host.landlock_abi >= LOWEST_ABI else None
         given = self._promised(job, host, rules)

@@ -19,7 +19,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -31,10 +31,13 @@ from palyra.model.credential import Binding, Credential, Scope, SecretFacts
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
-from palyra.vault import box, keys
+from palyra.vault import box
 from palyra.vault.bindings import check_value, checked, is_for, line_of, parse_facts, set_hint
 from palyra.vault.box import VaultBroken
 from palyra.vault.file import RESTORE, VaultFile, digest_of
+
+if TYPE_CHECKING:
+    from palyra.vault.keys import Ask
 
 log = logging.getLogger("palyra.vault")
 
@@ -59,7 +62,7 @@ class Vault:
         config: VaultConfig,
         credentials: Sequence[CredentialConfig] = (),
         now_unix_ms: Callable[[], int],
-        ask: keys.Ask | None = None,
+        ask: Ask | None = None,
     ) -> None:
         self._writer = writer
         self._file = VaultFile(writer.home.root / "vault")
@@ -177,6 +180,8 @@ class Vault:
     def _key(self, source: Mapping[str, Json], *, create: bool) -> bytes:
         if self._master and not create and source == self._open.source:
             return self._master
+        from palyra.vault import keys
+
         match source["source"]:
             case "file":
                 return keys.read_or_create_key_file(self._file.folder / "master.key", create=create)

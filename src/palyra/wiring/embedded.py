@@ -20,7 +20,6 @@ from palyra.engine.recover import recover
 from palyra.engine.walk import Engine
 from palyra.guard.look import Looker
 from palyra.journal.store import JournalStore
-from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.model.host import HostFacts
 from palyra.policy.store import PolicyStore
@@ -53,6 +52,7 @@ from palyra.wiring.webhook import Webhook
 
 if TYPE_CHECKING:
     from palyra.cluster.leases import Leases
+    from palyra.launch.pool import PoolSize
     from palyra.wiring.skill_acts import SkillDesk
 
 
@@ -279,5 +279,10 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
 
 def _executor(config: Config, host: HostFacts, interceptor: Interceptor | None, *, one_call: bool) -> ProcessExecutor:
     warm = 0 if one_call else config.tool_call.process_runner.warm_sandboxes
-    size = PoolSize(per_template=warm, total=4 * warm) if warm else None
-    return ProcessExecutor(host, warm=size, egress=Egress(config, interceptor))
+    return ProcessExecutor(host, warm=_pool_size(warm) if warm else None, egress=Egress(config, interceptor))
+
+
+def _pool_size(warm: int) -> PoolSize:
+    from palyra.launch.pool import PoolSize
+
+    return PoolSize(per_template=warm, total=4 * warm)

@@ -55,6 +55,42 @@ from asyncio.sslproto import SSLProtocol
 print(SSLProtocol is asyncio.sslproto.SSLProtocol is asyncio.base_events.sslproto.SSLProtocol)
 """
 
+ASKED = """
+import sys
+from palyra.cli.light import KNOWN, keep_light
+keep_light()
+import click, logging
+import inspect, platform, textwrap, tomllib, traceback
+print(any(name in sys.modules for name in ("ast", "tokenize", "tomllib._parser")))
+
+async def later(): ...
+def now(): ...
+def wrapping(): ...
+wrapping.__wrapped__ = now
+class Bound:
+    def now(self): ...
+    async def later(self): ...
+asked = {
+    "cleandoc": ["", " one line ", "  two\\n    lines\\n  ", "\\ta\\tb", "\\u00a0x"],
+    "iscoroutinefunction": [later, now, Bound().now, Bound().later, len, Bound, wrapping],
+    "isfunction": [later, now, Bound().now, len],
+    "unwrap": [now, wrapping],
+    "system": [],
+}
+early = {name: [getattr(inspect, name)(one) for one in given] for name, given in asked.items() if given}
+system = platform.system()
+real = inspect.getmodule  # whoever asks for more gets the whole module
+print(isinstance(inspect.cleandoc, type(now)), inspect.__dict__["unwrap"] is sys.modules["inspect"].unwrap)
+print(early == {name: [getattr(inspect, name)(one) for one in given] for name, given in asked.items() if given})
+print(platform.machine() != "", system == platform.system())
+print(textwrap.dedent("  a"), tomllib.loads("a = 1"), traceback.format_exception_only(ValueError("b"))[0].strip())
+print(sorted(name for known in KNOWN.values() for name in known) == sorted(asked))
+try:
+    tomllib.loads("=")
+except tomllib.TOMLDecodeError:
+    print("wrong")
+"""
+
 LEAVE = """
 import atexit, sys, threading, time
 from palyra.cli.light import leave
@@ -93,6 +129,10 @@ def test_syntax_trees_come_when_somebody_asks_for_them():
 
 def test_tls_comes_when_somebody_asks_for_it_and_is_whole():
     assert _told(TLS) == ["False", "True True", "False True True", "hello AECDH-AES128-SHA", "True"]
+
+
+def test_modules_that_others_stand_in_for_come_whole_and_answer_as_they_did_before():
+    assert _told(ASKED) == ["False", "True True", "True", "True True", "a {'a': 1} ValueError: b", "True", "wrong"]
 
 
 def test_a_process_leaves_without_taking_itself_apart_but_not_without_last_words():
