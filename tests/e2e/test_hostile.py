@@ -47,13 +47,22 @@ def test_a_reader_that_leaves_cancels_the_call_quietly_with_141(cli):
     assert cli("journal", "verify").returncode == 0
 
 
-def test_a_full_disk_cancels_the_call_and_is_named(cli):
-    done = shell(cli, '"$@" run -- ls -la >/dev/full')
-    assert (done.returncode, done.stderr.splitlines()[0]) == (
-        141,
-        b"palyra: The output could not be written: No space left on device.",
-    )
-    assert b"Traceback" not in done.stderr
+@pytest.mark.parametrize("program", ["ls -la", "yes"])
+def test_a_full_disk_is_named_and_no_success_and_the_call_is_on_record(cli, program):
+    done = shell(cli, f'"$@" run -- {program} >/dev/full')
+    said, hint = done.stderr.decode().splitlines()
+    assert (done.returncode, said) == (125, "palyra: The output could not be written: No space left on device.")
+    record = cli("journal", "show", hint.split("palyra journal show ")[1].split()[0]).stdout.decode()
+    ended = "cancelled" if hint.startswith("hint: The call was cancelled;") else "completed"
+    assert ended == "cancelled" or hint.startswith("hint: The program ran to its end;")
+    assert ended in record
+    assert (ended == "cancelled") or program != "yes"
+
+
+def test_a_full_disk_under_both_streams_is_no_broken_pipe(cli):
+    for words in ("run -- ls -la", "run -- sh", "tools list", "run --frobnicate -- ls"):
+        done = shell(cli, f'"$@" {words} >/dev/full 2>/dev/full')
+        assert (words, done.returncode) in {(words, 125), ("run -- sh", 126)}
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,14 @@ import palyra
 from palyra.cli.light import leave
 from palyra.cli.options import Settings, global_options, suggesting
 from palyra.cli.say import (
+    OWN_ERROR,
+    PIPE_GONE,
     flush_streams,
     say,
-    say_error,
     say_failure,
     say_json_error,
     say_refusal,
+    say_unwritten,
     settle_streams,
     wants_detail,
 )
@@ -70,8 +72,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 """The same commands as a person looks for them."""
 CALLS = ("run", "call")
-PIPE_GONE = 128 + 13
-"""What a shell says of a program that SIGPIPE ended."""
 
 
 EXTRAS = {
@@ -153,17 +153,8 @@ def main() -> None:
     code = _guarded(usage_code)
     unwritten = flush_streams()
     if unwritten is not None and code == 0:
-        code = _say_unwritten(unwritten)
+        code = say_unwritten(unwritten, "Send it somewhere else.")
     leave(code)
-
-
-def _say_unwritten(error: OSError) -> int:
-    """Nobody reads on, which is nobody's error; or what was printed is not where it was to be."""
-    if isinstance(error, BrokenPipeError):
-        return PIPE_GONE
-    with suppress(OSError):
-        say_error(f"Not all of the output could be written: {error.strerror or error}.", "Send it somewhere else.")
-    return 125
 
 
 def serve_main() -> None:
@@ -189,15 +180,16 @@ def _guarded(usage_code: int) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.UsageError as error:
-        _show_usage(error)
+        with suppress(OSError):  # the code says it too, where stderr cannot be written
+            _show_usage(error)
         return usage_code
     except (click.Abort, KeyboardInterrupt):
         return 130
     except Exception as error:  # noqa: BLE001  # the last line before the user: a code and a sentence
         try:
             return _own_error(_innermost(error), usage_code)
-        except OSError:
-            return PIPE_GONE  # nobody reads stderr either
+        except OSError as unsaid:  # nobody reads stderr either, or its disk is full
+            return PIPE_GONE if isinstance(unsaid, BrokenPipeError) else OWN_ERROR
     return code if isinstance(code, int) else 0
 
 

@@ -43,6 +43,12 @@ def change_lines(outcome: Outcome) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def unwritten_hint(outcome: Outcome) -> str:
+    """For a call whose output is not where it was to be."""
+    became = "The program ran to its end" if outcome.status is Status.COMPLETED else "The call was cancelled"
+    return f"{became}; palyra journal show {outcome.call_id} has its record. Send the output somewhere else."
+
+
 def run_exit_code(outcome: Outcome) -> int:
     """`palyra run` is transparent: the child's own code, and the table of the contract for the rest."""
     match outcome.status:

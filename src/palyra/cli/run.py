@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 RUN_OUTPUT_BYTES = 64 << 20
 _SIZE = late(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
 MAX_SECONDS = 24 * 3600
-PIPE_GONE = 128 + 13
 INTERRUPTED = 128 + 2
 
 EPILOG = """\b
@@ -92,8 +91,8 @@ def command(settings: Settings, **flags: object) -> int:
 
 async def _run(settings: Settings, installation: Installation, flags: dict[str, object]) -> int:
     from palyra.cli.confirm import at_terminal
-    from palyra.cli.render import change_lines, run_exit_code
-    from palyra.cli.say import begin_line
+    from palyra.cli.render import change_lines, run_exit_code, unwritten_hint
+    from palyra.cli.say import begin_line, say_unwritten
     from palyra.cli.session import (
         StdinSource,
         call_until_signal,
@@ -123,9 +122,9 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         learn=bool(flags["learn"]),
     )
     outcome = await call_until_signal(installation, request, through)
-    through.say_why()
     if through.failed is not None:
-        return PIPE_GONE
+        return say_unwritten(through.failed, unwritten_hint(outcome))
+    through.say_lost()
     if outcome.hint:
         begin_line(through.last)
     print_outcome(settings, outcome)

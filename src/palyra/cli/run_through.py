@@ -11,24 +11,23 @@ import click
 
 from palyra.cli.grant_flags import grant_words
 from palyra.cli.options import Settings
-from palyra.cli.say import begin_line
-from palyra.cli.through_daemon import Shown, attend, is_sendable, own_words, print_outcome, say_why
+from palyra.cli.say import begin_line, say_unwritten
+from palyra.cli.through_daemon import Shown, attend, is_sendable, own_words, print_outcome
 
-PIPE_GONE, INTERRUPTED = 128 + 13, 128 + 2
+INTERRUPTED = 128 + 2
 
 
 def run_through(daemon: Any, settings: Settings, flags: dict[str, Any]) -> int | None:
     """None: these words cannot be sent, so the home is opened here, and the engine refuses and records them."""
-    from palyra.cli.render import change_lines, run_exit_code
+    from palyra.cli.render import change_lines, run_exit_code, unwritten_hint
 
     shown = Shown()
     body = own_words(flags["workspace"], flags["principal"]) | _words(flags) | {"quiet": settings.json}
     if not is_sendable(body):
         return None
     outcome = attend(daemon, body, shown=shown, with_stdin=sys.stdin is not None)
-    say_why(shown)
     if shown.failed is not None:
-        return PIPE_GONE
+        return say_unwritten(shown.failed, unwritten_hint(outcome))
     if outcome.hint:
         begin_line(shown.last)
     print_outcome(settings, outcome)

@@ -14,6 +14,9 @@ from types import SimpleNamespace
 
 import click
 
+PIPE_GONE = 128 + 13
+"""What a shell says of a program that SIGPIPE ended."""
+OWN_ERROR = 125
 _promised = SimpleNamespace(json=False, detail=False)
 """Of this process, which runs one command."""
 
@@ -45,6 +48,16 @@ def say_refusal(code: str, sentence: str, hint: str | None = None) -> None:
     if _promised.json:
         say_json_error(code, sentence, hint)
     say_error(f"{code}: {sentence}", hint)
+
+
+def say_unwritten(error: OSError, hint: str) -> int:
+    """Its exit code. Quiet where a reader went away, which is nobody's error; else what was printed is not where it was
+    to be, and a program's own code must not hide that."""
+    if isinstance(error, BrokenPipeError):
+        return PIPE_GONE
+    with suppress(OSError):  # stderr may be on the same full disk
+        say_error(f"The output could not be written: {error.strerror or error}.", hint)
+    return OWN_ERROR
 
 
 def begin_line(last: bytes) -> None:

@@ -146,12 +146,6 @@ class WriteThrough:
             self.failed = error
             self._cancel()
 
-    def say_why(self) -> None:
-        """Quiet as any program in a pipe; another error than a broken pipe is named, or output is lost unnoticed."""
-        if self.failed is not None and not isinstance(self.failed, BrokenPipeError):
-            say_error(
-                f"The output could not be written: {self.failed.strerror}.",
-                "The call was cancelled: send its output somewhere else.",
-            )
-        elif self.lost:
+    def say_lost(self) -> None:
+        if self.lost:
             say_error(f"The output was not read: {self.lost} bytes of it were not written.")

@@ -18,7 +18,6 @@ from typing import Any
 import click
 
 from palyra.cli.options import Settings, login_principal
-from palyra.cli.say import say_error
 
 CHUNK_BYTES = 64 * 1024
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -167,11 +166,3 @@ def print_outcome(settings: Settings, outcome: Any) -> None:
         sys.stdout.buffer.flush()
     for line in refusal_lines(outcome):
         click.echo(line, err=True)
-
-
-def say_why(shown: Shown) -> None:
-    if shown.failed is not None and not isinstance(shown.failed, BrokenPipeError):
-        say_error(
-            f"The output could not be written: {shown.failed.strerror}.",
-            "The call was cancelled: send its output somewhere else.",
-        )
