@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypedDict, Unpack
 
+from palyra.api_ready import ReadyList
 from palyra.approvals.rules import Verdict
 from palyra.approvals.store.desk import ApprovalStore
 from palyra.approvals.store.rows import LAST
@@ -34,16 +35,18 @@ class Terms(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class AsyncApprovals:
+    """All of it with `await`; what comes at once need not be awaited."""
+
     _store: ApprovalStore
 
-    def list(self, state: str = "pending", *, before: str | None = None, count: int = 50) -> Items:
+    def list(self, state: str = "pending", *, before: str | None = None, count: int = 50) -> ReadyList[Item]:
         """The newest first; `state` is pending, approved, denied, expired or revoked."""
         found = self._store.list(states=(ApprovalState(state),), before=before or LAST, count=count)
-        return [approval.summary() for approval in found]
+        return ReadyList(approval.summary() for approval in found)
 
-    def grants(self) -> Items:
+    def grants(self) -> ReadyList[Item]:
         """Those that still let something through."""
-        return [approval.summary() for approval in self._store.grants()]
+        return ReadyList(approval.summary() for approval in self._store.grants())
 
     async def show(self, approval_id: str, *, by: str | None = None) -> Item:
         """All of it, `call` being what the person sees; that somebody looked is journaled."""
@@ -92,11 +95,11 @@ class Approvals:
 
     def list(self, state: str = "pending", *, before: str | None = None, count: int = 50) -> Items:
         """The newest first; `state` is pending, approved, denied, expired or revoked."""
-        return self._inner.list(state, before=before, count=count)
+        return [*self._inner.list(state, before=before, count=count)]
 
     def grants(self) -> Items:
         """Those that still let something through."""
-        return self._inner.grants()
+        return [*self._inner.grants()]
 
     def show(self, approval_id: str, *, by: str | None = None) -> Item:
         """All of it, `call` being what the person sees; that somebody looked is journaled."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from palyra.api_approvals import AsyncApprovals
 from palyra.api_output import heard
+from palyra.api_ready import ReadyList
 from palyra.canon import Json
 from palyra.config.load import find_home
 from palyra.engine.listing import tools_for
@@ -198,14 +199,14 @@ class AsyncPalyra:
             run = replace(run, grant=replace(run.grant, block_all=True))
         return AsyncRun(run, self.installation)
 
-    def tools(self, principal: str | None = None) -> list[dict[str, Json]]:
+    def tools(self, principal: str | None = None) -> ReadyList[dict[str, Json]]:
         """Every tool, or those that this principal could ever be allowed to call."""
         installation = self.installation
         registry = installation.engine.registry
         if principal is None:
-            return [tool_json(spec) for spec in registry.specs()]
+            return ReadyList(tool_json(spec) for spec in registry.specs())
         who, bundle = parse_principal(principal), installation.policies.current()
-        return [tool_json(spec) for spec in tools_for(who, registry, installation.config, bundle)]
+        return ReadyList(tool_json(spec) for spec in tools_for(who, registry, installation.config, bundle))
 
     @property
     def runs(self) -> RunDesk:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from palyra.api import Palyra, Rejected, Status
+from palyra.api import AsyncPalyra, Palyra, Rejected, Status
 
 
 @pytest.fixture
@@ -31,6 +33,22 @@ def test_an_operators_code_lists_shows_decides_and_revokes(palyra, workspace):
     again = run.call("palyra.process.run", {"command": "ls"})
     assert palyra.approvals.deny(again.approval["approval_id"], reason="no")["state"] == "denied"
     assert run.call("palyra.process.run", {"command": "ls"}).message.endswith("did not approve this call: no")
+
+
+def test_the_async_face_has_the_same_names_with_await(home, workspace):
+    home.mkdir(mode=0o700)
+    (home / "palyra.toml").write_text('[tool_call.process_runner]\negress_enforcement_mode = "none"\n')
+
+    async def main() -> None:
+        async with AsyncPalyra.open(home) as palyra:
+            await palyra.run("agent:demo", workspace).call("palyra.process.run", {"command": "ls"})
+            (waits,) = await palyra.approvals.list()
+            assert [waits] == palyra.approvals.list()  # as it came before
+            await palyra.approvals.approve(waits["approval_id"], by="user:operator", scope="run")
+            assert [grant["approval_id"] for grant in await palyra.approvals.grants()] == [waits["approval_id"]]
+            assert await palyra.tools() == palyra.tools() != []
+
+    asyncio.run(main())
 
 
 def test_a_person_who_asked_does_not_decide(palyra, workspace):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -451,3 +453,24 @@ def test_a_client_that_goes_away_ends_its_calls_and_leaves_a_sound_journal(cli):
     items = json.loads(cli("journal", "tail", "-n", "20", "--json").stdout)["items"]
     assert "CANCELLED" in [item["entry"]["predicate"].get("reason") for item in items]
     assert cli("journal", "verify").returncode == 0
+
+
+def test_who_starts_it_at_a_terminal_is_told_what_it_waits_for(cli) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        for words, told in (((), b"waiting for an MCP client"), (("--quiet",), b"")):
+            process = subprocess.Popen(
+                [*cli.argv, "mcp", *words],
+                cwd=cli.workspace,
+                env=cli.environ,
+                stdin=theirs,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            os.write(ours, b"\x04")  # Ctrl-D
+            said, errors = process.communicate(timeout=60)
+            assert (process.returncode, said, told in errors) == (0, b"", True)
+            assert bool(errors) is bool(told)
+    finally:
+        os.close(ours)
+        os.close(theirs)

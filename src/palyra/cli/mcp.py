@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from palyra.cli.options import Settings, with_settings
@@ -15,6 +17,12 @@ Examples:
 The client starts this command and speaks MCP with it. What the agent may do is decided by the policies of the home:
 palyra policy show. Requests that wait for a person: palyra approvals list.
 """
+
+
+AT_TERMINAL = """\
+palyra: waiting for an MCP client on stdin, which is this terminal. A client starts this command itself:
+  claude mcp add palyra -- palyra mcp --workspace .
+Ctrl-D ends it; palyra mcp --help says more."""
 
 
 @click.command("mcp", epilog=EPILOG)
@@ -34,4 +42,6 @@ def command(settings: Settings, principal: str, workspace: str | None) -> int:
         raise click.ClickException("palyra mcp needs the extra: pip install 'palyra[mcp]'") from error
     from palyra.cli.mcp_session import serve
 
+    if sys.stdin is not None and sys.stdin.isatty() and not settings.quiet:
+        click.echo(AT_TERMINAL, err=True)
     return serve(settings, principal=principal, workspace=workspace)

@@ -9,6 +9,7 @@ Not here: what a call does (the daemon's engine, the same one), the embedded way
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ import click
 from palyra.cli.options import Settings, login_principal
 
 CHUNK_BYTES = 64 * 1024
+PATIENCE_S = 2.0
+"""How long after a signal nobody may have read anything before the rest is given up."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -79,8 +82,15 @@ class Shown:
         self.failed: OSError | None = None
         self.last = b""
         """The last byte there was."""
-        self.writing = False
         self.given_up = False
+        self._writing = False
+        self._interrupted = False
+
+    def interrupt(self) -> None:
+        """A signal came: patience with whoever reads is over."""
+        self._interrupted = True
+        if self._writing:
+            raise _Interrupted
 
     def __call__(self, stream: Any, chunk: bytes) -> None:
         if self.failed is not None or self.given_up:
@@ -88,17 +98,27 @@ class Shown:
         fd = 1 if stream.value == "stdout" else 2
         self.last = chunk[-1:] or self.last
         view = memoryview(chunk)
-        self.writing = True
+        self._writing = True
         try:
             while view:
-                view = view[os.write(fd, view) :]
+                # A signal may have come before this reader stood still, and no other will: then nothing waits for it.
+                if self._interrupted and not _takes_more(fd):
+                    raise _Interrupted
+                view = view[os.write(fd, view[: select.PIPE_BUF] if self._interrupted else view) :]
         except _Interrupted:
             self.given_up = True
         except OSError as error:
             self.failed = error
             raise
         finally:
-            self.writing = False
+            self._writing = False
+
+
+def _takes_more(fd: int) -> bool:
+    """Within a while: as much as a pipe takes at once, if it takes anything."""
+    ready = select.poll()
+    ready.register(fd, select.POLLOUT)
+    return bool(ready.poll(PATIENCE_S * 1000))
 
 
 def attend(daemon: Any, body: Mapping[str, Any], *, shown: Shown | None, with_stdin: bool) -> Any:
@@ -128,8 +148,7 @@ def attend(daemon: Any, body: Mapping[str, Any], *, shown: Shown | None, with_st
 
     def end(number: int, frame: FrameType | None) -> None:
         call.cancel()
-        if shown.writing:
-            raise _Interrupted
+        shown.interrupt()
 
     before = {number: signal.signal(number, end) for number in SIGNALS}
     try:

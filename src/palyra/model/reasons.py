@@ -111,7 +111,10 @@ REASONS: dict[Reason, Page] = {
         "Raise cpu_time_limit_ms in [tool_call.process_runner], or do less in one call.",
     ),
     Reason.TRAPPED: Page("The WASM guest trapped.", "Fix the skill; its log says where."),
-    Reason.CANCELLED: Page("The caller cancelled the call; its process tree was killed.", "Nothing to do."),
+    Reason.CANCELLED: Page(
+        "The caller cancelled the call; its process tree was killed.",
+        "Call again if it is still wanted. What it did until then stays done; palyra journal show has its record.",
+    ),
     Reason.INTERRUPTED: Page(
         "Palyra itself was killed while the call ran; the call was closed at the next start.",
         "Check what the program had done, then repeat the call.",
