@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from palyra.late import late
-from palyra.redact.headers import credentials, line_end, starts_line
+from palyra.redact.headers import credentials, line_end, name_before, starts_line
 from palyra.redact.patterns import EDGE
 from palyra.redact.urls import STAND_IN
 from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, ends_of, swallow_run
@@ -30,12 +30,16 @@ _BEHIND: Final = _QUOTED.replace(b"(?:", b"(?P<after>", 1)
 _LONGEST_NAME: Final = CONTEXT - 8
 
 
+_COOKIES: Final = (b"set-cookie2", b"set-cookie", b"cookie")
+
+
 class KeyFields:
     signs: Final = tuple(b"-" + word for word in b"key Key kEY KEY token Token tOKEN TOKEN".split())
     _names = b"|".join(name.encode() for name in sorted(_NAMES, key=len, reverse=True))
     _anchor = late(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + rb":")
     """Begins with a single letter, which the search is quick to find."""
     _ending = late(_BEFORE + rb"(?P<name>(?i:" + _names + rb"))" + _BEHIND + rb":\Z")
+    _endings = tuple(_names.split(b"|"))
     _rest = staticmethod(swallow_run(late(rb"[^\r\n\"']*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
@@ -43,7 +47,7 @@ class KeyFields:
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at
-        name = self._ending.search(data, max(0, at - _LONGEST_NAME), at)
+        name = name_before(self._ending, self._endings, window, longest=_LONGEST_NAME)
         if name is None:
             return None
         end = line_end(window)
@@ -73,7 +77,7 @@ class Cookies:
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at
-        name = self._ending.search(data, max(0, at - _LONGEST_NAME), at)
+        name = name_before(self._ending, _COOKIES, window, longest=_LONGEST_NAME)
         if name is None:
             return None
         end = line_end(window)

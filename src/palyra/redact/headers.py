@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from palyra.late import late
@@ -23,6 +24,9 @@ _NAME: Final = (
     rb"(?P<after>\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]"
 ) % EDGE
 _LONGEST_NAME: Final = 48
+_NAMES: Final = (b"authorization",)
+_BEFORE_NAME: Final = 10
+"""What may belong to it: a quote and its backslashes, `proxy-`."""
 _ANCHOR = late(rb"[uU](?i:thorization)(?:\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]")
 """The end of the name, quick to search for; the whole of it is looked at when the value is judged."""
 _ENDING = late(_NAME + rb"\Z")
@@ -52,7 +56,7 @@ class Authorization:
         end = line_end(window)
         if end is None:
             return OPEN
-        name = _ENDING.search(data, max(0, at - _LONGEST_NAME), at)
+        name = name_before(_ENDING, _NAMES, window, longest=_LONGEST_NAME)
         if name is None:
             return None
         span = credentials(data[at:end], name, at_start=starts_line(data, name.start()))
@@ -60,6 +64,20 @@ class Authorization:
             return None
         endless = at + span[1] == window.stop and not window.ended
         return Hit(kind="authorization", start=at + span[0], end=at + span[1], swallow=self._rest if endless else None)
+
+
+def name_before(
+    ending: re.Pattern[bytes], names: tuple[bytes, ...], window: Window, *, longest: int
+) -> re.Match[bytes] | None:
+    """What `ending` finds right before the candidate, where one of these names (in small letters, longest first) ends.
+    Told by the end alone: a line full of names must not have the pattern tried at each place before each of them."""
+    data, at = window.data, window.at
+    begin = max(0, at - longest)
+    stem = data[begin : at - 1].rstrip(b" \t]\\\"'").lower()
+    for name in names if stem.endswith(names) else ():
+        if stem.endswith(name):
+            return ending.search(data, max(begin, begin + len(stem) - len(name) - _BEFORE_NAME), at)
+    return None
 
 
 def line_end(window: Window) -> int | None:
@@ -100,8 +118,14 @@ def credentials(line: bytes, name: re.Match[bytes], *, at_start: bool) -> tuple[
 
 
 def _closing(line: bytes, begin: int, quote: bytes) -> int:
-    found = re.compile(rb"(?<!\\)" + re.escape(quote)).search(line, begin)
+    found = _closing_quote(quote).search(line, begin)
     return found.start() if found else len(line.rstrip())
+
+
+@lru_cache(maxsize=32)
+def _closing_quote(quote: bytes) -> re.Pattern[bytes]:
+    """Of each of the three, with up to three backslashes."""
+    return re.compile(rb"(?<!\\)" + re.escape(quote))
 
 
 def _one_token(line: bytes, begin: int, end: int) -> tuple[int, int] | None:

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.redact import fields, headers
+from palyra.redact.fields import Cookies, KeyFields
+from palyra.redact.headers import name_before
 from palyra.redact.stream import Redactor
 from palyra.redact.values import redact_text
+from palyra.redact.verdict import Window
 
 
 @pytest.mark.parametrize(
@@ -87,3 +91,23 @@ def test_words_that_merely_sound_like_secrets_stay(parts):
     # `authorization = x` is a header in one of its spellings
     text = "".join(word + (" " if (word, sign) == ("authorization", " = ") else sign) for word, sign in parts)
     assert redact_text(text) == text
+
+
+FRAGMENTS = ["X-API-Key", "x-", "api-key", "Set-", "Cookie", "cookie2", "Proxy-", "proxy_", "Authorization", "token"]
+FRAGMENTS += ["private-token", ":", "=", " ", "\t", '"', "'", "\\", "]", "-", "_", "a", "\n"]
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join).map(str.encode), st.integers(0, 12))
+def test_a_name_is_found_by_its_end_where_the_pattern_alone_finds_it(before: bytes, gone: int) -> None:
+    """The quick way is only a quick way: whatever stands before a candidate, both say the same."""
+    for ending, names, longest in (
+        (KeyFields._ending, KeyFields._endings, fields._LONGEST_NAME),
+        (Cookies._ending, fields._COOKIES, fields._LONGEST_NAME),
+        (headers._ENDING, headers._NAMES, headers._LONGEST_NAME),
+    ):
+        for sign in b":=":
+            data = before[gone:] + bytes([sign])
+            window = Window(data=data, at=len(data), stop=len(data), ended=True)
+            quick = name_before(ending, names, window, longest=longest)
+            whole = ending.search(data, max(0, len(data) - longest), len(data))
+            assert (quick and (quick.span(), quick.groupdict())) == (whole and (whole.span(), whole.groupdict()))
