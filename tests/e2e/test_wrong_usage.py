@@ -31,6 +31,11 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("secrets set bad/name", 2, "cannot be a secret's name"),
     ("serve --port 99999", 2, "not in the range"),
     ("mcp --workspace nowhere", 2, "does not exist"),
+    ("call palyra.echo --wait nan", 125, "write seconds from 0 to 86400"),
+    ("call palyra.echo --wait -1", 125, "write seconds from 0 to 86400"),
+    ("--config /dev/null run -- ls", 125, "must be a regular file"),
+    ("--config deep.toml run -- ls", 125, "too deep to be read"),
+    ("--home /proc/nowhere run -- ls", 126, "hint: Name another --home."),
     ("verify nowhere", 2, "nowhere: No such file or directory"),
     ("verify outcome.json --key 9f86d081884c7d65", 2, "palyra doctor prints it as NAME+HASH+KEY"),
     # 1: what was asked does not hold
@@ -79,6 +84,7 @@ def shell(cli: Any, script: str) -> subprocess.CompletedProcess[bytes]:
 def test_every_mistake_is_answered_with_a_sentence_and_the_right_code(cli: Any) -> None:
     (cli.workspace / "bad.toml").write_text("posture =\n")
     (cli.workspace / "bad.cedar").write_text("permit(\n")
+    (cli.workspace / "deep.toml").write_text(f"x = {'[' * 5000}{']' * 5000}\n")
     (cli.workspace / "near.toml").write_text('[tool_call.process_runner]\nalowed_executables = ["ls"]\n')
     (cli.workspace / "credential.toml").write_text('[[credentials]]\nhost = "api.example.com"\n')
     (cli.workspace / "outcome.json").write_text("{}")
@@ -138,3 +144,42 @@ def test_a_daemon_on_a_read_only_disk_says_so_without_a_traceback(cli: Any) -> N
     done = shell(cli, f'mount --bind -o ro {cli.home} {cli.home} && "$@" serve --port 0')
     told = done.stderr.decode()
     assert (done.returncode, "Read-only file system" in told, "Traceback" in told) == (125, True, False), told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f"journal {verb}" for verb in ("show", "prove", "redact")),
+        *(f"approvals {verb}" for verb in ("show", "approve", "deny", "revoke")),
+        *("runs show", "token revoke", "policy explain", "skills show", "skills enable", "logs", "stop", "explain"),
+    ],
+)
+def test_a_name_that_is_no_text_is_wrong_usage_or_nobodys(cli: Any, words: str) -> None:
+    cli("call", "palyra.echo")
+    done = subprocess.run(
+        [*map(os.fsencode, cli.argv), *words.encode().split(), b"\xff"],
+        cwd=cli.workspace,
+        env=cli.environ,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode in (1, 2)
+    assert b"internal error" not in done.stderr
+    assert b"hint: " in done.stderr
+
+
+def test_an_argument_that_is_no_text_is_refused_in_words_of_the_command_line(cli: Any) -> None:
+    words = [*map(os.fsencode, cli.argv), b"run", b"--", b"echo", b"a", b"\xff"]
+    done = subprocess.run(words, cwd=cli.workspace, env=cli.environ, capture_output=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        126,
+        b"palyra: MALFORMED: Argument 2 is not text in UTF-8.",
+    )
+    assert b"MALFORMED" in cli("journal", "tail").stdout
+
+
+def test_text_is_text_in_a_locale_of_bytes(cli: Any) -> None:
+    plain = cli.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [*cli.argv, "run", "--", "echo", "\u00fc"]
+    done = subprocess.run(words, cwd=cli.workspace, env=plain, capture_output=True, check=False)
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, "\u00fc\n", b"")

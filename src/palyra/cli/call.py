@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
 
 MAX_READ_BYTES = 16 << 20
+MAX_WAIT_S = 86400
 MAX_SENT_BYTES = 2 << 20
 """More than any tool takes, and than a daemon reads: what is larger is refused here."""
 
@@ -31,6 +32,13 @@ Exit codes: 0 success, 1 the tool failed, 75 waits for an approval, 125 Palyra's
 """
 
 
+def parse_wait(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    # Written so that nan, which is neither above nor below anything, is refused too.
+    if not 0 <= value <= MAX_WAIT_S:
+        raise click.BadParameter(f"write seconds from 0 to {MAX_WAIT_S}")
+    return value
+
+
 @click.command("call", epilog=EPILOG)
 @click.argument("tool")
 @click.argument("input", required=False, metavar="[JSON | @FILE | -]")
@@ -42,7 +50,8 @@ Exit codes: 0 success, 1 the tool failed, 75 waits for an approval, 125 Palyra's
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(0, 86400),
+    type=float,
+    callback=parse_wait,
     default=0.0,
     metavar="S",
     help="Seconds to wait for a decision.",

@@ -250,6 +250,11 @@ def _own_error(error: Exception, usage_code: int) -> int:
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
         say_failure("FAILED", "No more threads can be started.", SHORTAGES[errno.EAGAIN])
         return 125
+    if isinstance(error, UnicodeEncodeError) and (word := _no_text(sys.argv[1:])) is not None:
+        say_failure(
+            "USAGE", f"{word[:40]!r} is not text in UTF-8.", "Give names and IDs as the list commands show them."
+        )
+        return usage_code
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         hint = SHORTAGES.get(error.errno or 0, "Check that file or folder.")
@@ -264,6 +269,11 @@ def _own_error(error: Exception, usage_code: int) -> int:
     )
     _show_where(error)
     return 125
+
+
+def _no_text(words: list[str]) -> str | None:
+    """The first whose bytes are not UTF-8: a path may be that, an ID or a name that is looked up cannot."""
+    return next((word for word in words if any("\ud800" <= sign <= "\udfff" for sign in word)), None)
 
 
 def _show_where(error: Exception) -> None:

@@ -16,6 +16,7 @@ from palyra.late import late
 
 if TYPE_CHECKING:
     from palyra.engine.runs import Run
+    from palyra.errors import Rejected
     from palyra.wiring.embedded import Installation
 
 RUN_OUTPUT_BYTES = 64 << 20
@@ -117,7 +118,7 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         on_output=None if settings.json else through,
         source=StdinSource() if sys.stdin is not None else None,
         confirm=at_terminal(),
-        refusal=refusal,
+        refusal=refusal or _no_text(flags["argv"]),  # type: ignore[arg-type]
         changes=bool(flags["changes"]),
         learn=bool(flags["learn"]),
     )
@@ -158,8 +159,24 @@ def _text(value: object) -> str | None:
 
 def _input(argv: tuple[str, ...]) -> dict[str, object] | bytes:
     """Arguments that are not UTF-8 cannot be JSON: they go in as they are, and the engine refuses and records them."""
+    words = [os.fsencode(word) for word in argv]
     try:
-        "".join(argv).encode("utf-8")
-    except UnicodeEncodeError:
-        return b" ".join(os.fsencode(word) for word in argv)
-    return {"command": argv[0], "args": list(argv[1:])}
+        command, *args = [word.decode("utf-8") for word in words]  # also where the locale is one of bytes
+    except UnicodeDecodeError:
+        return b" ".join(words)
+    return {"command": command, "args": args}
+
+
+def _no_text(argv: tuple[str, ...]) -> Rejected | None:
+    """The same for people, who wrote no JSON."""
+    from palyra.errors import Reason, Rejected
+
+    for at, word in enumerate(argv):
+        try:
+            os.fsencode(word).decode("utf-8")
+        except UnicodeDecodeError:
+            what = f"Argument {at}" if at else "The program's name"
+            return Rejected(
+                Reason.MALFORMED, f"{what} is not text in UTF-8.", "Name a file by a link or a pattern that is."
+            )
+    return None

@@ -137,6 +137,10 @@ def _read(path: Path) -> Config:
         raise ConfigError(f"{path}: not UTF-8, or a NUL in the name.", "Save it as UTF-8.") from error
     try:
         return _resolved(parse_config(tomllib.loads(text)))
+    except RecursionError as error:
+        raise ConfigError(
+            f"{path}: values within values, too deep to be read.", "Write it as palyra init does."
+        ) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}.", "It must be TOML; palyra init writes one with comments.") from error
     except ConfigKeyError as error:
@@ -149,14 +153,14 @@ def _trusted_bytes(path: Path) -> bytes:
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
-            raise ConfigError(f"{path} is not a file.", f"Move {path} away, or write the configuration there.")
+            raise ConfigError(f"{path} is not a file.", "What is read there must be a regular file, or a link to one.")
         _check_writers(path, info)
         with os.fdopen(fd, "rb", closefd=False) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     finally:
         os.close(fd)
     if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes.")
+        raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes.", "Name the file that was meant.")
     return data
 
 

@@ -96,11 +96,12 @@ def broken(error: Exception) -> Ending:
 def unrecorded(ending: Ending, error: StateError) -> Ending:
     """Fail closed: without its entry a call is not reported as done, though its output is shown."""
     refused = ending.status is Status.REFUSED
+    known = error.detail.startswith("The journal ")  # it says so itself
     return replace(
         ending,
         status=Status.REFUSED if refused else Status.FAILED,
         success=False,
         reason=Reason.JOURNAL_DOWN if refused else Reason.INTERNAL,
-        message=f"The journal cannot be written: {error.detail}",
+        message=error.detail if known else f"The journal cannot be written: {error.detail}",
         hint=error.hint,
     )

@@ -11,6 +11,7 @@ Not here: connections and versions (state/connection), commits (state/writer), t
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -150,7 +151,8 @@ def open_home(
         had = read_mark(state)
         connection = connect(state / "palyra.db")
     except OSError as error:
-        hint = "Free some space, or name another --home." if is_full(root.parent) else "Name another --home."
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT) or (error.errno == errno.EIO and is_full(root.parent))
+        hint = "Free some space, or name another --home." if full else "Name another --home."
         raise StateError(f"The state in {root} cannot be used: {error.strerror}.", hint) from error
     try:
         check_strangers(connection, migrations)

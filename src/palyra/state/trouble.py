@@ -55,6 +55,14 @@ def _cause(database: Path, error: Exception) -> tuple[str, str]:
     return str(error), RESTORE
 
 
+def hint_for(error: BaseException) -> str:
+    """What helps where a commit failed in a database that was open."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(code, int) and code & 0xFF == sqlite3.SQLITE_READONLY:
+        return "Mount its file system writable, let this user write to it, or name another --home."
+    return "Check the disk, then start again."
+
+
 def _numbers_are_out(error: Exception) -> bool:
     """Asked by opening one more, since SQLite does not say."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):

@@ -33,6 +33,7 @@ from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from palyra.state.sharing import Sharing
 from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import Transaction
+from palyra.state.trouble import hint_for
 from palyra.state.upkeep import AfterCommits
 
 T = TypeVar("T")
@@ -267,7 +268,7 @@ class Writer:
         elif full:
             self._down = StateError("The disk is full; nothing can be recorded.", "Free space, then start again.")
         else:
-            self._down = StateError(f"The journal could not be written: {error}.", "Check the disk, then start again.")
+            self._down = StateError(f"The journal could not be written: {error}.", hint_for(error))
         return self._admit(batch)
 
     def is_away(self) -> bool:

@@ -6,6 +6,7 @@ tier can. Nothing is changed. Not here: looking (sandbox/probe), attacking the s
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,9 +82,18 @@ def state_checks(installation: Installation) -> list[Check]:
         Check("config", OK, f"{source}, posture {installation.config.posture}"),
         Check("policy", OK, f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"),
         *_candidate_checks(installation.ports.candidate),
-        Check("journal", OK, f"{installation.home.root}, {head.size if head else 0} entries"),
+        _journal_check(installation.home.root, head.size if head else 0),
         Check("key", OK, installation.writer.home.verifier.vkey),
     ]
+
+
+def _journal_check(home: Path, entries: int) -> Check:
+    """Reading works on a disk that is mounted read-only, and every call is refused there."""
+    database = home / "state" / "palyra.db"
+    if database.exists() and not os.access(database, os.W_OK):
+        fix = "Mount its file system writable, let this user write to it, or name another --home."
+        return Check("journal", BROKEN, f"{home} cannot be written, so that every call is refused.", fix)
+    return Check("journal", OK, f"{home}, {entries} entries")
 
 
 def _candidate_checks(candidate: Policies | None) -> list[Check]:

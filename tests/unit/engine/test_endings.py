@@ -37,3 +37,9 @@ def test_what_ran_and_could_not_be_recorded_is_not_reported_as_done_but_shown():
 def test_a_refusal_that_could_not_be_recorded_stays_one():
     ending = unrecorded(refused(Rejected(Reason.POLICY_DENIED, "No.", "Ask.")), DOWN)
     assert (ending.status, ending.success, ending.reason) == (Status.REFUSED, False, Reason.JOURNAL_DOWN)
+
+
+def test_a_journal_that_says_itself_what_is_wrong_is_not_introduced_twice():
+    told = StateError("The journal could not be written: attempt to write a readonly database.", "Mount it.")
+    ending = unrecorded(refused(Rejected(Reason.POLICY_DENIED, "No.", "Ask.")), told)
+    assert (ending.message, ending.hint) == (told.detail, "Mount it.")
