@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from dataclasses import replace
@@ -16,7 +15,6 @@ from palyra.late import late
 
 if TYPE_CHECKING:
     from palyra.engine.runs import Run
-    from palyra.errors import Rejected
     from palyra.wiring.embedded import Installation
 
 RUN_OUTPUT_BYTES = 64 << 20
@@ -102,6 +100,7 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
         run_or_refusal,
     )
     from palyra.cli.through import WriteThrough
+    from palyra.cli.words import input_of, refuse_no_text
     from palyra.engine.trip import CallRequest
 
     place, who = _text(flags["workspace"]), _text(flags["principal"])
@@ -112,13 +111,13 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
     through = WriteThrough(lambda: installation.engine.cancel(call_id))
     request = CallRequest(
         tool="palyra.process.run",
-        input=_input(flags["argv"]),  # type: ignore[arg-type]  # click gives a tuple of words
+        input=input_of(flags["argv"]),  # type: ignore[arg-type]  # click gives a tuple of words
         run=_with_limits(run, flags),
         call_id=call_id,
         on_output=None if settings.json else through,
         source=StdinSource() if sys.stdin is not None else None,
         confirm=at_terminal(),
-        refusal=refusal or _no_text(flags["argv"]),  # type: ignore[arg-type]
+        refusal=refusal or refuse_no_text(flags["argv"]),  # type: ignore[arg-type]
         changes=bool(flags["changes"]),
         learn=bool(flags["learn"]),
     )
@@ -155,28 +154,3 @@ def _with_limits(run: Run, flags: dict[str, object]) -> Run:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def _input(argv: tuple[str, ...]) -> dict[str, object] | bytes:
-    """Arguments that are not UTF-8 cannot be JSON: they go in as they are, and the engine refuses and records them."""
-    words = [os.fsencode(word) for word in argv]
-    try:
-        command, *args = [word.decode("utf-8") for word in words]  # also where the locale is one of bytes
-    except UnicodeDecodeError:
-        return b" ".join(words)
-    return {"command": command, "args": args}
-
-
-def _no_text(argv: tuple[str, ...]) -> Rejected | None:
-    """The same for people, who wrote no JSON."""
-    from palyra.errors import Reason, Rejected
-
-    for at, word in enumerate(argv):
-        try:
-            os.fsencode(word).decode("utf-8")
-        except UnicodeDecodeError:
-            what = f"Argument {at}" if at else "The program's name"
-            return Rejected(
-                Reason.MALFORMED, f"{what} is not text in UTF-8.", "Name a file by a link or a pattern that is."
-            )
-    return None

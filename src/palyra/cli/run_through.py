@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import os
 import sys
 from typing import Any
 
@@ -13,6 +11,7 @@ from palyra.cli.grant_flags import grant_words
 from palyra.cli.options import Settings
 from palyra.cli.say import begin_line, say_unwritten
 from palyra.cli.through_daemon import Shown, attend, is_sendable, own_words, print_outcome
+from palyra.cli.words import input_of
 
 INTERRUPTED = 128 + 2
 
@@ -23,7 +22,7 @@ def run_through(daemon: Any, settings: Settings, flags: dict[str, Any]) -> int |
 
     shown = Shown()
     body = own_words(flags["workspace"], flags["principal"]) | _words(flags) | {"quiet": settings.json}
-    if not is_sendable(body):
+    if not is_sendable(body):  # bytes among them
         return None
     outcome = attend(daemon, body, shown=shown, with_stdin=sys.stdin is not None)
     if shown.failed is not None:
@@ -40,19 +39,10 @@ def _words(flags: dict[str, Any]) -> dict[str, Any]:
     timeout = flags["timeout"]
     return {
         "tool": "palyra.process.run",
-        **_input(flags["argv"]),
+        "input": input_of(flags["argv"]),
         **grant_words(flags),
         "timeout_ms": None if timeout is None else max(1, round(timeout * 1000)),
         "memory_bytes": flags["memory"],
         "max_output_bytes": flags["max_output"],
         "changes": flags["changes"] or None,
     }
-
-
-def _input(argv: tuple[str, ...]) -> dict[str, Any]:
-    """Arguments that are not UTF-8 cannot be JSON: they go in as they are, and the engine refuses and records them."""
-    try:
-        "".join(argv).encode("utf-8")
-    except UnicodeEncodeError:
-        return {"input_base64": base64.b64encode(b" ".join(os.fsencode(word) for word in argv)).decode()}
-    return {"input": {"command": argv[0], "args": list(argv[1:])}}

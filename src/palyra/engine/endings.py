@@ -18,10 +18,9 @@ from palyra.engine.ports import Ports
 from palyra.engine.record import make_closing, with_receipt
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
-from palyra.model.outcome import Outcome, Status
+from palyra.model.outcome import INLINE_BYTES, Outcome, Status
 from palyra.model.reasons import SHORTAGES
 from palyra.model.record import Closing
-from palyra.protocol.projection import INLINE_BYTES, attach, project
 
 log = logging.getLogger("palyra.engine")
 
@@ -61,6 +60,8 @@ async def keep_large_output(trip: Trip, ports: Ports, ending: Ending) -> Ending:
     """Agents' doors show a preview of large output; the whole, redacted, becomes artifacts of the run."""
     if not (trip.request.project and trip.tool is not None and ending.output):
         return ending
+    from palyra.protocol.projection import attach, project
+
     projected = project(ending.output, trip.tool.spec)
     if not projected.overflow:
         return ending

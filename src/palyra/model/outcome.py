@@ -16,6 +16,9 @@ from palyra.canon import Json
 from palyra.errors import Reason
 from palyra.values import dataclass, names_of
 
+INLINE_BYTES = 8 * 1024
+"""An output up to here is never projected."""
+
 
 class Status(StrEnum):
     COMPLETED = "completed"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from palyra.canon import Json, canonical
-from palyra.model.outcome import ArtifactRef
+from palyra.model.outcome import INLINE_BYTES, ArtifactRef
 from palyra.model.tool import Projection, ToolSpec
 from palyra.values import dataclass
 
-INLINE_BYTES = 8 * 1024
 HEAD_BYTES = {
     Projection.INLINE_UNLESS_LARGE: 2048,
     Projection.REDACTED_PREVIEW_AND_ARTIFACT: 2048,

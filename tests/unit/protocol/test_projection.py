@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.model.outcome import ArtifactRef
+from palyra.model.outcome import INLINE_BYTES, ArtifactRef
 from palyra.protocol.catalog import BUILTIN_TOOLS
-from palyra.protocol.projection import INLINE_BYTES, attach, project, shorten
+from palyra.protocol.projection import attach, project, shorten
 from palyra.protocol.registry import make_registry
 from palyra.protocol.schema import check_arguments
 
