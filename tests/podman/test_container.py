@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -108,6 +109,23 @@ def test_nothing_outside_the_workspace_is_seen_or_written(place: Place) -> None:
     assert (place.workspace / "made").stat().st_uid == place.owner
     assert sorted(p.name for p in place.folder.iterdir()) == ["outside", "workspace"]
     assert place.secret.read_text() == "the secret"
+
+
+def test_a_volume_below_a_granted_folder_is_not_writable(place: Place) -> None:
+    """Engines make only the folder itself read-only: what was mounted below it stayed writable."""
+    volume = place.secret.parent / "volume"
+    volume.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=777", "none", str(volume)], capture_output=True)
+    if made.returncode:
+        pytest.skip("no mounts can be made here")
+    try:
+        script = 'cat "$1/secret"; ( : > "$1/volume/planted" ) 2>/dev/null || echo sealed'
+        folder = str(place.secret.parent)
+        result = place.sh(script, folder, read_roots=(folder,))
+        assert result.output.stdout == "the secretsealed\n"
+        assert list(volume.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(volume)], check=True)
 
 
 def test_granted_folders_are_read_only(place: Place) -> None:

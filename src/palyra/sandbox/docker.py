@@ -36,6 +36,7 @@ FILTER = Hole(0, before="seccomp=", path=True)
 INSIDE = "/work"
 """The workspace where the host's own path is none inside a container."""
 SCRATCH = "/tmp"  # noqa: S108  # the container's own, a tmpfs
+_DOCKER_WORDS_CHANGED = 25
 _UNSPEAKABLE = frozenset(',"\n\r')
 """A mount is written as key=value pairs with commas; clients differ in what they take for a quote."""
 _BACKSTOP_S = 60
@@ -122,7 +123,7 @@ def _words(job: Job, host: HostFacts, facts: ContainerFacts) -> tuple[Word, ...]
     words += ["--tmpfs", scratch]  # 6
     for volume in facts.volumes:  # an empty folder over each: a volume would be a writable one of the host's
         words += ["--tmpfs", f"{volume}:ro,nosuid,nodev,size=4096,mode=0555"]
-    words += _folders(job, host)  # 7
+    words += _folders(job, host, facts)  # 7
     words += ["--workdir", _inside(job.cwd, job, host)]
     words += ["--unsetenv-all"] if podman else []
     given = _environment(job)
@@ -164,7 +165,7 @@ def _limits(job: Job, facts: ContainerFacts) -> list[str]:
     return words
 
 
-def _folders(job: Job, host: HostFacts) -> list[str]:
+def _folders(job: Job, host: HostFacts, facts: ContainerFacts) -> list[str]:
     workspace = job.workspace.path
     if host.platform is Platform.WINDOWS:
         return ["--mount", _bind(workspace, INSIDE)]
@@ -176,7 +177,7 @@ def _folders(job: Job, host: HostFacts) -> list[str]:
     for root in (root for root in view.readable if root in granted):
         if host.state_home and is_within(host.state_home, root):
             raise _refused(f"The read-only folder {root} holds Palyra's own state, which a container cannot hide.")
-        words += ["--mount", f"{_bind(root, root)},readonly"]
+        words += ["--mount", f"{_bind(root, root)},readonly,{_alone(facts)}"]
     return [*words, "--mount", _bind(workspace, workspace)]
 
 
@@ -184,6 +185,14 @@ def _bind(source: str, target: str) -> str:
     if _UNSPEAKABLE & set(source):
         raise _refused(f"The folder {source!r} has a comma, a quote or a line break in its name.")
     return f"type=bind,source={source},target={target}"
+
+
+def _alone(facts: ContainerFacts) -> str:
+    """Without what is mounted below it: engines make only the folder itself read-only, and volumes there stay
+    writable. Docker's word for it has changed."""
+    major = facts.version.partition(".")[0]
+    is_old = facts.runtime == "podman" or (major.isdigit() and int(major) < _DOCKER_WORDS_CHANGED)
+    return "bind-nonrecursive" if is_old else "bind-recursive=disabled"
 
 
 def _is_shown(root: str, job: Job) -> bool:

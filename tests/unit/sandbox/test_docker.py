@@ -104,9 +104,15 @@ def test_what_docker_cannot_ignore_of_an_image_is_covered() -> None:
 def test_the_workspace_is_the_only_writable_mount_at_its_own_path() -> None:
     made = plan(read_roots=("/opt/tools",), program="/home/alice/.cargo/bin/cargo")
     assert values_of(made, "--mount") == [
-        "type=bind,source=/opt/tools,target=/opt/tools,readonly",
+        "type=bind,source=/opt/tools,target=/opt/tools,readonly,bind-nonrecursive",
         f"type=bind,source={WS},target={WS}",
     ]
+
+
+@pytest.mark.parametrize(("version", "word"), [("24.0.7", "bind-nonrecursive"), ("27.1", "bind-recursive=disabled")])
+def test_each_docker_is_told_in_its_own_words_to_leave_out_what_is_mounted_below(version: str, word: str) -> None:
+    made = plan(facts("docker", version=version), read_roots=("/opt/tools",))
+    assert values_of(made, "--mount")[0].endswith(f",readonly,{word}")
 
 
 def test_limits_of_the_call_are_the_containers() -> None:
