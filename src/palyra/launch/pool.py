@@ -19,13 +19,16 @@ import logging
 import os
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from palyra.launch.at_work import AtWork
 from palyra.launch.executor import LaunchFailed
 from palyra.launch.held import Held, Template
-from palyra.launch.host_mounts import HostMounts
 from palyra.launch.verifying import is_as_planned, shows_same_mounts
 from palyra.values import dataclass
+
+if TYPE_CHECKING:
+    from palyra.launch.host_mounts import HostMounts
 
 log = logging.getLogger("palyra.launch.pool")
 
@@ -65,7 +68,7 @@ class Pool:
         self._size = size
         self._ready: OrderedDict[Template, deque[tuple[float, Held, int]]] = OrderedDict()
         """Since when each waits, and which mounts the host had then."""
-        self._mounts = HostMounts()
+        self._mounts: HostMounts | None = None
         self._refilling: asyncio.Task[None] | None = None
         self._due: asyncio.TimerHandle | None = None
         """The next refill: the answer goes out first."""
@@ -100,7 +103,14 @@ class Pool:
 
     def _has_same_mounts(self, held: Held, template: Template, mounts: int) -> bool:
         """A host that starts containers mounts something all the time, and seldom below what is shown."""
-        return not template.pid_namespace or mounts == self._mounts.changes() or shows_same_mounts(held, template)
+        return not template.pid_namespace or mounts == self._changes() or shows_same_mounts(held, template)
+
+    def _changes(self) -> int:
+        if self._mounts is None:
+            from palyra.launch.host_mounts import HostMounts  # nobody needs it who starts one sandbox
+
+            self._mounts = HostMounts()
+        return self._mounts.changes()
 
     def wish(self, template: Template) -> None:
         """This shape of call was used: keep some ready. Work begins once the loop has answered the call."""
@@ -144,7 +154,7 @@ class Pool:
     async def _refill(self) -> None:
         while not self._closed and (template := self._lacking()) is not None:
             try:
-                mounts = self._mounts.changes()
+                mounts = self._changes()
                 held = await self._start(template)
             except (LaunchFailed, OSError) as error:
                 log.warning("no sandbox could be started ahead: %s", error)
@@ -218,6 +228,7 @@ class Pool:
         for queue in self._ready.values():
             while queue:
                 self._discard(queue.popleft()[1])
-        self._mounts.close()
+        if self._mounts is not None:
+            self._mounts.close()
         while self._ending:
             await asyncio.gather(*self._ending)
