@@ -145,6 +145,8 @@ class Audit:
             self._misplaced(index)
         self._next = index + 1
         if not body and self._pruned.take(index):
+            if len(leaf) != HASH_BYTES:  # without it the tree cannot be made again, and every other edit would pass
+                self._find("EDITED", index, f"Entry {index} has no leaf hash any more: it was changed.")
             self._append(leaf)
         else:
             self._read(index, leaf, body)

@@ -477,3 +477,19 @@ def test_a_run_whose_last_entries_retention_removed_behind_an_act_goes_on_verify
         other.execute("UPDATE runs SET next_sequence = 2 WHERE run_id = ?", (run.run_id,))
     assert audit(writer) == ["KEPT"]
     writer.close()
+
+
+@pytest.mark.parametrize("hash_", ["x''", "NULL", "x'00'", "'text'"])
+def test_a_hash_taken_out_where_retention_had_been_hides_no_edit(home: Path, hash_: str) -> None:
+    """Of what retention removed the hash alone is left. Where one was no hash, the tree was not made again, without a
+    word, and any entry could be rewritten with its own hash and no key."""
+    writer, _ = aged(home)
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert audit(writer) == []
+    body = writer.rows("SELECT body FROM entries WHERE idx = 3")[0][0].replace(b"user:operator", b"user:somebody")
+    with tampering(writer.home) as other:
+        other.execute(f"UPDATE entries SET leaf_hash = {hash_} WHERE idx = 0")
+        other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 3", (body, leaf_hash(body)))
+    assert [(one.code, one.index) for one in audit_home(writer.home).findings] == [("EDITED", 0)]
+    writer.close()
