@@ -277,3 +277,11 @@ def test_a_file_from_before_a_change_of_keys_names_the_key_it_is_checked_with(cl
         assert (done.returncode, f"--key '{old}'\n" in done.stderr.decode()) == (1, True), done
         assert json.loads(cli("verify", str(path), "--json").stdout)["hint"].endswith(f"--key '{old}'")
         assert cli("verify", str(path), "--key", old).returncode == 0
+
+
+def test_who_verifies_a_checkpoint_is_told_what_it_is_held_against(cli, calls, tmp_path):
+    path = tmp_path / "head.txt"
+    path.write_bytes(cli("journal", "checkpoint").stdout)
+    done = cli("verify", str(path))
+    assert (done.returncode, "palyra journal verify --known" in done.stderr.decode()) == (1, True), done
+    assert cli("journal", "verify", "--known", str(path)).returncode == 0

@@ -15,7 +15,7 @@ _ADVICE = (
     (frozenset({"UNREADABLE"}), f"{KEEP}Check the disk, then restore the newest backup."),
     (
         frozenset({"KNOWN"}),
-        "Check the file or witness that is named: it is not of this journal, or somebody wrote to it.",
+        "Check what was given with --known, and the witnesses: one of them is of another journal, or was written to.",
     ),
     (
         frozenset({"KEPT"}),

@@ -33,6 +33,11 @@ MAX_FILE_BYTES = 256 << 20
 SIGNED_WHOLE = frozenset({"proof", "export", "selection", "bundle", "tiles"})
 """What hangs on one head, and so on the key that was the newest when it was made."""
 
+NO_EVIDENCE = (
+    "It takes an outcome, an attestation, a proof or an export. A checkpoint is held against its journal: "
+    "palyra journal verify --known FILE"
+)
+
 
 @click.command(
     "verify",
@@ -58,7 +63,7 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
     except Malformed as error:
         kind, findings, told = "file", [("SHAPE", str(error))], {}
     ok = not findings
-    hint = None if ok or kind not in SIGNED_WHOLE else trust.earlier()
+    hint = None if ok else NO_EVIDENCE if kind == "file" else trust.earlier() if kind in SIGNED_WHOLE else None
     if settings.json:
         listed = [{"code": code, "detail": detail} for code, detail in findings]
         click.echo(orjson.dumps({"ok": ok, "kind": kind, "key": trust.named, **told, "findings": listed, "hint": hint}))
