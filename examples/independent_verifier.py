@@ -1,61 +1,51 @@
 #!/usr/bin/env python3
 """Checks an outcome, a proof or an export of Palyra's: independent_verifier.py FILE VKEY
 
-Written from docs/spec/attestation.md and docs/spec/journal.md; it shares no code with Palyra and needs the standard
-library and an Ed25519 signature check. What does not hold is an exception, and exit 1. Left out: fractions in an
-output, weak keys, the head in a proof's receipt, and whether the key's holder contradicts himself between entries.
+Written from docs/spec/attestation.md and journal.md; shares no code with Palyra. What does not hold is an exception,
+and exit 1. Left out: fractions in an output, weak keys, a proof's receipt, whether entries contradict each other.
 """
 
 import base64
 import json
 import sys
+from functools import reduce
 from hashlib import sha256 as sha
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 # fmt: off
 SAME = "call_id run_id tool status reason success usage".split()  # in an outcome as attested
-INTENT, RESULT, ACT = (f"urn:palyra:{kind}:v1" for kind in ("intent", "result", "act"))
-FIELDS = {
-    "urn:palyra:export:v1": "type first count checkpoint frontier keys",
-    "urn:palyra:selection:v1": "type first count checkpoint indices proofs keys",
-    "urn:palyra:proof:v1": "type call_id entries checkpoint receipt keys",
-}
+KINDS = "intent result act export selection proof".split()
+INTENT, RESULT, ACT, EXPORT, SELECTION, PROOF = (f"urn:palyra:{kind}:v1" for kind in KINDS)
+FIELDS = {EXPORT: "first count frontier", SELECTION: "first count indices proofs", PROOF: "call_id entries receipt"}
 
 def need(holds, what):  # an `assert` is left out by python -O
     if not holds:
         raise ValueError(f"it does not hold that {what}")
-
 def unique(pairs):
     need(type(pairs) is list and len(dict(pairs)) == len(pairs), "no key stands twice, and numbers are whole")
     return dict(pairs)
-
 def load(data):
     return json.loads(data, object_pairs_hook=unique, parse_float=unique, parse_constant=unique)
-
 def exact(value, names):  # these fields, and no others that a reader might take for them
     need(sorted(value) == sorted(names.split()), f"its fields are {names}")
     return value
-
 def canonical(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
 def b64(text):
     data = base64.b64decode(text, validate=True)
     need(base64.b64encode(data).decode() == text, "base64 is canonical")
     return data
-
 def parse_key(vkey):
     name, hint, encoded = vkey.split("+", 2)
     kind, *key = b64(encoded)
     need(kind == 1 and sha(f"{name}\n\1".encode() + bytes(key)).hexdigest()[:8] == hint, "the key is Ed25519's")
     return name, bytes.fromhex(hint), bytes(key)
 
-def open_head(note, *vkeys):
-    """(size, root) of a checkpoint that every one of these keys signed."""
+def open_head(note, *vkeys):  # (size, root) of a checkpoint that every one of these keys signed
     text, _, lines = note.rpartition("\n\n")
-    origin, size, root = text.split("\n")
-    signed = [(dash, name, b64(data)) for dash, name, data in (line.split(" ") for line in lines[:-1].split("\n"))]
+    (origin, size, root), split = text.split("\n"), (line.split(" ") for line in lines[:-1].split("\n"))
+    signed = [(dash, name, b64(data)) for dash, name, data in split]
     for name, hint, key in map(parse_key, vkeys):
         need((origin, size, lines[-1:]) == (name, str(int(size)), "\n"), "the checkpoint is this log's")
         (signature,) = (data[4:] for dash, whose, data in signed if (dash, whose, data[:4]) == ("—", name, hint))
@@ -71,8 +61,7 @@ def check_entry(body, index):
     need(canonical(said["predicate"]["place"]["index"]) == canonical(index), f"entry {index} says so itself")
     return said["predicateType"], said["predicate"]
 
-def check_included(body, index, proof, size, root):
-    """RFC 9162, section 2.1.3.2."""
+def check_included(body, index, proof, size, root):  # RFC 9162, section 2.1.3.2
     fn, sn, r = index, size - 1, sha(b"\x00" + body).digest()
     for p in map(b64, proof):
         need(sn, "the proof is no longer than the path")
@@ -83,8 +72,7 @@ def check_included(body, index, proof, size, root):
     need(0 <= index < size and (sn, r) == (0, root), f"entry {index} is in the tree")
     return check_entry(body, index)
 
-def newest_key(vkey, links):
-    """From the key that is held through every handover, signed by both keys, to the one that speaks now."""
+def newest_key(vkey, links):  # from the key that is held, through handovers signed by both, to the one that speaks now
     for link in links:
         details = load(link["entry"])["predicate"]["details"]
         if details["old_vkey"] == vkey:
@@ -97,9 +85,9 @@ def newest_key(vkey, links):
 def check_export(header, lines, vkey):
     size, root = open_head(header["checkpoint"], newest_key(vkey, header["keys"]))
     first, count, (*bodies, end, rest) = header["first"], header["count"], lines
-    need((type(first), type(count), count) == (int, int, len(bodies)), "the header counts the lines")
-    need((end, rest) == (b'{"end":true,"count":%d}' % count, b""), "no line is missing, and none is too many")
-    if header["type"] == "urn:palyra:selection:v1":
+    told = type(first), type(count), count, end, rest
+    need(told == (int, int, len(bodies), b'{"end":true,"count":%d}' % len(bodies), b""), "the header counts the lines")
+    if header["type"] == SELECTION:
         shown = header["indices"]
         need((sorted({*shown}), first) == (shown, (shown or [0])[0]), "no entry stands twice, and the first is named")
         for index, body, proof in zip(shown, bodies, header["proofs"], strict=True):
@@ -113,16 +101,14 @@ def check_export(header, lines, vkey):
         while len(tree) > 1 and tree[-1][0] == tree[-2][0]:  # two subtrees of one height become one
             (height, right), (_, left) = tree.pop(), tree.pop()
             tree.append((height + 1, node(left, right)))
-    computed = tree.pop()[1]
-    while tree:
-        computed = node(tree.pop()[1], computed)
+    computed = reduce(lambda right, left: node(left[1], right), tree[-2::-1], tree[-1][1])
     need((first + count, computed) == (size, root), "the entries are those of the signed tree")
     return f"{count} entries, the whole journal from entry {first} on"
 
 def check_proof(proof, vkey):
     size, root = open_head(proof["checkpoint"], newest_key(vkey, proof["keys"]))
     exact(proof["receipt"], "checkpoint consistency")
-    entries = [exact(entry, "index body proof") for entry in proof["entries"]]
+    entries = (exact(entry, "index body proof") for entry in proof["entries"])
     found = (check_included(e["body"].encode(), e["index"], e["proof"], size, root) for e in entries)
     shown = [(kind, said["call_id"], kind == RESULT and said["opened"]) for kind, said in found]
     intent, result, refusal = ((k, proof["call_id"], o) for k, o in ((INTENT, False), (RESULT, True), (RESULT, False)))
@@ -154,11 +140,10 @@ def main(file, vkey):
     with open(file, "rb") as stream:
         first, *lines = stream.read().split(b"\n")
     kind = (value := load(first)).get("type")
-    if kind in FIELDS:
-        exact(value, FIELDS[kind])
-    if kind in list(FIELDS)[:2]:
-        return check_export(value, lines, vkey)
-    return (check_proof if kind == "urn:palyra:proof:v1" else check_outcome)(value, vkey)
+    if kind not in FIELDS:
+        return check_outcome(value, vkey)
+    exact(value, f"type {FIELDS[kind]} checkpoint keys")
+    return check_proof(value, vkey) if kind == PROOF else check_export(value, lines, vkey)
 
 if __name__ == "__main__":
     print(main(*sys.argv[1:]))
