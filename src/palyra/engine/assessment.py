@@ -163,7 +163,7 @@ def prepare(trip: Trip, ports: Ports) -> None:
         command=process.command,
         also=first.also,
         search_path=runner.path,
-        candidates=candidates(process.args, program=process.command),
+        candidates=candidates(process.args, program=process.command, code_too=trip.run.context.door is Door.HOOK),
     )
     trip.sights = ports.look.look(trip.look)
     _guard(trip, ports, process, runner)

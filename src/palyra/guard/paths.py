@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from palyra.errors import Reason, Rejected
 from palyra.guard.programs import normalise
-from palyra.guard.texts import text_arguments
+from palyra.guard.texts import code_arguments, text_arguments
 from palyra.late import late
 from palyra.model.sights import PathCandidate, Sights
 
@@ -52,9 +52,11 @@ _ROOT_NAMES = frozenset(
 _LIST = late(r"[:,;=]")
 
 
-def candidates(args: Sequence[str], *, program: str = "") -> tuple[PathCandidate, ...]:
-    """Every piece of the arguments that can be a path. `program` lets patterns, scripts and messages be left out."""
+def candidates(args: Sequence[str], *, program: str = "", code_too: bool = False) -> tuple[PathCandidate, ...]:
+    """Every piece of the arguments that can be a path. `program` lets patterns, scripts and messages be left out;
+    `code_too`: but not the code of `bash -c`, where no sandbox will hold what it does."""
     texts, files = text_arguments(program, args) if program else (frozenset[int](), ())
+    texts -= code_arguments(program, args) if code_too else frozenset()
     remote = _REMOTE_HOST if normalise(program) in _REMOTE_PROGRAMS else _REMOTE
     found: dict[tuple[int, str], bool] = {(at, name): False for at, name in files if name}
     operands_only = False

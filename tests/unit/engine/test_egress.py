@@ -188,3 +188,9 @@ def test_code_that_names_a_host_is_refused_where_nothing_else_would_hold_it() ->
     preflight = OperatorGrant(interpreters=True, egress=EgressMode.PREFLIGHT)
     assert call(WRITES_A_PAGE, config=Config(), grant=preflight)[0].reason is Reason.EGRESS_DENIED
     assert call(WRITES_A_PAGE, config=Config(), grant=CODE, door=Door.HOOK)[0].reason is Reason.EGRESS_DENIED
+
+
+def test_a_path_within_code_is_refused_only_where_no_sandbox_will_hold_it() -> None:
+    sets_a_path = {"command": "bash", "args": ["-c", "out=/opt/elsewhere"]}
+    assert call(sets_a_path, config=Config(), grant=CODE)[0].success
+    assert call(sets_a_path, config=Config(), grant=CODE, door=Door.HOOK)[0].reason is Reason.OUTSIDE_WORKSPACE
