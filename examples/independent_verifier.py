@@ -86,7 +86,7 @@ def check_export(header, lines, vkey):
     size, root = open_head(header["checkpoint"], newest_key(vkey, header["keys"]))
     first, count, (*bodies, end, rest) = header["first"], header["count"], lines
     told = type(first), type(count), count, end, rest
-    need(told == (int, int, len(bodies), b'{"end":true,"count":%d}' % len(bodies), b""), "the lines are those counted, none is too many")
+    need(told == (int, int, len(bodies), b'{"end":true,"count":%d}' % len(bodies), b""), "no line lacks, none is too many")
     if header["type"] == SELECTION:
         shown = header["indices"]
         need((sorted({*shown}), first) == (shown, (shown or [0])[0]), "no entry stands twice, and the first is named")
