@@ -85,8 +85,8 @@ def newest_key(vkey, links):  # from the key that is held, through handovers sig
 def check_export(header, lines, vkey):
     size, root = open_head(header["checkpoint"], newest_key(vkey, header["keys"]))
     first, count, (*bodies, end, rest) = header["first"], header["count"], lines
-    told = type(first), type(count), count, end, rest
-    need(told == (int, int, len(bodies), b'{"end":true,"count":%d}' % len(bodies), b""), "no line lacks, none is too many")
+    told, end_line = (type(first), type(count), count, end, rest), b'{"end":true,"count":%d}' % len(bodies)
+    need(told == (int, int, len(bodies), end_line, b""), "no line is missing, and none is too many")
     if header["type"] == SELECTION:
         shown = header["indices"]
         need((sorted({*shown}), first) == (shown, (shown or [0])[0]), "no entry stands twice, and the first is named")
