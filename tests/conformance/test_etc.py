@@ -84,11 +84,9 @@ def test_a_program_sees_the_same_etc_with_and_without_the_folder(place: Arena, n
 
 @pytest.mark.parametrize("folder", [False, True])
 def test_programs_find_what_they_ask_etc_for(place: Arena, folder: bool) -> None:
-    """`openssl req` makes no certificate without its settings, and a port has no name without the table of them."""
+    """`openssl req` makes no certificate without its settings, and scripts ask which system this is."""
     program = """
-    import socket
-    found = {path: os.path.exists(path) for path in ("/etc/ssl/openssl.cnf", "/etc/os-release")}
-    report([found, os.path.exists("/etc/services") and socket.getservbyname("http")])
+    report({path: os.path.exists(path) for path in ("/etc/ssl/openssl.cnf", "/etc/os-release")})
     """
 
     async def story() -> Any:
@@ -100,9 +98,8 @@ def test_programs_find_what_they_ask_etc_for(place: Arena, folder: bool) -> None
         finally:
             await made.close()
 
-    found, http = asyncio.run(story())
+    found = asyncio.run(story())
     assert found == {path: os.path.exists(path) for path in found}
-    assert http == (os.path.exists("/etc/services") and 80)
 
 
 def test_nothing_of_it_can_be_changed_from_inside(place: Arena) -> None:

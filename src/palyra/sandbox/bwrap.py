@@ -66,14 +66,13 @@ _ETC_SHARED = ("/etc/hosts", "/etc/resolv.conf")
 _ETC_READ_ONLY = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
-    "/etc/os-release",
-    "/etc/protocols",
-    "/etc/services",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",  # without it `openssl req` makes no certificate
     "/etc/pki/tls/certs",
     "/etc/pki/ca-trust/extracted",
 )
+_RELEASE = ("--symlink", "/usr/lib/os-release", "/etc/os-release")
+"""Where every system has it, as a link that costs no mount."""
 _LOCALTIME = "/etc/localtime"
 _PROXY = f"http://{PROXY_ADDRESS}:{PROXY_PORT}"
 PROXY_ENV = tuple(
@@ -322,7 +321,7 @@ _MERGED = ("/bin", "/sbin", "/lib", "/lib64")
 
 def _etc(job: _Shape, data: list[bytes], host: HostFacts) -> list[Word]:
     """Files are copied into the root's own tmpfs, which step 10 seals: cheaper than a mount for each."""
-    words: list[Word] = ["--dir", "/etc"]
+    words: list[Word] = ["--dir", "/etc", *_RELEASE]
     if host.localtime:  # a link shows programs the zone's name too
         words += ["--symlink", host.localtime, _LOCALTIME]
     shown = (*_ETC_READ_ONLY, *(_ETC_SHARED if job.shares_network else ()))
