@@ -294,6 +294,24 @@ def test_of_a_copied_file_the_program_changes_its_copy_alone(tier_c: Arena) -> N
     assert not settings.is_symlink()
 
 
+@pytest.mark.parametrize("shut", ["config", "sub"], ids=["file", "folder"])
+def test_of_a_file_that_the_program_may_not_read_it_gets_no_copy(tier_c: Arena, shut: str) -> None:
+    """An agent moved root's file to the name of settings that are copied, and the copy, which root made, was its own to
+    read. The same rights hold for the copy as for the file, and for the folders on the way."""
+    settings = tier_c.workspace / "sub" / "config"
+    settings.parent.mkdir()
+    settings.write_text("somebody else's")
+    tier_c.give(settings.parent, settings)
+    closed = settings if shut == "config" else settings.parent
+    closed.chmod(0)
+    words = ("/bin/sh", "-c", "cat sub/config; find /home/agent -type f")
+    result = tier_c.run(*words, protected=(str(settings),), copied=(str(settings),))
+    closed.chmod(0o700)
+    assert result.output.stdout == ""
+    assert "Permission denied" in result.output.stderr
+    assert settings.read_text() == "somebody else's"
+
+
 def test_git_works_inside_with_its_own_files_closed(tier_c: Arena) -> None:
     git = Path("/usr/bin/git")
     if not git.exists():

@@ -11,8 +11,9 @@ Kinds: `parent` stays writable but can no longer be renamed; `protected` is read
 show the empty file and folder that the launcher put under /etc; `copied` is a file of which the program has a copy in
 the sandbox's own memory, and a link to it in the file's place. A program that writes such a file anew beside it, and
 renames it over the old one, as git does with its settings, follows the link first: it gets its way with the copy, the
-name stays a mount that nobody can rename or remove, and the host's file stays as it is. Where the kernel mounts no
-link the file is protected like any other.
+name stays a mount that nobody can rename or remove, and the host's file stays as it is. Copied is only what the program
+itself may read: an agent can move a file of somebody else's to that name. Where it may not, or the kernel mounts no
+link, the file is protected like any other.
 """
 
 import ctypes
@@ -32,6 +33,7 @@ ALL_PRIVATE = 0x4000 | 0x40000
 EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
 HOME, COPIES = "/home/agent", "/home/agent/.palyra-copies"
 MAX_COPIED_BYTES = 1 << 20
+CAPABILITIES_VERSION = 0x20080522
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -98,27 +100,42 @@ def read(path: str, target: int) -> bytes:
 
 
 def copy(data: bytes) -> int:
-    """A link, as the sandbox's own user makes it, to a file of its own with these bytes."""
+    """A link to a file of the sandbox's own with these bytes."""
+    os.makedirs(COPIES, 0o700, exist_ok=True)
+    place = f"{COPIES}/{len(os.listdir(COPIES))}"
+    os.mkdir(place, 0o700)
+    fd = os.open(f"{place}/config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    if os.write(fd, data) < len(data):
+        raise OSError("the sandbox has no room for a copy")
+    os.close(fd)
+    os.symlink(f"{place}/config", f"{place}/link")
+    return os.open(f"{place}/link", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def copy_as_program(path: str, target: int) -> int:
+    """With the rights of the sandbox's own user and no others: read with those of root, a copy would show the program a
+    file that it may not open. And as root outside we have no name in there."""
     owner = os.stat(HOME)
+    header = CAPABILITIES_VERSION.to_bytes(4, sys.byteorder) + bytes(4)
+    held = ctypes.create_string_buffer(24)  # twice: effective, permitted, inheritable
+    libc.capget(header, held)
+    if owner.st_uid != os.geteuid():
+        os.setgroups([])
     libc.setfsgid(owner.st_gid)
-    libc.setfsuid(owner.st_uid)  # as root outside we have no name in there
+    libc.setfsuid(owner.st_uid)
     try:
-        os.makedirs(COPIES, 0o700, exist_ok=True)
-        place = f"{COPIES}/{len(os.listdir(COPIES))}"
-        os.mkdir(place, 0o700)
-        fd = os.open(f"{place}/config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.write(fd, data)
-        os.close(fd)
-        os.symlink(f"{place}/config", f"{place}/link")
-        return os.open(f"{place}/link", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if libc.capset(header, b"".join(bytes(4) + held.raw[at : at + 8] for at in (4, 16))):
+            raise OSError(ctypes.get_errno(), "rights cannot be laid down")
+        return copy(read(path, target))
     finally:
+        libc.capset(header, held)
         libc.setfsuid(os.geteuid())
         libc.setfsgid(os.getegid())
 
 
 def cover_by_copy(target: int, path: str) -> None:
     try:
-        cover(target, copy(read(path, target)), read_only=True)
+        cover(target, copy_as_program(path, target), read_only=True)
     except OSError:
         cover(target, target, read_only=True)
 
