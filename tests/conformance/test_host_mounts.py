@@ -122,6 +122,34 @@ def test_what_the_host_has_mounted_since_is_not_missing_from_a_sandbox_started_b
     assert run(story) == [1, 2, 1, 1]
 
 
+@pytest.mark.parametrize("which", ["below", "itself"])
+def test_a_mount_that_the_host_has_made_read_only_since_is_not_writable_in_a_sandbox_started_before(which: str) -> None:
+    """It was the same mount at the same place, and only its options had changed: the next call could write in it."""
+    story = """
+        with arena(Tier.C, 0) as place:
+            volume = folders(place)[1] if sys.argv[1] == "below" else place.folder
+            async def go():
+                made = ProcessExecutor(host(), warm=PoolSize(per_template=1, total=1, refill_after_s=0))
+                where = place.workspace / "volume" if sys.argv[1] == "below" else place.workspace
+                plan = plan_job(place.job("/usr/bin/touch", str(where / "planted")), host())
+                await made.run(plan, Kept())
+                await made.pool.settled()
+                ready = made.pool.idle
+                (where / "planted").unlink()
+                subprocess.run(["mount", "-o", "remount,bind,ro", str(volume)], check=True)
+                await made.run(plan, Kept())
+                await made.close()
+                return [ready, (where / "planted").exists(), made.pool.counts.hits]
+            if sys.argv[1] == "below":
+                mount(volume)
+            else:
+                subprocess.run(["mount", "--bind", str(volume), str(volume)], check=True)
+            print(json.dumps(asyncio.run(go())))
+            subprocess.run(["umount", str(volume)], check=True)
+    """
+    assert run(story, which) == [1, False, 0]
+
+
 def test_cancelling_while_mounts_are_parted_leaves_no_process() -> None:
     story = """
         from palyra.launch import _os

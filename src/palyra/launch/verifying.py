@@ -51,17 +51,18 @@ def is_as_planned(held: Held, template: Template) -> bool:
 
 
 def shows_same_mounts(held: Held, template: Template) -> bool:
-    """Whether the host's mounts below the folders that are shown are those it had when the sandbox was made."""
-    return _below(template, held.host_table) == _below(template, mountinfo(os.getpid()))
+    """Whether the host's mounts below the folders that are shown, and those they lie on, are as they were when the
+    sandbox was made: one that was made read-only since is writable in there still."""
+    return _around(template, held.host_table) == _around(template, mountinfo(os.getpid()))
 
 
-def _below(template: Template, table: str) -> list[tuple[str, str, str, str]]:
+def _around(template: Template, table: str) -> list[tuple[str, str, str, str, frozenset[str]]]:
     sources = [source for _, source in planned_mounts(template.launcher) if source]
     mounts = parse_mountinfo(table)
     return [
-        (mount.device, mount.root, mount.point, mount.kind)
+        (mount.device, mount.root, mount.point, mount.kind, mount.options)
         for mount in mounts
-        if any(is_within(mount.point, source) for source in sources)
+        if any(is_within(mount.point, source) or is_within(source, mount.point) for source in sources)
     ]
 
 
