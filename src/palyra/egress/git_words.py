@@ -3,6 +3,8 @@
 git writes both alike. The first operand of fetch, pull and push says where; those behind it say what, and archive's say
 what unless it is given a remote. Rules: only where every option is one that is known here, for an option that takes the
 next word, or makes a remote of each operand (`fetch --multiple`), would move them; otherwise every word is looked at.
+And git stays at home only with a subcommand that is known to: `git subtree pull`, `git lfs fetch` and whatever else is
+installed beside it go out with their own words.
 
 Not here: reading a host out of a word (preflight).
 """
@@ -13,6 +15,17 @@ from collections.abc import Sequence
 from typing import Final
 
 REACHES: Final = frozenset({"clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "archive"})
+_STAYS: Final = frozenset(
+    """add am annotate apply bisect blame branch bundle cat-file check-attr check-ignore check-mailmap check-ref-format
+    checkout cherry cherry-pick clean column commit commit-graph commit-tree config count-objects describe diff
+    diff-files diff-index diff-tree fast-export fmt-merge-msg for-each-ref format-patch fsck gc get-tar-commit-id grep
+    hash-object help index-pack init init-db log ls-files ls-tree mailinfo mailsplit merge merge-base merge-file
+    merge-tree mktag mktree multi-pack-index mv name-rev notes pack-objects pack-refs patch-id prune prune-packed
+    range-diff read-tree rebase reflog repack replace rerere reset restore rev-list rev-parse revert rm shortlog show
+    show-branch show-index show-ref sparse-checkout stage stash status stripspace switch symbolic-ref tag unpack-file
+    unpack-objects update-index update-ref var verify-commit verify-pack verify-tag version whatchanged worktree
+    write-tree""".split()
+)
 _GLOBAL_FLAGS: Final = frozenset(
     """-p --paginate -P --no-pager --no-replace-objects --no-lazy-fetch --no-optional-locks --no-advice --bare
     --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs""".split()
@@ -54,10 +67,16 @@ def subcommand_at(args: Sequence[str]) -> int:
     return min(at, len(args))
 
 
-def may_reach(args: Sequence[str]) -> bool:
-    """Whether this git goes to a remote at all; where that cannot be told, it may."""
+def stays_home(args: Sequence[str]) -> bool:
+    """Whether this git surely goes to no remote."""
     at = subcommand_at(args)
-    return any(word in REACHES for word in (args if at < 0 else args[at : at + 1]))
+    return at == len(args) or (at >= 0 and args[at] in _STAYS)
+
+
+def may_reach(args: Sequence[str]) -> bool:
+    """Whether it goes to a remote of git's own kind, `host:path` too; where that cannot be told, it may."""
+    at = subcommand_at(args)
+    return not stays_home(args) and any(word in REACHES for word in args[max(at, 0) :])
 
 
 def without_refspecs(args: Sequence[str]) -> Sequence[str]:

@@ -89,10 +89,9 @@ def hosts_named(program: str, args: Sequence[str], requested: Sequence[str] = ()
     name, inner = _unwrap(program, args)
     copies, silent = name in COPIES, name in READS_TEXT
     if name == "git":
-        from palyra.egress.git_words import may_reach, without_refspecs
+        from palyra.egress.git_words import may_reach, stays_home, without_refspecs
 
-        copies = may_reach(inner)
-        silent, inner = not copies, without_refspecs(inner)
+        copies, silent, inner = may_reach(inner), stays_home(inner), without_refspecs(inner)
     for arg, host, port in () if silent else _Reader(name, copies=copies).read(inner):
         found.setdefault((host, port), NamedHost(host, port, arg))
     for text in requested:

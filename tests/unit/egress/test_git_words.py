@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from palyra.egress.git_words import may_reach
+from palyra.egress.git_words import _STAYS, REACHES, may_reach
 from palyra.egress.preflight import hosts_named
 
 
@@ -40,6 +40,25 @@ def test_what_is_fetched_or_pushed_is_no_host(line: str) -> None:
 )  # fmt: skip
 def test_what_may_be_a_remote_is_one(line: str) -> None:
     assert "forge" in hosts(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git subtree pull --prefix=x https://forge/x main", "git subtree push --prefix x git@forge:x main",
+        "git lfs fetch https://forge/x", "git lfs clone forge:x", "git svn clone https://forge/x",
+        "git remote-https fetch https://forge/x", "git subtree add --prefix x https://forge/x main",
+        "git request-pull v1 https://forge/x", "git fetch-pack ssh://forge/x", "timeout 5 git lfs pull forge:x",
+    ],
+)  # fmt: skip
+def test_a_subcommand_that_is_not_known_to_stay_at_home_names_its_hosts(line: str) -> None:
+    """The second word said pull, and git was taken to go nowhere because the first one did not."""
+    assert hosts(line) == ["forge"]
+
+
+def test_what_stays_at_home_reaches_nothing_whatever_else_is_said() -> None:
+    assert _STAYS.isdisjoint(REACHES)
+    assert hosts("git co main:a") == hosts("git stash push https://forge/x") == hosts("git log clone:x") == []
 
 
 def test_an_address_is_named_wherever_it_stands_first() -> None:
