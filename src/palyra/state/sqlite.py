@@ -131,11 +131,12 @@ class SqliteDatabase:
         self._index = LogIndex(str(self._home.database))
         return self._index
 
-    def _know_ours(self) -> None:
+    def _know_ours(self, *, wrote: bool) -> None:
         """After a commit: one more than there were when it began is this one. Where a stranger, who keeps none of our
-        locks, came between, that is not so, and SQLite is asked the next time."""
+        locks, came between, that is not so, and SQLite is asked the next time; and where we may have written nothing,
+        which SQLite does not count, the one more would be a stranger's."""
         index, began, self._ours = self._index, self._began, None
-        if index is not None and began is not None:
+        if wrote and index is not None and began is not None:
             now = index.header()
             self._ours = now if index.commits_since(began, now) == 1 else None
 
@@ -162,7 +163,7 @@ class SqliteDatabase:
     def commit(self, *, before: int, after: int, bytes_written: int) -> None:
         self._cursor.execute("COMMIT")
         if self._began is not None:
-            self._know_ours()
+            self._know_ours(wrote=after > before)
         self._place.check()
         if after > before:
             self._unmarked = after

@@ -83,10 +83,12 @@ def test_whoever_writes_alone_for_long_asks_nobody_whether_others_wrote(home: Pa
     writer.close()
 
 
+@pytest.mark.parametrize("writes", [True, False])
 def test_a_stranger_who_commits_right_behind_a_commit_is_not_taken_for_it(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
 ) -> None:
-    """Between a commit and the look at what it left in the log's index, by somebody who keeps no lock of ours."""
+    """Between a commit and the look at what it left in the log's index, by somebody who keeps no lock of ours. Behind
+    one that wrote nothing, of work that was refused, theirs was the one commit more that ours would have been."""
     writer, store = open_store(home)
     watch(writer, store)
     whole_call(store)
@@ -94,14 +96,14 @@ def test_a_stranger_who_commits_right_behind_a_commit_is_not_taken_for_it(
     assert isinstance(database, SqliteDatabase)
     know_ours = database._know_ours
 
-    def too_late() -> None:
+    def too_late(*, wrote: bool) -> None:
         with sqlite3.connect(home / "state" / "palyra.db") as other:
             other.execute("UPDATE head SET frontier = zeroblob(32)")
         other.close()
-        know_ours()
+        know_ours(wrote=wrote)
 
     monkeypatch.setattr(database, "_know_ours", too_late)
-    writer.commit_now(append)
+    writer.commit_now(append if writes else lambda _: None)
     monkeypatch.undo()
     with pytest.raises(StateError, match="signed head"):
         whole_call(store)
