@@ -312,6 +312,23 @@ def test_of_a_file_that_the_program_may_not_read_it_gets_no_copy(tier_c: Arena, 
     assert settings.read_text() == "somebody else's"
 
 
+def test_hundreds_of_files_to_be_copied_fill_no_memory_and_keep_no_sandbox_from_starting(tier_c: Arena) -> None:
+    """A program can make as many as are closed, of a megabyte that is a hole on the disk: each sandbox that waited held
+    all its private room of memory that no limit of a program's counts. What is too much is protected as it is."""
+    names = [tier_c.workspace / f"{number:03}" for number in range(400)]
+    for name in names:
+        name.touch()
+        os.truncate(name, 9 if name == names[0] else 1 << 20)
+        tier_c.give(name)
+    closed = tuple(map(str, names))
+    script = "for name in *; do if [ -L $name ]; then echo $name; fi; done; du -sk /home/agent; : > 005"
+    result = tier_c.run("/bin/sh", "-c", script, protected=closed, copied=closed)
+    link, kilobytes, _ = result.output.stdout.split()
+    assert link == "000"
+    assert int(kilobytes) <= 1024
+    assert "Read-only file system" in result.output.stderr
+
+
 def test_git_works_inside_with_its_own_files_closed(tier_c: Arena) -> None:
     git = Path("/usr/bin/git")
     if not git.exists():

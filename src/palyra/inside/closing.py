@@ -33,7 +33,10 @@ ALL_PRIVATE = 0x4000 | 0x40000
 EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
 HOME, COPIES = "/home/agent", "/home/agent/.palyra-copies"
 MAX_COPIED_BYTES = 1 << 20
+"""Of all together: it is memory that the engine answers for, and a program may have made hundreds of such files."""
 CAPABILITIES_VERSION = 0x20080522
+copied: list[int] = []
+"""How many bytes of each."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -83,31 +86,36 @@ def cover(target: int, source: int, *, read_only: bool) -> None:
     os.close(tree)
 
 
-def read(path: str, target: int) -> bytes:
+def read(path: str, target: int, most: int) -> bytes:
     """Of the very file that was reached."""
     folder, _, name = path.rpartition("/")
-    above = walk(folder)
-    fd = os.open(os.fsencode(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
-    found, was = os.fstat(fd), os.fstat(target)
-    if (found.st_dev, found.st_ino) != (was.st_dev, was.st_ino) or not stat.S_ISREG(found.st_mode):
-        raise OSError("there is another file where there was one")
-    data = os.read(fd, MAX_COPIED_BYTES + 1)
-    os.close(fd)
-    os.close(above)
-    if len(data) > MAX_COPIED_BYTES:
+    fds = [walk(folder)]
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fds.append(os.open(os.fsencode(name), flags, dir_fd=fds[0]))
+        found, was = os.fstat(fds[1]), os.fstat(target)
+        if (found.st_dev, found.st_ino) != (was.st_dev, was.st_ino) or not stat.S_ISREG(found.st_mode):
+            raise OSError("there is another file where there was one")
+        data = os.read(fds[1], most + 1)
+    finally:
+        for fd in fds:
+            os.close(fd)
+    if len(data) > most:
         raise OSError("more than is copied")
     return data
 
 
 def copy(data: bytes) -> int:
     """A link to a file of the sandbox's own with these bytes."""
-    os.makedirs(COPIES, 0o700, exist_ok=True)
-    place = f"{COPIES}/{len(os.listdir(COPIES))}"
-    os.mkdir(place, 0o700)
+    place = f"{COPIES}/{len(copied)}"
+    copied.append(len(data))
+    os.makedirs(place, 0o700)
     fd = os.open(f"{place}/config", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    if os.write(fd, data) < len(data):
-        raise OSError("the sandbox has no room for a copy")
-    os.close(fd)
+    try:
+        if os.write(fd, data) < len(data):
+            raise OSError("the sandbox has no room for a copy")
+    finally:
+        os.close(fd)
     os.symlink(f"{place}/config", f"{place}/link")
     return os.open(f"{place}/link", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
 
@@ -126,7 +134,7 @@ def copy_as_program(path: str, target: int) -> int:
     try:
         if libc.capset(header, b"".join(bytes(4) + held.raw[at : at + 8] for at in (4, 16))):
             raise OSError(ctypes.get_errno(), "rights cannot be laid down")
-        return copy(read(path, target))
+        return copy(read(path, target, MAX_COPIED_BYTES - sum(copied)))
     finally:
         libc.capset(header, held)
         libc.setfsuid(os.geteuid())
@@ -135,7 +143,11 @@ def copy_as_program(path: str, target: int) -> int:
 
 def cover_by_copy(target: int, path: str) -> None:
     try:
-        cover(target, copy_as_program(path, target), read_only=True)
+        link = copy_as_program(path, target)
+        try:
+            cover(target, link, read_only=True)
+        finally:
+            os.close(link)
     except OSError:
         cover(target, target, read_only=True)
 
