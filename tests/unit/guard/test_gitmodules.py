@@ -53,3 +53,11 @@ def test_code_with_these_words_writes_those_of_submodules_alone(line: str) -> No
 )  # fmt: skip
 def test_every_other_call_finds_them_closed(line: str) -> None:
     assert copied(line) == ()
+
+
+@pytest.mark.parametrize("text", ["git submodule ", "git ", " submodule ", "git  submodule  ", "git submodule;"])
+def test_long_code_keeps_nobody_waiting(text: str) -> None:
+    """Of a call that is refused, too: every word was tried with every other, and 16 KB took a minute."""
+    code = "git " * 10_000 + text * 10_000
+    assert copied_settings("perl", ["-e", code, "-e", code], WORKSPACE) == ()
+    assert copied_settings("perl", ["-e", code + "git submodule x update"], WORKSPACE) == MODULES
