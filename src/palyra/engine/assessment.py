@@ -35,7 +35,7 @@ from palyra.guard.facts import guard_process
 from palyra.guard.paths import candidates
 from palyra.guard.programs import normalise
 from palyra.guard.texts import code_arguments
-from palyra.model.call import CallId, Door, RunId, Tier, ToolCall
+from palyra.model.call import CallId, Door, RunId, Tier, TierChoice, ToolCall
 from palyra.model.job import Facts, Job
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NamedHost, NetGrant
@@ -45,7 +45,7 @@ from palyra.protocol.parse import check_input, parse_input
 from palyra.protocol.process_input import ProcessInput, check_process_input
 from palyra.protocol.registry import Registry
 from palyra.protocol.schema import check_arguments
-from palyra.sandbox.planner import choose_tier, needs_for
+from palyra.sandbox.planner import choose_tier, needs_for, walls_off_files
 from palyra.sandbox.view import AGENT_HOME
 
 MAX_INPUT_BYTES = 448 << 10
@@ -163,10 +163,24 @@ def prepare(trip: Trip, ports: Ports) -> None:
         command=process.command,
         also=first.also,
         search_path=runner.path,
-        candidates=candidates(process.args, program=process.command, code_too=trip.run.context.door is Door.HOOK),
+        candidates=candidates(
+            process.args, program=process.command, code_too=not _is_walled(trip, ports, process, runner)
+        ),
     )
     trip.sights = ports.look.look(trip.look)
     _guard(trip, ports, process, runner)
+
+
+def _is_walled(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunnerConfig) -> bool:
+    """Whether the kernel holds a program to the files it is shown. Behind a hook nothing does, and a plain process
+    (tier B) opens what its user may where the host has no Landlock."""
+    if trip.run.context.door is Door.HOOK:
+        return False
+    may_be_plain = trip.run.tier is TierChoice.B or runner.fallback_tier == "b"
+    if not may_be_plain or walls_off_files(Tier.B, ports.host):
+        return True
+    net, _ = network_of(trip, process, runner)
+    return choose_tier(trip.run.tier, ports.host, net, fallback=runner.fallback_tier) is not Tier.B
 
 
 def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunnerConfig) -> None:

@@ -81,6 +81,11 @@ def choose_tier(
     return Tier.C
 
 
+def walls_off_files(tier: Tier, host: HostFacts, backends: tuple[Backend, ...] = BACKENDS) -> bool:
+    """Whether a program of this tier opens no file that it was not shown."""
+    return any(backend.tier is tier and Guarantee.FS_ISOLATED in backend.guarantees(host) for backend in backends)
+
+
 def plan_job(job: Job, host: HostFacts, backends: tuple[Backend, ...] = BACKENDS) -> ProcessPlan:
     """Raises Unenforceable. A backend may promise less for this job than for the host: the plan is what counts."""
     lacking: list[frozenset[Guarantee]] = []

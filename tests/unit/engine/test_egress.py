@@ -15,7 +15,7 @@ from palyra.engine.output import refused_hosts_hint
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.errors import Reason
-from palyra.model.call import Door, OperatorGrant
+from palyra.model.call import Door, OperatorGrant, TierChoice
 from palyra.model.face import NetFace, Trust
 from palyra.model.host import BubblewrapFacts
 from palyra.model.net import EgressMode
@@ -194,3 +194,13 @@ def test_a_path_within_code_is_refused_only_where_no_sandbox_will_hold_it() -> N
     sets_a_path = {"command": "bash", "args": ["-c", "out=/opt/elsewhere"]}
     assert call(sets_a_path, config=Config(), grant=CODE)[0].success
     assert call(sets_a_path, config=Config(), grant=CODE, door=Door.HOOK)[0].reason is Reason.OUTSIDE_WORKSPACE
+    plain = replace(CODE, tier=TierChoice.B, egress=EgressMode.NONE)
+    walled = replace(LISTENING, landlock_abi=6)
+    assert call(sets_a_path, config=Config(), grant=plain, host=walled)[0].success
+    without = replace(LISTENING, landlock_abi=0)
+    assert call(sets_a_path, config=Config(), grant=plain, host=without)[0].reason is Reason.OUTSIDE_WORKSPACE
+    falls_back = parse_config({"tool_call": {"process_runner": {"fallback_tier": "b"}}})
+    assert call(sets_a_path, config=falls_back, grant=CODE, host=without)[0].success
+    lost = replace(without, bubblewrap=None)
+    outcome, _ = call(sets_a_path, config=falls_back, grant=replace(CODE, egress=EgressMode.NONE), host=lost)
+    assert outcome.reason is Reason.OUTSIDE_WORKSPACE
