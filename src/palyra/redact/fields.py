@@ -63,8 +63,8 @@ class KeyFields:
 class Cookies:
     """`Cookie: a=1; b=2` loses all of it, `Set-Cookie: a=1; Path=/` the value."""
 
-    signs: Final = (b"ookie",)
-    _anchor = late(rb"[cC]ookie" + _QUOTED + rb":")
+    signs: Final = (b"ookie", b"OOKIE")
+    _anchor = late(rb"[cC](?:ookie|OOKIE)2?" + _QUOTED + rb":")
     _ending = late(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + rb":\Z")
     _opening = late(rb"[ \t]*(?:\\{0,3}[\"'`])?[ \t]*")
     _pair = rb"[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+"
@@ -73,7 +73,7 @@ class Cookies:
     _rest = staticmethod(swallow_run(late(rb"[^\s;,\"'\\`<>]*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
-        return ends_of(self._anchor, data, pos) if b"ookie" in data else ()
+        return ends_of(self._anchor, data, pos) if b"ookie" in data or b"OOKIE" in data else ()
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Final
 
 from palyra.late import late
@@ -43,13 +44,12 @@ _WORD = late(rb"[A-Za-z]{1,12}")
 
 
 class Authorization:
-    signs: Final = (b"uthorization", b"UTHORIZATION")
+    signs: Final = tuple(bytes(letters) for letters in product(b"rR", b"iI", b"zZ"))
+    """In any mixture of cases, as the name is one; so short that they are few."""
     _rest = staticmethod(swallow_run(late(rb"[^\r\n\"']*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
-        if b"uthorization" in data or b"UTHORIZATION" in data:
-            return ends_of(_ANCHOR, data, pos)
-        return ()
+        return ends_of(_ANCHOR, data, pos) if b"thorization" in data.lower() else ()
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at

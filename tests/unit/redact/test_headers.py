@@ -16,6 +16,8 @@ SHOWN = "[redacted:authorization:1]"
         ("authorization: bearer abc.def-ghi_jkl~mno+/=\n", "abc.def-ghi_jkl~mno+/="),
         ("AUTHORIZATION: Basic dXNlcjpwYXNz\n", "dXNlcjpwYXNz"),
         ("Proxy-Authorization: Basic dXNlcjpwYXNz\n", "dXNlcjpwYXNz"),
+        ("aUTHORIZATION: Basic dXNlcjpwYXNz\n", "dXNlcjpwYXNz"),
+        ("pRoXy-aUtHoRiZaTiOn: Basic dXNlcjpwYXNz\n", "dXNlcjpwYXNz"),
         ("> Authorization: token 0123456789abcdef\n", "0123456789abcdef"),
         ("GET / HTTP/1.1\nAuthorization: supersecretvalue\n", "supersecretvalue"),
         ("Authorization: Custom abcdefgh\n", "Custom abcdefgh"),

@@ -16,7 +16,7 @@ from palyra.redact import stream, values
 from palyra.redact.signs import ASKED_BEFORE_COMPILED
 from palyra.redact.stream import MAX_NUMBERS, Redactor
 from palyra.redact.values import redact_json, redact_text
-from palyra.redact.verdict import CAP, Detector
+from palyra.redact.verdict import CAP, CONTEXT, Detector
 
 BODY = "0123456789abcdefghijABCDEFGHIJ012345"
 GITHUB = "ghp_" + BODY
@@ -408,3 +408,15 @@ def test_text_without_a_sign_of_a_secret_is_not_shown_to_each_detector_byte_by_b
     assert asked == []
     assert Redactor().feed(b"X-API-Key: a1b2c3d4\n") == b"X-API-Key: [redacted:key-field:1]\n"
     assert asked != []
+
+
+@pytest.mark.parametrize("name", ["aUtHoRiZaTiOn", "AUTHOrization", "COOKIE", "SET-COOKIE2", "X-API-KEY"])
+def test_a_header_in_any_letters_is_redacted_whatever_stands_elsewhere_and_however_it_comes(name: str) -> None:
+    """It was seen only where the same name stood in usual letters too, and passed where that had come out before."""
+    line = f"{name}: sid=abcdefghijklmnop1234567\n".encode()
+    for before in (b"", b"Authorization: Basic dXNlcjpwYXNz\nCookie: a=b1c2\n" + b"y" * CONTEXT * 2 + b"\n"):
+        for size in (1, 3, 60, 10_000):
+            redactor = Redactor()
+            text = before + line
+            parts = [redactor.feed(text[at : at + size]) for at in range(0, len(text), size)]
+            assert b"abcdefghijklmnop" not in b"".join(parts) + redactor.finish(), (name, size)
