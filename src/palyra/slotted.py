@@ -2,7 +2,7 @@
 them, its `Field` objects above all, is made by it when somebody asks.
 
 Rules: what somebody finds is what the standard library would have made; what this does not make (None) is made there,
-its complaints included: whoever inherits fields, class variables, a default that values would share.
+its complaints included (`is_odd`), or at least its fields: a class with class variables, or with slots of its own.
 
 Not here: the methods that a class gets (values).
 """
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import MISSING, Field
+from types import FunctionType
 from typing import Any
 
 FIELDS, PARAMS = "__dataclass_fields__", "__dataclass_params__"
@@ -22,8 +24,12 @@ class _Example:
     """With a sentence of its own: else the standard library writes one, with a signature that it works out."""
 
 
-_LIKE_ALL = {name: value for name, value in vars(_Example).items() if name in (PARAMS, "__replace__")}
-"""What the standard library gives every class alike; the second is newer than some of the Pythons we run on."""
+_LIKE_ALL = {name: value for name, value in vars(_Example).items() if name == "__replace__"}
+"""What the standard library gives every class alike; newer than some of the Pythons we run on."""
+_NO_BASES, _set = (object,), object.__setattr__
+_PLAIN = frozenset({MISSING.__class__, None.__class__, bool, int, str, bytes, float, tuple, frozenset, FunctionType})
+"""Classes of defaults that are neither shared nor asked for something."""
+_MADE_WITH: dict[tuple[tuple[str, bool], ...], Any] = {}
 _OF_THE_FIRST = frozenset({"__dict__", "__weakref__"})
 """What belongs to a class without slots."""
 
@@ -112,8 +118,54 @@ def read_shape(cls: type[Any], *, kw_only: bool) -> Shape | None:
             special[name] = value
         elif name in kinds:
             plain[name] = value
-    shared = any(value.__class__.__hash__ is None for value in plain.values())
-    return None if shared or special.keys() - kinds.keys() else Shape(kinds, plain, special, kw_only=kw_only)
+    return None if special.keys() - kinds.keys() else Shape(kinds, plain, special, kw_only=kw_only)
+
+
+def is_odd(cls: type[Any], *, frozen: bool, kw_only: bool) -> bool:
+    """What the standard library refuses, or makes by rules that are not worth having twice: a frozen value derived from
+    one that is not, a way of its own to set a field, something of a field's name in a class it is derived from; values
+    shared as defaults, descriptors, fields without a default behind others that have one."""
+    kinds, own = cls.__annotations__, vars(cls)
+    if "__setattr__" in own or "__delattr__" in own:
+        return True
+    for base in cls.__bases__ if cls.__bases__ != _NO_BASES else ():
+        params, setter = getattr(base, PARAMS, None), getattr(base, "__setattr__", None)
+        if setter is not _set if params is None else params.frozen is not frozen:
+            return True
+        if any(hasattr(base, name) for name in kinds):
+            return True
+    return "InitVar" in " ".join(map(str, kinds.values())) or _has_odd_default(own, kinds, kw_only=kw_only)
+
+
+def _has_odd_default(own: Mapping[str, Any], kinds: Mapping[str, Any], *, kw_only: bool) -> bool:
+    seen = False
+    for name in filter(own.__contains__, kinds) if kw_only or kinds.keys().isdisjoint(own) else kinds:
+        value = own.get(name, MISSING)
+        by_name, given, default = kw_only, True, value
+        if value.__class__ is Field:
+            by_name = kw_only if value.kw_only is MISSING else bool(value.kw_only)
+            given, default = value.init, value.default
+            value = default if value.default_factory is MISSING else value.default_factory
+        if not by_name and given:
+            if seen and value is MISSING:
+                return True
+            seen = value is not MISSING
+        kind = default.__class__
+        if kind not in _PLAIN and (kind.__hash__ is None or hasattr(kind, "__get__")):
+            return True
+    return False
+
+
+def params_of(**options: bool) -> Any:
+    """What the standard library remembers of how a class was made, and asks whoever derives one from it."""
+    key = tuple(options.items())
+    made = _MADE_WITH.get(key)
+    if made is None:
+        made = _MADE_WITH[key] = copy(vars(_Example)[PARAMS])
+        for name, value in {"init": True, "repr": True, **options}.items():
+            if hasattr(made, name):  # newer Pythons remember more
+                setattr(made, name, value)
+    return made
 
 
 def is_special(kinds: Mapping[str, Any]) -> bool:

@@ -3,7 +3,9 @@
 The standard one writes and compiles six functions for every class when its module is imported: for a short command
 that is half of its life. Here `__init__` is compiled when a class is made again and again, and the others need no
 compiler. What a class gets is the same: fields, frozen, slots, keyword-only, `__post_init__`, `replace`, equality,
-order, hash, repr, copying and pickling. Where a class asks for anything else (InitVar …) the standard one makes it.
+order, hash, repr, copying and pickling. Where a class asks for anything else (InitVar, other values' fields, …), or for
+what the standard one refuses, that one makes it. Two things are otherwise: a class derived from a frozen one is frozen
+as a whole, and a signature can be read once a class was made often.
 
 For type checkers this is `dataclasses.dataclass` itself.
 """
@@ -15,10 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, FrozenInstanceError
 from functools import partial
 from operator import attrgetter, ge, gt, le, lt
+from reprlib import recursive_repr
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from palyra.slotted import FIELDS, Shape, is_special, make_slotted, read_shape, shape_of
+from palyra.slotted import FIELDS, PARAMS, Shape, is_odd, is_special, make_slotted, params_of, read_shape, shape_of
 
 __all__ = ["change", "dataclass", "is_value", "names_of"]
 
@@ -28,10 +31,11 @@ else:
 
     def dataclass(cls=None, /, *, frozen=False, slots=False, kw_only=False, eq=True, order=False, **other):
         def make(cls):
-            if other or (order and not eq) or any("InitVar" in str(kind) for kind in cls.__annotations__.values()):
-                options = {"frozen": frozen, "slots": slots, "kw_only": kw_only, "eq": eq, "order": order, **other}
-                return dataclasses.dataclass(**options)(cls)
-            return _make(cls, frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, order=order)
+            options = {"frozen": frozen, "slots": slots, "kw_only": kw_only, "eq": eq, "order": order}
+            unordered = order and (not eq or not _ORDER.keys().isdisjoint(vars(cls)))
+            if other or unordered or is_odd(cls, frozen=frozen, kw_only=kw_only):
+                return dataclasses.dataclass(**options, **other)(cls)
+            return _make(cls, **options)
 
         return make if cls is None else make(cls)
 
@@ -83,24 +87,27 @@ def _make(cls: type[Any], *, frozen: bool, slots: bool, kw_only: bool, eq: bool,
             given |= {"__getstate__": _get_state, "__setstate__": _set_state}
     unhashed = "__eq__" in own and own.get("__hash__") is None
     added = {name: one for name, one in given.items() if name not in own or (unhashed and name == "__hash__")}
+    added[PARAMS] = params_of(frozen=frozen, slots=slots, kw_only=kw_only, eq=eq, order=order)
     shape = read_shape(cls, kw_only=kw_only) if slots else None
     if shape is not None:
         made.cls, made.shape = make_slotted(cls, shape, added), shape
         return made.cls
-    made.cls = _make_fields(cls, slots=slots, kw_only=kw_only)
+    derived = any(hasattr(base, FIELDS) for base in cls.__bases__)
+    # What fields of several classes are together, it alone tells: then it makes its own first, and may complain.
+    made.cls = _make_fields(cls, slots=slots, kw_only=kw_only, init=derived, frozen=frozen and derived)
     made.shape = shape_of(made.cls)
     for name, one in added.items():
         setattr(made.cls, name, one)
     return made.cls
 
 
-def _make_fields(cls: type[Any], *, slots: bool, kw_only: bool) -> type[Any]:
+def _make_fields(cls: type[Any], **options: bool) -> type[Any]:
     """The standard library reads every annotation that is text, in search of two special ones, which takes half of all
     its time here: where there is neither, it is shown others meanwhile."""
     kinds = cls.__annotations__
     shown = kinds if is_special(kinds) else dict.fromkeys(kinds, object)
     cls.__annotations__ = shown
-    made: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+    made: type[Any] = dataclasses.dataclass(repr=False, eq=False, **options)(cls)
     if shown is not kinds:
         made.__annotations__ = kinds
         for name, kind in kinds.items():
@@ -162,7 +169,8 @@ def _named(shape: Shape, args: tuple[Any, ...], given: dict[str, Any]) -> dict[s
 
 
 def _compile_init(cls: type[Any], shape: Shape, *, frozen: bool) -> Callable[..., None]:
-    known: dict[str, Any] = {"_set": _set, "_MISSING": _MISSING}
+    # Names of our own that no field has.
+    known: dict[str, Any] = {"_values_set": _set, "_values_MISSING": _MISSING}
     plain: list[str] = []
     named: list[str] = []
     defaults: dict[str, Any] = {}
@@ -170,20 +178,21 @@ def _compile_init(cls: type[Any], shape: Shape, *, frozen: bool) -> Callable[...
     for name, default, factory, init, by_name in shape.parts():
         value = name
         if factory is not MISSING:
-            known[f"_factory_{name}"], defaults[name] = factory, _MISSING
-            value = f"_factory_{name}() if {name} is _MISSING else {name}" if init else f"_factory_{name}()"
+            known[f"_values_factory_{name}"], defaults[name] = factory, _MISSING
+            value = f"_values_factory_{name}()"
+            value = f"{value} if {name} is _values_MISSING else {name}" if init else value
         elif default is not MISSING:
-            known[f"_default_{name}"] = defaults[name] = default
-            value = name if init else f"_default_{name}"
+            known[f"_values_default_{name}"] = defaults[name] = default
+            value = name if init else f"_values_default_{name}"
         elif not init:
             continue
         if init:
             (named if by_name else plain).append(name)
         body.append((name, value))
-    lines = _assign(cls, body, known) if frozen else [f"_self.{name} = {value}" for name, value in body]
+    lines = _assign(cls, body, known) if frozen else [f"_values_self.{name} = {value}" for name, value in body]
     if hasattr(cls, "__post_init__"):
-        lines.append("_self.__post_init__()")
-    parameters = ", ".join(["_self", *plain, *(["*", *named] if named else [])])
+        lines.append("_values_self.__post_init__()")
+    parameters = ", ".join(["_values_self", *plain, *(["*", *named] if named else [])])
     text = f"def __init__({parameters}):\n " + "\n ".join(lines or ["pass"])
     code = next(one for one in compile(text, "<values>", "exec").co_consts if isinstance(one, CodeType))
     made = FunctionType(code, known, "__init__", tuple(defaults[name] for name in plain if name in defaults))
@@ -196,16 +205,16 @@ def _assign(cls: type[Any], body: Sequence[tuple[str, str]], known: dict[str, An
     """The lines that fill in a frozen value. Each `object.__setattr__` is a call, of which every call of a tool would
     make hundreds. So a value of a plain class is filled in as one of its twin, a class of the same slots that is not
     frozen, and is made its own class's before anybody sees it."""
-    one_by_one = [f"_set(_self, {name!r}, {value})" for name, value in body]
+    one_by_one = [f"_values_set(_values_self, {name!r}, {value})" for name, value in body]
     twin = _make_twin(cls)
     if twin is None or len(body) < 2:
         return one_by_one
-    known |= {"_cls": cls, "_twin": twin}
+    known |= {"_values_cls": cls, "_values_twin": twin}
     return [
-        "if _self.__class__ is _cls:",
-        "  _set(_self, '__class__', _twin)",
-        *(f"  _self.{name} = {value}" for name, value in body),
-        "  _self.__class__ = _cls",
+        "if _values_self.__class__ is _values_cls:",
+        "  _values_set(_values_self, '__class__', _values_twin)",
+        *(f"  _values_self.{name} = {value}" for name, value in body),
+        "  _values_self.__class__ = _values_cls",
         "else:",  # a subclass may be laid out otherwise
         *(f"  {line}" for line in one_by_one),
     ]
@@ -251,6 +260,7 @@ def _make_hash(shape: Shape) -> Callable[[Any], int]:
 def _make_repr(shape: Shape) -> Callable[[Any], str]:
     names = shape.names_with("repr")
 
+    @recursive_repr()
     def __repr__(self: Any) -> str:
         return f"{self.__class__.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
