@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from _thread import allocate_lock
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -108,6 +109,7 @@ def _system(ask: Ask) -> str:
 
 
 IS_COROUTINE = 128
+_MAKING_WAY = allocate_lock()
 KNOWN: dict[str, dict[str, Callable[..., Any]]] = {
     "inspect": {
         "cleandoc": _clean_doc,
@@ -126,8 +128,9 @@ def _stand_in(name: str, known: dict[str, Callable[..., Any]]) -> ModuleType:
     def ask(wanted: str) -> Any:
         if wanted.startswith("__"):
             raise AttributeError(wanted)
-        if sys.modules.get(name) is module:
-            del sys.modules[name]
+        with _MAKING_WAY:  # of two threads that ask at once, one would take the real one away again
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
         real = import_module(name)
         module.__dict__.update({key: value for key, value in vars(real).items() if not key.startswith("__")})
         return getattr(real, wanted)

@@ -105,6 +105,30 @@ threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 leave(3)
 """
 
+THREADS = """
+import sys, threading
+from palyra.cli import light
+sys.setswitchinterval(1e-6)
+
+def ask(stand_in, ready, got):
+    ready.wait()
+    try:
+        got.append(stand_in.dedent)
+    except KeyError as error:
+        got.append(error)
+
+for _ in range(300):
+    stand_in = sys.modules["textwrap"] = light._stand_in("textwrap", {})
+    got, ready = [], threading.Barrier(6)
+    threads = [threading.Thread(target=ask, args=(stand_in, ready, got)) for _ in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    if {*got} != {sys.modules["textwrap"].dedent}:
+        print(got)
+"""
+
 GARBAGE = """
 import gc
 from palyra.cli.light import SHORT_LIFE_OBJECTS, YOUNG_OBJECTS, keep_light, stay
@@ -147,3 +171,7 @@ def test_a_thread_that_still_works_is_waited_for():
 
 def test_the_collector_waits_in_a_short_command_and_works_in_a_long_one():
     assert _told(GARBAGE) == ["True True", "True True True"]
+
+
+def test_threads_that_ask_for_a_module_at_the_same_time_get_the_same_one():
+    assert _told(THREADS) == []
