@@ -68,5 +68,12 @@ class ProcessStanding:
         return row.is_running and row.call_index is not None and row.call_index < self._first
 
     def _is_told(self, row: ProcessRow, told: Mapping[str, object]) -> bool:
-        same = all(told.get(name, value) == value for name, value in row.said.items())
+        same = all(_agree(told.get(name, value), value) for name, value in row.said.items())
         return same and row.is_running is not (row.process_id in self._ended)
+
+
+def _agree(told: object, stored: object) -> bool:
+    """An entry may say more of what was used than a row holds."""
+    if isinstance(told, Mapping) and isinstance(stored, Mapping):
+        return all(told.get(name) == value for name, value in stored.items())
+    return told == stored

@@ -23,7 +23,9 @@ from palyra.state.database import Cursor
 _STARTED = ("principal", "call_id", "lifetime", "started_unix_ms", "expires_unix_ms", "pid", "start_ticks")
 _ENDED = ("status", "exit_code", "signal", "reason", "stopped_by", "ended_unix_ms")
 _KEEPER = ("boot_id", "pid", "start_ticks")
+_USED = ("wall_us", "cpu_us", "max_rss_bytes", "output_bytes")
 _PROCESSES = f"""SELECT p.process_id, p.cgroups, c.intent_index, p.stdout_bytes, p.stderr_bytes,
+                        {", ".join(f"p.{name}" for name in _USED)},
                         {", ".join(f"p.keeper_{name}" for name in _KEEPER)},
                         {", ".join(f"p.{name}" for name in ("run_id", *_STARTED, *_ENDED))}
                  FROM processes p LEFT JOIN calls c
@@ -99,12 +101,14 @@ def _labels(source: Reading) -> Iterator[Label]:
 
 def _processes(source: Reading) -> Iterator[ProcessRow]:
     for process_id, cgroups, call_index, stdout_bytes, stderr_bytes, *rest in source.execute(_PROCESSES):
+        used, rest = rest[: len(_USED)], rest[len(_USED) :]
         keeper, values = rest[: len(_KEEPER)], rest[len(_KEEPER) :]
         said: dict[str, object] = dict(zip(("run_id", *_STARTED, *_ENDED), values, strict=True))
         is_running = said["status"] == "running"
         said |= {"keeper": dict(zip(_KEEPER, keeper, strict=True)), "cgroups_sha256": cgroups_sha256(cgroups)}
         if not is_running:
             said["output"] = {"stdout_bytes": stdout_bytes, "stderr_bytes": stderr_bytes}
+            said["usage"] = None if used == [None] * len(_USED) else dict(zip(_USED, used, strict=True))
         yield ProcessRow(process_id=process_id, said=said, is_running=is_running, call_index=call_index)
 
 

@@ -178,6 +178,7 @@ ROW_EDITS = {
     "ended by nobody": "UPDATE processes SET status = 'exited', ended_unix_ms = 5 WHERE status = 'running'",
     "running again": "UPDATE processes SET status = 'running', ended_unix_ms = NULL WHERE status = 'lost'",
     "another end": "UPDATE processes SET exit_code = 0 WHERE status = 'lost'",
+    "other figures of use": "UPDATE processes SET cpu_us = 7, wall_us = 7 WHERE status = 'lost'",
     "gone": "DELETE FROM processes WHERE status = 'running'",
     "another's end gone": "DELETE FROM processes WHERE status = 'lost'",
 }
