@@ -24,6 +24,7 @@ _STARTED = ("principal", "call_id", "lifetime", "started_unix_ms", "expires_unix
 _ENDED = ("status", "exit_code", "signal", "reason", "stopped_by", "ended_unix_ms")
 _KEEPER = ("boot_id", "pid", "start_ticks")
 _USED = ("wall_us", "cpu_us", "max_rss_bytes", "output_bytes")
+_KEEPER_AT, _RUN_AT = len(_USED), len(_USED) + len(_KEEPER)
 _PROCESSES = f"""SELECT p.process_id, p.cgroups, c.intent_index, p.stdout_bytes, p.stderr_bytes,
                         {", ".join(f"p.{name}" for name in _USED)},
                         {", ".join(f"p.keeper_{name}" for name in _KEEPER)},
@@ -101,8 +102,7 @@ def _labels(source: Reading) -> Iterator[Label]:
 
 def _processes(source: Reading) -> Iterator[ProcessRow]:
     for process_id, cgroups, call_index, stdout_bytes, stderr_bytes, *rest in source.execute(_PROCESSES):
-        used, rest = rest[: len(_USED)], rest[len(_USED) :]
-        keeper, values = rest[: len(_KEEPER)], rest[len(_KEEPER) :]
+        used, keeper, values = rest[:_KEEPER_AT], rest[_KEEPER_AT:_RUN_AT], rest[_RUN_AT:]
         said: dict[str, object] = dict(zip(("run_id", *_STARTED, *_ENDED), values, strict=True))
         is_running = said["status"] == "running"
         said |= {"keeper": dict(zip(_KEEPER, keeper, strict=True)), "cgroups_sha256": cgroups_sha256(cgroups)}
