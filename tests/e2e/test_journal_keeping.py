@@ -18,6 +18,7 @@ from palyra.signing import NoteSigner, dsse_sign, parse_pem
 from palyra.state.person import owner_principal
 from tests.command_line import Cli
 from tests.folders import open_folder
+from tests.keeping import kept_home
 from tests.serving import serving
 
 
@@ -116,6 +117,20 @@ def test_an_act_is_journaled_under_who_did_it_whatever_the_environment_says(cli,
     said = [item["entry"]["predicate"] for item in items]
     assert {act["act"] for act in said} >= {"secrets.set", "secrets.deleted", "records.deleted", "key.rotated"}
     assert {act["actor"] for act in said} == {owner_principal()} != {"user:somebody-else"}
+
+
+def test_a_key_is_not_rotated_under_background_processes(cli):
+    """Their keeper holds the old key: it could start none, stop none, and record no end."""
+    input = json.dumps({"command": "sleep", "args": ["60"], "background": True, "lifetime": "detached"})
+    with kept_home(cli.home):
+        started = cli.outcome("call", "palyra.process.run", input, "--json")
+        done = cli("journal", "rotate-key")
+        assert (done.returncode, b"Background processes are kept" in done.stderr) == (125, True)
+        assert cli("stop", started["output"]["process_id"]).returncode == 0
+        assert cli("journal", "rotate-key").returncode == 0  # a keeper that keeps nothing is waited for
+        started = cli.outcome("call", "palyra.process.run", input, "--json")
+        assert cli("stop", started["output"]["process_id"]).returncode == 0
+    assert verify(cli)["ok"]
 
 
 def test_a_key_is_not_rotated_under_a_daemon(cli):

@@ -105,11 +105,12 @@ def list_witnesses(settings: Settings) -> int:
 def rotate_key(settings: Settings, lock: bool) -> int:
     """Sign with a new key from now on. The old one is destroyed; both sign the head that hands over.
 
-    Do not use it while a daemon serves the home: the daemon could no longer record how its calls end.
+    Not while a daemon serves the home, or while background processes run: how they end could no longer be recorded.
     """
     from palyra.cli.session import find_passphrase
     from palyra.config.load import find_home
     from palyra.daemon.places import take_home
+    from palyra.launch.keeper_client import take_keeping
     from palyra.state.rotation import rotate_key
     from palyra.state.witness import push_heads
 
@@ -118,11 +119,13 @@ def rotate_key(settings: Settings, lock: bool) -> int:
         raise click.UsageError("--lock needs journal.passphrase_file in the configuration: what opens the key.")
     writer = open_writer(settings)
     try:
-        daemonless = take_home(find_home(settings.home).root)
+        home = find_home(settings.home).root
+        daemonless, keeperless = take_home(home), take_keeping(home)
         at = now_unix_ms()
         chosen = passphrase if lock else None
         handover = rotate_key(writer, actor=owner_principal(), at_unix_ms=at, passphrase=chosen)
         refused = [shown for shown in push_heads(writer, at_unix_ms=at) if shown.refusal is not None]
+        keeperless.release()
         daemonless.release()
     finally:
         writer.close()

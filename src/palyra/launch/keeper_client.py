@@ -47,6 +47,8 @@ START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 60.0
 _GREETING_TIMEOUT_S = 10.0
 _STEP_S = 0.02
+_IDLE_PATIENCE_S = 8.0
+"""More than a keeper stays that keeps nothing (keeper.IDLE_S)."""
 _MAX_LOG_BYTES = 1 << 20
 _HINT = "See logs/keeper.log in the home; a foreground call needs no keeper."
 _BOOT = (
@@ -243,6 +245,18 @@ class KeeperClient:
             lines = (self._logs / "keeper.log").read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
             return lines[-1][:300] if lines else "it said nothing."
         return "it said nothing."
+
+
+def take_keeping(home: Path) -> FileLock:
+    """While it is held there is no keeper; one that keeps nothing any more is waited for."""
+    prepare_folders(home)
+    lock = FileLock(home / "run" / LOCK)
+    if not lock.acquire(_IDLE_PATIENCE_S):
+        raise StateError(
+            "Background processes are kept: nobody could record how they end.",
+            "Stop them first (palyra ps, palyra stop), and palyra-keeper.service if there is one.",
+        )
+    return lock
 
 
 def prepare_folders(home: Path) -> None:
