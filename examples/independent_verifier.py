@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 # fmt: off
 SAME = "call_id run_id tool status reason success usage".split()  # in an outcome as attested
+OUTCOME = f"{' '.join(SAME)} output attestation receipt message hint budget approval artifacts"  # the last five are not
 KINDS = "intent result act export selection proof".split()
 INTENT, RESULT, ACT, EXPORT, SELECTION, PROOF = (f"urn:palyra:{kind}:v1" for kind in KINDS)
 FIELDS = {EXPORT: "first count frontier", SELECTION: "first count indices proofs", PROOF: "call_id entries receipt"}
@@ -60,7 +61,6 @@ def check_entry(body, index):
     need(canonical(said) == body and len(body) <= 65536, f"entry {index} is in its only form")
     need(canonical(said["predicate"]["place"]["index"]) == canonical(index), f"entry {index} says so itself")
     return said["predicateType"], said["predicate"]
-
 def check_included(body, index, proof, size, root):  # RFC 9162, section 2.1.3.2
     fn, sn, r = index, size - 1, sha(b"\x00" + body).digest()
     for p in map(b64, proof):
@@ -71,7 +71,6 @@ def check_included(body, index, proof, size, root):  # RFC 9162, section 2.1.3.2
         fn, sn = fn >> 1, sn >> 1
     need(0 <= index < size and (sn, r) == (0, root), f"entry {index} is in the tree")
     return check_entry(body, index)
-
 def newest_key(vkey, links):  # from the key that is held, through handovers signed by both, to the one that speaks now
     for link in links:
         details = load(link["entry"])["predicate"]["details"]
@@ -140,10 +139,11 @@ def main(file, vkey):
     with open(file, "rb") as stream:
         first, *lines = stream.read().split(b"\n")
     kind = (value := load(first)).get("type")
-    if kind not in FIELDS:
-        return check_outcome(value, vkey)
-    exact(value, f"type {FIELDS[kind]} checkpoint keys")
-    return check_proof(value, vkey) if kind == PROOF else check_export(value, lines, vkey)
+    exact(value, f"type {FIELDS[kind]} checkpoint keys" if kind in FIELDS else OUTCOME)
+    if kind in (EXPORT, SELECTION):
+        return check_export(value, lines, vkey)
+    need(lines in ([], [b""]), "there is one line")
+    return (check_proof if kind == PROOF else check_outcome)(value, vkey)
 
 if __name__ == "__main__":
     print(main(*sys.argv[1:]))

@@ -82,6 +82,8 @@ OUTCOMES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "1 for true": lambda one: one | {"success": 1},
     "another place": lambda one: one | {"receipt": one["receipt"] | {"index": 7}},
     "a larger tree": lambda one: one | {"receipt": one["receipt"] | {"tree_size": one["receipt"]["tree_size"] + 1}},
+    "a field of nobody's": lambda one: one | {"verdict": "approved"},
+    "a field less": lambda one: {name: value for name, value in one.items() if name != "budget"},
     "a place before the first": lambda one: one | {"receipt": one["receipt"] | {"index": -1}},
     "another key's name": lambda one: one
     | {"attestation": one["attestation"] | {"envelope": one["attestation"]["envelope"] | {"signatures": [
@@ -94,6 +96,15 @@ def test_it_takes_no_outcome_that_palyra_would_not(check, tmp_path: Path, what: 
     found = vector("attestation.json")
     path = tmp_path / "outcome.json"
     path.write_text(json.dumps(OUTCOMES[what](found["outcome"])))
+    with pytest.raises(ValueError, match="does not hold"):
+        check(str(path), found["vkey"])
+
+
+def test_it_takes_no_second_line_behind_an_outcome(check, tmp_path: Path) -> None:
+    """Which of two outcomes in one file was the attested one, a reader could not tell."""
+    found = vector("attestation.json")
+    path = tmp_path / "outcome.json"
+    path.write_text(json.dumps(found["outcome"]) + "\n" + json.dumps(found["outcome"] | {"status": "refused"}) + "\n")
     with pytest.raises(ValueError, match="does not hold"):
         check(str(path), found["vkey"])
 
