@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -173,5 +174,6 @@ def test_secrets_in_refusals_and_unknown_tools_are_not_kept(home: Path, workspac
             run.call("palyra.echo", {"a": token}),
         ]
     assert token not in str(told)
-    kept = b"".join(file.read_bytes() for file in (home / "state").iterdir() if file.name.startswith("palyra.db"))
-    assert token.encode() not in kept
+    for name in ("palyra.db", "palyra.db-wal"):
+        with suppress(FileNotFoundError):  # a log goes with the last that has it open, perhaps just now
+            assert token.encode() not in (home / "state" / name).read_bytes()
