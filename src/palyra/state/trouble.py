@@ -16,6 +16,7 @@ from palyra.errors import StateError
 FULL_BELOW_BYTES = 256 * 1024
 """Less than SQLite needs to begin with: the index of its log, and a page or two."""
 _DAMAGED = frozenset({11, 26})  # CORRUPT, NOTADB
+WRITABLE = "Mount its file system writable, let this user write to it, or name another --home."
 RESTORE = "Restore it from a backup, or name another --home."
 
 
@@ -59,7 +60,7 @@ def hint_for(error: BaseException) -> str:
     """What helps where a commit failed in a database that was open."""
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int) and code & 0xFF == sqlite3.SQLITE_READONLY:
-        return "Mount its file system writable, let this user write to it, or name another --home."
+        return WRITABLE
     return "Check the disk, then start again."
 
 

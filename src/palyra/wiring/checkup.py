@@ -6,7 +6,6 @@ tier can. Nothing is changed. Not here: looking (sandbox/probe), attacking the s
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,8 @@ from palyra.model.net import NO_NETWORK
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.planner import BACKENDS, needs_for
 from palyra.sandbox.probe_code import REFUSED, REMEDY, may_make_code
+from palyra.state.connection import is_writable
+from palyra.state.trouble import WRITABLE
 from palyra.values import dataclass
 from palyra.wiring.daemon_note import decides_by_older
 
@@ -90,9 +91,8 @@ def state_checks(installation: Installation) -> list[Check]:
 def _journal_check(home: Path, entries: int) -> Check:
     """Reading works on a disk that is mounted read-only, and every call is refused there."""
     database = home / "state" / "palyra.db"
-    if database.exists() and not os.access(database, os.W_OK):
-        fix = "Mount its file system writable, let this user write to it, or name another --home."
-        return Check("journal", BROKEN, f"{home} cannot be written, so that every call is refused.", fix)
+    if database.exists() and not is_writable(database):
+        return Check("journal", BROKEN, f"{home} cannot be written, so that every call is refused.", WRITABLE)
     return Check("journal", OK, f"{home}, {entries} entries")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from palyra.budget.store import BudgetStore
+from palyra.canon import Json
 from palyra.engine.ports import Clock, Owners
 from palyra.errors import Reason, Rejected
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
@@ -70,6 +71,16 @@ class ProcessRecords:
         await self._writer.commit_closing(lambda tx: _end(tx, process, redactions, connections))
 
 
+def _named(process: BackgroundProcess) -> dict[str, Json]:
+    """Which one it is, as both of its entries say."""
+    return {
+        "process_id": process.process_id,
+        "call_id": process.call_id,
+        "principal": process.owner.principal,
+        "lifetime": process.lifetime.value,
+    }
+
+
 def _start(tx: Transaction, process: BackgroundProcess) -> None:
     from palyra.journal.process_standing import cgroups_sha256  # a keeper's alone
 
@@ -80,10 +91,7 @@ def _start(tx: Transaction, process: BackgroundProcess) -> None:
         subject=f"process/{process.process_id}",
         run_id=process.owner.run_id,
         details={
-            "process_id": process.process_id,
-            "call_id": process.call_id,
-            "principal": process.owner.principal,
-            "lifetime": process.lifetime.value,
+            **_named(process),
             "started_unix_ms": process.started_unix_ms,
             "expires_unix_ms": process.expires_unix_ms,
             "pid": process.pid,
@@ -131,10 +139,7 @@ def ended_draft(
         subject=f"process/{process.process_id}",
         run_id=process.owner.run_id,
         details={
-            "process_id": process.process_id,
-            "call_id": process.call_id,
-            "principal": process.owner.principal,
-            "lifetime": process.lifetime.value,
+            **_named(process),
             "status": process.status.value,
             "exit_code": process.exit_code,
             "signal": process.signal,
