@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from palyra.late import late
-from palyra.sandbox.starter import HEAD_WORDS, LIMIT_WORDS, MESSAGE_AT, MESSAGE_BYTES
+from palyra.sandbox.machine_code import HEAD_WORDS, LIMIT_WORDS, MESSAGE_AT, MESSAGE_BYTES
 
 Limit: TypeAlias = tuple[int, int, int]
 """Which (the kernel's number), soft, hard."""

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from palyra.sandbox.machine_code import MESSAGE_BYTES
 from palyra.sandbox.start_message import Limit, start_message
 from palyra.sandbox.starter import (
     CONTROL,
     MACHINES,
-    MESSAGE_BYTES,
     NOT_TOLD,
     READY,
     assemble,
