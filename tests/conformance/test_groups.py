@@ -1,20 +1,24 @@
-"""MEMORY_LIMIT_TREE, and PROCESS_LIMIT for uid 0: where the operator asked for cgroups and this host has them."""
+"""MEMORY_LIMIT_TREE, and PROCESS_LIMIT for uid 0: where the operator asked for cgroups and this host has them; and the
+latter on kernels whose `pid_max` is everybody's, where nothing else counts uid 0's processes."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from palyra.errors import Reason
+from palyra.errors import Reason, Unenforceable
 from palyra.launch.process import ProcessExecutor
+from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
+from palyra.sandbox.backend import keeps_root
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.probe import probe
 from tests.conformance.arena import PRELUDE, PYTHON, Arena, Kept, Result
@@ -34,9 +38,19 @@ def _usable() -> None:
         pytest.skip("no cgroup with a memory or pids controller can be made here")
 
 
-def run(place: Arena, *argv: str, **changes: Any) -> Result:
-    plan, output = plan_job(place.job(*argv, **changes), grouped()), Kept()
-    return Result(asyncio.run(ProcessExecutor(grouped()).run(plan, output)), plan, output)
+def run(place: Arena, *argv: str, host: HostFacts | None = None, **changes: Any) -> Result:
+    host = host or grouped()
+    plan, output = plan_job(place.job(*argv, **changes), host), Kept()
+    return Result(asyncio.run(ProcessExecutor(host).run(plan, output)), plan, output)
+
+
+@functools.cache
+def older() -> HostFacts:
+    """The same machine, as if its kernel had one `pid_max` for all namespaces."""
+    facts = grouped().cgroup_limits
+    return replace(
+        grouped(), pid_max_per_namespace=False, cgroup_limits=None, cgroup_pids=facts.pids if facts is not None else ""
+    )
 
 
 def groups_left() -> list[str]:
@@ -45,7 +59,7 @@ def groups_left() -> list[str]:
     return [name for folder in {facts.memory, facts.pids} - {""} for name in os.listdir(folder) if "palyra" in name]
 
 
-def test_many_small_processes_together_stop_at_the_limit(place_b: Arena) -> None:
+def test_many_small_processes_together_stop_at_the_limit(place: Arena) -> None:
     """Each stays below the limit of a process; a shared mapping does not even count there."""
     program = """
 import mmap
@@ -60,7 +74,7 @@ for _ in range(6):
 report(sum(os.wait()[1] == 9 for _ in range(6)))
 """
     limits = Limits(memory_bytes=128 << 20, wall_ms=30_000)
-    result = run(place_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=limits)
+    result = run(place, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=limits)
     if Guarantee.MEMORY_LIMIT_TREE not in result.plan.guarantees:
         pytest.skip(f"not claimed: {result.plan.degraded}")
     assert result.execution.reason is Reason.MEMORY_LIMIT
@@ -69,19 +83,18 @@ report(sum(os.wait()[1] == 9 for _ in range(6)))
     assert groups_left() == []
 
 
-def test_a_program_over_the_limit_of_the_tree_is_ended_and_named(place_b: Arena) -> None:
+def test_a_program_over_the_limit_of_the_tree_is_ended_and_named(place: Arena) -> None:
     program = (
         "import mmap\nm = mmap.mmap(-1, 512 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1\nprint('all of it')"
     )
-    result = run(place_b, PYTHON, "-I", "-S", "-c", program, limits=Limits(memory_bytes=128 << 20, wall_ms=20_000))
+    result = run(place, PYTHON, "-I", "-S", "-c", program, limits=Limits(memory_bytes=128 << 20, wall_ms=20_000))
     if Guarantee.MEMORY_LIMIT_TREE not in result.plan.guarantees:
         pytest.skip(f"not claimed: {result.plan.degraded}")
     assert (result.execution.status, result.execution.reason) == (Status.COMPLETED, Reason.MEMORY_LIMIT)
     assert (result.execution.signal, result.output.stdout) == (9, "")
 
 
-def test_a_fork_bomb_stops_at_the_limit_for_root_too(place_b: Arena) -> None:
-    program = """
+BOMB = """
 made = 1
 try:
     while made < 1500:
@@ -92,23 +105,46 @@ try:
 except OSError as error:
     report([made, errno.errorcode[error.errno]])
 """
-    result = run(place_b, PYTHON, "-I", "-S", "-c", PRELUDE + program, limits=Limits(processes=50, wall_ms=30_000))
+
+
+def test_a_fork_bomb_stops_at_the_limit_for_root_too(place: Arena) -> None:
+    result = run(place, PYTHON, "-I", "-S", "-c", PRELUDE + BOMB, limits=Limits(processes=50, wall_ms=30_000))
     assert Guarantee.PROCESS_LIMIT in result.plan.guarantees
     made, failed = result.json
     assert (failed, made <= 50) == ("EAGAIN", True), made
 
 
-def test_nobody_gets_out_of_the_group(place_b: Arena) -> None:
+def test_without_pid_max_of_its_own_a_sandbox_of_uid_0_is_bounded_by_a_group_and_any_other_needs_none(
+    place_c: Arena,
+) -> None:
+    limits = Limits(processes=50, wall_ms=30_000)
+    result = run(place_c, PYTHON, "-I", "-S", "-c", PRELUDE + BOMB, host=older(), limits=limits)
+    assert Guarantee.PROCESS_LIMIT in result.plan.guarantees
+    assert bool(result.plan.cgroup_pids) == keeps_root(place_c.job("/bin/true"), older())
+    made, failed = result.json
+    assert (failed, made <= 50) == ("EAGAIN", True), made
+    assert groups_left() == []
+
+
+def test_where_nothing_counts_uid_0s_processes_the_call_is_refused(place_c: Arena) -> None:
+    host = replace(older(), cgroup_pids="")
+    if not keeps_root(place_c.job("/bin/true"), host):
+        pytest.skip("another uid's are counted")
+    with pytest.raises(Unenforceable, match="PROCESS_LIMIT"):
+        plan_job(place_c.job("/bin/true"), host)
+
+
+def test_nobody_gets_out_of_the_group(place: Arena) -> None:
     """Not by writing its pid elsewhere, and not by a double fork."""
     facts = grouped().cgroup_limits
     assert facts is not None
     folders = [folder for folder in (facts.memory, facts.pids, grouped().cgroup_kill) if folder]
     program = PRELUDE + "report([tried(write, path + '/cgroup.procs', str(os.getpid())) for path in sys.argv[1:]])"
-    result = run(place_b, PYTHON, "-I", "-S", "-c", program, *folders)
-    assert set(result.json) <= {"EACCES", "EPERM"}
-    survivor = run(place_b, "/bin/sh", "-c", f'{PYTHON} -I -S -c "$0" x; sleep 0.2', SURVIVOR)
+    result = run(place, PYTHON, "-I", "-S", "-c", program, *folders)
+    assert set(result.json) <= ({"ENOENT"} if place.tier is Tier.C else {"EACCES", "EPERM"})
+    survivor = run(place, "/bin/sh", "-c", f'{PYTHON} -I -S -c "$0" x; sleep 0.2', SURVIVOR)
     assert Guarantee.TREE_KILL in survivor.plan.guarantees
-    assert not still_writing(place_b)
+    assert not still_writing(place)
     assert groups_left() == []
 
 

@@ -75,8 +75,8 @@ class ProcessRunnerConfig:
     warm_sandboxes: int = 2
     """Sandboxes kept ready for each kind of call in a process that makes many; 0 starts every one when it is needed."""
     cgroup_limits: bool = False
-    """Limit memory and processes of a whole tier B call with a cgroup, where the host lets Palyra create one. It costs
-    some milliseconds per call."""
+    """Limit memory and processes of a whole call with a cgroup, where the host lets Palyra create one. It costs some
+    milliseconds per call that finds no sandbox ready."""
     list_changes: bool = False
     """Report for every process which files of the workspace it changed. Costs two scans of the whole workspace."""
     container_image: str = ""

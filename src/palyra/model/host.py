@@ -133,6 +133,8 @@ class HostFacts:
     """A cgroup v2 folder below which we may make groups and use cgroup.kill; empty where we may not."""
     cgroup_limits: CgroupFacts | None = None
     """Only where the operator asked for them: moving a process into a group costs some milliseconds a call."""
+    cgroup_pids: str = ""
+    """A folder below which the processes of one call can be counted; looked for where nothing else bounds uid 0's."""
     container: ContainerFacts | None = None
     seatbelt: SeatbeltFacts | None = None
     job_objects: bool = False

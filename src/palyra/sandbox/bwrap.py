@@ -106,8 +106,10 @@ class BubblewrapBackend:
         given = _ALWAYS | {Guarantee.NET_ISOLATED}
         if host.machine in MACHINES:
             given |= {Guarantee.SYSCALL_FILTER}
-        if host.uid != 0 or host.setpriv or _has_pid_max(host):
+        if host.uid != 0 or host.setpriv or _has_pid_max(host) or _pids_folder(host):
             given |= {Guarantee.PROCESS_LIMIT}
+        if host.cgroup_limits is not None and host.cgroup_limits.memory:
+            given |= {Guarantee.MEMORY_LIMIT_TREE}
         if host.bubblewrap.listeners:
             given |= {Guarantee.HOST_ALLOWLIST}
         return given
@@ -118,6 +120,7 @@ class BubblewrapBackend:
         run_as = identity(job, host)
         given = self._given(job, host)
         face = job.face if host.bubblewrap.listeners else None
+        limits = host.cgroup_limits
         words, data, closed, granted = _made(_shape_of(job, host), host)
         return ProcessPlan(
             backend=self.name,
@@ -140,6 +143,8 @@ class BubblewrapBackend:
             granted=granted,
             pid_namespace=True,
             namespace_pid_max=_bounded_by_pid_max(job, host),
+            cgroup_memory=limits.memory if limits is not None else "",
+            cgroup_pids=_pids_folder(host) if limits is not None or _is_counted(job, host) else "",
             guarantees=given,
             degraded=(*absent(job, given), *_notes(job, host), *own_code_notes(job, host)),
             stdin=job.stdin,
@@ -152,7 +157,7 @@ class BubblewrapBackend:
             given -= {Guarantee.NET_ISOLATED, Guarantee.HOST_ALLOWLIST}
         if not job.net.hosts:
             given -= {Guarantee.HOST_ALLOWLIST}
-        if keeps_root(job, host) and not _bounded_by_pid_max(job, host):
+        if keeps_root(job, host) and not (_bounded_by_pid_max(job, host) or _pids_folder(host)):
             given -= {Guarantee.PROCESS_LIMIT}
         return given
 
@@ -181,6 +186,16 @@ def _has_pid_max(host: HostFacts) -> bool:
 def _bounded_by_pid_max(job: Job, host: HostFacts) -> bool:
     """RLIMIT_NPROC does nothing for uid 0, also inside a user namespace that root made."""
     return keeps_root(job, host) and _has_pid_max(host)
+
+
+def _pids_folder(host: HostFacts) -> str:
+    """Of groups that count; nobody inside sees their files, so nobody leaves one."""
+    return (host.cgroup_limits.pids if host.cgroup_limits is not None else "") or host.cgroup_pids
+
+
+def _is_counted(job: Job, host: HostFacts) -> bool:
+    """By a group, because nothing else does: uid 0 stays, and the kernel has one `pid_max` for all."""
+    return keeps_root(job, host) and not _has_pid_max(host)
 
 
 def _shares_network(job: Job) -> bool:

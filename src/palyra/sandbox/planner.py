@@ -130,7 +130,10 @@ def _hint(tier: Tier, missing: frozenset[Guarantee], host: HostFacts) -> str:
     if Guarantee.HOST_ALLOWLIST in missing:
         return "Leave out the allowed hosts for no network at all, or use --egress preflight or none."
     if Guarantee.PROCESS_LIMIT in missing:
-        return "Run Palyra as a plain user, or give the workspace to one: the kernel does not count uid 0's processes."
+        return (
+            "Run Palyra as a plain user, or give the workspace to one: this kernel does not count uid 0's processes, "
+            "and no cgroup can be made here that would."
+        )
     if Guarantee.SYSCALL_FILTER in missing:
         return "There is no system call filter for this machine yet; x86_64 and aarch64 have one."
     return "Run `palyra doctor` to see what this host can enforce and what blocks the rest."

@@ -50,6 +50,7 @@ class _Finding:
     cgroup_version: int = 0
     cgroup_memory: str = ""
     cgroup_pids: str = ""
+    counted_below: str = ""
 
 
 def probe(
@@ -110,7 +111,8 @@ def _linux(host: HostFacts, launcher: Launcher, *, cgroup_limits: bool, fresh: b
     found = None if fresh else recall(host.state_home, key, _Finding)
     if found is None:
         host, looked = _look(host, bwrap)
-        kernel = _kernel(cgroup_limits=cgroup_limits)
+        bounds_root = not isinstance(looked, Blocker) and looked.pid_max_per_namespace
+        kernel = _kernel(cgroup_limits=cgroup_limits, counting=host.uid == 0 and not bounds_root)
         if isinstance(looked, Blocker):
             return _with_kernel(host, kernel, looked)
         found = _Finding(
@@ -136,15 +138,20 @@ def _look(host: HostFacts, bwrap: str) -> tuple[HostFacts, Isolates | Blocker]:
     return host, try_bwrap(host, bwrap, listeners=_LISTENERS)
 
 
-_KERNEL_FIELDS = ("cgroup_kill", "landlock_abi", "cgroup_version", "cgroup_memory", "cgroup_pids")
+_KERNEL_FIELDS = ("cgroup_kill", "landlock_abi", "cgroup_version", "cgroup_memory", "cgroup_pids", "counted_below")
 
 
-def _kernel(*, cgroup_limits: bool) -> dict[str, Any]:
-    """What a plain child gets of this kernel, under the names of a finding."""
+def _kernel(*, cgroup_limits: bool, counting: bool = False) -> dict[str, Any]:
+    """What a child gets of this kernel, under the names of a finding. `counting`: nothing but a group counts uid 0's
+    processes here."""
     from palyra.sandbox.probe_kernel import try_cgroup_kill, try_cgroup_limits, try_landlock
 
-    limits = (try_cgroup_limits() if cgroup_limits else None) or CgroupFacts(version=0)
-    found = (try_cgroup_kill(), try_landlock(), limits.version, limits.memory, limits.pids)
+    none = CgroupFacts(version=0)
+    groups = (try_cgroup_limits() if cgroup_limits or counting else None) or none
+    limits = groups if cgroup_limits else none
+    found = (
+        try_cgroup_kill(), try_landlock(), limits.version, limits.memory, limits.pids, groups.pids if counting else "",
+    )  # fmt: skip
     return dict(zip(_KERNEL_FIELDS, found, strict=True))
 
 
@@ -155,6 +162,7 @@ def _with_kernel(host: HostFacts, found: dict[str, Any], *blockers: Blocker) -> 
         cgroup_kill=found["cgroup_kill"],
         landlock_abi=found["landlock_abi"],
         cgroup_limits=limits if limits.version else None,
+        cgroup_pids=found["counted_below"],
         blockers=blockers,
     )
 

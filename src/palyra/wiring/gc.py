@@ -150,7 +150,8 @@ class Collector:
             yield Leftover(kind=Kind.PROBE, name=path)
         host = self._installation.host
         limits = host.cgroup_limits
-        parents = (host.cgroup_kill, limits.memory if limits else "", limits.pids if limits else "")
+        folders = (limits.memory, limits.pids) if limits is not None else ()
+        parents = (host.cgroup_kill, host.cgroup_pids, *folders)
         for path in empty_groups(parents, before_unix_s=before_s):
             yield Leftover(kind=Kind.CGROUP, name=path)
         found = find_orphans(self._bwrap, before_unix_s=before_s) if self._bwrap else ()
