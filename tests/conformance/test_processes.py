@@ -150,18 +150,38 @@ def test_a_signal_is_told_apart_from_an_exit_code(any_tier: Arena) -> None:
         assert (ended.status, ended.exit_code, ended.signal) == (Status.COMPLETED, None, number)
 
 
-def test_an_older_kernel_tells_exit_codes_but_not_signals(tier_c: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the pidfd's word there is only the launcher's exit code, in which signal 9 and exit 137 look alike. A
-    cold sandbox's first process, where it is ours, tells it too."""
+@pytest.fixture(params=["before 6.13", "6.13 and 6.14"])
+def older_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The former do not know the question how a process ended that is not our child, the latter never answer it."""
 
-    def unknown(pidfd: int) -> int:
-        raise _os.Unsupported
+    def unknown(pidfd: int) -> int | None:
+        if request.param == "before 6.13":
+            raise _os.Unsupported
+        return None
 
     monkeypatch.setattr(_os, "exit_status", unknown)
-    for script, code in (("exit 0", 0), ("exit 7", 7), ("exit 137", 137), ("kill -9 $$", 137)):
+    monkeypatch.setattr(_os, "tells_exits", lambda: False)
+
+
+@pytest.mark.usefixtures("older_kernel")
+def test_an_older_kernel_tells_exit_codes_and_signals_where_our_own_program_waited(tier_c: Arena) -> None:
+    """Its first process says how the program ended. Where a shell waited there is only the launcher's exit code, in
+    which signal 9 and exit 137 look alike."""
+    for script, code in (("exit 0", 0), ("exit 7", 7), ("exit 137", 137), ("kill -9 $$", 137), ("kill -15 $$", 143)):
         ended = tier_c.run("/bin/sh", "-c", script).execution
-        seen = (None, 9) if script.startswith("kill") and host().starter and not tier_c.warm else (code, None)
+        is_told = script.startswith("kill") and host().starter
+        seen = (None, code - 128) if is_told else (code, None)
         assert (ended.status, ended.exit_code, ended.signal) == (Status.COMPLETED, *seen)
+
+
+@pytest.mark.usefixtures("older_kernel")
+def test_on_an_older_kernel_too_what_a_program_leaves_behind_ends_with_it(tier_c: Arena) -> None:
+    mark = f"palyra-{os.urandom(8).hex()}"
+    started = tier_c.run(
+        "/bin/sh", "-c", f"(setsid sleep 60 {mark} >/dev/null 2>&1 &) ; sh -c 'exec -a {mark} sleep 60' & exit 3"
+    )
+    assert (started.execution.exit_code, started.execution.degraded) == (3, ())
+    assert marked_processes(mark) == marked_processes(str(tier_c.folder)) == []
 
 
 def test_a_launcher_that_fails_says_why(tier_c: Arena) -> None:

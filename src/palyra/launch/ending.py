@@ -7,8 +7,9 @@ for; elsewhere it is left to whoever inherits it and no usage is claimed. Withou
 domain, else its cgroup; else its process group and session, which a double fork with setsid escapes, so that is claimed
 nowhere.
 
-A program inside a namespace is not our child: its wait status comes from its pidfd, on older kernels from the
-launcher's exit code, in which a signal cannot be told from a large exit code.
+A program inside a namespace is not our child: its wait status comes from its pidfd, on kernels before 6.15 in the words
+of the first process inside, where that is ours, else from the launcher's exit code, in which a signal cannot be told
+from a large exit code.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ def cut_off(held: Held, *, subreaper: bool) -> None:
         return
     try:
         if held.program_fd >= 0:
-            held.status = _os.exit_status(held.program_fd)
+            held.status = _status_of(held)
+            if held.status is None and not _os.tells_exits():
+                return
     except _os.Unsupported:
         return
     held.cut_off = True
@@ -130,7 +133,7 @@ def is_told(held: Held, timeout_s: float) -> bool:
     process inside, which come before that one's end."""
     if not held.cut_off or held.init_fd < 0:
         return False
-    if held.program_fd >= 0:
+    if held.program_fd >= 0 and (held.status is not None or _os.tells_exits()):
         return True
     if held.ready >= 0 and len(held.said) < _SAID_BYTES and ends_within(held.init_fd, timeout_s):
         _listen(held)
@@ -238,11 +241,24 @@ async def _find_init(held: Held) -> None:
             held.init = pid
 
 
+def _status_of(held: Held) -> int | None:
+    """The program's wait status, once the sandbox's first process has reaped it: by its own descriptor, or in the words
+    of that process, where it is ours. None where nobody has told it yet, Unsupported where nobody will."""
+    try:
+        status = _os.exit_status(held.program_fd)
+    except _os.Unsupported:
+        if held.ready < 0:
+            raise
+        status = None
+    if status is None and held.ready >= 0 and not _os.tells_exits():
+        status = _told(held)[1]
+    return status
+
+
 async def _program_status(held: Held) -> int | None:
-    """The wait status, once the sandbox's first process has reaped the program."""
     try:
         for _ in range(_STATUS_TRIES):
-            status = _os.exit_status(held.program_fd)
+            status = _status_of(held)
             if status is not None:
                 return status
             await asyncio.sleep(_STATUS_STEP_S)

@@ -50,7 +50,8 @@ async def enter(held: Held, template: Template, jobs: Jobs, *, is_alone: bool, i
         return
     if template.pid_namespace:
         os.write(held.block, b"x")
-    if not (await _read(held.ready)).startswith(b"r"):
+    held.said = await _read(held.ready)
+    if not held.said.startswith(b"r"):
         raise LaunchFailed(_ENDED)
     held.program = held.pid
     if template.pid_namespace:

@@ -194,11 +194,14 @@ class Held:
         _close_all(self.stdin, self.stdout, self.stderr)
         self.pid_fd = self.init_fd = self.program_fd = self.mounts_fd = self.control = -1
         self.stdin = self.stdout = self.stderr = -1
-        self.let_go_of_start()
+        self.let_go_of_launcher(listens=False)
 
-    def let_go_of_start(self) -> None:
-        _close_all(self.ready, self.info, self.block)
-        self.ready = self.info = self.block = -1
+    def let_go_of_launcher(self, *, listens: bool) -> None:
+        """`listens`: its first process is ours, and says how the program ended: not every kernel tells that."""
+        _close_all(self.info, self.block, -1 if listens else self.ready)
+        self.info = self.block = -1
+        if not listens:
+            self.ready = -1
 
 
 def _close_all(*fds: int) -> None:
@@ -240,7 +243,7 @@ async def start_held(
             await enter(held, template, jobs, is_alone=is_alone, is_known=is_known)
         if not is_known:
             _verify(held, template)
-            held.let_go_of_start()
+            held.let_go_of_launcher(listens=template.pid_namespace and template.is_started_by_us)
         if template.group is not None:
             held.group = make_group(template.group, name)
             held.group.add(held.program)

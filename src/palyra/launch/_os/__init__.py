@@ -29,6 +29,7 @@ if sys.platform != "win32":
         spawn,
         spawn_confined,
         spawn_in_namespace,
+        tells_exits,
     )
     from palyra.launch._os._proc import (
         all_pids,
@@ -81,4 +82,5 @@ __all__ = [
     "state",
     "stray_descriptors",
     "tasks_of",
+    "tells_exits",
 ]
