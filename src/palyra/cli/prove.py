@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import json
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -131,8 +132,10 @@ async def _stop_memory(arena: Arena) -> str:
 
 
 async def _stop_burning(arena: Arena) -> str:
+    """Where a shell waits on an older kernel, the signal that ended it is seen in the launcher's exit code alone."""
     execution, _ = await arena.run(BURN, limits=Limits(wall_ms=30_000, cpu_ms=1000))
-    return HELD if execution.reason is Reason.CPU_LIMIT else f"possible: {execution.status}"
+    ended = execution.reason is Reason.CPU_LIMIT or execution.exit_code == 128 + signal.SIGXCPU
+    return HELD if ended else f"possible: {execution.status}"
 
 
 async def _stop_survivors(arena: Arena) -> str:

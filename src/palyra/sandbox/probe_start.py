@@ -65,5 +65,5 @@ def told_to_become(
     finally:
         os.close(write)
     null = raised(os.open(os.devnull, os.O_WRONLY), stack)
-    places = f'exec "$@" {CONTROL}</dev/fd/{read} {READY}>/dev/fd/{null}'
+    places = f'exec "$@" {CONTROL}</proc/self/fd/{read} {READY}>/proc/self/fd/{null}'
     return [shell, "-c", places, "sh", *launcher], [read, null]
