@@ -150,6 +150,35 @@ def test_a_mount_that_the_host_has_made_read_only_since_is_not_writable_in_a_san
     assert run(story, which) == [1, False, 0]
 
 
+@pytest.mark.parametrize("owner", OWNERS if os.getuid() == 0 else [0])
+def test_a_volume_below_what_is_closed_keeps_no_sandbox_from_starting_and_is_shown_as_it_is(owner: int) -> None:
+    """Dependencies on a volume beside a repository in a folder: nothing ran in such a workspace any more, and it was
+    said that the workspace had changed. Below a read-only folder a volume is read-only, too."""
+    story = """
+        owner, words = int(sys.argv[1]), []
+        with arena(Tier.C, owner) as place:
+            hooks, closed = place.workspace / "inner" / ".git" / "hooks", place.workspace / ".github"
+            volumes = place.workspace / "inner" / "volume", closed / "volume"
+            for folder in (*volumes, hooks):
+                folder.mkdir(parents=True)
+            place.give(*(path for path in place.workspace.rglob("*")))
+            for volume in volumes:
+                mount(volume)
+            program = "; ".join(f"ls {volume}; touch {volume}/new 2>/dev/null && echo written" for volume in volumes)
+            program += "; mv inner other 2>/dev/null || echo stays"
+            program += "; touch inner/.git/hooks/new 2>/dev/null || echo closed"
+            for warm in (False, True):
+                place.warm = warm
+                result = place.run("/bin/sh", "-c", program, protected=(str(hooks), str(closed)))
+                words.append([result.execution.message, *result.output.stdout.split()])
+                (volumes[0] / "new").unlink(missing_ok=True)
+            print(json.dumps(words))
+            for volume in volumes:
+                subprocess.run(["umount", str(volume)], check=True)
+    """
+    assert run(story, str(owner)) == [[None, "private", "written", "private", "stays", "closed"]] * 2
+
+
 def test_cancelling_while_mounts_are_parted_leaves_no_process() -> None:
     story = """
         from palyra.launch import _os

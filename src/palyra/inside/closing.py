@@ -26,6 +26,8 @@ import sys
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
 AT_EMPTY_PATH, OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 0x1000, 1, 0o2000000
+WITH_ALL_BELOW = 0x8000
+"""AT_RECURSIVE"""
 BOTH_BY_DESCRIPTOR = 0x4 | 0x40
 READ_ONLY, NO_SUID, NO_DEVICES = 0x1, 0x2, 0x4
 ALL_PRIVATE = 0x4000 | 0x40000
@@ -76,12 +78,12 @@ def walk(path: str) -> int:
 
 
 def cover(target: int, source: int, *, read_only: bool) -> None:
-    tree = call(
-        OPEN_TREE, ctypes.c_int(source), b"", ctypes.c_uint(AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
-    )
+    """A volume that the host has mounted below comes along: the kernel clones no folder without what lies over it."""
+    how = AT_EMPTY_PATH | WITH_ALL_BELOW
+    tree = call(OPEN_TREE, ctypes.c_int(source), b"", ctypes.c_uint(how | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC))
     set_bits = NO_SUID | NO_DEVICES | (READ_ONLY if read_only else 0)
     attributes = set_bits.to_bytes(8, sys.byteorder) + bytes(24)
-    call(MOUNT_SETATTR, ctypes.c_int(tree), b"", ctypes.c_uint(AT_EMPTY_PATH), attributes, ctypes.c_size_t(32))
+    call(MOUNT_SETATTR, ctypes.c_int(tree), b"", ctypes.c_uint(how), attributes, ctypes.c_size_t(32))
     call(MOVE_MOUNT, ctypes.c_int(tree), b"", ctypes.c_int(target), b"", ctypes.c_uint(BOTH_BY_DESCRIPTOR))
     os.close(tree)
 
