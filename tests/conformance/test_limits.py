@@ -23,6 +23,13 @@ def test_a_program_that_burns_cpu_is_ended_and_named(each_tier: Arena) -> None:
     assert result.execution.usage.wall_us < 20_000_000
 
 
+def test_a_program_that_sends_itself_the_cpu_signal_is_not_said_to_have_used_its_cpu_time(any_tier: Arena) -> None:
+    result = any_tier.run("/bin/sh", "-c", "kill -XCPU $$")
+    execution = result.execution
+    assert (execution.status, execution.reason, execution.message) == (Status.COMPLETED, None, None)
+    assert (execution.exit_code, execution.signal) == (None, 24)
+
+
 def test_a_program_that_ignores_the_cpu_signal_is_killed(each_tier: Arena) -> None:
     program = """
         import signal

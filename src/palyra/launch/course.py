@@ -207,13 +207,22 @@ def _verdict(
         return Status.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED, sentence
     if watched.status is Status.TIMEOUT:
         return Status.TIMEOUT, Reason.TIMEOUT, f"The program ran longer than {limits.wall_ms} ms and was killed."
-    killed_late = ended.signal == signal.SIGKILL and (ended.cpu_us or 0) >= limits.cpu_ms * 1000
-    if ended.signal == signal.SIGXCPU or killed_late:
+    if ended.signal is not None and _is_out_of_cpu(limits.cpu_ms * 1000, watched, ended):
         return Status.COMPLETED, Reason.CPU_LIMIT, f"The program used more than {limits.cpu_ms} ms of CPU time."
     if ended.out_of_memory:
         sentence = f"The call used more than {limits.memory_bytes} bytes of memory in all, and the kernel killed it."
         return Status.COMPLETED, Reason.MEMORY_LIMIT, sentence
     return Status.COMPLETED, None, None
+
+
+def _is_out_of_cpu(limit_us: int, watched: _Watched, ended: Ended) -> bool:
+    """Whether the kernel ended it at its limit; a program that sends itself SIGXCPU has not used that much. Half of it
+    is enough: for its limit the kernel counts ticks, for what was used the time between them. Where that is not known
+    it is at most what all processors had."""
+    if ended.signal == signal.SIGXCPU:
+        used_us = watched.wall_us * (os.cpu_count() or 1) if ended.cpu_us is None else ended.cpu_us
+        return 2 * used_us >= limit_us
+    return ended.signal == signal.SIGKILL and (ended.cpu_us or 0) >= limit_us
 
 
 def _error_words(ended: Ended) -> bytes:
