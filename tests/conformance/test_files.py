@@ -141,6 +141,36 @@ def test_kernel_settings_cannot_be_opened_for_writing(tier_c: Arena) -> None:
     assert set(found) <= harmless, found
 
 
+def test_nothing_of_the_hosts_gets_another_mode_owner_or_time(tier_c: Arena) -> None:
+    """A sandbox that keeps uid 0 owned the machine's devices, and the kernel's files, which every /proc shows: `chmod 0
+    /dev/null` held for all programs of the machine, and `chmod 444 /proc/kpagecount` for all its users."""
+    found = tier_c.attack(
+        """
+        import stat
+        own = {"self", "thread-self", *(name for name in os.listdir("/proc") if name.isdigit())}
+        paths = ["/proc/" + name for name in os.listdir("/proc") if name not in own]
+        paths += ["/dev/" + name for name in os.listdir("/dev")]
+        paths += ["/etc", "/usr", "/usr/bin/env", "/proc/self/ns/time"]
+        changed, tries = [], 0
+        for path in paths:
+            seen = os.stat(path, follow_symlinks="ns/" in path)
+            if stat.S_ISLNK(seen.st_mode) or path in ("/dev/pts", "/dev/shm"):
+                continue
+            for change, *same in (
+                (os.chmod, stat.S_IMODE(seen.st_mode)),
+                (os.chown, seen.st_uid, seen.st_gid),
+                (os.utime, (seen.st_atime, seen.st_mtime)),
+            ):
+                tries += 1
+                if tried(change, path, *same) is None:
+                    changed.append([change.__name__, path])
+        with open("/dev/null", "w") as null, open("/dev/urandom", "rb") as random:
+            report([changed, tries > 100, null.write("x"), len(random.read(4))])
+        """
+    ).json
+    assert found == [[], True, 1, 4]
+
+
 def test_the_engines_environment_cannot_be_read(tier_c: Arena) -> None:
     os.environ["PALYRA_TEST_SECRET"] = "do not show"
     try:

@@ -57,7 +57,7 @@ def test_the_first_process_has_no_more_than_the_program(tier_c: Arena) -> None:
     assert found.json["words"] == f"{START_FILE}\0"
     assert found.json["open"] in (["8"], "EACCES"), "nothing but its line to us"
     assert found.json["reopened"] in ("EACCES", "ENXIO"), "which is a socket, and closed to others"
-    assert found.json["memory"] == ["EACCES", "EACCES"]
+    assert found.json["memory"] in (["EACCES", "EACCES"], ["EACCES", "EROFS"])
 
 
 def test_a_program_that_ran_cannot_have_it_attested_that_it_never_began(tier_c: Arena) -> None:

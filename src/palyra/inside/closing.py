@@ -7,13 +7,13 @@ swaps names meanwhile, and creates or truncates what it finds there; here every 
 link, and what is mounted over is the very file or folder that was reached. Exit 0: all closed. Anything else: throw the
 sandbox away.
 
-Kinds: `parent` stays writable but can no longer be renamed; `protected` is read-only; `hidden_file` and `hidden_folder`
-show the empty file and folder that the launcher put under /etc; `copied` is a file of which the program has a copy in
-the sandbox's own memory, and a link to it in the file's place. A program that writes such a file anew beside it, and
-renames it over the old one, as git does with its settings, follows the link first: it gets its way with the copy, the
-name stays a mount that nobody can rename or remove, and the host's file stays as it is. Copied is only what the program
-itself may read: an agent can move a file of somebody else's to that name. Where it may not, or the kernel mounts no
-link, the file is protected like any other.
+Kinds: `sealed` is a mount that becomes read-only as it is; `parent` stays writable but can no longer be renamed;
+`protected` is read-only; `hidden_file` and `hidden_folder` show the empty file and folder that the launcher put under
+/etc; `copied` is a file of which the program has a copy in the sandbox's own memory, and a link to it in the file's
+place. A program that writes such a file anew beside it, and renames it over the old one, as git does with its settings,
+follows the link first: it gets its way with the copy, the name stays a mount that nobody can rename or remove, and the
+host's file stays as it is. Copied is only what the program itself may read: an agent can move a file of somebody else's
+to that name. Where it may not, or the kernel mounts no link, the file is protected like any other.
 """
 
 import ctypes
@@ -77,13 +77,16 @@ def walk(path: str) -> int:
     return fd
 
 
+def restrict(mount: int, bits: int, how: int = AT_EMPTY_PATH) -> None:
+    attributes = bits.to_bytes(8, sys.byteorder) + bytes(24)
+    call(MOUNT_SETATTR, ctypes.c_int(mount), b"", ctypes.c_uint(how), attributes, ctypes.c_size_t(32))
+
+
 def cover(target: int, source: int, *, read_only: bool) -> None:
     """A volume that the host has mounted below comes along: the kernel clones no folder without what lies over it."""
     how = AT_EMPTY_PATH | WITH_ALL_BELOW
     tree = call(OPEN_TREE, ctypes.c_int(source), b"", ctypes.c_uint(how | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC))
-    set_bits = NO_SUID | NO_DEVICES | (READ_ONLY if read_only else 0)
-    attributes = set_bits.to_bytes(8, sys.byteorder) + bytes(24)
-    call(MOUNT_SETATTR, ctypes.c_int(tree), b"", ctypes.c_uint(how), attributes, ctypes.c_size_t(32))
+    restrict(tree, NO_SUID | NO_DEVICES | (READ_ONLY if read_only else 0), how)
     call(MOVE_MOUNT, ctypes.c_int(tree), b"", ctypes.c_int(target), b"", ctypes.c_uint(BOTH_BY_DESCRIPTOR))
     os.close(tree)
 
@@ -156,7 +159,9 @@ def cover_by_copy(target: int, path: str) -> None:
 
 def close(kind: str, path: str) -> None:
     target = walk(path)
-    if kind == "copied":
+    if kind == "sealed":
+        restrict(target, READ_ONLY)
+    elif kind == "copied":
         cover_by_copy(target, path)
     elif kind in ("parent", "protected"):
         cover(target, target, read_only=kind == "protected")

@@ -24,7 +24,7 @@ from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.network import open_listeners
 from palyra.launch.verifying import Outside, difference, in_new_root, look_outside, misplaced, mountinfo
 from palyra.launch.waiting import has_ended, pause, readable, readable_in, unbroken
-from palyra.sandbox.mounts import first_stranger, follows_host, is_finished
+from palyra.sandbox.mounts import OWNED_BY_ROOT, first_stranger, first_unsealed, follows_host, is_finished
 from palyra.sandbox.starter import MOUNTS, OWNER, assemble_parting, assemble_writer
 
 if TYPE_CHECKING:
@@ -116,26 +116,33 @@ async def _check_mounts(held: Held, template: Template, outside: Outside, jobs: 
             steps -= 1
             pause(_BRIEF_STEP_S)
         await asyncio.sleep(0 if steps > 0 else _MOUNT_STEP_S)
-    if template.closed or follows_host(table):
-        await _close_paths(held, template, jobs)
+    sealed = OWNED_BY_ROOT if template.run_as is None and os.geteuid() == 0 else ()
+    if template.closed or sealed or follows_host(table):
+        await _close_paths(held, template, jobs, sealed)
         table = mountinfo(held.init)
+    if sealed:
+        _os.let_go_first(held.init)  # which cannot say so itself any more: its /proc is read-only
+        if unsealed := first_unsealed(sealed, table):
+            raise LaunchFailed(f"The sandbox could not be closed: {unsealed}.")
     changed = first_stranger(template.launcher, table, outside.table, template.closed)
     changed = changed or difference(held, template, held.init, table) or misplaced(held.init, outside)
     if changed:
         raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
 
 
-async def _close_paths(held: Held, template: Template, jobs: Jobs) -> None:
-    """And part the sandbox's mounts from the host's, which is all there is to do where nothing is to be closed."""
+async def _close_paths(held: Held, template: Template, jobs: Jobs, sealed: tuple[str, ...]) -> None:
+    """And part the sandbox's mounts from the host's, and seal some, which is all there is to do where nothing is to be
+    closed."""
     mounts = _os.raised(os.open(f"/proc/{held.init}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
     owner = -1
     try:
         owner = _os.raised(fcntl.ioctl(mounts, _NS_GET_USERNS))
         if not template.closed and template.is_started_by_us:  # no interpreter has to be started for that
-            parting = assemble_parting(os.uname().machine)
+            parting = assemble_parting(os.uname().machine, sealed)
             closed = await unbroken(ended_well(_os.run_program(parting, {MOUNTS: mounts, OWNER: owner})))
         else:
-            given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in template.closed])
+            paths = (*(("sealed", path) for path in sealed), *template.closed)
+            given = json.dumps([[kind, os.fsencode(path).decode("latin-1")] for kind, path in paths])
             closed = await jobs.run("closing", [owner, mounts, given])
     finally:
         for fd in (mounts, owner):

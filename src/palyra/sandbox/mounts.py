@@ -27,6 +27,11 @@ Closed: TypeAlias = Sequence[tuple[str, str]]
 Lines: TypeAlias = tuple[str, ...]
 """Of a mount table."""
 
+OWNED_BY_ROOT = ("/proc", *(f"/dev/{name}" for name in ("full", "null", "random", "tty", "urandom", "zero")))
+"""What a sandbox shows of the host on mounts that can be written, and is root's: the machine's devices, and the files
+of the kernel, which are the same in every /proc. A program that keeps uid 0 owns them, and would change their modes and
+owners for the whole machine (`chmod 0 /dev/null`), until its next start; so for that one they are read-only mounts."""
+
 _ESCAPE = late(r"\\([0-7]{3})")
 
 
@@ -90,6 +95,12 @@ def first_difference(closed: Closed, mountinfo: str) -> str:
         if not shown and mount.kind != "tmpfs":
             return f"{expected.point} is not hidden"
     return ""
+
+
+def first_unsealed(points: Sequence[str], mountinfo: str) -> str:
+    """A sentence about the first of these mounts that is not read-only, or not there; or an empty string."""
+    sealed = {mount.point for mount in _parse(_unnumbered(mountinfo)) if "ro" in mount.options}
+    return next((f"{point} is not read-only" for point in points if point not in sealed), "")
 
 
 def is_finished(mountinfo: str) -> bool:

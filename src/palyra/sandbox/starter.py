@@ -45,6 +45,9 @@ _WRITE_ONLY = 1
 _SET_DUMPABLE = 4
 _ABSTRACT_SOCKETS = 1
 _NEW_USER, _NEW_MOUNTS, _ALL_PRIVATE = 0x1000_0000, 0x2_0000, 0x4000 | 0x4_0000
+_READ_ONLY, _OF_PROC = 0x20 | 0x1000 | 1 | 2, 4 | 8
+"""Changing a mount in its place, every flag it has must be said again: without set-user-id, and of /proc that there are
+no devices and no programs."""
 
 
 def is_started_by_it(launcher: Sequence[Word]) -> bool:
@@ -100,11 +103,11 @@ def assemble_writer(machine: str, path: str, text: bytes) -> bytes:
     return code.file()
 
 
-@lru_cache(maxsize=1)
-def assemble_parting(machine: str) -> bytes:
+@lru_cache(maxsize=2)
+def assemble_parting(machine: str, sealed: tuple[str, ...] = ()) -> bytes:
     """A program that parts the mounts of a sandbox from the host's, and ends with 0 if it did: what is mounted there
     from then on does not appear inside, where nothing would make it read-only. Root enters as root; anyone else through
-    the user namespace that owns the mounts."""
+    the user namespace that owns the mounts. `sealed`: mounts that it makes read-only."""
     code = _code_for(machine)
     code.call("setns", MOUNTS, _NEW_MOUNTS)
     code.jump("zero", "entered")
@@ -115,6 +118,10 @@ def assemble_parting(machine: str) -> bytes:
     code.label("entered")
     code.call("mount", Text(b"none\0"), Text(b"/\0"), 0, _ALL_PRIVATE)
     code.jump("not zero", "quit")
+    for path in sealed:
+        how = _READ_ONLY if path.startswith("/dev/") else _READ_ONLY | _OF_PROC
+        code.call("mount", Text(b"none\0"), Text(path.encode() + b"\0"), 0, how)
+        code.jump("not zero", "quit")
     code.call("exit_group", 0)
     code.label("quit")
     code.call("exit_group", NOT_TOLD)

@@ -9,6 +9,7 @@ from palyra.sandbox.mounts import (
     expected_mounts,
     first_difference,
     first_stranger,
+    first_unsealed,
     follows_host,
     is_finished,
     workspace_of,
@@ -84,6 +85,14 @@ def test_a_mount_that_landed_elsewhere_is_seen(ident: str) -> None:
 
 def test_a_writable_mount_where_a_read_only_one_was_planned_is_seen() -> None:
     assert first_difference(CLOSED, changed("92", "ro,", "rw,")) == f"{WS}/.git/hooks is not read-only"
+
+
+def test_what_was_to_become_read_only_and_did_not_is_seen() -> None:
+    points = ("/proc", f"{WS}/.git/hooks")
+    assert first_unsealed(points, changed("68", "/proc rw", "/proc ro,nosuid")) == ""
+    assert first_unsealed(points, "\n".join(TABLE)) == "/proc is not read-only"
+    assert first_unsealed(("/dev/null",), "\n".join(TABLE)) == "/dev/null is not read-only"
+    assert first_unsealed((), "") == ""
 
 
 def test_a_hidden_file_that_still_shows_the_disk_is_seen() -> None:
