@@ -151,6 +151,25 @@ def test_guarded_names_that_were_not_there_are_reported(shell: SyncRun, workspac
     assert outcome.output["protected_created"] == [".env", ".git/hooks", ".github", "Jenkinsfile"]
 
 
+@pytest.mark.parametrize("mode", ["chmod 0 .git", "chmod 0 lib", "chmod 311 .", "chmod 600 ."])
+def test_rights_taken_away_in_one_call_open_nothing_in_the_next(home: Path, workspace: Path, mode: str) -> None:
+    """What could not be looked into was taken for what is not there: the next call found it open."""
+    for place in (".git/hooks", "lib/.git/hooks", ".github"):
+        (workspace / place).mkdir(parents=True)
+    (workspace / ".env").write_text("HIDDEN")
+    planted = ".git/hooks/new lib/.git/hooks/new .github/new"
+    try:
+        with Palyra.open(str(home)) as palyra:
+            run = palyra.run("agent:attacker", workspace, grant=grant(interpreters=True))
+            assert call(run, "bash", "-c", mode).success
+            told = call(run, "bash", "-c", f"chmod 755 . .git lib; cat .env; for n in {planted}; do touch $n; done")
+    finally:
+        for place in (".", ".git", "lib"):
+            (workspace / place).chmod(0o755)
+    assert "HIDDEN" not in str(told.output)
+    assert [name for name in planted.split() if (workspace / name).exists()] == []
+
+
 def test_the_engines_home_key_and_environment_are_out_of_reach(shell: SyncRun, home: Path, workspace: Path) -> None:
     os.environ["PALYRA_TEST_MARK"] = "the-engines-own"
     try:

@@ -3,7 +3,11 @@
 Touches the file system, reading only. A protected or masked path that is a link is reported as the file or folder it
 leads to, when that is inside the workspace; one that leads out is left out, because a launcher would bind the outside
 target, and outside the workspace nothing is writable anyway. The link's own name can be replaced; names that appear or
-change are judged after the call. Not here: the names (protected), the mounts (sandbox).
+change are judged after the call.
+
+A program may take away its own user's rights (`chmod 0 .git`, `chmod 311 .`) and give them back in its next call, for
+which nothing would have been found and closed. So a folder that cannot be looked into stays closed itself; and nothing
+runs in a workspace that cannot. Not here: the names (protected), the mounts (sandbox).
 """
 
 from __future__ import annotations
@@ -19,23 +23,25 @@ from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE
 
 MAX_DEPTH = 16
 TOO_FULL = "The workspace has too many files in one folder to be checked."
+SHUT = "What must stay closed in the workspace cannot be looked for: it may not be read and entered (chmod u+rwx)."
 
 
 def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(paths to keep read-only, files to hide) that exist in this workspace."""
     protected: set[str] = set()
     masked: set[str] = set()
+    shut = allowance.shut
     names, folders = _scan(workspace, allowance)
-    if allowance.entries < 0:  # a crowd, which must not hide what has a name that is known
-        allowance.problem = allowance.problem or TOO_FULL
-        names += [name for name in (*PROTECTED_NAMES, ".git") if os.path.lexists(f"{workspace}/{name}")]
+    if allowance.entries < 0 or shut:  # what has a name that is known is not hidden by a crowd, nor by a mode
+        allowance.problem = allowance.problem or (SHUT if shut else TOO_FULL)
+        names += [name for name in (*PROTECTED_NAMES, ".git") if _is_there(f"{workspace}/{name}", allowance)]
     if not names:
         return (), ()
     for name in PROTECTED_NAMES.intersection(names):
         protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
     if ".git" in names:
         protected.update(_find_in_git(workspace, allowance))
-    for folder in _find_nested(workspace, folders):
+    for folder in _find_nested(workspace, folders, allowance):
         protected.update(_find_in_repository(workspace, folder, allowance))
     for name in names:  # last: there can be any number of them
         if name.startswith(".env"):
@@ -44,6 +50,9 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
                 masked.add(real)
             elif kind:
                 protected.add(real)
+    if shut:
+        allowance.problem = allowance.problem or (SHUT if workspace in shut else "")
+        protected |= {place for place in shut if place != workspace}
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
 
 
@@ -86,17 +95,52 @@ def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[s
             yield from _find_submodules(path, depth + 1, allowance)
 
 
-def _find_nested(workspace: str, folders: Sequence[str]) -> Iterator[str]:
+def _find_nested(workspace: str, folders: Sequence[str], allowance: Allowance) -> Iterator[str]:
     """`.git` one and two levels below the top. Advice: a crowd of folders may hide one, and then it is not found."""
     first = [f"{workspace}/{name}" for name in folders if name != ".git"][:MAX_FOLDERS]
-    yield from (path for path in (f"{place}/.git" for place in first) if os.path.lexists(path))
+    yield from (path for path in (f"{place}/.git" for place in first) if _is_in_ours(path, allowance))
     left, crowd = MAX_FOLDERS - len(first), Allowance()
     for place in first:
         _, below = _scan(place, crowd)
         below = [name for name in below if name != ".git"][:left]
         left -= len(below)
         inner = (f"{place}/{name}/.git" for name in below)
-        yield from (path for path in inner if os.path.lexists(path))
+        yield from (path for path in inner if _is_in_ours(path, allowance))
+
+
+def _is_there(path: str, allowance: Allowance) -> bool:
+    """Whether something has this name, a link too. Where we may not know, the folder that hides it is shut."""
+    try:
+        os.lstat(path)
+    except PermissionError:
+        allowance.shut.add(_nearest(path))
+        return False
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _is_in_ours(path: str, allowance: Allowance) -> bool:
+    """The same, but a folder of another user, which a program of ours may not open either, is left alone."""
+    try:
+        os.lstat(path)
+    except PermissionError:
+        folder = _nearest(path)
+        if os.lstat(folder).st_uid == os.geteuid():
+            allowance.shut.add(folder)
+        return False
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _nearest(path: str) -> str:
+    """The innermost folder on the way there that can be seen: what is in it cannot."""
+    while path != "/":
+        path = os.path.dirname(path)
+        if os.path.lexists(path):
+            break
+    return path
 
 
 def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
@@ -108,6 +152,9 @@ def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
             return [], []
         with os.scandir(place) as entries:
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, most)]
+    except PermissionError:
+        allowance.shut.add(place if os.path.lexists(place) else _nearest(place))
+        return [], []
     except (OSError, ValueError):
         return [], []
     allowance.entries -= len(found)
@@ -124,7 +171,7 @@ def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> It
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
     for name in names:  # asked for one by one: a crowd beside them hides none
-        if not os.path.lexists(f"{folder}/{name}"):
+        if not _is_there(f"{folder}/{name}", allowance):
             continue
         kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
         if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
@@ -134,7 +181,10 @@ def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: A
 def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
     """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
     end = follow_links(name, workspace, allowance)
-    if not end.exists or end.path == workspace or not inside(workspace, end.path):
+    if end.path == workspace or not inside(workspace, end.path):
+        return "", ""
+    if not end.exists:
+        _is_there(end.path, allowance)
         return "", ""
     try:
         mode = os.lstat(end.path).st_mode

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import field
 from functools import cache
 
 from palyra.guard.paths import is_device
@@ -39,6 +40,8 @@ class Allowance:
     entries: int = MAX_ENTRIES
     """Names that folders may hold in all: a folder with a million files would hold everybody up, before every call."""
     problem: str = ""
+    shut: set[str] = field(default_factory=set)
+    """Folders of a workspace that we may not look into."""
 
     def step(self, count: int) -> bool:
         self.steps -= count

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -252,6 +254,74 @@ def test_a_crowd_of_files_that_would_hold_everybody_up_is_a_problem(ws, place):
     allowance = look_links.Allowance(entries=50)
     look_guarded.find_guarded(str(ws), allowance)
     assert allowance.problem == (look_guarded.TOO_FULL if place == "." else look_links.TOO_MANY)
+
+
+@pytest.fixture
+def own() -> Iterator[Path]:
+    """A workspace of a user who may not look everywhere, and that user."""
+    folder = Path(tempfile.mkdtemp()).resolve()
+    was = os.geteuid()
+    if was == 0:
+        os.chown(folder, 65534, 65534)
+        os.seteuid(65534)
+    try:
+        for place in (".git/hooks", ".git/modules/m/hooks", ".github", "lib/.git/hooks", "deep/lib/.git/hooks"):
+            (folder / place).mkdir(parents=True)
+        (folder / ".git" / "modules" / "m" / "HEAD").touch()
+        (folder / ".env").write_text("SECRET")
+        (folder / ".vscode").symlink_to("deep")
+        yield folder
+    finally:
+        if was == 0:
+            os.seteuid(was)
+        for place, _, _ in os.walk(folder):
+            os.chmod(place, 0o700)
+        shutil.rmtree(folder)
+
+
+OPEN = {".git/hooks", ".git/modules/m/hooks", ".github", "lib/.git/hooks", "deep"}
+BELOW = {"deep/lib/.git/hooks"}
+
+
+@pytest.mark.parametrize(
+    ("place", "closed"),
+    [
+        (".git", OPEN - {".git/hooks", ".git/modules/m/hooks"} | BELOW | {".git"}),
+        (".git/modules", OPEN - {".git/modules/m/hooks"} | BELOW | {".git/modules"}),
+        (".git/modules/m", OPEN - {".git/modules/m/hooks"} | BELOW | {".git/modules/m"}),
+        ("lib", OPEN - {"lib/.git/hooks"} | BELOW | {"lib"}),
+        ("lib/.git", OPEN - {"lib/.git/hooks"} | BELOW | {"lib/.git"}),
+        ("deep/lib", OPEN | {"deep/lib"}),
+    ],
+)
+def test_a_folder_that_cannot_be_looked_into_is_closed_itself(own: Path, place: str, closed: set[str]) -> None:
+    """A program that took its own rights away had nothing closed in its next call, and gave them back there."""
+    (own / place).chmod(0)
+    allowance = look_links.Allowance()
+    protected, masked = look_guarded.find_guarded(str(own), allowance)
+    assert {os.path.relpath(path, own) for path in protected} == closed
+    assert (masked, allowance.problem) == ((f"{own}/.env",), "")
+    (own / place).chmod(0o700)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o300, 0o600])
+def test_nothing_runs_in_a_workspace_that_cannot_be_looked_into(own: Path, mode: int) -> None:
+    own.chmod(mode)
+    allowance = look_links.Allowance()
+    look_guarded.find_guarded(str(own), allowance)
+    assert allowance.problem == look_guarded.SHUT
+    own.chmod(0o700)
+
+
+def test_a_folder_of_another_users_that_cannot_be_looked_into_closes_nothing(own: Path, monkeypatch) -> None:
+    """A database's, for instance: no program of ours may open it either."""
+    (own / "lib").chmod(0)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    allowance = look_links.Allowance()
+    protected, _ = look_guarded.find_guarded(str(own), allowance)
+    assert {os.path.relpath(path, own) for path in protected} == OPEN - {"lib/.git/hooks"} | BELOW
+    assert allowance.problem == ""
+    (own / "lib").chmod(0o700)
 
 
 def test_a_crowd_beside_the_hooks_holds_nobody_up_because_nobody_lists_it(ws):
