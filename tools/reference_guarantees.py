@@ -90,7 +90,7 @@ HOW: dict[tuple[Guarantee, str], str] = {
         Guarantee.TREE_KILL,
         "rlimit",
     ): "with Landlock version 6 or later the call's own domain is killed in one step by a "
-    "thread inside it, and seen to be empty; else a cgroup and `cgroup.kill`, where the child cannot leave it: it runs "
+    "thread around it, and seen to be empty; else a cgroup and `cgroup.kill`, where the child cannot leave it: it runs "
     "under another uid, or Landlock keeps it in",
     (Guarantee.TREE_KILL, "jobobject"): "the job ends every process in it, also when the engine dies",
     (Guarantee.SYSCALL_FILTER, "bubblewrap"): "a seccomp filter, on x86_64 and aarch64",

@@ -144,6 +144,23 @@ def test_a_program_that_never_starts_is_told_apart_from_one_that_fails(any_tier:
         assert (own.execution.status, own.execution.exit_code, own.execution.signal) == (Status.COMPLETED, code, None)
 
 
+def test_no_thread_of_the_engine_can_be_sent_a_signal(tier_b: Arena) -> None:
+    """The one that can end a call whole was in the call's own domain: a signal to that thread, whose number is easily
+    guessed, ended the engine, with every other call, and the program went on without a deadline."""
+    result = tier_b.attack(
+        """
+        import ctypes
+        libc, engine, own = ctypes.CDLL(None), os.getppid(), os.getpid()
+        others = [number for number in range(min(engine, own), max(engine, own) + 64) if number != own]
+        reached = [number for number in others if tried(os.kill, number, 0) is None]
+        reached += [number for number in others if libc.syscall(234, engine, number, 0) == 0]  # tgkill
+        report([len(others) > 60, reached])
+        """
+    )
+    claimed(result, Guarantee.TREE_KILL)
+    assert result.json == [True, []]
+
+
 def test_a_signal_is_told_apart_from_an_exit_code(any_tier: Arena) -> None:
     for number in (9, 11, 15):
         ended = any_tier.run("/bin/sh", "-c", f"kill -{number} $$").execution

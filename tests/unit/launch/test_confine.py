@@ -69,6 +69,18 @@ def test_everyone_inside_and_nobody_else_is_killed(tmp_path: Path) -> None:
 
 
 @needs_scopes
+def test_no_thread_is_left_where_the_child_can_reach_it(tmp_path: Path) -> None:
+    """Only one that stays outside of the child's domain."""
+    before = set(os.listdir("/proc/self/task"))
+    confined = start_confined(Confinement(drop_capabilities=False, landlock=rules(tmp_path)), sleeper)
+    assert confined.domain is not None
+    assert len(set(os.listdir("/proc/self/task")) - before) == 1
+    assert confined.domain.kill_all()
+    os.waitpid(confined.pid, 0)
+    confined.domain.close()
+
+
+@needs_scopes
 def test_the_engine_keeps_its_rights_and_its_threads_end(tmp_path: Path) -> None:
     before = threading.active_count()
     confined = start_confined(Confinement(drop_capabilities=False, landlock=rules(tmp_path)), sleeper)

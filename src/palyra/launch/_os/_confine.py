@@ -1,9 +1,11 @@
 """Linux: a thread that gives up what a plain child must not have, starts it, and can end all of it afterwards.
 
 no_new_privs, capabilities, a Landlock domain and a seccomp filter belong to a *thread* and pass through exec, so a
-thread of its own enters them and spawns; the engine never has them. Where Landlock scopes signals that thread stays:
-it is in the same domain as everything the child will ever start, and nothing else is, so its `kill(-1)` reaches
-exactly the call's processes. The kernel walks them under the lock that a fork needs: none can slip away.
+thread of its own enters them and spawns; the engine never has them. Where Landlock scopes signals another thread stays:
+it is in a domain around the child's, in which there is nothing else, so its `kill(-1)` reaches exactly the call's
+processes. The kernel walks them under the lock that a fork needs: none can slip away. It is not in the child's own
+domain, and neither is any other thread of ours once the child goes on: a program may send signals to whoever is in its
+own, and one that ends a thread ends the engine.
 
 A thread in a domain may not open files, and the garbage collector runs finalizers in whatever thread allocates, so it
 is held back while that thread works. Not here: what is refused (sandbox/landlock, seccomp_b), when to kill (ending).
@@ -19,6 +21,7 @@ import os
 import signal
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any
@@ -33,6 +36,7 @@ _LOOK = os.O_PATH | os.O_CLOEXEC
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_SET_SECCOMP = 38, 24, 22
 _SECCOMP_MODE_FILTER = 2
 _CLONE_FS = 0x200
+_END_S, _STEP_S = 5.0, 0.00005
 _OWN_NAME = b"/proc/self/comm"
 """A file that anyone may open for writing who is in no Landlock domain of ours; none ever grants it."""
 
@@ -61,7 +65,7 @@ class Confined:
 
 
 class Domain:
-    """Everything one confined child has started and will start, seen from the thread that confined it."""
+    """Everything one confined child has started and will start, seen from a thread around it."""
 
     def __init__(self, *, scoped: bool) -> None:
         self._scoped = scoped
@@ -106,9 +110,15 @@ def start_confined(confinement: Confinement, start: Callable[[], int]) -> Confin
     ruleset, workspace = _make_ruleset(rules) if rules is not None else (-1, None)
     domain: Domain | None = None
 
-    def work() -> int:
+    def enter_and_start() -> int:
         _enter(confinement, ruleset)
         return start()
+
+    def work() -> int:
+        if not scoped:
+            return enter_and_start()
+        _restrict(ruleset)
+        return _done_within(enter_and_start)
 
     try:
         domain = Domain(scoped=scoped)  # where there is no thread to be had, the rules are closed all the same
@@ -123,6 +133,35 @@ def start_confined(confinement: Confinement, start: Callable[[], int]) -> Confin
     if not scoped:
         domain.close()
     return Confined(pid=pid, domain=domain if scoped else None, workspace=workspace)
+
+
+def _done_within(work: Callable[[], int]) -> int:
+    """By a thread that begins in the domain of this one, and is gone when this returns."""
+    answers: SimpleQueue[int | BaseException] = SimpleQueue()
+
+    def answer() -> None:
+        try:
+            answers.put(work())
+        except BaseException as error:  # noqa: BLE001  # carried over to the waiting thread
+            answers.put(error)
+
+    thread = threading.Thread(target=answer, name="palyra-confining", daemon=True)
+    thread.start()
+    answered = answers.get()
+    thread.join()
+    _wait_for_end_of(thread.native_id or 0)
+    if isinstance(answered, BaseException):
+        raise answered
+    return answered
+
+
+def _wait_for_end_of(thread: int) -> None:
+    """Python's own word for it comes a little earlier, and the child could send it a signal still."""
+    until = time.monotonic() + _END_S
+    while os.path.exists(f"/proc/self/task/{thread}"):
+        if time.monotonic() > until:
+            raise OSError(errno.EBUSY, "a thread that is confined like the program does not end")
+        time.sleep(_STEP_S)
 
 
 def open_without_links(path: str) -> int:
@@ -167,9 +206,15 @@ def _enter(confinement: Confinement, ruleset: int) -> None:
     if confinement.drop_capabilities:
         _drop_bounding_set()
     if ruleset >= 0:
-        _check(_system_call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+        _restrict(ruleset)
     if confinement.seccomp:
         _install(confinement.seccomp)
+
+
+def _restrict(ruleset: int) -> None:
+    """A domain within the one this thread is in; everything it starts from now on is in there, too."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    _check(_system_call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
 
 
 def _make_ruleset(rules: LandlockRules) -> tuple[int, tuple[int, int]]:
