@@ -94,7 +94,8 @@ class Looker:
         allowance = Allowance()
         protected, masked = find_guarded(workspace.path, allowance)
         known = {*workspace.protected, *workspace.masked}
-        new = [path for path in (*protected, *masked) if path not in known]  # hooks before any crowd of .env files
+        told_first = sorted({*protected, *allowance.untold})  # hooks before any crowd of .env files
+        new = [path for path in (*told_first, *masked) if path not in known]
         if not new and not allowance.problem:
             return ()
         names = (os.path.relpath(path, workspace.path) for path in new[:MAX_TOLD])

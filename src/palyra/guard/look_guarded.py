@@ -2,8 +2,9 @@
 
 Touches the file system, reading only. A protected or masked path that is a link is reported as the file or folder it
 leads to, when that is inside the workspace; one that leads out is left out, because a launcher would bind the outside
-target, and outside the workspace nothing is writable anyway. The link's own name can be replaced; names that appear or
-change are judged after the call.
+target, and outside the workspace nothing is writable anyway. One that leads to the workspace itself (`.vscode -> .`),
+or through /proc to wherever its reader works (`.claude -> /proc/self/cwd/x`), closes nothing that could be closed, and
+is told after each call. The link's own name can be replaced; names that appear or change are judged after the call.
 
 A program may take away its own user's rights (`chmod 0 .git`, `chmod 311 .`) and give them back in its next call, for
 which nothing would have been found and closed. So a folder that cannot be looked into stays closed itself; and nothing
@@ -181,6 +182,9 @@ def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: A
 def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
     """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
     end = follow_links(name, workspace, allowance)
+    is_told = end.links and (end.path == workspace or end.path.startswith("/proc/"))
+    if is_told and not name.startswith(".env"):  # a crowd to hide the others among, and a folder is no such file
+        allowance.untold.add(f"{workspace}/{name}")
     if end.path == workspace or not inside(workspace, end.path):
         return "", ""
     if not end.exists:

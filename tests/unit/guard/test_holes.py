@@ -227,6 +227,20 @@ def appeared(ws: Path) -> tuple[str, ...]:
     return Looker(home="", state_home="").appeared(WorkspaceSight(path=str(ws)))
 
 
+@pytest.mark.parametrize("target", [".", "sub/..", "/proc/self/cwd/sub", "/proc/thread-self/cwd", "/dev/fd/../cwd/sub"])
+def test_a_link_that_closes_nothing_and_leads_back_into_the_workspace_is_told(tmp_path: Path, target: str) -> None:
+    """`.claude -> .` makes settings of a plain file at the top, and nobody was told that there are any now."""
+    ws = tmp_path.resolve()
+    (ws / "sub").mkdir()
+    (ws / ".git").mkdir()
+    for name in (".claude", ".vscode", ".git/hooks"):
+        (ws / name).symlink_to(target if "/" not in name or target.startswith("/") else f"../{target}")
+    for number in range(200):
+        (ws / f".env{number:03d}").symlink_to(target)
+    assert appeared(ws) == (".claude", ".git/hooks", ".vscode")
+    assert Looker(home="", state_home="")._look_at_workspace(str(ws)).problem == ""
+
+
 def test_a_hook_does_not_go_untold_among_a_crowd_of_env_files(ws: Path) -> None:
     """Each of them was followed first, until no steps were left; and all of them stood in the outcome, five megabytes
     that no quota of output had counted."""
