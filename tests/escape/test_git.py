@@ -39,9 +39,16 @@ def git(run: SyncRun, *args: str) -> Outcome:
     return outcome
 
 
-def plainly(*args: str, at: Path) -> None:
+def told(*args: str, at: Path, given: str = "") -> str:
     environ = {"HOME": "/nonexistent", "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", *IDENTITY, *args], cwd=at, env=environ, check=True, capture_output=True)
+    words = ["git", *IDENTITY, *args]
+    return subprocess.run(
+        words, cwd=at, env=environ, input=given, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def plainly(*args: str, at: Path) -> None:
+    told(*args, at=at)
 
 
 def repository(at: Path, *words: str) -> Path:
@@ -112,6 +119,60 @@ def test_status_and_diff_do_not_look_into_a_nested_repository_named_by_the_index
     assert git(run, "status").success
     assert git(run, "diff").success
     assert not (workspace / "ran").exists()
+
+
+def linked(workspace: Path, commit: str, *parents: str) -> str:
+    """A commit whose tree alone says that a/b/inner is a submodule: no index holds it."""
+    tree = f"160000 commit {commit}\tinner\n"
+    for name in ("b", "a"):
+        tree = f"040000 tree {told('mktree', '--missing', at=workspace, given=tree)}\t{name}\n"
+    words = [word for parent in parents for word in ("-p", parent)]
+    return told("commit-tree", "-m", "x", *words, told("mktree", at=workspace, given=tree), at=workspace)
+
+
+@pytest.mark.parametrize("how", ["--submodule=diff", "--submodule=log", "--submodule"])
+def test_a_diff_of_trees_starts_no_git_in_a_repository_that_they_call_a_submodule(
+    run: SyncRun, workspace: Path, how: str
+) -> None:
+    """Three folders down, in no index: nobody looked at its settings, and `--ignore-submodules=none` asked for it."""
+    inner, first, second = _two_commits(workspace)
+    (inner / ".gitattributes").write_text("* diff=x\n")
+    plainly("config", "diff.x.textconv", trap(workspace / "convert", workspace / "ran"), at=inner)
+    trees = (linked(workspace, first), linked(workspace, second))
+    shown = git(run, "diff", how, "--ignore-submodules=none", *trees)
+    assert (shown.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+    plainly("config", "diff.submodule", how.partition("=")[2] or "log", at=workspace)
+    shown = git(run, "diff", "--ignore-submodules=none", *trees)
+    assert shown.success
+    assert f"+Subproject commit {second}" in str(shown.output["stdout"])
+    assert not (workspace / "ran").exists()
+
+
+def test_a_merge_fetches_nothing_by_a_program_of_a_repository_that_only_trees_name(
+    run: SyncRun, workspace: Path
+) -> None:
+    inner, first, _ = _two_commits(workspace)
+    for key, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "x",
+        "remote.x.url": "/nowhere",
+        "remote.x.promisor": "true",
+        "remote.x.uploadpack": trap(workspace / "upload", workspace / "ran"),
+    }.items():
+        plainly("config", key, value, at=inner)
+    base = linked(workspace, first)
+    git(run, "merge-tree", "--write-tree", linked(workspace, "1" * 40, base), linked(workspace, "2" * 40, base))
+    assert not (workspace / "ran").exists()
+
+
+def _two_commits(workspace: Path) -> tuple[Path, str, str]:
+    repository(workspace)
+    (workspace / "a" / "b").mkdir(parents=True)
+    inner = committed(workspace / "a" / "b" / "inner")
+    first = told("rev-parse", "HEAD", at=inner)
+    (inner / "file").write_text("y")
+    plainly("commit", "-qam", "y", at=inner)
+    return inner, first, told("rev-parse", "HEAD", at=inner)
 
 
 def test_settings_in_a_home_that_is_the_workspace_are_not_obeyed(run: SyncRun, workspace: Path) -> None:

@@ -38,7 +38,7 @@ from palyra.guard.texts import code_arguments
 from palyra.model.call import CallId, Door, RunId, Tier, TierChoice, ToolCall
 from palyra.model.job import Facts, Job
 from palyra.model.limits import Limits
-from palyra.model.net import EgressMode, NamedHost, NetGrant
+from palyra.model.net import NO_NETWORK, EgressMode, NamedHost, NetGrant
 from palyra.model.sights import LookRequest, WorkspaceSight
 from palyra.model.tool import ToolKind
 from palyra.protocol.parse import check_input, parse_input
@@ -256,7 +256,7 @@ def make_job(
             caller=dict(process.env),
             settable=runner.settable_env,
             operator=grant.env,
-            also=_git_environment(trip, process),
+            also=_git_environment(trip, process, net),
         ),
         cwd=trip.sights.cwd.resolved,
         workspace=_workspace(trip.sights.workspace, process),
@@ -296,7 +296,7 @@ def _may_run_code(trip: Trip) -> bool:
     return trip.facts.runs_code or trip.facts.interpreter or trip.facts.granted_interpreters
 
 
-def _git_environment(trip: Trip, process: ProcessInput) -> tuple[tuple[str, str], ...]:
+def _git_environment(trip: Trip, process: ProcessInput, net: NetGrant) -> tuple[tuple[str, str], ...]:
     """For git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any."""
     assert trip.sights is not None
     names = (trip.sights.executable, *trip.sights.also)
@@ -305,7 +305,8 @@ def _git_environment(trip: Trip, process: ProcessInput) -> tuple[tuple[str, str]
     from palyra.guard.gitenv import git_environment
     from palyra.guard.gitpush import push_words
 
-    return git_environment(pushes=push_words(process.command, process.args) is not None)
+    pushes = push_words(process.command, process.args) is not None
+    return git_environment(pushes=pushes, alone=net == NO_NETWORK)
 
 
 def _limits(trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig) -> Limits:

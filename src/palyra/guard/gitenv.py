@@ -25,6 +25,7 @@ SETTINGS: Final = (
     ("core.sshCommand", "ssh"),
     ("credential.helper", ""),  # an empty one forgets those named before it
     ("diff.ignoreSubmodules", "all"),  # looking into them obeys their own settings
+    ("diff.submodule", "short"),  # longer ones are told by a git, or a fetch, in whatever folder a tree names
     ("fetch.recurseSubmodules", "false"),
     ("gc.auto", "0"),
     ("gpg.program", "gpg"),
@@ -48,11 +49,17 @@ _FIXED: Final = (
 PUSHING: Final = (("protocol.file.allow", "never"),)
 
 
-def git_environment(*, pushes: bool = False) -> tuple[tuple[str, str], ...]:
+ALONE: Final = (("GIT_NO_LAZY_FETCH", "1"),)
+"""A commit that is not there is fetched by the program that settings name (`remote.x.uploadpack`), those of a nested
+repository too that no index holds, in the middle of a merge. Without a network nothing else could come of it."""
+
+
+def git_environment(*, pushes: bool = False, alone: bool = False) -> tuple[tuple[str, str], ...]:
+    """`alone`: the call reaches no host."""
     settings = (*SETTINGS, *PUSHING) if pushes else SETTINGS
     numbered = [
         pair
         for number, (key, value) in enumerate(settings)
         for pair in ((f"GIT_CONFIG_KEY_{number}", key), (f"GIT_CONFIG_VALUE_{number}", value))
     ]
-    return (*_FIXED, ("GIT_CONFIG_COUNT", str(len(settings))), *numbered)
+    return (*_FIXED, *(ALONE if alone else ()), ("GIT_CONFIG_COUNT", str(len(settings))), *numbered)

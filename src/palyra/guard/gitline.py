@@ -60,6 +60,9 @@ _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "log": ("", ("ext-diff",)),
     "show": ("", ("ext-diff",)),
 }
+_SHOW = frozenset(
+    "diff diff-files diff-index diff-tree format-patch log range-diff reflog show stash whatchanged".split()
+)
 _PUSH = Spec(
     "fnuvqd46o:",
     "all branches prune mirror dry-run porcelain delete tags follow-tags signed? no-signed atomic no-atomic repo= "
@@ -188,7 +191,19 @@ def _judge(subcommand: str, rest: Sequence[str]) -> str:
         return "git push to a folder runs the hooks of the repository there"
     if subcommand in _REMOTES and any(_DASH_HOST.match(word) for word in rest):
         return "a git address whose host begins with a dash is an option to ssh"
+    if subcommand in _SHOW and _enters_submodules(rest):
+        return f"git {subcommand} --submodule looks into repositories with their own settings"
     return _judge_strategy(subcommand, rest) or _judge_settings(subcommand, rest)
+
+
+def _enters_submodules(rest: Sequence[str]) -> bool:
+    """`diff --submodule=diff A B` starts a git in each folder that those trees call a submodule, and `=log` may fetch
+    there: text conversions, filters and programs of a repository that no index holds, so that nobody looked at it."""
+    for option in find_options(rest, names=("submodule",)):
+        glued = option.end == option.index + 1  # without =, what follows is no value, and it means log
+        if not (glued and option.value == "short"):
+            return True
+    return False
 
 
 def push_target(rest: Sequence[str]) -> str:

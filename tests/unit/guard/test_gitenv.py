@@ -20,8 +20,12 @@ def test_a_push_reaches_no_folder():
     assert told[f"GIT_CONFIG_VALUE_{len(SETTINGS)}"] == "never"
 
 
+def test_without_a_network_nothing_is_fetched_unasked():
+    assert set(git_environment(alone=True)) - set(git_environment()) == {("GIT_NO_LAZY_FETCH", "1")}
+
+
 def test_nobody_else_can_set_any_of_it():
-    assert all(is_banned(key) for key, _ in git_environment(pushes=True))
+    assert all(is_banned(key) for key, _ in git_environment(pushes=True, alone=True))
 
 
 def test_it_stands_beside_the_callers_environment():

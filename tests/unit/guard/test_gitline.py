@@ -91,6 +91,15 @@ archive --remote=x HEAD
 diff --ext-diff
 log --ext-diff
 show --ext-diff
+diff --submodule=diff a b
+diff --submodule a b
+diff --submodule short b
+log -p --submodule=log
+show --submod=diff
+format-patch --submodule=diff a
+stash show --submodule=diff
+diff-tree -p --submodule=diff a b
+-c diff.submodule=diff log -p
 bisect run id
 bisect view git/x
 bisect visualize git-x
@@ -185,6 +194,9 @@ merge -m s b
 grep -e O x
 grep -eO x
 log --oneline
+log -p --submodule=short
+-c diff.submodule=short diff
+grep --submodule x
 diff --stat
 show HEAD
 bisect start
