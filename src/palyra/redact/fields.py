@@ -27,6 +27,7 @@ _NAMES: Final = (
 _BEFORE: Final = rb"(?P<before>\\{0,3}[\"'])?%s" % EDGE
 _QUOTED: Final = rb"(?:\\{0,3}[\"'])?\]?[ \t]{0,4}"
 _BEHIND: Final = _QUOTED.replace(b"(?:", b"(?P<after>", 1)
+_SIGN: Final = rb"(?::|=>)"
 _LONGEST_NAME: Final = CONTEXT - 8
 
 
@@ -36,9 +37,9 @@ _COOKIES: Final = (b"set-cookie2", b"set-cookie", b"cookie")
 class KeyFields:
     signs: Final = tuple(b"-" + word for word in b"key Key kEY KEY token Token tOKEN TOKEN".split())
     _names = b"|".join(name.encode() for name in sorted(_NAMES, key=len, reverse=True))
-    _anchor = late(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + rb":")
+    _anchor = late(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + _SIGN)
     """Begins with a single letter, which the search is quick to find."""
-    _ending = late(_BEFORE + rb"(?P<name>(?i:" + _names + rb"))" + _BEHIND + rb":\Z")
+    _ending = late(_BEFORE + rb"(?P<name>(?i:" + _names + rb"))" + _BEHIND + _SIGN + rb"\Z")
     _endings = tuple(_names.split(b"|"))
     _rest = staticmethod(swallow_run(late(rb"[^\r\n\"']*+")))
 
@@ -61,12 +62,13 @@ class KeyFields:
 
 
 class Cookies:
-    """`Cookie: a=1; b=2` loses all of it, `Set-Cookie: a=1; Path=/` the value."""
+    """`Cookie: a=1; b=2` loses all of it, `Set-Cookie: a=1; Path=/` the value, a list all behind its bracket."""
 
     signs: Final = (b"ookie", b"OOKIE")
-    _anchor = late(rb"[cC](?:ookie|OOKIE)2?" + _QUOTED + rb":")
-    _ending = late(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + rb":\Z")
-    _opening = late(rb"[ \t]*(?:\\{0,3}[\"'`])?[ \t]*")
+    _anchor = late(rb"[cC](?:ookie|OOKIE)2?" + _QUOTED + _SIGN)
+    _ending = late(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + _SIGN + rb"\Z")
+    _opening = late(rb"[ \t]*(?P<list>\[[ \t]*)?(?:\\{0,3}[\"'`])?[ \t]*")
+    _listed = late(rb"[\w!#$%&*+.^~-]{1,128}=[^\]\r\n]*(?<![\s\"'`\\])")
     _pair = rb"[\w!#$%&*+.^~-]{1,128}=[^\s;,\"'\\`<>]*+"
     _pairs = late(_pair + rb"(?:;[ \t]*" + _pair + rb")*")
     _first = late(rb"[\w!#$%&*+.^~-]{1,128}=(?P<value>[^\s;,\"'\\`<>]++)")
@@ -83,12 +85,16 @@ class Cookies:
         end = line_end(window)
         if end is None:
             return OPEN
-        begin = at
+        begin, listed = at, False
         if (opening := self._opening.match(data, at, end)) is not None:
-            begin = opening.end()
-        setting = name["name"].lower() != b"cookie"
-        found = (self._first if setting else self._pairs).match(data, begin, end)
-        if found is None or all(STAND_IN.fullmatch(pair.partition(b"=")[2]) for pair in found.group().split(b";")):
+            begin, listed = opening.end(), opening["list"] is not None
+        setting = name["name"].lower() != b"cookie" and not listed
+        pairs = self._listed if listed else self._pairs
+        found = (self._first if setting else pairs).match(data, begin, end)
+        if found is None:
+            return None
+        values = () if listed else found.group().split(b";")  # a list goes on behind its first: it is not read again
+        if values and all(STAND_IN.fullmatch(pair.partition(b"=")[2]) for pair in values):
             return None
         start, stop = found.span("value" if setting else 0)
         endless = stop == window.stop and not window.ended

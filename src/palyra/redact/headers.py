@@ -1,4 +1,5 @@
-"""`Authorization:` and `Proxy-Authorization:`: as a header line, in quotes (curl -H '…'), or as a key and a value.
+"""`Authorization:` and `Proxy-Authorization:`: as a header line, in quotes (curl -H '…'), or as a key and a value, as
+languages print them: `map[Authorization:[Bearer …]]`, `"Authorization" => "…"`, `('Authorization', 'Bearer …')`.
 
 Rules: the header's name and its scheme are kept, the credentials are replaced. Behind a known scheme, at the start
 of a line and between quotes the value counts as credentials; elsewhere (types and expressions in source code) only
@@ -22,17 +23,17 @@ from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_r
 
 _NAME: Final = (
     rb"(?P<before>\\{0,3}[\"'])?%s(?P<name>(?:(?i:proxy)[-_])?(?i:authorization))"
-    rb"(?P<after>\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]"
+    rb"(?P<after>\\{0,3}[\"'])?\]?[ \t]{0,4}[:=,]"
 ) % EDGE
 _LONGEST_NAME: Final = 48
 _NAMES: Final = (b"authorization",)
 _BEFORE_NAME: Final = 10
 """What may belong to it: a quote and its backslashes, `proxy-`."""
-_ANCHOR = late(rb"[uU](?i:thorization)(?:\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]")
+_ANCHOR = late(rb"[uU](?i:thorization)(?:(?:\\{0,3}[\"'])?\]?[ \t]{0,4}[:=]|\\{0,3}[\"'][ \t]{0,4},)")
 """The end of the name, quick to search for; the whole of it is looked at when the value is judged."""
 _ENDING = late(_NAME + rb"\Z")
 
-_OPENING = late(rb"[ \t]*(?:[bfruBFRU]{0,2}(?P<quote>\\{0,3}[\"'`]))?[ \t]*")
+_OPENING = late(rb"[ \t]*(?P<list>\[[ \t]*)?(?:[bfruBFRU]{0,2}(?P<quote>\\{0,3}[\"'`]))?[ \t]*")
 _ONE_TOKEN = late(rb"(?:basic|bearer|token|negotiate|ntlm|api-?key|key|aws|sharedkey(?:lite)?)[ \t]+", re.IGNORECASE)
 _PARAMETERS = late(rb"(?:digest|oauth|hawk|mac|signature|aws4-[\w-]++|goog4-[\w-]++|googlelogin)[ \t]+", re.IGNORECASE)
 _TOKEN68 = late(rb"[A-Za-z0-9._~+/-][^\s\"'\\,;`<>]*+")
@@ -41,6 +42,8 @@ _LOOKS_SECRET = late(
 )
 _EXPRESSION = late(rb"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _WORD = late(rb"[A-Za-z]{1,12}")
+_LONG: Final = 12
+"""Of a token that only a comma parts from its name: `"Authorization", "Basic auth"` are two texts."""
 
 
 class Authorization:
@@ -73,7 +76,7 @@ def name_before(
     Told by the end alone: a line full of names must not have the pattern tried at each place before each of them."""
     data, at = window.data, window.at
     begin = max(0, at - longest)
-    stem = data[begin : at - 1].rstrip(b" \t]\\\"'").lower()
+    stem = data[begin : at - 1].rstrip(b" \t]\\\"'=").lower()
     for name in names if stem.endswith(names) else ():
         if stem.endswith(name):
             return ending.search(data, max(begin, begin + len(stem) - len(name) - _BEFORE_NAME), at)
@@ -97,7 +100,10 @@ def starts_line(data: bytes, at: int) -> bool:
 
 def credentials(line: bytes, name: re.Match[bytes], *, at_start: bool) -> tuple[int, int] | None:
     """Where in the rest of the line behind the name the credentials stand."""
-    opening = _OPENING.match(line)
+    paired = is_paired(line, name)
+    if paired and not name["after"]:
+        return None
+    opening = _OPENING.match(line, line[:1] == b">" and bool(paired))
     begin = opening.end() if opening else 0
     quote = (opening.group("quote") if opening else None) or (None if name["after"] else name["before"])
     end = _closing(line, begin, quote) if quote else len(line.rstrip())
@@ -108,13 +114,24 @@ def credentials(line: bytes, name: re.Match[bytes], *, at_start: bool) -> tuple[
         return (scheme.end(), end) if b"=" in line[scheme.end() : end] else None
     scheme = _ONE_TOKEN.match(line, begin, end)
     if scheme is not None:
-        return _one_token(line, scheme.end(), end)
-    if quote or at_start:
+        found = _one_token(line, scheme.end(), end)
+        return found if paired != b"," or (found and found[1] - found[0] >= _LONG) else None
+    if paired == b",":
+        return None  # a list of names of headers: "Authorization", "Content-Type"
+    if quote or (at_start and not (opening and opening["list"])):
         return _whole_value(line, begin, end, keyword=not quote and not name["name"].islower())
-    found = _LOOKS_SECRET.match(line, begin, end)
-    if found is None or _EXPRESSION.fullmatch(found["token"]):
+    looks = _LOOKS_SECRET.match(line, begin, end)
+    if looks is None or _EXPRESSION.fullmatch(looks["token"]):
         return None
-    return found.span("token")
+    return looks.span("token")
+
+
+def is_paired(line: bytes, name: re.Match[bytes]) -> bytes:
+    """By which sign, other than a header's own, name and value stand beside each other; empty for `:` and `=`."""
+    sign = name.group()[-1:]
+    if sign == b",":
+        return sign
+    return b"=>" if sign == b">" or (sign == b"=" and line[:1] == b">") else b""
 
 
 def _closing(line: bytes, begin: int, quote: bytes) -> int:

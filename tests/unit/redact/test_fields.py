@@ -33,6 +33,12 @@ from palyra.redact.verdict import Window
         ("curl -H 'Cookie: sid=abc123' https://x", "sid=abc123", "cookie"),
         ("Set-Cookie: sid=abc123; Path=/; HttpOnly\n", "abc123", "cookie"),
         ("< set-cookie: sid=abc123; Secure\n", "abc123", "cookie"),
+        ("map[X-Api-Key:[a1b2c3d4e5f6] Host:[x]]", "a1b2c3d4e5f6", "key-field"),
+        ('{"x-api-key"=>"a1b2c3d4", "y"=>1}', "a1b2c3d4", "key-field"),
+        ('{"Cookie" => "sid=abc123"}', "sid=abc123", "cookie"),
+        ("map[Cookie:[sid=abc123; b=2] Host:[x]]", "sid=abc123; b=2", "cookie"),
+        ("'set-cookie': [ 'sid=abc; Path=/', 'b=2; Secure' ],", "sid=abc; Path=/', 'b=2; Secure", "cookie"),
+        ('{"cookie":["sid=abc123"],"x":["y"]}', "sid=abc123", "cookie"),
         ("Proxy-Authorization: Basic dXNlcjpwYXNz\n", "dXNlcjpwYXNz", "authorization"),
     ],
 )
@@ -62,6 +68,11 @@ def test_the_value_goes_and_nothing_else(text, secret, kind):
         "Set-Cookie: session=<value>; Path=/\n",
         'document.cookie = "a=b"\n',
         "cookies: none\n",
+        "'cookie' => 'array',\n",
+        "Cookie:[] Host:[x]\n",
+        "setCookie: [string, function]\n",
+        "'x-api-key' => $key,\n",
+        "app-token: [ident]\n",
     ],
 )
 def test_other_fields_prose_and_code_stay(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from palyra.redact.stream import Redactor
 from palyra.redact.values import redact_text
 
 SHOWN = "[redacted:authorization:1]"
@@ -38,6 +39,14 @@ SHOWN = "[redacted:authorization:1]"
             "Authorization: AWS4-HMAC-SHA256 Credential=AKIA/20250101, SignedHeaders=host, Signature=fe5f80\n",
             "Credential=AKIA/20250101, SignedHeaders=host, Signature=fe5f80",
         ),
+        ("map[Accept:[*/*] Authorization:[Bearer abc123] Host:[x]]", "abc123"),
+        ("{Authorization=[Bearer abc123], Accept=[*/*]}", "abc123"),
+        ('{"Authorization": ["Bearer abc123"], "Accept": ["*/*"]}', "abc123"),
+        ('{"multiValueHeaders":{"authorization":["my-key-without-scheme"]}}', "my-key-without-scheme"),
+        ('{"Authorization"=>"Bearer abc123", "Accept"=>"*/*"}', "abc123"),
+        ("array('Authorization' => 'Basic dXNlcjpwYXNz')", "dXNlcjpwYXNz"),
+        ("[('Authorization', 'Bearer abcdef123456'), ('X', 'y')]", "abcdef123456"),
+        ("(b'authorization', b'Basic dXNlcjpwYXNzd29yZA==')", "dXNlcjpwYXNzd29yZA=="),
         ('"request": "GET / HTTP/1.1\\r\\nAuthorization: Bearer abc123\\r\\nHost: x"', "abc123"),
     ],
 )
@@ -49,6 +58,17 @@ def test_credentials_are_replaced_and_nothing_else(text, secret):
 @pytest.mark.parametrize(
     "text",
     [
+        'allow_headers=["Authorization", "Content-Type"]',
+        "allowedHeaders: ['Authorization', 'X-Requested-With'],",
+        'headers.set("Authorization", "Bearer " + token)',
+        'headers.set("Authorization", `Bearer ${token}`)',
+        "request.headers.get('Authorization', '')",
+        "'Authorization' => 'Bearer ' . $token,",
+        '"Authorization" => "Bearer #{token}"',
+        "(authorization) => next(authorization1234567)",
+        "const { authorization, cookie } = request.headers",
+        "security:\n  - Authorization: []\n",
+        '"Authorization", "Basic auth"',
         "Authorization: Bearer ${TOKEN}\n",
         "Authorization: Bearer $TOKEN\n",
         "Authorization: Bearer <token>\n",
@@ -67,3 +87,9 @@ def test_credentials_are_replaced_and_nothing_else(text, secret):
 )
 def test_code_and_prose_about_it_stay(text):
     assert redact_text(text) == text
+
+
+def test_prose_with_a_comma_behind_the_name_is_not_held_back():
+    redactor = Redactor()
+    text = b"checks authentication, authorization, and"
+    assert redactor.feed(text) == text
