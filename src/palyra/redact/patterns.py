@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, TypeAlias
 
 from palyra.late import late
@@ -40,8 +41,13 @@ class Piece:
 Pieces: TypeAlias = tuple[Piece, ...]
 
 
+@cache
+def _letter(letter: str) -> Piece:
+    return Piece(unit=re.escape(letter).encode())
+
+
 def text(literal: str) -> Pieces:
-    return tuple(Piece(unit=re.escape(letter).encode()) for letter in literal)
+    return tuple(map(_letter, literal))
 
 
 def one(signs: str) -> Pieces:

@@ -8,6 +8,7 @@ Not here: how a shape is judged (patterns); private-key blocks (pem); headers (h
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Final
 
@@ -29,6 +30,16 @@ _OPENAI = tuple(
 )
 _AWS_ID = text("A") + one("[KS]") + text("IA") + run("[A-Z0-9]", 16)
 _AWS_SECRET = run("[A-Za-z0-9/+]", 40, 40)
+
+_BEGIN64 = "LS0tLS1CRUdJTi"
+_KEY_FILES = ("", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ", "PGP ")
+
+
+def _key_file(kind: str) -> Form:
+    """A private key's whole file as settings of clusters hold it: `client-key-data: LS0tLS1CRUdJTiBSU0Eg…`."""
+    head = f"-----BEGIN {kind}PRIVATE KEY".encode()
+    return Form("private-key", text(base64.b64encode(head)[: len(head) * 8 // 6].decode()) + run("[A-Za-z0-9+/=]", 40))
+
 
 # Families that share a first letter share one search, which costs less than one for each.
 KEYS: Final = (
@@ -69,6 +80,7 @@ LONG_KEYS: Final = (
         Form("grafana", text("glsa_") + run(_WORD, 32)),
         search=f"g(?:h[pousr]_|ithub_pat_|l(?:sa_|(?:{'|'.join(_GITLAB)})-))",
     ),
+    Keys([_BEGIN64], *map(_key_file, _KEY_FILES)),
     Keys(["GOCSPX-"], Form("google", text("GOCSPX-") + run(_URL64, 24))),
     Keys(
         ["sk-"],
@@ -105,6 +117,12 @@ LONG_KEYS: Final = (
     Keys(["ATATT3"], Form("atlassian", text("ATATT3") + run("[A-Za-z0-9_=-]", 60))),
     Keys(["rubygems_"], Form("rubygems", text("rubygems_") + run("[0-9a-f]", 48))),
     Keys(["gsk_"], Form("groq", text("gsk_") + run(_ALNUM, 40))),
+    Keys(["ntn_"], Form("notion", text("ntn_") + run(_ALNUM, 40))),
+    Keys(["sbp_"], Form("supabase", text("sbp_") + run("[0-9a-f]", 40))),
+    Keys(["xai-"], Form("xai", text("xai-") + run(_ALNUM, 60))),
+    Keys(["pplx-"], Form("perplexity", text("pplx-") + run(_ALNUM, 40))),
+    Keys(["sntrys_eyJ"], Form("sentry", text("sntrys_eyJ") + run("[A-Za-z0-9_=+/-]", 40))),
+    Keys(["/api/webhooks/"], Form("discord", run("[0-9]", 16) + text("/") + run(_URL64, 60)), after=True),
     Keys(["palyra_0"], Form("palyra", text("palyra_") + run("[0-9A-Z]", 26, 26) + text("_") + run("[0-9a-f]", 64))),
 )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from palyra.redact.values import redact_text
 
 BODY = "0123456789abcdefghijABCDEFGHIJ012345"
+PEM = f"-----BEGIN %s-----\n{BODY}{BODY}\n{BODY}\n-----END %s-----\n"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
 
 
@@ -34,6 +37,11 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P
         ("openai", "sk-svcacct-" + BODY),
         ("openai", "sk-" + BODY + BODY[:12]),
         ("npm", "npm_" + BODY),
+        ("notion", "ntn_" + BODY + BODY[:10]),
+        ("supabase", "sbp_" + "0123456789abcdef" * 2 + "01234567"),
+        ("xai", "xai-" + BODY + BODY),
+        ("perplexity", "pplx-" + BODY + BODY[:12]),
+        ("sentry", "sntrys_eyJ" + BODY + "=_" + BODY),
         ("pypi", "pypi-AgEIcHlwaS5vcmcCJ" + BODY),
         *(("stripe", f"{kind}k_{mode}_{BODY[:24]}") for kind in "sr" for mode in ("live", "test")),
         ("stripe", "whsec_" + BODY[:32]),
@@ -143,3 +151,22 @@ def test_ordinary_text_is_left_alone(text):
 
 def test_sentences_keep_their_full_stops():
     assert redact_text(f"Use {JWT}. Or not.") == "Use [redacted:jwt:1]. Or not."
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ", "PGP "])
+def test_a_key_file_that_a_clusters_settings_hold_in_base64_is_replaced(kind: str) -> None:
+    """`kubectl config view --raw`, `kubectl get secret -o yaml`: the file stands there in one long word."""
+    held = b64encode((PEM % (f"{kind}PRIVATE KEY", f"{kind}PRIVATE KEY")).encode()).decode()
+    text = f"    client-key-data: {held}\n    user: x\n"
+    assert redact_text(text) == text.replace(held, "[redacted:private-key:1]")
+
+
+@pytest.mark.parametrize("kind", ["CERTIFICATE", "PUBLIC KEY"])
+def test_a_certificate_in_base64_is_no_secret(kind: str) -> None:
+    text = f"    client-certificate-data: {b64encode((PEM % (kind, kind)).encode()).decode()}\n"
+    assert redact_text(text) == text
+
+
+def test_the_address_by_which_anybody_may_write_to_a_channel_is_replaced() -> None:
+    text = f"curl https://discord.com/api/webhooks/123456789012345678/{BODY}{BODY} -d x"
+    assert redact_text(text) == "curl https://discord.com/api/webhooks/[redacted:discord:1] -d x"
