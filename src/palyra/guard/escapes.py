@@ -86,7 +86,7 @@ def _pairs(text: str) -> tuple[tuple[str, How], ...]:
 
 _PLUGIN = _escape("plugin")
 _NETCAT = _escape("exec:words sh-exec:shell lua-exec", "c:shell e:words", "iIpqswWxX")
-_GPG = _escape("options agent-program dirmngr-program photo-viewer exec-path keyserver-options gpg-program")
+_GPG = _escape("options homedir agent-program dirmngr-program photo-viewer exec-path keyserver-options gpg-program")
 _SSH_VALUES = "BbcDEeFIiJLlmOopQRSWw"
 
 ESCAPES: dict[str, Escape] = {
@@ -102,14 +102,17 @@ ESCAPES: dict[str, Escape] = {
     "delta": _escape("pager:shell"),
     "install": _escape("strip-program:words"),
     "cpio": _escape("rsh-command:words"),
-    "sdiff": _escape("diff-program:words"),
+    # With -o it takes commands from stdin, and one of them starts ed, whose `!` is a shell.
+    "sdiff": _escape("diff-program:words output", "o", "Iow"),
     "diff3": _escape("diff-program:words"),
     "patch": _escape("ed get", "e g", "BDFVYdgioprz"),  # -g fetches what is missing by co, get, p4 or cleartool
-    "rsync": _escape("rsh:words rsync-path:shell", "e:words", "eBfMT@"),
+    "rsync": _escape("rsh:words rsync-path:shell daemon config dparam", "e:words", "eBfMT@"),
+    "curl": _escape("engine config", "K", "AbcCdDeEFHKmoPQrtTuUwxXyYz"),  # a library by its path, in a file too
     "wget": _escape("use-askpass:words execute config", "e", "aABDeGIilnoOPQRtTUwX"),
-    "wget2": _escape("use-askpass:words execute config plugin", "e", "aABDeGIilnoOPQRtTUwX"),
+    "wget2": _escape("use-askpass:words execute config plugin local-plugin", "e", "aABDeGIilnoOPQRtTUwX"),
     "aria2c": _escape("on-download-complete:words on-download-start:words on-download-stop:words "
-                      "on-download-error:words on-download-pause:words on-bt-download-complete:words conf-path"),
+                      "on-download-error:words on-download-pause:words on-bt-download-complete:words "
+                      "conf-path enable-rpc"),
     "tcpdump": _escape("", "z:words", "BcCEFGijmMrQsTVwWyzZ"),
     "ssh": _escape("", "F I", _SSH_VALUES),
     "slogin": _escape("", "F I", _SSH_VALUES),
@@ -147,7 +150,7 @@ SSH_SETTINGS = _words(
 )
 """`ssh -o` settings that start or load something here, not on the other side."""
 
-OPENSSL_WORDS = _words("engine -engine -engine_impl -provider -provider-path -provider_path -config -post")
+OPENSSL_WORDS = _words("engine -engine -engine_impl -provider -provider-path -provider_path -module -config -post")
 COMPRESSORS = _words(
     "gzip gunzip pigz unpigz bzip2 bunzip2 pbzip2 lbzip2 xz unxz pixz lzma unlzma lzip plzip lzop lz4 zstd unzstd "
     "zstdmt pzstd compress uncompress brotli"
@@ -203,12 +206,19 @@ def _judge_value(name: str, option: str, value: str, how: How) -> Iterator[Findi
 def read_zip(args: Words) -> Iterator[Finding]:
     """It tests an archive by `sh -c "unzip -t 'FOLDER/…'"`, whatever quotes there are in the name of that folder."""
     tests = any(word[:1] == "-" and ("T" in word or word[:3] == "--t") for word in args)
-    if tests and any("'" in word for word in args):
+    if tests and any("'" in word or "{}" in word for word in args):  # {}: find puts any name there
         yield Finding(shell=True, words=tuple(args), why="zip -T hands the archive's name to a shell")
     glued = (word for word in args if word[:1] == "-" and word[:2] != "--" and "TT" in word)
     named = (option.value or "" for option in find_options(args, names=("unzip-command",)))
     for word in (*glued, *named):
         yield Finding(shell=True, words=tuple(args), why=f"zip {word[:20]} tests with a program of its own")
+
+
+def read_tree(args: Words) -> Iterator[Finding]:
+    """Before 2.0 it lists folders below the last level by `sh -c 'tree -H "FOLDER" …'`, whatever is in their names."""
+    bundles = [word for word in args if word[:1] == "-" and word[1:2] != "-"]
+    if any("R" in word for word in bundles) and any("H" in word for word in bundles):
+        yield Finding(shell=True, words=tuple(args), why="tree -R with -H hands names of folders to a shell")
 
 
 def read_openssl(args: Words) -> Iterator[Finding]:
@@ -222,6 +232,10 @@ def read_ssh(name: str) -> Reader:
 
     def read(args: Words) -> Iterator[Finding]:
         yield from read_escapes(name, escape, args)
+        if name == "sftp" and args:
+            yield Finding(
+                code=True, words=tuple(args), why="sftp gives a line of its input that begins with ! to a shell"
+            )
         for option in find_options(args, letters="o", values=escape.values):
             setting = re.split(r"[\s=]", (option.value or "").strip())[0].strip("\"'").lower()
             if setting in SSH_SETTINGS:

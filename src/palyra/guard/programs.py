@@ -20,7 +20,7 @@ def _names(text: str) -> frozenset[str]:
 
 SHELLS = _names(
     "sh bash dash ash hush zsh fish ksh mksh pdksh lksh oksh yash posh rbash rksh rzsh csh tcsh elvish nu nushell "
-    "xonsh osh ysh ion murex ngs scsh busybox toybox cmd command powershell pwsh wscript cscript mshta"
+    "xonsh osh ysh ion murex ngs scsh sash execlineb busybox toybox cmd command powershell pwsh wscript cscript mshta"
 )
 AWKS = _names("awk gawk mawk nawk igawk original-awk goawk bwk")
 LANGUAGES = _names(
@@ -54,6 +54,8 @@ BUILD_TOOLS = _names(
     gcc g++ cc c++ cpp clang clang++ tcc icc ld gold lld as collect2 gfortran gnat nasm cython f2py javac kotlinc scalac
     autoconf automake autoreconf aclocal libtool libtoolize configure just task mage earthly msbuild nmake
     asdf mise direnv nvm rbenv sdk eslint prettier
+    ccache sccache distcc icecc c89 c99 ld.bfd ld.gold ld.lld mold swiftc dmd ldc2 gdc fpc qmake qmake6 xmake tup dart
+    flutter rspec cucumber rails bats golangci-lint dlv goreleaser luarocks cpan cpanm prove wasm-pack scala-cli
     """
 )
 """They run what the project's own files say, and the project is what the agent writes."""
@@ -80,6 +82,8 @@ RUNNERS = _names(
     systemd-socket-activate proxychains proxychains4 torsocks pee mispipe vipe vidir visudo sudoedit vipw vigr login
     agetty getty xdg-open gio tcpserver gh glab terraform tofu packer pulumi hugo buf act lefthook rclone restic
     claude codex gemini aider goose opencode
+    gpg-agent gpg-connect-agent gpgconf sox play rec msgfilter msgexec multitime eatmydata trickle setlock pexec openvt
+    run0 sudo-rs nq tsp distrobox toolbox lxd incus buildctl crictl tmate rview qemu-system-x86_64 qemu-system-aarch64
     mount umount modprobe insmod kexec init systemctl service telinit ip tc ebtables iptables nft ctags
     """
 )
@@ -125,8 +129,14 @@ _GNU = {
 }
 """How GNU's programs are called where the system has others of that name: `gfind -exec` is find's."""
 _VERSION = late(r"[-._]?v?\d+(?:[.]\d+)*(?:[a-z]{0,2}|[-._].*)")
+_TARGET = late(
+    r"(?:[a-z0-9_.]+-){1,4}(?=(?:gcc|g\+\+|c\+\+|clang|clang\+\+|gfortran)(?:-\d[\d.]*)?$)"
+    r"|(?:[a-z0-9_.]+-){2,4}(?=(?:cpp|ld|as)(?:-\d[\d.]*|[.]\w+)?$)"
+)
+"""For which machine a compiler makes its code: `x86_64-linux-gnu-gcc-12`."""
 _LONGEST = max(map(len, VERSIONED))
 """Of a name with a version behind it; an argument of 4 KB must not be cut in four thousand ways."""
+_LONGEST_TARGET = 64
 _SUFFIXES = (".exe", ".cmd", ".bat", ".com")
 MAX_NAME = 256
 
@@ -141,6 +151,8 @@ def _normalise(name: str) -> str:
     for suffix in _SUFFIXES:
         if base.endswith(suffix) and len(base) > len(suffix):
             base = base[: -len(suffix)]
+    if "-" in base and len(base) <= _LONGEST_TARGET:
+        base = _TARGET.sub("", base, count=1)
     if base.startswith("vim."):  # vim.basic, vim.tiny: what the system's alternatives point to
         return "vim"
     for length in range(min(len(base) - 1, _LONGEST), 1, -1):

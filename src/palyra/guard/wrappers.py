@@ -14,7 +14,17 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import field
 
 from palyra.guard.environ import FIXED, is_banned
-from palyra.guard.escapes import ESCAPES, Finding, Reader, read_escapes, read_openssl, read_ssh, read_zip, split_words
+from palyra.guard.escapes import (
+    ESCAPES,
+    Finding,
+    Reader,
+    read_escapes,
+    read_openssl,
+    read_ssh,
+    read_tree,
+    read_zip,
+    split_words,
+)
 from palyra.guard.gitline import read_git
 from palyra.guard.options import Option, Scan, Spec, find_options, read_options
 from palyra.guard.programs import BUILD_TOOLS, REACHES, RUNNERS, normalise
@@ -147,8 +157,15 @@ def command_index(name: str, args: Words) -> int:
     if name not in PREFIXES:
         return -1
     scan = read_options(args, PREFIXES[name].spec)
-    at = scan.rest + PREFIXES[name].operands
+    at = scan.rest + _operands(name, args[scan.rest :])
     return -1 if scan.unknown or at >= len(args) else at
+
+
+def _operands(name: str, rest: Words) -> int:
+    """How many words stand before the command: chrt's priority may be left out, since util-linux 2.42."""
+    if name == "chrt" and rest and not (rest[0].isascii() and rest[0].isdigit()):
+        return 0
+    return PREFIXES[name].operands
 
 
 def _unknown(name: str, scan: Scan, args: Words) -> Finding:
@@ -167,7 +184,7 @@ def _read_prefix(name: str, prefix: Prefix, args: Words) -> Iterator[Finding]:
     if any(option.name in prefix.shell_options.split() for option in scan.options):
         yield Finding(shell=True, why=f"{name} starts a shell or an editor")
         return
-    rest = args[scan.rest + prefix.operands :]
+    rest = args[scan.rest + _operands(name, args[scan.rest :]) :]
     if name == "sudo":
         rest = yield from _skip_assignments(name, rest)
     if name in ("sudo", "doas") and _names_git(rest):
@@ -310,6 +327,7 @@ READERS: dict[str, Reader] = {
     "git": _read_git,
     "zip": read_zip,
     "openssl": read_openssl,
+    "tree": read_tree,
     "busybox": _read_multi_call,
     "toybox": _read_multi_call,
     "coreutils": _read_multi_call,

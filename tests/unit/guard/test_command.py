@@ -32,6 +32,8 @@ def read(line: str) -> Classification:
         ("perl5.36-x86_64-linux-gnu", "perl"), ("node20", "node"), ("lua5.4", "lua"), ("php8.2", "php"),
         ("ruby3.1", "ruby"), ("pip3.11", "pip"), ("python3.13t", "python"), ("tclsh8.6", "tclsh"), ("gcc-12", "gcc"),
         ("npm.cmd", "npm"), ("vim.basic", "vim"), ("ksh93", "ksh"), ("base64", "base64"), ("sha256sum", "sha256sum"),
+        ("x86_64-linux-gnu-gcc-12", "gcc"), ("i686-w64-mingw32-g++", "g++"), ("arm-none-eabi-ld", "ld"),
+        ("clang-format", "clang-format"), ("llvm-as", "llvm-as"), ("save-as", "save-as"), ("git-lfs", "git-lfs"),
         ("bzip2", "bzip2"), ("r2", "r2"), ("x86_64", "x86_64"), ("python-config", "python-config"),
     ],
 )  # fmt: skip
@@ -110,6 +112,7 @@ def test_a_wrapper_counts_as_the_plain_program_it_runs(line, effective, also):
         ("chrt -f 1 sh", "sh"), ("taskset -c 0 sh", "sh"), ("flock f sh", "sh"), ("flock f -c id", "sh"),
         ("flock -c id f", "sh"), ("watch sh", "sh"), ("script -c bash", "bash"), ("strace -f bash", "bash"),
         ("gdb --args python3 x", "python"), ("parallel bash", "bash"), ("prlimit --nofile=9 sh", "sh"),
+        ("chrt -i bash cat", "bash"), ("chrt --other sh -c id", "sh"), ("chrt -i 0 bash", "bash"),
         ("find . -exec sh -c id ;", "sh"), ("find . -execdir python3 {} +", "python"), ("find . -ok bash ;", "bash"),
         ("find . -exec env timeout 5 nice perl -e x ;", "perl"), ("fd -x sh", "sh"), ("fd -Hx bash", "bash"),
         ("fd --exec-batch=sh", "sh"), ("busybox sh", "sh"), ("busybox ls", "ls"), ("busybox awk x", "awk"),

@@ -9,6 +9,9 @@ import pytest
 from palyra.guard.command import Classification, classify
 
 SHELLED = """
+tree -H . -L 1 -R
+tree -L 1 -RH .
+tree -aR -H x
 split --filter=id f
 bat --pager=id f
 delta --pager=id
@@ -47,6 +50,21 @@ ssh -o Match=x h
 ssh -o ProxyUseFdpass=yes h
 """
 CODE = """
+sftp h
+curl --engine ./e.so https://h
+curl --eng e https://h
+curl -K c https://h
+curl -sSK c https://h
+curl --config c https://h
+gpg --homedir h --list-keys
+gpg --home=h -k
+sdiff -o out a b
+sdiff --output=out a b
+sdiff -so out a b
+openssl fipsinstall -module ./e.so
+rsync --daemon --config=c
+rsync --config c --daemon
+aria2c --enable-rpc
 bat --diff-so-fancy f
 patch -e f
 patch --ed f
@@ -130,6 +148,16 @@ tar --rmt-command=other -cf a f
 """
 HONEST = "gzip gunzip pigz unpigz bzip2 bunzip2 pbzip2 lbzip2 xz unxz pixz lzma lzip plzip lzop lz4 zstd unzstd zstdmt"
 PLAIN = """
+tree -R
+tree -L 2 -H .
+tree --dirsfirst -aI R
+curl -fsSL -o K https://h
+curl -oK https://h
+curl -X POST -d @f https://h
+curl --connect-timeout 5 https://h
+gpg --verify f.sig f
+sdiff -s a b
+sdiff -w 80 a b
 sort -k2 -t, f
 split -b 1k f
 tar --checkpoint=5 -cf a.tar f
@@ -158,7 +186,6 @@ VALUES = {
     "tcpdump": ("z", "BcCEFGijmMrQsTVwWyZ"),
     "ssh": ("F", "BbcDEeiJLlmOopQRSWw"),
     "scp": ("F", "ciJloPX"),
-    "sftp": ("F", "BciJloPRsX"),
     "ssh-keygen": ("D", "abCfIN"),
     "ssh-add": ("s", "Eet"),
     "nc": ("c", "iIpqswWxX"),

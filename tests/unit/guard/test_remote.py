@@ -57,7 +57,6 @@ scp a h:b
 scp u@h:a .
 scp scp://u@h/a .
 scp -3 h:a i:b
-sftp h
 sshfs h:a b
 """
 PLAIN = """
