@@ -128,6 +128,17 @@ def test_a_tar_of_several_volumes_takes_no_shell_from_its_stdin(
     assert (outcome.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
 
 
+def test_names_of_files_that_find_gives_to_sed_are_no_scripts_and_no_options(run: SyncRun, workspace: Path) -> None:
+    for name in ("1e touch ran", "-e1e touch ran", "-n", "--expression=1e touch ran"):
+        (workspace / name).write_text("a\n")
+    changed = call(run, "find", ".", "-type", "f", "-exec", "sed", "-i", "s/a/b/", "{}", "+")
+    assert changed.success, changed.message
+    assert {place.read_text() for place in workspace.iterdir()} == {"b\n"}
+    for words in (["1e touch ran", "-exec", "sed", "{}", "-n", ";"], [".", "-exec", "sed", "s/a/{}/", "-n", ";"]):
+        assert call(run, "find", *words).reason is Reason.INTERPRETER_DENIED
+    assert not (workspace / "ran").exists()
+
+
 def test_a_secret_written_in_two_halves_is_redacted(shell: SyncRun) -> None:
     half = len(TOKEN) // 2
     for name in ("stdout", "stderr"):

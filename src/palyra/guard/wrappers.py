@@ -264,7 +264,8 @@ def _read_xargs(args: Words) -> Iterator[Finding]:
         yield Finding(argv=rest, open_ended=True)
 
 
-def _read_find(args: Words) -> Iterator[Finding]:
+def _read_find(args: Words, *, mixed: bool = False) -> Iterator[Finding]:
+    """`mixed`: places to begin at may stand behind tests, as bfs takes them."""
     for at, word in enumerate(args):
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             end = at + 1
@@ -274,8 +275,38 @@ def _read_find(args: Words) -> Iterator[Finding]:
             if word.endswith("dir") and _names_git(inner):
                 yield Finding(code=True, words=inner, why=f"find {word} starts git in folders with their own settings")
             elif inner:
-                # A file's name becomes an argument: `find '1e id' -exec sed {} f` runs id.
-                yield Finding(argv=inner, open_ended=any("{}" in argument for argument in inner[1:]))
+                # Not every find puts ./ before the names in a folder, for -execdir.
+                yield _with_names(inner, () if mixed or word.endswith("dir") else args)
+
+
+_TESTS = frozenset(
+    "-name -iname -path -ipath -regex -iregex -type -maxdepth -mindepth -not -size -mtime -newer".split()
+)
+"""What a find that is given no place at all begins with; other letters are options of some find, with places behind."""
+_SED = ("sed", "gsed")
+_PLACE = late(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
+
+
+def _with_names(inner: tuple[str, ...], args: Words) -> Finding:
+    """A command line of find's, where a file's name becomes an argument: `find '1e id' -exec sed {} f` runs id. A name
+    that begins with `./` can be no option, no program on the search path, no script of sed's and no host."""
+    names = {argument for argument in inner[1:] if "{}" in argument}
+    if names == {"{}"} and _begins_here(args, also=_PLACE if normalise(inner[0]) in _SED else None):
+        return Finding(argv=tuple("./{}" if word == "{}" else word for word in inner))
+    return Finding(argv=inner, open_ended=bool(names))
+
+
+def _begins_here(args: Words, *, also: re.Pattern[str] | None) -> bool:
+    """Whether every name that find gives out begins with `./`, or like the word it was given where `also` fits that."""
+    at = 0
+    while at < len(args) and args[at] in ("-H", "-L", "-P"):
+        at += 1
+    first = at
+    while at < len(args) and args[at][:1] not in ("-", "(", "!"):
+        place, at = args[at], at + 1
+        if not (place == "." or place.startswith("./") or (also is not None and also.fullmatch(place))):
+            return False
+    return at < len(args) and "-files0-from" not in args and (at > first or args[at] in _TESTS)
 
 
 def _read_fd(args: Words) -> Iterator[Finding]:
@@ -318,7 +349,7 @@ READERS: dict[str, Reader] = {
     "env": _read_env,
     "xargs": _read_xargs,
     "find": _read_find,
-    "bfs": _read_find,
+    "bfs": lambda args: _read_find(args, mixed=True),
     "fd": _read_fd,
     "fdfind": _read_fd,
     "flock": _read_flock,

@@ -67,6 +67,37 @@ def test_find_may_still_give_file_names_to_plain_programs():
     assert not runs_code("find", ".", "-exec", "cat", "{}", "+")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "find . -name *.py -exec sed -i s/a/b/ {} +", "find src tests -type f -exec sed -n 1p {} ;",
+        "find -name x -exec sed -i s/a/b/ {} +", "find -L ./src ( -name x -o -name y ) -exec sort {} ;",
+        "find . -exec git add {} +", "find . -name *.log -exec tar -rf a.tar {} +", "find . -exec zip a.zip {} +",
+        "find . -exec env CI=1 sed -i s/a/b/ {} ;", "find . -name *.tar -exec tar -xf {} ;",
+    ],
+)  # fmt: skip
+def test_names_that_begin_like_a_path_are_no_options_and_no_scripts(line):
+    """What every agent does to change many files at once was refused: such a name can be nothing but a file."""
+    assert not runs_code(*line.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "find . -exec sed {} f ;", "find src -exec sed {} f ;", "find . -exec sed -e {} f ;",
+        "find . -exec sed -f {} f ;", "find . -exec sed s/x/{}/ f ;", "find /x -exec sed {} f ;",
+        "find . -execdir sed s/a/b/ {} ;", "find -files0-from l -exec sed s/a/b/ {} ;",
+        "find -x cIf -exec tar {} sh x ;", "find -D tree cIf -exec tar {} sh x ;", "find cIf -exec tar {} sh x ;",
+        "find host: -exec tar -xf {} ;", "find . -exec git {} ;", "find . -exec git -C {} status ;",
+        "find . -exec git push {} ;", "find . -exec sort --compress-program {} f ;", "find . -exec env {} ;",
+        "find . -exec env zip -T a.zip {} ;", "bfs . -exec tar {} sh x ; cIf", "find -- -x -exec sed s/a/b/ {} ;",
+        "find src -exec nice sed s/a/b/ {} ;",
+    ],
+)  # fmt: skip
+def test_names_that_could_be_something_else_than_a_file_are_code(line):
+    assert runs_code(*line.split())
+
+
 # ── git ──────────────────────────────────────────────────────────────────────
 
 
