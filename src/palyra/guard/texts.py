@@ -95,7 +95,9 @@ _INLINE: dict[str, tuple[Spec, str]] = {
     "perl": (Spec("acnpswWtTuUvXl::0::i::e:E:M:m:I:F:"), "e E"),
     "ruby": (Spec("acnplswve:I:r:F:i::W::"), "e"),
 }
-TEXT_ONLY = frozenset({"tr", "expr"})
+TEXT_ONLY = frozenset({"tr", "expr", "echo", "printf", "basename", "dirname"})
+"""They open no file, whatever they are given."""
+_LN = Spec("bfFiLnPsTvS:", "symbolic force interactive logical physical verbose no-dereference no-target-directory")
 FIND_TESTS = frozenset(
     "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -printf -regextype".split()
 )
@@ -151,6 +153,8 @@ def _read(name: str, args: Sequence[str]) -> tuple[Sequence[int], Sequence[tuple
         return [at + 1 for at, word in enumerate(args) if word in FIND_TESTS], ()
     if name == "jq":
         return list(_read_jq(args)), ()
+    if name == "ln":
+        return _read_ln(args)
     if name in _INLINE:
         return list(_read_code(name, args)), ()
     if name == "git":
@@ -158,6 +162,20 @@ def _read(name: str, args: Sequence[str]) -> tuple[Sequence[int], Sequence[tuple
         texts = TEXTS.get(f"git {git.subcommand}")
         return [at + git.at + 1 for at in _read_texts(texts, args[git.at + 1 :])] if texts else (), ()
     return list(_read_texts(TEXTS[name], args)) if name in TEXTS else (), ()
+
+
+def _read_ln(args: Sequence[str]) -> tuple[Sequence[int], Sequence[tuple[int, str]]]:
+    """What a symbolic link says is a path for whoever stands where the link is: `ln -s ../src/x docs/x` leads to src/x.
+    Whether the last word is the link or the folder for it, only the disk can tell; so it is read as both."""
+    scan = read_options(args, _LN)
+    operands = range(scan.rest, len(args))
+    symbolic = any(option.name in ("s", "symbolic") for option in scan.options)
+    if scan.unknown or not symbolic or len(operands) < 2 or any(args[at][:1] == "-" for at in operands):
+        return (), ()
+    *targets, last = operands
+    folders = (args[last].rpartition("/")[0] or ("/" if args[last][:1] == "/" else "."), args[last])
+    relative = [at for at in targets if args[at][:1] not in ("/", "~")]
+    return relative, [(at, f"{folder}/{args[at]}") for at in relative for folder in folders]
 
 
 def _read_texts(texts: Texts, args: Sequence[str]) -> Iterator[int]:

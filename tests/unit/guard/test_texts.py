@@ -51,6 +51,7 @@ def test_of_jq_the_filter_is_a_text_and_files_are_not(args: tuple[str, ...], tex
         ("ls -I /x d", {1}), ("ls --ignore /x", {1}), ("ls --hide=/x", {0}), ("ls -w 3 -T 4 d", set()),
         ("tree -I /x -P /y d", {1, 3}), ("tree -L 2 -o /x d", set()), ("du --exclude /x d", {1}), ("du -d 1 d", set()),
         ("tar --transform s,/a,/b, -cf x", {1}), ("tar --xform=s,/a,/b, -cf x", {0}), ("tar --exclude /x", {1}),
+        ("echo /x ../y", {0, 1}), ("printf %s/ /x", {0, 1}), ("basename /a/b .c", {0, 1}), ("dirname ../a", {0}),
         ("tr / _", {0, 1}), ("expr a : /x", {0, 1, 2}), ("find . -name /x -path /y", {2, 4}),
         ("find . -iname /x -regex /y -printf /z", {2, 4, 6}), ("git log --grep /x", {2}), ("git log -S /x f", {2}),
         ("git -C . log --author /x", {4}), ("git diff -G /x", {2}), ("git show --format /x", {2}),
@@ -93,3 +94,22 @@ def test_code_for_an_interpreter_is_text_and_what_follows_a_script_is_not(line: 
     command, *args = shlex.split(line)
     assert code_arguments(command, args) == code
     assert text_arguments(command, args)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("line", "texts", "files"),
+    [
+        ("ln -s ../src/x docs/x", {1}, ((1, "docs/../src/x"), (1, "docs/x/../src/x"))),
+        ("ln -sfn ../a ../b l/", {1, 2}, ((1, "l/../a"), (1, "l//../a"), (2, "l/../b"), (2, "l//../b"))),
+        ("ln -s ../x y", {1}, ((1, "./../x"), (1, "y/../x"))),
+        ("ln --symbolic x /y", {1}, ((1, "//x"), (1, "/y/x"))),
+        ("ln -s /etc/x y", set(), ()), ("ln ../a b", set(), ()), ("ln -s ../a", set(), ()),
+        ("ln -s -t d ../a b", set(), ()), ("ln -rs ../a b", set(), ()), ("ln -s ../a -f b", set(), ()),
+    ],
+)  # fmt: skip
+def test_what_a_link_says_is_read_from_where_the_link_is(
+    line: str, texts: set[int], files: tuple[tuple[int, str], ...]
+) -> None:
+    name, *args = line.split()
+    found, named = text_arguments(name, args)
+    assert (set(found), tuple(named)) == (texts, files)
