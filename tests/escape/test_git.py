@@ -165,6 +165,35 @@ def test_a_merge_fetches_nothing_by_a_program_of_a_repository_that_only_trees_na
     assert not (workspace / "ran").exists()
 
 
+@pytest.mark.parametrize("words", [("fetch",), ("pull", "--no-rebase")])
+def test_what_comes_with_a_fetch_starts_no_git_in_a_repository_that_it_calls_a_submodule(
+    run: SyncRun, workspace: Path, words: tuple[str, ...]
+) -> None:
+    """The repository has one submodule, as many do; a commit that is fetched says that it is another folder."""
+    inner, *_ = _two_commits(workspace)
+    place = '[submodule "x"]\n\tpath = %s\n\turl = ./nowhere\n'
+    (workspace / ".gitmodules").write_text(place % "lib")
+    plainly("add", ".gitmodules", at=workspace)
+    plainly("commit", "-qm", "x", at=workspace)
+    plainly("config", "submodule.x.url", "./nowhere", at=workspace)
+    for key, value in {
+        "remote.origin.url": "/nowhere",
+        "remote.origin.uploadpack": trap(workspace / "upload", workspace / "ran"),
+        "protocol.file.allow": "always",
+    }.items():
+        plainly("config", key, value, at=inner)
+    other = workspace / "z" / "y" / "other"
+    other.parent.mkdir(parents=True)
+    plainly("clone", "-q", ".", str(other), at=workspace)
+    (other / ".gitmodules").write_text(place % "a/b/inner")
+    plainly("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},a/b/inner", at=other)
+    plainly("commit", "-qm", "y", ".gitmodules", "a/b/inner", at=other)
+    done = git(run, *words, "--recurse-submodules", "./z/y/other", "HEAD")
+    assert (done.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+    assert git(run, *words, "./z/y/other", "HEAD").success
+    assert not (workspace / "ran").exists()
+
+
 def _two_commits(workspace: Path) -> tuple[Path, str, str]:
     repository(workspace)
     (workspace / "a" / "b").mkdir(parents=True)

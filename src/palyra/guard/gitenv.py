@@ -33,6 +33,7 @@ SETTINGS: Final = (
     ("gpg.x509.program", "gpgsm"),
     ("maintenance.auto", "false"),
     ("protocol.ext.allow", "never"),
+    ("push.recurseSubmodules", "no"),
     ("safe.bareRepository", "explicit"),
     ("status.submoduleSummary", "false"),
     ("submodule.recurse", "false"),

@@ -63,6 +63,7 @@ _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 _SHOW = frozenset(
     "diff diff-files diff-index diff-tree format-patch log range-diff reflog show stash whatchanged".split()
 )
+_MOVES = frozenset({"fetch", "pull", "push"})
 _PUSH = Spec(
     "fnuvqd46o:",
     "all branches prune mirror dry-run porcelain delete tags follow-tags signed? no-signed atomic no-atomic repo= "
@@ -191,17 +192,20 @@ def _judge(subcommand: str, rest: Sequence[str]) -> str:
         return "git push to a folder runs the hooks of the repository there"
     if subcommand in _REMOTES and any(_DASH_HOST.match(word) for word in rest):
         return "a git address whose host begins with a dash is an option to ssh"
-    if subcommand in _SHOW and _enters_submodules(rest):
+    if subcommand in _SHOW and _enters_submodules(rest, "submodule", "short"):
         return f"git {subcommand} --submodule looks into repositories with their own settings"
+    if subcommand in _MOVES and _enters_submodules(rest, "recurse-submodules", "no"):
+        return f"git {subcommand} --recurse-submodules starts git in repositories with their own settings"
     return _judge_strategy(subcommand, rest) or _judge_settings(subcommand, rest)
 
 
-def _enters_submodules(rest: Sequence[str]) -> bool:
+def _enters_submodules(rest: Sequence[str], name: str, unless: str) -> bool:
     """`diff --submodule=diff A B` starts a git in each folder that those trees call a submodule, and `=log` may fetch
-    there: text conversions, filters and programs of a repository that no index holds, so that nobody looked at it."""
-    for option in find_options(rest, names=("submodule",)):
-        glued = option.end == option.index + 1  # without =, what follows is no value, and it means log
-        if not (glued and option.value == "short"):
+    there; `fetch --recurse-submodules` and its like do what new commits say: programs of a repository that no index
+    holds, so that nobody looked at it. (`git submodule update` goes where the index says.)"""
+    for option in find_options(rest, names=(name,)):
+        glued = option.end == option.index + 1  # a word that follows is no value, or push's, where it costs a refusal
+        if not (glued and option.value == unless):
             return True
     return False
 

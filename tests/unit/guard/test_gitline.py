@@ -91,6 +91,14 @@ archive --remote=x HEAD
 diff --ext-diff
 log --ext-diff
 show --ext-diff
+fetch --recurse-submodules
+fetch --recurse-submodules=on-demand origin
+fetch --recurse origin
+pull --recurse-submodules origin main
+pull --rebase --recurse-submodules=yes
+push --recurse-submodules=on-demand origin main
+push --recurse-submodules check origin main
+-c push.recurseSubmodules=on-demand push origin
 diff --submodule=diff a b
 diff --submodule a b
 diff --submodule short b
@@ -195,6 +203,11 @@ grep -e O x
 grep -eO x
 log --oneline
 log -p --submodule=short
+fetch --recurse-submodules=no origin
+pull --no-recurse-submodules --rebase
+push --recurse-submodules=no origin main
+clone --recurse-submodules https://h/x
+fetch --refetch origin
 -c diff.submodule=short diff
 grep --submodule x
 diff --stat
