@@ -194,6 +194,40 @@ def test_what_comes_with_a_fetch_starts_no_git_in_a_repository_that_it_calls_a_s
     assert not (workspace / "ran").exists()
 
 
+def test_a_repository_planted_deep_in_a_submodule_is_not_obeyed_once_a_commit_calls_it_one(
+    run: SyncRun, workspace: Path
+) -> None:
+    """`git submodule update --init --recursive` checks a commit out and goes on into what that calls submodules."""
+    repository(workspace)
+    outer = committed(workspace / "outer")
+    (outer / "x" / "y").mkdir(parents=True)
+    planted = committed(outer / "x" / "y" / "planted")
+    first = told("rev-parse", "HEAD", at=planted)
+    plainly("branch", "kept", at=planted)
+    (planted / ".gitattributes").write_text("* filter=x\n")
+    plainly("add", ".", at=planted)
+    plainly("commit", "-qm", "y", at=planted)
+    place = '[submodule "%s"]\n\tpath = %s\n\turl = ./nowhere\n'
+    (outer / ".gitmodules").write_text(place % ("planted", "x/y/planted"))
+    plainly("add", ".gitmodules", at=outer)
+    plainly("update-index", "--add", "--cacheinfo", f"160000,{first},x/y/planted", at=outer)
+    plainly("commit", "-qm", "y", at=outer)
+    second = told("rev-parse", "HEAD", at=outer)
+    plainly("branch", "kept", at=outer)
+    plainly("update-index", "--force-remove", "x/y/planted", at=outer)
+    plainly("reset", "-q", "--hard", "HEAD~1", at=outer)
+    (workspace / ".gitmodules").write_text(place % ("outer", "outer"))
+    plainly("add", ".gitmodules", at=workspace)
+    plainly("update-index", "--add", "--cacheinfo", f"160000,{second},outer", at=workspace)
+    plainly("commit", "-qm", "x", at=workspace)
+    plainly("config", "submodule.outer.url", "./nowhere", at=workspace)
+    plainly("config", "filter.x.smudge", trap(workspace / "smudge", workspace / "ran"), at=planted)
+    assert git(run, "submodule", "update", "--init", "--recursive").reason is Reason.INTERPRETER_DENIED
+    assert not (workspace / "ran").exists()
+    plainly("config", "--unset", "filter.x.smudge", at=planted)
+    assert git(run, "submodule", "update", "--init", "--recursive").reason is None, "nothing there names a program"
+
+
 def _two_commits(workspace: Path) -> tuple[Path, str, str]:
     repository(workspace)
     (workspace / "a" / "b").mkdir(parents=True)

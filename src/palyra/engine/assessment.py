@@ -166,6 +166,7 @@ def prepare(trip: Trip, ports: Ports) -> None:
         candidates=candidates(
             process.args, program=process.command, code_too=not _is_walled(trip, ports, process, runner)
         ),
+        args=process.args,
     )
     trip.sights = ports.look.look(trip.look)
     _guard(trip, ports, process, runner)

@@ -284,7 +284,8 @@ def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> str:
         return ""
     from palyra.guard.look_git import look_at_git
 
-    return look_at_git(workspace)
+    recurses = any("--recursive" in word for word in request.args)
+    return look_at_git(workspace, recurses=recurses)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

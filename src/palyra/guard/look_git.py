@@ -1,7 +1,8 @@
 """Whether git would meet settings that name a program in the repositories of a workspace. Asked for git alone.
 
 Touches the file system, reading only. Looked at are the repository at the top, those that were found beside it
-(look_guarded), those that its index holds, wherever they are, and those that theirs hold. Whoever wrote them: what was
+(look_guarded), those that its index holds, wherever they are, and those that theirs hold; where git goes on by itself
+(`--recursive`), all that lie in a submodule. Whoever wrote them: what was
 there before an agent came is closed to it, but git runs it all the same, and what was not there can be the agent's own.
 Rules: an agent can have written every file of them, so they are read as git reads them, and what leads git elsewhere
 than where is looked counts as a program: files in another folder, an index that cannot be read or is too large to be.
@@ -35,12 +36,17 @@ MAX_NAMES = 1 << 16
 TOO_MANY = f"more than {MAX_NESTED} repositories, which are not all looked at"
 
 
-def look_at_git(workspace: WorkspaceSight) -> str:
-    """The first such setting and its file, for a sentence; empty without one."""
+MAX_FOLDERS = 1 << 14
+TOO_DEEP = f"submodules of more than {MAX_FOLDERS} folders, which are not all looked through"
+
+
+def look_at_git(workspace: WorkspaceSight, *, recurses: bool = False) -> str:
+    """The first such setting and its file, for a sentence; empty without one. `recurses`: git goes on into whatever the
+    submodules' submodules are once they have been checked out."""
     top = f"{workspace.path}/.git"
     if _own_folder(workspace.path, top):
         return "what .git, a file here, says: the repository is another folder of the workspace"
-    look = _Look(workspace.path)
+    look = _Look(workspace.path, recurses=recurses)
     beside = (os.path.dirname(path) for path in workspace.protected if os.path.basename(path) in _FILES)
     try:
         return look.at_repository(workspace.path, top) or next(filter(None, map(look.at_settings, beside)), "")
@@ -55,8 +61,10 @@ class _TooMuch(Exception):
 
 
 class _Look:
-    def __init__(self, workspace: str) -> None:
+    def __init__(self, workspace: str, *, recurses: bool) -> None:
         self._workspace = workspace
+        self._recurses = recurses
+        self._folders = 0
         self._seen: dict[str, gitconfig.Reading] = {}
         self._bytes = self._index_bytes = self._asked = 0
 
@@ -71,8 +79,7 @@ class _Look:
             if setting or (reading.worktree and self._path(reading.worktree, place) != files):
                 # Names in the index would be those of another folder's files.
                 return setting or f"core.worktree in {self._shown(f'{common}/config')}"
-            for name in self._names(place, sha256=reading.sha256):
-                folder = f"{files}/{name}"
+            for folder in self._inner(files, self._names(place, sha256=reading.sha256)):
                 inner = _own_folder(self._workspace, f"{folder}/.git") or f"{folder}/.git"
                 if inner not in known and os.path.isdir(inner):
                     waiting.append((folder, inner))
@@ -83,6 +90,30 @@ class _Look:
             if len(known) > MAX_NESTED:
                 raise _TooMuch(TOO_MANY)
         return ""
+
+    def _inner(self, files: str, names: Iterator[str]) -> Iterator[str]:
+        for name in names:
+            yield f"{files}/{name}"
+            if self._recurses and files == self._workspace:
+                yield from self._below(f"{files}/{name}")
+
+    def _below(self, top: str) -> Iterator[str]:
+        """Folders in a submodule's with a repository of their own, which no index holds: the commit that `git submodule
+        update --recursive` checks out there may call one a submodule, and then git obeys its settings in this call."""
+        waiting = [top]
+        while waiting:
+            self._folders += 1
+            if self._folders > MAX_FOLDERS:
+                raise _TooMuch(TOO_DEEP)
+            place = waiting.pop()
+            try:
+                with os.scandir(place) as entries:
+                    inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            except (OSError, ValueError):
+                continue
+            if place != top and os.path.lexists(f"{place}/.git"):
+                yield place
+            waiting += [f"{place}/{name}" for name in inner if name != ".git"]
 
     def at_settings(self, folder: str) -> str:
         if folder in self._seen:

@@ -31,6 +31,8 @@ class LookRequest:
     """Further program names to resolve: what a wrapper would run."""
     search_path: tuple[str, ...] = ()
     candidates: tuple[PathCandidate, ...] = ()
+    args: tuple[str, ...] = ()
+    """As they were given: how far git would go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.guard import look_git
 from palyra.guard.gitindex import nested_in
 from palyra.guard.look_git import look_at_git
 from palyra.model.sights import WorkspaceSight
@@ -204,6 +205,33 @@ def test_nobody_waits_for_tables_that_overlap() -> None:
 def test_nobody_waits_for_a_crowd_of_names(tmp_path: Path) -> None:
     _repository(tmp_path, "", *(f"s{number}".encode() for number in range(70_000)))
     assert look_at_git(WorkspaceSight(path=str(tmp_path))).startswith("more than 512 repositories")
+
+
+@pytest.mark.parametrize("populated", [True, False])
+def test_where_git_goes_on_by_itself_all_that_lies_in_a_submodule_is_looked_at(
+    tmp_path: Path, *, populated: bool
+) -> None:
+    """Also in one that is not there yet: its folder can be filled before it comes."""
+    _repository(tmp_path, "", b"lib")
+    planted = tmp_path / "lib/x/y/z"
+    planted.mkdir(parents=True)
+    _repository(planted, '[filter "x"]\nsmudge = id', b"")
+    if populated:
+        _repository(tmp_path / "lib", "", b"")
+    (tmp_path / "lib/x/loop").symlink_to(tmp_path / "lib")
+    sight = WorkspaceSight(path=str(tmp_path))
+    assert look_at_git(sight) == ""
+    assert look_at_git(sight, recurses=True) == "filter.smudge in lib/x/y/z/.git/config"
+
+
+def test_submodules_of_more_folders_than_can_be_looked_through_count_as_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look_git, "MAX_FOLDERS", 3)
+    _repository(tmp_path, "", b"lib")
+    for name in ("a", "b", "c"):
+        (tmp_path / "lib" / name).mkdir(parents=True)
+    assert look_at_git(WorkspaceSight(path=str(tmp_path)), recurses=True) == look_git.TOO_DEEP
 
 
 def test_a_submodule_as_git_keeps_it_is_no_program(tmp_path: Path) -> None:
