@@ -437,3 +437,73 @@ def test_submodules_are_updated_though_every_settings_file_stays_as_it_was(run: 
     if updated.output["tier"] == "C":
         assert [file.read_bytes() for file in files] == before
         assert not git(run, "config", "user.name", "x").success
+
+
+# ── what git left half done ──────────────────────────────────────────────────
+
+
+def stopped(workspace: Path, *words: str) -> Path:
+    """A rebase on the host that met a conflict."""
+    committed(workspace)
+    plainly("checkout", "-qb", "topic", at=workspace)
+    (workspace / "file").write_text("topic")
+    plainly("commit", "-qam", "topic", at=workspace)
+    plainly("checkout", "-q", "-", at=workspace)
+    (workspace / "file").write_text("main")
+    plainly("commit", "-qam", "main", at=workspace)
+    for key, value in (("user.name", "a"), ("user.email", "a@b.c")):
+        plainly("config", key, value, at=workspace)
+    with pytest.raises(subprocess.CalledProcessError):
+        plainly("rebase", *words, "HEAD", "topic", at=workspace)
+    return workspace / ".git" / "rebase-merge"
+
+
+def test_a_rebase_that_stopped_at_a_conflict_is_gone_on_with(run: SyncRun, workspace: Path) -> None:
+    steps = stopped(workspace)
+    (workspace / "file").write_text("both")
+    assert git(run, "add", "file").success
+    assert git(run, "rebase", "--continue").success
+    assert not steps.exists()
+    assert git(run, "log", "--format=%s").output["stdout"] == "topic\nmain\nx\n"
+
+
+def test_a_rebase_that_stopped_at_a_conflict_is_given_up(run: SyncRun, workspace: Path) -> None:
+    steps = stopped(workspace)
+    assert git(run, "rebase", "--abort").success
+    assert not steps.exists()
+    assert (workspace / "file").read_text() == "topic"
+
+
+def test_a_rebase_whose_next_step_is_a_command_is_code(run: SyncRun, workspace: Path) -> None:
+    steps = stopped(workspace, "-x", "touch mark")
+    (workspace / "file").write_text("both")
+    assert git(run, "add", "file").success
+    assert git(run, "rebase", "--continue").reason is Reason.INTERPRETER_DENIED
+    assert steps.is_dir()
+    assert not (workspace / "mark").exists()
+
+
+def test_who_goes_on_with_a_rebase_runs_no_hook_that_could_write_its_next_steps(home: Path, workspace: Path) -> None:
+    """Granted or not: the operator's own `git rebase --continue` obeys what would stand there."""
+    stopped(workspace)
+    hook = workspace / ".git" / "hooks" / "post-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho exec id >> .git/rebase-merge/git-rebase-todo; touch mark\n")
+    hook.chmod(0o755)
+    (workspace / "file").write_text("both")
+    with Palyra.open(str(home)) as palyra:
+        granted = palyra.run("agent:probe", workspace, grant=grant(interpreters=True))
+        assert git(granted, "add", "file").success
+        assert git(granted, "rebase", "--continue").success
+    assert not (workspace / "mark").exists()
+
+
+def test_code_finds_the_steps_of_a_rebase_closed(home: Path, workspace: Path) -> None:
+    steps = stopped(workspace)
+    code = "echo exec id >> .git/rebase-merge/git-rebase-todo; git rebase --skip"
+    with Palyra.open(str(home)) as palyra:
+        granted = palyra.run("agent:probe", workspace, grant=grant(interpreters=True))
+        outcome = granted.call("palyra.process.run", {"command": "sh", "args": ["-c", code]})
+    assert outcome.hint is not None
+    assert 'args=["rebase", "--continue"]' in outcome.hint
+    assert "exec" not in (steps / "git-rebase-todo").read_text()

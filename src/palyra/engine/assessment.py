@@ -260,7 +260,7 @@ def make_job(
             also=_git_environment(trip, process, net),
         ),
         cwd=trip.sights.cwd.resolved,
-        workspace=_workspace(trip.sights.workspace, process),
+        workspace=_workspace(trip, process),
         read_roots=roots,
         granted_roots=roots,
         limits=_limits(trip, process, runner),
@@ -274,12 +274,27 @@ def make_job(
     )
 
 
-def _workspace(sight: WorkspaceSight, process: ProcessInput) -> WorkspaceSight:
+def _workspace(trip: Trip, process: ProcessInput) -> WorkspaceSight:
+    assert trip.sights is not None
+    sight = trip.sights.workspace
+    if opened := _steps_gone_on_with(trip, process):
+        return replace(sight, protected=tuple(path for path in sight.protected if path not in opened))
     if not any("submodule" in word for word in process.args) or not sight.protected:
         return sight
     from palyra.guard.gitmodules import copied_settings
 
     return replace(sight, copied=copied_settings(process.command, process.args, sight))
+
+
+def _steps_gone_on_with(trip: Trip, process: ProcessInput) -> tuple[str, ...]:
+    """What this git may write because git alone runs: not where a setting, say, made the call one that runs code."""
+    assert trip.sights is not None
+    assert trip.facts is not None
+    if not trip.sights.resumable or trip.facts.runs_code or trip.facts.interpreter:
+        return ()
+    from palyra.guard.gitsteps import opened_steps
+
+    return opened_steps(process.command, process.args, trip.sights.workspace.path, trip.sights.resumable)
 
 
 def _home(trip: Trip, tier: Tier) -> str:
@@ -298,10 +313,13 @@ def _may_run_code(trip: Trip) -> bool:
 
 
 def _git_environment(trip: Trip, process: ProcessInput, net: NetGrant) -> tuple[tuple[str, str], ...]:
-    """For git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any."""
+    """For git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any; and in one
+    that writes what the operator's git obeys, granted or not."""
     assert trip.sights is not None
     names = (trip.sights.executable, *trip.sights.also)
-    if _may_run_code(trip) or not any(normalise(sight.name) == "git" for sight in names):
+    if not any(normalise(sight.name) == "git" for sight in names):
+        return ()
+    if _may_run_code(trip) and not _steps_gone_on_with(trip, process):
         return ()
     from palyra.guard.gitenv import git_environment
     from palyra.guard.gitpush import push_words

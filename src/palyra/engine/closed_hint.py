@@ -15,6 +15,12 @@ from collections.abc import Iterator, Sequence
 
 _SAID = (b"Device or resource busy", b"Read-only file system", b"could not remove '")
 """The last is git's, of a rebase that it cannot end."""
+_GOES_ON = {
+    "rebase-merge": '["rebase", "--continue"]',
+    "rebase-apply": '["am", "--continue"]',
+    "sequencer": '["cherry-pick", "--continue"]',
+}
+"""What git left half done, and how it goes on (guard/gitsteps)."""
 MAX_BYTES = 1 << 16
 """Of the end of what it said, in which every closed path is looked for."""
 
@@ -29,10 +35,19 @@ def closed_hint(closed: Sequence[tuple[str, str]], stderr: bytes, *, workspace: 
         if path.isprintable() and any(name in told for name in _names(kind, path, workspace, cwd)):
             return (
                 f"{posixpath.relpath(path, workspace)} is closed to programs, and cannot be changed or removed by one: "
-                "other programs of this machine run or obey what is in it. Do that outside; a setting of git's can be "
-                "given for one call with git -c."
+                f"other programs of this machine run or obey what is in it. {_instead(path)}"
             )
     return None
+
+
+def _instead(path: str) -> str:
+    words = _GOES_ON.get(posixpath.basename(path))
+    if words is None:
+        return "Do that outside; a setting of git's can be given for one call with git -c."
+    return (
+        f'git itself goes on with it in a call of its own, without a shell: command="git", args={words} (or --skip, '
+        "--abort, --quit), at the top of the workspace, where no step of it is an exec. Otherwise do that outside."
+    )
 
 
 def _names(kind: str, path: str, workspace: str, cwd: str) -> Iterator[str]:

@@ -88,7 +88,9 @@ def _programs(sights: Sights) -> tuple[ExecutableSight, ...]:
 
 
 def _refine(kind: Classification, sights: Sights, command: str, args: Sequence[str]) -> Classification:
-    """Add what the disk says: scripts, and links such as `editor` → vim."""
+    """Add what the disk says: scripts, and links such as `editor` → vim; what git would go on with."""
+    if kind.runs_code and sights.resumable and _goes_on(sights, command, args):
+        kind = replace(kind, runs_code=False, why="")
     for sight in _programs(sights):
         name, why, interprets = behind(sight.name, sight.shebang, sight.path)
         if why and not kind.interpreter and (interprets or not kind.runs_code):
@@ -97,6 +99,12 @@ def _refine(kind: Classification, sights: Sights, command: str, args: Sequence[s
         why = _why_git_runs_code(sights, command, args)
         kind = replace(kind, effective_program="git", runs_code=True, why=why) if why else kind
     return kind
+
+
+def _goes_on(sights: Sights, command: str, args: Sequence[str]) -> bool:
+    from palyra.guard.gitsteps import opened_steps
+
+    return bool(opened_steps(command, args, sights.workspace.path, sights.resumable))
 
 
 def _why_git_runs_code(sights: Sights, command: str, args: Sequence[str]) -> str:

@@ -79,6 +79,13 @@ def read_config(data: bytes) -> Reading:
     return Reading(worktree=worktree, sha256=sha256)
 
 
+def read_settings(data: bytes) -> Iterator[tuple[str, str, str]]:
+    """(section without its subsection, key, value); ValueError where git would stop, or beyond what is read."""
+    if len(data) > MAX_BYTES:
+        raise ValueError(len(data))
+    return _settings(data.decode("latin-1"))
+
+
 def _names_program(section: str, key: str, value: str) -> bool:
     if section in _ANY:
         return key not in _HARMLESS and (key, value) not in _LFS

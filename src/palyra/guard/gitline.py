@@ -74,7 +74,7 @@ _PUSH = Spec(
 _OPTION_VALUES = {"clone": "bcjou", "rebase": "CsXx", "grep": "ABCefm", "push": "o"}
 # `bisect view git/x` starts the workspace's git/x: any name that begins so counts as a program of git's own.
 _SUBWORDS = {"bisect": ("run", "view", "visualize"), "submodule": ("foreach",)}
-_STRATEGIES = frozenset("resolve recursive octopus ours subtree ort".split())
+STRATEGIES = frozenset("resolve recursive octopus ours subtree ort".split())
 """Another name NAME runs `git-merge-NAME`, and NAME may hold a slash."""
 _STRATEGY_VALUES = {"merge": "FmsSX", "pull": "sSX", "rebase": "CsSXx", "cherry-pick": "mSX", "revert": "mSX"}
 """Which letters end a bundle, for each by itself: the -m of rebase has no value, and `rebase -msNAME` is -m -s NAME."""
@@ -229,7 +229,7 @@ def _judge_strategy(subcommand: str, rest: Sequence[str]) -> str:
     if values is not None:
         letters = "s" if "s" in values else ""  # the -s of cherry-pick and revert signs off
         for option in find_options(rest, letters=letters, names=("strategy",), values=values):
-            if option.value not in _STRATEGIES:
+            if option.value not in STRATEGIES:
                 return f"git {subcommand} with a strategy of another name runs a program of that name"
     return ""
 

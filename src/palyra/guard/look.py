@@ -66,13 +66,15 @@ class Looker:
         cwd = self._look_at_cwd(request.cwd, workspace, allowance)
         paths = tuple(self._look_at_paths(request.candidates, cwd.resolved, base, allowance))
         new_problem = allowance.problem and not workspace.problem
+        git_program, resumable = _look_at_git(request, workspace)
         return Sights(
             workspace=replace(workspace, problem=allowance.problem) if new_problem else workspace,
             cwd=cwd,
             executable=self._look_at_program(request.command, request.search_path, workspace.path),
             also=tuple(self._look_at_program(n, request.search_path, workspace.path) for n in request.also),
             paths=paths,
-            git_program=_look_at_git(request, workspace),
+            git_program=git_program,
+            resumable=resumable,
         )
 
     def _look_at_cwd(self, text: str, workspace: WorkspaceSight, allowance: Allowance) -> PathSight:
@@ -279,13 +281,13 @@ def _with_guarded(workspace: WorkspaceSight) -> WorkspaceSight:
     return replace(workspace, problem=problem, protected=protected[:MAX_PROTECTED], masked=masked[:MAX_MASKED])
 
 
-def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> str:
+def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> tuple[str, tuple[str, ...]]:
     if not workspace.path or not any(normalise(name) == "git" for name in (request.command, *request.also)):
-        return ""
-    from palyra.guard.look_git import look_at_git
+        return "", ()
+    from palyra.guard.look_git import look_at_git, look_at_steps
 
     recurses = any("--recursive" in word for word in request.args)
-    return look_at_git(workspace, recurses=recurses)
+    return look_at_git(workspace, recurses=recurses), look_at_steps(workspace)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

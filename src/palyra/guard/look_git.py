@@ -25,6 +25,8 @@ from palyra.guard.paths import inside
 from palyra.model.sights import WorkspaceSight
 
 _FILES = ("config", "config.worktree")
+_STEPS = ("rebase-merge", "rebase-apply", "sequencer")
+MAX_STEPS_BYTES = 1 << 20
 MAX_NESTED = 512
 MAX_CONFIG_BYTES = 1 << 20
 MAX_INDEX_BYTES = gitindex.MAX_BYTES
@@ -54,6 +56,24 @@ def look_at_git(workspace: WorkspaceSight, *, recurses: bool = False) -> str:
         return str(error)
     except ValueError:
         return UNREADABLE
+
+
+def look_at_steps(workspace: WorkspaceSight) -> tuple[str, ...]:
+    """The folders of what git left half done, where none of them names a program or is anything but a folder."""
+    places = [f"{workspace.path}/.git/{name}" for name in _STEPS]
+    if not any(place in workspace.protected for place in places):
+        return ()
+    from palyra.guard.gitsteps import OPTIONS, TODO, names_no_program
+
+    there = [(name, place) for name, place in zip(_STEPS, places, strict=True) if os.path.lexists(place)]
+    for name, place in there:
+        todo, options = (_read_plain(f"{place}/{names[name]}") if name in names else b"" for names in (TODO, OPTIONS))
+        # What is closed under its own name is no link: one to a folder of the agent's was settled elsewhere.
+        if place not in workspace.protected or todo is None or options is None:
+            return ()
+        if not names_no_program(name, todo, options):
+            return ()
+    return tuple(place for _, place in there)
 
 
 class _TooMuch(Exception):
@@ -164,6 +184,16 @@ def _own_folder(workspace: str, place: str) -> str:
     text = os.fsdecode(data[len(b"gitdir:") :].strip())
     end = "" if "\0" in text else follow_links(text, os.path.dirname(place)).path
     return end if end and inside(workspace, end) else ""
+
+
+def _read_plain(path: str) -> bytes | None:
+    """Nothing of what is missing; None of what is no file, or too long: a FIFO is filled later."""
+    if not os.path.lexists(path):
+        return b""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return None
+    data = _read(path, MAX_STEPS_BYTES + 1)
+    return data if len(data) <= MAX_STEPS_BYTES else None
 
 
 def _read(path: str, most: int) -> bytes:

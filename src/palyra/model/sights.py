@@ -83,3 +83,6 @@ class Sights:
     paths: tuple[PathSight, ...] = ()
     git_program: str = ""
     """Of a call of git: a setting in the workspace's repositories that names a program, and where; empty without."""
+    resumable: tuple[str, ...] = ()
+    """Of a call of git: folders with what it left half done (a rebase, picks, mails) that were read and name no
+    program; empty when one of them may."""

@@ -48,3 +48,14 @@ def test_a_name_that_a_terminal_would_obey_is_in_no_hint() -> None:
     said = b"rm: a\x1b[31m/.git/config: Device or resource busy"
     assert closed_hint(closed, said, workspace="/w", cwd="/w") is None
     assert closed_hint((), said, workspace="/w", cwd="/w") is None
+
+
+def test_what_git_left_half_done_is_gone_on_with_by_the_words_of_the_hint() -> None:
+    closed = (("protected", "/w/.git/rebase-merge"),)
+    said = b"warning: unable to access '.git/rebase-merge/end': Read-only file system"
+    assert closed_hint(closed, said, workspace="/w", cwd="/w") == (
+        ".git/rebase-merge is closed to programs, and cannot be changed or removed by one: other programs of this "
+        "machine run or obey what is in it. git itself goes on with it in a call of its own, without a shell: "
+        'command="git", args=["rebase", "--continue"] (or --skip, --abort, --quit), at the top of the workspace, where '
+        "no step of it is an exec. Otherwise do that outside."
+    )
