@@ -144,12 +144,14 @@ def _unreachable_hint(connections: Sequence[Connection]) -> str | None:
 def failed_hint(trip: Trip, plan: ProcessPlan, execution: Execution, collector: Collector) -> str | None:
     """What most likely made a program fail, where that was done to it here."""
     hint = refused_hosts_hint(execution.connections)
-    if hint is not None or not plan.closed or trip.sights is None:
+    stderr = collector.bytes_of(StreamName.STDERR) if hint is None else b""
+    if not stderr or trip.sights is None:
         return hint
     from palyra.engine.closed_hint import closed_hint
+    from palyra.engine.said_hint import said_hint
 
-    stderr = collector.bytes_of(StreamName.STDERR)
-    return closed_hint(plan.closed, stderr, workspace=trip.sights.workspace.path, cwd=plan.cwd)
+    hint = closed_hint(plan.closed, stderr, workspace=trip.sights.workspace.path, cwd=plan.cwd)
+    return hint or said_hint(stderr, plan.net)
 
 
 def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:

@@ -26,6 +26,7 @@ from palyra.model.sights import ExecutableSight, Sights
 
 Details = Iterator[tuple[str, str]]
 _MAX_SHOWN = 3
+_OFTEN_CALLED = {"python": "python3", "pip": "pip3"}
 
 
 def guard_process(
@@ -76,7 +77,7 @@ def guard_process(
         granted_egress=grant.egress is not None or bool(grant.hosts),
         details=(
             *_tell_code(kind),
-            *_tell_executables(sights, unlisted, writable),
+            *_tell_executables(kind, sights, unlisted, writable),
             *tell_outside(outside, sights),
             *tell_hosts(hosts_denied),
         ),
@@ -179,19 +180,29 @@ def _tell_code(kind: Classification) -> Details:
         yield Reason.INTERPRETER_DENIED.value, f"{kind.why or kind.effective_program + ' can run code'}."
 
 
-def _tell_executables(sights: Sights, unlisted: Sequence[str], writable: Sequence[ExecutableSight]) -> Details:
+def _tell_executables(
+    kind: Classification, sights: Sights, unlisted: Sequence[str], writable: Sequence[ExecutableSight]
+) -> Details:
     code, first = Reason.EXECUTABLE_DENIED.value, sights.executable
     for name in (*unlisted, *(() if first.path else (first.name,)))[:1]:
         yield "program", name  # as a list has to spell it: `python3` where policies say python, the wrapper itself
+    needs_no_list = kind.interpreter or kind.runs_code  # where such programs are allowed; else they are refused as code
+    if not first.path and needs_no_list:
+        yield code, _tell_missing(first.name)
     for name in unlisted[:_MAX_SHOWN]:
         by = "" if name == first.name else f", which {_shown(first.name)} would run,"
         yield code, f"{_shown(name)}{by} is not on the executable allowlist."
     for sight in writable[:_MAX_SHOWN]:
         yield code, f"{_shown(sight.path)} could be written by the agent, so it is not run."
-    if not first.path:
-        yield code, f"{_shown(first.name)} was not found on the search path."
-    elif not first.sha256:
+    if not first.path and not needs_no_list:
+        yield code, _tell_missing(first.name)
+    elif first.path and not first.sha256:
         yield code, f"{_shown(first.path)} cannot be read, so what runs could not be attested."
+
+
+def _tell_missing(name: str) -> str:
+    also = _OFTEN_CALLED.get(name)
+    return f"{_shown(name)} was not found on the search path{f'; it may be called {also}' if also else ''}."
 
 
 def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights, *, called: str = "Argument") -> Details:

@@ -91,7 +91,8 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
             "folder or arguments; the arguments go into `args`, one each, without quoting. There is no shell: pipes, "
             "globs, `&&` and redirections are not interpreted. Only the workspace can be written; there is no network "
             "unless it was granted. A non-zero exit code is a normal result. With `background` it returns a "
-            "process_id at once, for palyra.process.status, .output and .stop."
+            "process_id at once, for palyra.process.status, .output and .stop. Each call has a localhost of its own: "
+            "a server and its client run in one call."
         ),
         kind=ToolKind.PROCESS,
         input_schema=PROCESS_INPUT,

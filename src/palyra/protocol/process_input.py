@@ -1,17 +1,29 @@
 """The input of palyra.process.run as a value, with the refusals that deserve a hint of their own.
 
 The schema has passed already. What it cannot say well: a command line in `command` is the commonest mistake of models,
-and the hint shows the split form.
+and the hint shows the split form; the next are a program of the workspace by its path, and words of a shell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from palyra.canon import Json
 from palyra.errors import Reason, Rejected
 from palyra.model.process import Lifetime
 from palyra.values import dataclass
+
+_IN_A_SHELL = 'What needs a shell runs in one: command="bash", args=["-c", "…"], where policy allows that.'
+_IN_FOLDER = 'Give the folder with the call that needs it: "cwd": "FOLDER".'
+_AS_VARIABLE = 'Give a variable with the call that needs it: "env": {"KEY": "VALUE"}.'
+_SHELL_WORDS = {
+    **dict.fromkeys(("cd", "pushd", "popd"), _IN_FOLDER),
+    **dict.fromkeys(("export", "unset", "set"), _AS_VARIABLE),
+    **dict.fromkeys((".", "source", "eval", "exec", "alias", "unalias", "ulimit", "umask"), _IN_A_SHELL),
+}
+"""Built into shells, because a program could not do it; the first words of a model that thinks it is in one."""
+_SYSTEM = ("/bin/", "/sbin/", "/usr/")
+_MAX_SHOWN = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +57,16 @@ def check_process_input(value: Mapping[str, Json]) -> ProcessInput:
             f"Split it: {split}{typed}. There is no shell.",
         )
     if "/" in command or "\\" in command:
-        name = command.replace("\\", "/").rpartition("/")[2]
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             "command must be a program name without a folder.",
-            f'For an installed program use command="{_plain(name)}"; its folder has to be in the setting path. A '
-            'script of the workspace is an argument of its interpreter: command="python3", args=["build.py"].',
+            _hint_without_folder(command, tuple(value.get("args", ()))),
+        )
+    if command in _SHELL_WORDS:
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            f"{command} is a word of a shell's, and no program.",
+            f"{_SHELL_WORDS[command]} Nothing of that kind lasts from one call to the next.",
         )
     return ProcessInput(
         command=command,
@@ -76,6 +92,21 @@ def _lifetime(value: Mapping[str, Json]) -> Lifetime | None:
     return None
 
 
+def _hint_without_folder(command: str, args: Sequence[str]) -> str:
+    """A program of the workspace is the agent's own code: it runs within a shell, and never under a name of its own."""
+    name = command.replace("\\", "/").rpartition("/")[2]
+    installed = f'For an installed program use command="{_plain(name)}"; its folder has to be in the setting path.'
+    if command.startswith(_SYSTEM):
+        return installed
+    line = " ".join((command, *args))
+    shown = line if all(map(_needs_no_quotes, line.replace("/", "").replace("_", "").split())) else command
+    return (
+        f"{installed} One of the workspace is started by a shell, where policy allows that: "
+        f'command="bash", args=["-c", "{_plain(shown, _MAX_SHOWN)}"]; a script is an argument of its interpreter: '
+        'command="python3", args=["build.py"].'
+    )
+
+
 def _needs_no_quotes(word: str) -> bool:
     return word.isascii() and len(word) <= 40 and word.replace("-", "").replace(".", "").isalnum()
 
@@ -84,6 +115,6 @@ def _quote(word: str) -> str:
     return f'"{_plain(word)}"'
 
 
-def _plain(word: str) -> str:
+def _plain(word: str, most: int = 40) -> str:
     """A word for a hint: printable, short, without quotes of its own."""
-    return "".join(c if c.isprintable() and c not in '"\\' else "?" for c in word[:40]) or "NAME"
+    return "".join(c if c.isprintable() and c not in '"\\' else "?" for c in word[:most]) or "NAME"

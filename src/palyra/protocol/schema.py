@@ -9,7 +9,7 @@ Not here: the schemas themselves (protocol/catalog).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from palyra.protocol.schema_cost import SchemaCost
 
 MAX_SHOWN_ERRORS = 8
+MAX_SHOWN_KEYS = 16
 MAX_EXPLAINED_VALUES = 1000
 _MAX_SENTENCE = 160
 _PLAIN_NAME = late(r"[A-Za-z_-]{1,32}")  # no digits: nearly every key and token has some
+_OWN_NAME = late(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")  # of a schema, where they are no caller's
 NO_FIT = "does not fit the schema's"
 NO_INTEGER = "not of type integer"
 _LIMITS = {
@@ -119,9 +121,14 @@ def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None
         shown = tuple(found[:MAX_SHOWN_ERRORS])
         each = "; ".join(_located(path, sentence) for path, sentence in shown)
         more = f" ({len(found) - len(shown)} more)" if len(found) > len(shown) else ""
-        raise Rejected(
-            Reason.BAD_ARGUMENTS, f"{each}{more}.", "palyra tools show TOOL prints the schema.", fields=shown
-        )
+        raise Rejected(Reason.BAD_ARGUMENTS, f"{each}{more}.", _hint(compiled.schema, shown), fields=shown)
+
+
+def _hint(schema: Mapping[str, Json], errors: Sequence[tuple[str, str]]) -> str:
+    """Who sent a key that there is none of is told which there are: an agent cannot type the command."""
+    known = ", ".join([key for key in schema.get("properties", ()) if _OWN_NAME.fullmatch(key)][:MAX_SHOWN_KEYS])
+    misnamed = any(not path and sentence.startswith("unknown key") for path, sentence in errors)
+    return f"{f'Its keys: {known}. ' if known and misnamed else ''}palyra tools show TOOL prints the schema."
 
 
 def _located(path: str, sentence: str) -> str:

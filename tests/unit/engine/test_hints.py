@@ -25,7 +25,10 @@ def call(tool, given, *, posture="standard"):
 def test_a_refused_input_names_the_tool_whose_schema_to_look_at():
     outcome = call("palyra.process.run", {"comand": "ls"})
     assert outcome.message == "command is missing; unknown key comand."
-    assert outcome.hint == "palyra tools show palyra.process.run prints the schema."
+    assert outcome.hint == (
+        "Its keys: command, args, cwd, env, stdin, timeout_ms, background, lifetime, requested_egress_hosts. "
+        "palyra tools show palyra.process.run prints the schema."
+    )
 
 
 def test_what_nothing_permits_names_the_call_to_explain():

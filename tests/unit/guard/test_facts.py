@@ -144,6 +144,16 @@ def test_a_listed_program_that_is_not_there(changes, sentence):
     assert (facts.listed, facts.found, dict(facts.details)["EXECUTABLE_DENIED"]) == (True, False, sentence)
 
 
+def test_an_interpreter_that_is_not_there_is_told_to_be_missing_and_not_to_be_unlisted():
+    """Where policy allows interpreters they need no list, and the list was named as what kept them out."""
+    facts = guard("python x.py", executable=sight_of("python", path="", sha256=""))
+    told = [sentence for code, sentence in facts.details if code == "EXECUTABLE_DENIED"]
+    assert told == [
+        "python was not found on the search path; it may be called python3.",
+        "python is not on the executable allowlist.",
+    ]
+
+
 def test_paths_outside_are_told_by_argument():
     facts = guard(
         "cat a /etc/shadow link ~/x",

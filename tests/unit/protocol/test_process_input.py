@@ -88,3 +88,31 @@ def test_several_errors_are_named_each_with_its_path():
     with pytest.raises(Rejected) as caught:
         check_arguments(TOOL.input_schema, {"command": 1, "args": [2, "x"], "timeout_ms": 2.5})
     assert {path for path, _ in caught.value.fields} == {"command", "args/0", "timeout_ms"}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"command": "./hello"}, 'command="bash", args=["-c", "./hello"]'),
+        ({"command": ".venv/bin/pytest", "args": ["-q", "t_x"]}, 'args=["-c", ".venv/bin/pytest -q t_x"]'),
+        ({"command": "bin/x", "args": ["a b;c"]}, 'command="bash", args=["-c", "bin/x"]'),
+        ({"command": "bin/x\"\x1b", "args": []}, 'args=["-c", "bin/x??"]'),
+    ],
+)  # fmt: skip
+def test_a_program_of_the_workspace_gets_a_line_that_runs_it(value, told):
+    assert told in refused(value).hint
+
+
+def test_a_program_of_the_system_by_its_path_is_told_its_name():
+    assert refused({"command": "/usr/bin/git"}).hint == (
+        'For an installed program use command="git"; its folder has to be in the setting path.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "told"), [("cd", '"cwd": "FOLDER"'), ("export", '"env": {"KEY": "VALUE"}'), ("source", 'args=["-c", "…"]')]
+)
+def test_a_word_of_a_shell_is_no_program_and_its_hint_names_what_stands_in_for_it(word, told):
+    error = refused({"command": word, "args": ["x"]})
+    assert error.detail == f"{word} is a word of a shell's, and no program."
+    assert told in error.hint
