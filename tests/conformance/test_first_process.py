@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.launch.executor import WorkspaceMoved
 from palyra.model.limits import MIB, Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.starter import START_FILE
@@ -112,3 +113,4 @@ def test_a_folder_cannot_be_mounted_over_the_system_through_a_swapped_name(tier_
     done = tier_c.run("/usr/bin/true", protected=(str(github),))
     assert done.execution.status is Status.FAILED
     assert "changed while" in (done.execution.message or "")
+    assert done.execution.hint == WorkspaceMoved.hint

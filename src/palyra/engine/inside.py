@@ -213,7 +213,7 @@ def unanswered(trip: Trip, execution: Execution, stderr: bytes) -> Ending:
     if status is Status.COMPLETED and reason is None:
         log.error("call %s: our own program failed: %s", trip.call_id, stderr[-2000:].decode("utf-8", "replace"))
         status, reason, message = Status.FAILED, Reason.INTERNAL, "Palyra's own program failed; the log says where."
-    return Ending(status=status, reason=reason, message=message, execution=execution)
+    return Ending(status=status, reason=reason, message=message, hint=execution.hint, execution=execution)
 
 
 def _refused(trip: Trip, execution: Execution, ports: Ports, error: Mapping[str, Json]) -> Ending:

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from palyra.errors import Reason, Rejected, StateError
 from palyra.launch.ending import end
-from palyra.launch.executor import LaunchFailed, Sink
+from palyra.launch.executor import LaunchFailed, Sink, not_started
 from palyra.launch.held import Held, start_held, template_of
 from palyra.launch.jobs import Jobs
 from palyra.launch.kept import Kept, LogSink, ended_by_itself, ended_process
@@ -165,7 +165,7 @@ class Supervisor:
                 abandon=self._abandon,
             )
         except LaunchFailed as error:
-            raise NotStarted(str(error)) from error
+            raise NotStarted(str(error), not_started(error).hint) from error
 
     async def _record(self, kept: Kept, held: Held) -> None:
         kept.held = held
@@ -213,7 +213,7 @@ class Supervisor:
         try:
             return await self._executor.run_held(held, plan, sink)
         except LaunchFailed as error:
-            return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error))
+            return not_started(error)
         except Exception:
             log.exception("a background process failed inside Palyra")
             return Execution(status=Status.FAILED, reason=Reason.INTERNAL)

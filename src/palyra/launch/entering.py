@@ -18,7 +18,7 @@ import os
 from typing import TYPE_CHECKING
 
 from palyra.launch import _os
-from palyra.launch.executor import LaunchFailed
+from palyra.launch.executor import LaunchFailed, WorkspaceMoved
 from palyra.launch.host_files import is_unchanged
 from palyra.launch.jobs import Jobs, ended_well
 from palyra.launch.network import open_listeners
@@ -127,7 +127,7 @@ async def _check_mounts(held: Held, template: Template, outside: Outside, jobs: 
     changed = first_stranger(template.launcher, table, outside.table, template.closed)
     changed = changed or difference(held, template, held.init, table) or misplaced(held.init, outside)
     if changed:
-        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
+        raise WorkspaceMoved(changed)
 
 
 async def _close_paths(held: Held, template: Template, jobs: Jobs, sealed: tuple[str, ...]) -> None:
@@ -149,7 +149,7 @@ async def _close_paths(held: Held, template: Template, jobs: Jobs, sealed: tuple
             if fd >= 0:
                 os.close(fd)
     if not closed:
-        raise LaunchFailed("The workspace changed while the sandbox was being made: a path could not be closed.")
+        raise WorkspaceMoved("a path could not be closed")
 
 
 async def _bound_pids(held: Held, template: Template, jobs: Jobs) -> bool:

@@ -80,9 +80,24 @@ class Executor(Protocol):
 class LaunchFailed(Exception):
     """Nothing of the plan's program ran; the sentence says what the launcher or the kernel said."""
 
+    hint: str | None = None
+    """What the caller can do about it, where that is known."""
+
+
+class WorkspaceMoved(LaunchFailed):
+    """What was to be closed or shown is not there any more, or is something else: another call, or a person, was
+    faster. Looked at again it may be in order; what was planned for the old state is never run."""
+
+    hint = "Another program changed the workspace meanwhile, and nothing ran: send the call again."
+
+    def __init__(self, changed: str) -> None:
+        super().__init__(f"The workspace changed while the sandbox was being made: {changed}.")
+
 
 def not_started(error: LaunchFailed | OSError) -> Execution:
     """What becomes of a call whose sandbox could not be started."""
     cause = error if isinstance(error, OSError) else error.__cause__
     hint = SHORTAGES.get(cause.errno or 0) if isinstance(cause, OSError) else None
+    if isinstance(error, LaunchFailed):
+        hint = hint or error.hint
     return Execution(status=Status.FAILED, reason=Reason.SPAWN_FAILED, message=str(error), hint=hint)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from palyra.launch import _os
 from palyra.launch.cgroup import Group, GroupSpec, group_of, make_group
 from palyra.launch.entering import enter
-from palyra.launch.executor import LaunchFailed
+from palyra.launch.executor import LaunchFailed, WorkspaceMoved
 from palyra.launch.host_files import Seen, identity
 from palyra.launch.jobs import Jobs
 from palyra.launch.limits import Ceilings, own_limits
@@ -253,8 +253,9 @@ async def start_held(
     except (LaunchFailed, OSError) as error:
         said = _said(held)  # the launcher knows best why it gave up
         await abandon(held)
-        reason = str(error) if isinstance(error, LaunchFailed) else f"The sandbox could not be started: {error}."
-        raise LaunchFailed(said or reason) from error
+        if isinstance(error, LaunchFailed) and not said:
+            raise
+        raise LaunchFailed(said or f"The sandbox could not be started: {error}.") from error
     except BaseException:
         await abandon(held)
         raise
@@ -353,7 +354,7 @@ def _verify(held: Held, template: Template) -> None:
             raise LaunchFailed(f"An open file of this process leaked into the sandbox: {strays[0]}.")
     changed = difference(held, template, held.program)
     if changed:
-        raise LaunchFailed(f"The workspace changed while the sandbox was being made: {changed}.")
+        raise WorkspaceMoved(changed)
 
 
 def _said(held: Held) -> str:

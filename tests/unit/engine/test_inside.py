@@ -112,6 +112,12 @@ def test_limits_that_end_the_program_are_named():
     assert call(ports_of(burnt)).reason is Reason.CPU_LIMIT
 
 
+def test_a_program_of_ours_that_could_not_be_started_says_what_to_do_as_any_other_does():
+    failed = says(b"", status=Status.FAILED, reason=Reason.SPAWN_FAILED, message="no", hint="again", exit_code=None)
+    outcome = call(ports_of(failed))
+    assert (outcome.status, outcome.message, outcome.hint) == (Status.FAILED, "no", "again")
+
+
 def test_a_secret_in_a_file_is_redacted_as_text_and_within_base64():
     secrets = FakeSecrets((("token", b"hunter2-hunter2"),))
     text = call(ports_of(says({"result": READ | {"text": "my hunter2-hunter2"}}), secrets=secrets))
