@@ -52,6 +52,14 @@ def test_files_are_written_patched_read_found_and_undone(desk: Desk) -> None:
     assert owner == desk.workspace.stat().st_uid
 
 
+def test_a_file_as_large_as_a_patch_may_be_is_written_in_one_call(desk: Desk) -> None:
+    """A quarter of that was too much, and the hint was to put it into a file."""
+    text = "x" * 79 + "\n"
+    assert desk.call("write", path="a.lock", text=text * 3000).success
+    assert (desk.workspace / "a.lock").read_text() == text * 3000
+    assert desk.call("write", path="a.lock", text=text * 4000).reason is Reason.TOO_LARGE
+
+
 def test_a_link_swapped_during_calls_never_shows_what_is_outside(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("outside")
     tmp_path.chmod(0o755)

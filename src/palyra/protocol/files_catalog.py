@@ -67,6 +67,7 @@ FILE_TOOLS: tuple[ToolSpec, ...] = (
         input=schema.WRITE_INPUT,
         output=schema.WRITE_OUTPUT,
         parallelism=Parallelism.PATH_SCOPED,
+        max_input_bytes=256 * KIB,
     ),
     _tool(
         "apply_patch",

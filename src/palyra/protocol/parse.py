@@ -89,7 +89,8 @@ def _check_size(size: int, max_bytes: int) -> None:
         raise Rejected(
             Reason.TOO_LARGE,
             f"The input has {size} bytes; this tool takes at most {max_bytes}.",
-            "Put large data into a file of the workspace and name the file.",
+            'Put large data into a file of the workspace, in parts (palyra.process.run with command="tee", args=["-a", '
+            '"FILE"] and the next part as stdin), and name the file.',
         )
 
 
