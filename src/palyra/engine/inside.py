@@ -57,7 +57,10 @@ OUTPUT_BYTES = 8 * MIB
 _ENV = (("HOME", "/home/agent"), ("LANG", "C.UTF-8"), ("PATH", "/usr/bin:/bin"))
 _BASE64 = frozenset({"base64", "body_base64"})
 _HINTS = {
-    "OUTSIDE_WORKSPACE": "Name a file below the workspace; links that lead out are not followed.",
+    "OUTSIDE_WORKSPACE": (
+        'Name a file relative to the workspace: "path": "src/x.py". Links that lead out are not followed, nor is one '
+        "by which the workspace itself is known."
+    ),
     "HIDDEN": "It holds what agents must not see; ask its owner for what you need of it.",
     "PROTECTED": "Hooks, CI files, .env and .git are changed by people; ask one.",
     "CHANGED": "Read it again, and repeat the change with its new sha256.",

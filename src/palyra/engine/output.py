@@ -151,7 +151,7 @@ def failed_hint(trip: Trip, plan: ProcessPlan, execution: Execution, collector: 
     from palyra.engine.said_hint import said_hint
 
     hint = closed_hint(plan.closed, stderr, workspace=trip.sights.workspace.path, cwd=plan.cwd)
-    return hint or said_hint(stderr, plan.net)
+    return hint or said_hint(stderr, plan.net, plan.limits)
 
 
 def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:
@@ -166,4 +166,5 @@ def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:
     more = f", and {others} more (egress.connections in the output)" if others else ""
     why = f" ({first.why})" if first.why else ""
     grant = f"palyra run --allow-host {name}{port}, for good in allowed_egress_hosts in [tool_call.process_runner]"
-    return f"{name}{port} was refused{why}{more}. An operator grants it for one call with {grant}."
+    if_so = "If that is why it failed, an operator grants it for one call with"
+    return f"{name}{port} was refused{why}{more}. {if_so} {grant}."

@@ -1,14 +1,15 @@
-"""What a failed program said that has a known answer here: git has no name for a commit, a server is another call's.
+"""What a failed program said that has a known answer here: no name for a commit, no network, no more memory.
 
-A sandbox has no ~/.gitconfig, and a network of its own. Programs do not know that: git advises `git config --global`,
-which lasts no longer than the call, and "Connection refused" sends an agent looking for a fault in its server. Rules: a
-hint only, from what a program printed, which may be made up; it names nothing that was printed.
+A sandbox has no ~/.gitconfig, limits, and a network of its own. Programs do not know that: git advises `git config
+--global`, which lasts no longer than the call, and "Connection refused" sends an agent looking for a fault in its
+server. Rules: a hint only, from what a program printed, which may be made up; it names nothing that was printed.
 
 Not here: closed paths (closed_hint), hosts that were refused (output).
 """
 
 from __future__ import annotations
 
+from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
 
 MAX_BYTES = 1 << 16
@@ -16,6 +17,11 @@ MAX_BYTES = 1 << 16
 _WHO = b"Please tell me who you are"
 _REFUSED = (b"Connection refused", b"ECONNREFUSED", b"Couldn't connect to server", b"Could not connect to server")
 _HERE = (b"localhost", b"127.0.0.1", b"::1", b"0.0.0.0")  # as programs print it
+_UNNAMED = (
+    *(b"Temporary failure in name resolution", b"Could not resolve host", b"Name or service not known"),
+    *(b"getaddrinfo EAI_AGAIN", b"Network is unreachable", b"ENETUNREACH"),
+)
+_FULL = (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"heap out of memory", b"memory exhausted")
 _NO_IDENTITY = (
     "There is no ~/.gitconfig in a sandbox, and git config --global ends with the call. Put it before the subcommand, "
     'each time: args=["-c", "user.name=NAME", "-c", "user.email=EMAIL", "commit", …]. An operator sets both for good '
@@ -26,13 +32,27 @@ _OWN_NETWORK = (
     'reached from this one. Start the server and its client in one call: command="bash", args=["-c", "SERVER & sleep '
     '1; CLIENT"].'
 )
+_NO_NETWORK = (
+    "There is no network in this call: no host is granted. An operator grants those it needs for one call with palyra "
+    "run --allow-host HOST (palyra run --learn names them), for good in allowed_egress_hosts in "
+    "[tool_call.process_runner]."
+)
+_NO_MEMORY = (
+    "A process here has at most {} MiB of memory: an operator gives more for one call with palyra run --memory BYTES, "
+    "for good in memory_limit_bytes in [tool_call.process_runner]."
+)
 
 
-def said_hint(said: bytes, net: NetGrant) -> str | None:
+def said_hint(said: bytes, net: NetGrant, limits: Limits) -> str | None:
     said = said[-MAX_BYTES:]
     if _WHO in said:
         return _NO_IDENTITY
-    if net.mode is not EgressMode.STRICT or not any(map(said.__contains__, _REFUSED)):
+    if any(map(said.__contains__, _FULL)):
+        return _NO_MEMORY.format(limits.memory_bytes >> 20)
+    if net.mode is not EgressMode.STRICT:
         return None
+    if not net.hosts and any(map(said.__contains__, _UNNAMED)):
+        return _NO_NETWORK
     # Without a granted host there is no other address that could have refused.
-    return _OWN_NETWORK if not net.hosts or any(map(said.__contains__, _HERE)) else None
+    is_here = not net.hosts or any(map(said.__contains__, _HERE))
+    return _OWN_NETWORK if is_here and any(map(said.__contains__, _REFUSED)) else None

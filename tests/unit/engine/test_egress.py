@@ -53,8 +53,8 @@ def test_the_hint_says_why_and_how_many_more() -> None:
     hint = refused_hosts_hint((refused("a.test", 443, "a.test leads to 10.0.0.1"), refused("b.test", 443)))
     assert hint == (
         "a.test was refused (a.test leads to 10.0.0.1), and 1 more (egress.connections in the output). "
-        "An operator grants it for one call with palyra run --allow-host a.test, for good in allowed_egress_hosts in "
-        "[tool_call.process_runner]."
+        "If that is why it failed, an operator grants it for one call with palyra run --allow-host a.test, for good in "
+        "allowed_egress_hosts in [tool_call.process_runner]."
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from palyra.egress.hosts import parse_pattern
 from palyra.engine.said_hint import MAX_BYTES, said_hint
+from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
 
 WHO = b"Author identity unknown\n\n*** Please tell me who you are.\n"
@@ -14,8 +15,12 @@ GRANTED = NetGrant(mode=EgressMode.STRICT, hosts=(parse_pattern("a.example"),))
 REFUSED = b"curl: (7) Failed to connect to 127.0.0.1 port 8000: Couldn't connect to server"
 
 
+def hint_of(said: bytes, net: NetGrant) -> str | None:
+    return said_hint(said, net, Limits(memory_bytes=64 << 20))
+
+
 def test_git_without_a_name_is_told_how_to_give_one() -> None:
-    hint = said_hint(WHO, OPEN)
+    hint = hint_of(WHO, OPEN)
     assert hint is not None
     assert 'args=["-c", "user.name=NAME", "-c", "user.email=EMAIL", "commit", …]' in hint
 
@@ -25,15 +30,36 @@ def test_git_without_a_name_is_told_how_to_give_one() -> None:
     [REFUSED, b"connect ECONNREFUSED ::1:3000", b"bash: connect: Connection refused\nbash: /dev/tcp/localhost/1"],
 )
 def test_who_finds_no_server_on_localhost_is_told_whose_localhost_it_is(said: bytes) -> None:
-    hint = said_hint(said, GRANTED)
+    hint = hint_of(said, GRANTED)
     assert hint is not None
     assert hint.startswith("Each call has a network of its own")
 
 
 def test_who_has_no_host_can_have_been_refused_on_localhost_alone() -> None:
     said = b"urllib.error.URLError: <urlopen error [Errno 111] Connection refused>"
-    assert said_hint(said, ALONE) == said_hint(REFUSED, GRANTED)
-    assert said_hint(said, GRANTED) is None
+    assert hint_of(said, ALONE) == hint_of(REFUSED, GRANTED)
+    assert hint_of(said, GRANTED) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"[Errno -3] Temporary failure in name resolution", b"curl: (6) Could not resolve host: pypi.org",
+        b"getaddrinfo EAI_AGAIN registry.npmjs.org", b"connect: Network is unreachable",
+    ],
+)  # fmt: skip
+def test_who_found_no_network_is_told_who_grants_one(said: bytes) -> None:
+    hint = hint_of(said, ALONE)
+    assert hint is not None
+    assert "palyra run --allow-host HOST" in hint
+    assert [hint_of(said, net) for net in (GRANTED, OPEN)] == [None, None]
+
+
+@pytest.mark.parametrize("said", [b"MemoryError", b"fork: Cannot allocate memory", b"JavaScript heap out of memory"])
+def test_who_ran_out_of_memory_is_told_the_limit(said: bytes) -> None:
+    hint = hint_of(said, OPEN)
+    assert hint is not None
+    assert hint.startswith("A process here has at most 64 MiB of memory")
 
 
 @pytest.mark.parametrize(
@@ -44,4 +70,4 @@ def test_who_has_no_host_can_have_been_refused_on_localhost_alone() -> None:
     ],
 )  # fmt: skip
 def test_what_failed_otherwise_is_not_explained_by_it(said: bytes, net: NetGrant) -> None:
-    assert said_hint(said, net) is None
+    assert hint_of(said, net) is None
