@@ -59,6 +59,12 @@ def test_the_contracts_own_example_works_in_the_default_posture():
     )
 
 
+def test_where_shells_run_an_unlisted_program_is_told_that_one_starts_it():
+    decision = decide(BUNDLES["developer"], ordinary_request(program="df", listed=False))
+    assert isinstance(decision, Deny)
+    assert (decision.hint or "").endswith('in tier C a shell starts it too: command="bash", args=["-c", "df …"].')
+
+
 def test_a_refused_interpreter_names_flag_setting_and_posture():
     decision = decide(BUNDLES["standard"], ordinary_request(program="bash", interpreter=True, listed=False))
     assert isinstance(decision, Deny)
