@@ -507,3 +507,15 @@ def test_code_finds_the_steps_of_a_rebase_closed(home: Path, workspace: Path) ->
     assert outcome.hint is not None
     assert 'args=["rebase", "--continue"]' in outcome.hint
     assert "exec" not in (steps / "git-rebase-todo").read_text()
+
+
+def test_who_switches_to_a_branch_of_a_remote_is_not_told_that_it_failed_and_then_that_it_did_not(
+    home: Path, tmp_path: Path
+) -> None:
+    """Where its settings are closed git could not write which branch follows which, and said both."""
+    source = committed(tmp_path / "source")
+    plainly("branch", "topic", at=source)
+    plainly("clone", "-q", str(source), "copy", at=tmp_path)
+    with Palyra.open(str(home)) as palyra:
+        outcome = git(palyra.run("agent:probe", tmp_path / "copy"), "switch", "topic")
+    assert (outcome.output["stdout"], outcome.output["stderr"]) == ("", "Switched to a new branch 'topic'\n")

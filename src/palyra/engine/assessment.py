@@ -257,7 +257,7 @@ def make_job(
             caller=dict(process.env),
             settable=runner.settable_env,
             operator=grant.env,
-            also=_git_environment(trip, process, net),
+            also=_git_environment(trip, process, net=net, tier=tier),
         ),
         cwd=trip.sights.cwd.resolved,
         workspace=_workspace(trip, process),
@@ -312,7 +312,7 @@ def _may_run_code(trip: Trip) -> bool:
     return trip.facts.runs_code or trip.facts.interpreter or trip.facts.granted_interpreters
 
 
-def _git_environment(trip: Trip, process: ProcessInput, net: NetGrant) -> tuple[tuple[str, str], ...]:
+def _git_environment(trip: Trip, process: ProcessInput, *, net: NetGrant, tier: Tier) -> tuple[tuple[str, str], ...]:
     """For git, alone or behind a wrapper, in a call that was judged to run no code and was not granted any; and in one
     that writes what the operator's git obeys, granted or not."""
     assert trip.sights is not None
@@ -324,8 +324,12 @@ def _git_environment(trip: Trip, process: ProcessInput, net: NetGrant) -> tuple[
     from palyra.guard.gitenv import git_environment
     from palyra.guard.gitpush import push_words
 
-    pushes = push_words(process.command, process.args) is not None
-    return git_environment(pushes=pushes, alone=net == NO_NETWORK)
+    workspace = trip.sights.workspace
+    return git_environment(
+        pushes=push_words(process.command, process.args) is not None,
+        alone=net == NO_NETWORK,
+        closed=tier is Tier.C and f"{workspace.path}/.git/config" in workspace.protected,
+    )
 
 
 def _limits(trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig) -> Limits:

@@ -48,6 +48,9 @@ _FIXED: Final = (
 
 
 PUSHING: Final = (("protocol.file.allow", "never"),)
+CLOSED: Final = (("branch.autoSetupMerge", "false"),)
+"""Where the repository's settings are closed: which branch follows which cannot be written there, and git, which then
+switches all the same, says first that it could not and then that it did."""
 
 
 ALONE: Final = (("GIT_NO_LAZY_FETCH", "1"),)
@@ -55,9 +58,9 @@ ALONE: Final = (("GIT_NO_LAZY_FETCH", "1"),)
 repository too that no index holds, in the middle of a merge. Without a network nothing else could come of it."""
 
 
-def git_environment(*, pushes: bool = False, alone: bool = False) -> tuple[tuple[str, str], ...]:
-    """`alone`: the call reaches no host."""
-    settings = (*SETTINGS, *PUSHING) if pushes else SETTINGS
+def git_environment(*, pushes: bool = False, alone: bool = False, closed: bool = False) -> tuple[tuple[str, str], ...]:
+    """`alone`: the call reaches no host. `closed`: it cannot write the repository's settings."""
+    settings = (*SETTINGS, *(PUSHING if pushes else ()), *(CLOSED if closed else ()))
     numbered = [
         pair
         for number, (key, value) in enumerate(settings)

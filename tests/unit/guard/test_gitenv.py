@@ -34,3 +34,10 @@ def test_it_stands_beside_the_callers_environment():
     )
     assert set(git_environment()) <= set(built)
     assert ("CI", "1") in built
+
+
+def test_where_settings_are_closed_git_is_told_to_write_none_for_a_new_branch():
+    told = dict(git_environment(pushes=True, closed=True))
+    count = int(told["GIT_CONFIG_COUNT"])
+    last = [(told[f"GIT_CONFIG_KEY_{n}"], told[f"GIT_CONFIG_VALUE_{n}"]) for n in range(count)][-2:]
+    assert last == [("protocol.file.allow", "never"), ("branch.autoSetupMerge", "false")]
