@@ -35,8 +35,9 @@ def make_policy() -> Iterator[str]:
     yield "## context.input"
     yield (
         "Scalar arguments of the call, where it has them. A policy asks first whether they are there: "
-        '`context.input has path && context.input.path like "docs/*"`. Paths come without `.` and `..`; a string '
-        "longer than 1024 characters makes the decision `POLICY_ERROR`, if a policy looks at the record."
+        '`context.input has path && context.input.path like "docs/*"`. Paths come without `.` and `..`, those in the '
+        "workspace relative to it; a string longer than 1024 characters makes the decision `POLICY_ERROR`, if a policy "
+        "looks at the record."
     )
     yield "\n".join(_attributes(types["Input"]))
     for posture in POSTURES:

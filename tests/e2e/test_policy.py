@@ -172,3 +172,18 @@ def test_the_hint_for_a_program_that_is_not_listed_can_be_typed_and_then_works(c
     assert cli("run", "--allow", "python3", "--", "python3", "-c", "print(6 * 7)").stdout == b"42\n"
     call_id = json.loads(cli("run", "--json", "--", "python3", "-V").stdout)["call_id"]
     assert b"would allow: --allow python3\n" in cli("policy", "explain", call_id).stdout
+
+
+def test_a_path_that_a_policy_forbids_is_forbidden_by_its_absolute_name_too(cli: Cli, tmp_path: Path):
+    looks = 'context.input has path && context.input.path like "x*"'
+    text = f'@id("local.x") forbid (principal, action, resource) when {{ {looks} }};'
+    assert said(cli, "policy", "use", str(write(tmp_path / "new", text)))[0] == 0
+    (cli.workspace / "x").write_text("closed")
+    (cli.workspace / "y").write_text("open")
+    place = os.path.realpath(cli.workspace)
+    outcomes = [
+        said(cli, "call", "palyra.fs.read", json.dumps({"path": path}))[1]
+        for path in ("x", f"{place}/x", f"/{place}/./y/../x", f"{place}/y")
+    ]
+    assert [outcome["reason"] for outcome in outcomes] == ["POLICY_DENIED"] * 3 + [None]
+    assert said(cli, "journal", "verify", "--replay")[0] == 0

@@ -29,6 +29,7 @@ from palyra.model.outcome import Execution
 from palyra.model.plan import FetchPlan, Plan, ProcessPlan
 from palyra.model.record import Owner
 from palyra.model.wasm import WasmPlan
+from palyra.policy.inputs import names_place
 from palyra.policy.request import MAX_TEXT, Request
 from palyra.policy.written import Written, write_with_holes
 from palyra.redact.values import is_clear, redact_json
@@ -184,8 +185,10 @@ def _attested(in_force: Enforcement, facts: DecisionFacts, limits: Mapping[str, 
 
 
 def _details(trip: Trip, ports: Ports, secrets: Secrets, plan_sha256: str | None) -> dict[str, Json]:
-    plan = trip.plan
-    return {
+    plan, call = trip.plan, trip.call
+    # Kept where a decision made again needs it: most calls name no absolute path.
+    place = {"workspace": redact_json(call.workspace, secrets)} if call is not None and names_place(call.input) else {}
+    return place | {
         "door": trip.run.context.door.value,
         "executor": plan.executor if plan is not None else None,
         "enforcement": enforcement_json(plan, None, ports.proven),

@@ -62,8 +62,9 @@ def read_decision(details: bytes) -> RecordedDecision | None:
             return None
         said, arguments = value["decision"], value.get("input") or {}
         sentences = (value.get("facts") or {}).get("details", ())
+        seen = read_input(arguments, str(value.get("workspace", "")))
         return RecordedDecision(
-            request=replace(parse_request(value["request"]), input=read_input(arguments)),
+            request=replace(parse_request(value["request"]), input=seen),
             details=tuple((str(code), str(text)) for code, text in sentences),
             effect=str(said["effect"]),
             policies=tuple(map(str, said["policies"])),

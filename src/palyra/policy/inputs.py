@@ -2,8 +2,10 @@
 
 Rules: only the names below, each with the type that its tools' JSON Schemas give it, and only values of exactly that
 type: an object in their place never enters, so no `__entity` or `__extn` of a caller's reaches Cedar. A path is given
-without `.`, `..` and doubled separators, else `docs/../secret` would be below `docs`. What is too long to be looked at
-makes the decision an error, if some policy looks. Links are not resolved: the facts and the sandbox see to them.
+without `.`, `..` and doubled separators, else `docs/../secret` would be below `docs`; one at or below the workspace is
+given relative to it, else `forbid … like "secrets/*"` would not see the same file by its absolute name. What is too
+long to be looked at makes the decision an error, if some policy looks. Links are not resolved: the facts and the
+sandbox see to them.
 """
 
 from __future__ import annotations
@@ -30,10 +32,23 @@ _PATHS = frozenset({"path", "cwd"})
 _KINDS = tuple(INPUTS.items())
 
 
-def read_input(arguments: Mapping[str, Json]) -> Input:
-    """The record's attributes, in a fixed order."""
+def read_input(arguments: Mapping[str, Json], workspace: str = "") -> Input:
+    """The record's attributes, in a fixed order. `workspace`: absolute, its links followed."""
     found = [(name, arguments[name]) for name, kind in _KINDS if name in arguments and type(arguments[name]) is kind]
-    return tuple((name, _plain_path(value) if name in _PATHS and value else value) for name, value in found)
+    return tuple((name, _path_seen(value, workspace) if name in _PATHS and value else value) for name, value in found)
+
+
+def names_place(arguments: Mapping[str, Json]) -> bool:
+    """What a policy sees of these arguments hangs on where the workspace is."""
+    return any(str(arguments.get(name, "")).startswith("/") for name in _PATHS)
+
+
+def _path_seen(path: str, workspace: str) -> str:
+    plain = _plain_path(path)
+    if not workspace or not plain.startswith("/"):
+        return plain
+    top = _plain_path(workspace)
+    return plain[len(top) + 1 :] or "." if f"{plain}/".startswith(f"{top}/") else plain
 
 
 def _plain_path(path: str) -> str:

@@ -203,7 +203,7 @@ def build_request(
         groups=groups_of(spec),
         context=values,
         # A skill names its arguments as it likes: its `command` or `path` is none that a policy has in mind.
-        input=read_input(call.input if spec.provenance == "builtin" else {"tool_id": spec.name}),
+        input=read_input(call.input if spec.provenance == "builtin" else {"tool_id": spec.name}, call.workspace),
     )
 
 
