@@ -148,10 +148,13 @@ def failed_hint(trip: Trip, plan: ProcessPlan, execution: Execution, collector: 
     if not stderr or trip.sights is None:
         return hint
     from palyra.engine.closed_hint import closed_hint
-    from palyra.engine.said_hint import said_hint
+    from palyra.engine.said_hint import said_hint, unread_hint
 
     hint = closed_hint(plan.closed, stderr, workspace=trip.sights.workspace.path, cwd=plan.cwd)
-    return hint or said_hint(stderr, plan.net, plan.limits)
+    hint = hint or said_hint(stderr, plan.net, plan.limits)
+    if hint or trip.process is None or trip.facts is None or trip.facts.interpreter or trip.facts.runs_code:
+        return hint
+    return unread_hint(trip.process.args, stderr)
 
 
 def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:

@@ -9,6 +9,9 @@ Not here: closed paths (closed_hint), hosts that were refused (output).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from palyra.late import late
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
 
@@ -22,6 +25,12 @@ _UNNAMED = (
     *(b"getaddrinfo EAI_AGAIN", b"Network is unreachable", b"ENETUNREACH"),
 )
 _FULL = (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"heap out of memory", b"memory exhausted")
+_OPERATORS = frozenset("| || & && ; > >> < 2> 2>&1 2>/dev/null >/dev/null &>".split())
+_PATTERN = late(r"[*?]|\{[^}]*,|\$[A-Za-z_{(]")
+_IN_A_SHELL = (
+    'What needs a shell runs in one, where policy allows that: command="bash", args=["-c", "…"]; palyra.fs.list and '
+    "find -name know files by their names."
+)
 _NO_IDENTITY = (
     "There is no ~/.gitconfig in a sandbox, and git config --global ends with the call. Put it before the subcommand, "
     'each time: args=["-c", "user.name=NAME", "-c", "user.email=EMAIL", "commit", …]. An operator sets both for good '
@@ -41,6 +50,18 @@ _NO_MEMORY = (
     "A process here has at most {} MiB of memory: an operator gives more for one call with palyra run --memory BYTES, "
     "for good in memory_limit_bytes in [tool_call.process_runner]."
 )
+
+
+def unread_hint(args: Sequence[str], said: bytes) -> str | None:
+    """For a program that failed with words that only a shell reads: it got them as they are. An argument may hold a
+    secret, so none is repeated."""
+    operator = next((word for word in args if word in _OPERATORS), "")
+    patterns = (word.encode("utf-8", "surrogateescape") for word in args if _PATTERN.search(word))
+    if not operator and not any(word in said[-MAX_BYTES:] for word in patterns):
+        return None
+    return (
+        f"There is no shell here: {operator or 'a pattern or a variable'} reached the program as it is. {_IN_A_SHELL}"
+    )
 
 
 def said_hint(said: bytes, net: NetGrant, limits: Limits) -> str | None:

@@ -114,7 +114,10 @@ def _why_git_runs_code(sights: Sights, command: str, args: Sequence[str]) -> str
     from palyra.guard.gitpush import push_words
 
     if sights.cwd.resolved != sights.workspace.path:
-        return "git below the top of the workspace can meet a repository with its own settings and hooks"
+        return (
+            "git below the top of the workspace can meet a repository with its own settings and hooks; without cwd, "
+            "with paths as arguments, it can be run"
+        )
     if _has_common_folder(sights):
         return "a commondir in .git says that the repository's settings are another folder's"
     if sights.git_program:

@@ -141,7 +141,8 @@ def read_git(args: Sequence[str]) -> GitReading:
             return GitReading(why="git -c sets something that can run a program")
         if option.name == "bare" or (option.value or "") not in _TOPS.get(option.name, (option.value or "",)):
             dashes = "-" if len(option.name) == 1 else "--"
-            return GitReading(why=f"git {dashes}{option.name} can lead to a repository with its own settings and hooks")
+            why = f"git {dashes}{option.name} can lead to a repository with its own settings and hooks"
+            return GitReading(why=f"{why}; without it, with paths as arguments, git can be run")
         if option.name == "exec-path" and option.value is not None:
             return GitReading(why="git --exec-path says where its programs are")
     if scan.rest >= len(args):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from palyra.egress.hosts import parse_pattern
-from palyra.engine.said_hint import MAX_BYTES, said_hint
+from palyra.engine.said_hint import MAX_BYTES, said_hint, unread_hint
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
 
+PATTERN = "a pattern or a variable"
 WHO = b"Author identity unknown\n\n*** Please tell me who you are.\n"
 ALONE, OPEN = NetGrant(mode=EgressMode.STRICT), NetGrant(mode=EgressMode.NONE)
 GRANTED = NetGrant(mode=EgressMode.STRICT, hosts=(parse_pattern("a.example"),))
@@ -71,3 +72,30 @@ def test_who_ran_out_of_memory_is_told_the_limit(said: bytes) -> None:
 )  # fmt: skip
 def test_what_failed_otherwise_is_not_explained_by_it(said: bytes, net: NetGrant) -> None:
     assert hint_of(said, net) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "said", "word"),
+    [
+        (("*.py",), b"ls: cannot access '*.py': No such file or directory", PATTERN),
+        (("-l", "|", "wc"), b"ls: cannot access '|'", "|"),
+        (("a", "2>/dev/null"), b"cat: 2>/dev/null: No such file", "2>/dev/null"),
+        (("$HOME/x",), b"cat: '$HOME/x': No such file", PATTERN),
+        (("{a,b}.c",), b"rm: cannot remove '{a,b}.c'", PATTERN),
+    ],
+)
+def test_words_that_only_a_shell_reads_are_named_where_the_program_failed_on_them(
+    args: tuple[str, ...], said: bytes, word: str
+) -> None:
+    assert (unread_hint(args, said) or "").startswith(f"There is no shell here: {word} reached the program as it is.")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("-rn", "a|b", "."), b"grep: x: Is a directory"), (("*.py",), b"ls: cannot access 'x'"), ((), b"failed"),
+        (("a{2}",), b"grep: a{2}: no"),
+    ],
+)  # fmt: skip
+def test_other_words_are_not(args: tuple[str, ...], said: bytes) -> None:
+    assert unread_hint(args, said) is None

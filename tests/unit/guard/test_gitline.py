@@ -267,12 +267,17 @@ def test_the_subcommand_and_its_place_are_read() -> None:
     assert read_git(["--version"]) == GitReading()
 
 
+ELSEWHERE = (
+    "can lead to a repository with its own settings and hooks; without it, with paths as arguments, git can be run"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
         ("--wat=x status", "git --wat is not known here"),
-        ("-C x status", "git -C can lead to a repository with its own settings and hooks"),
-        ("--git-dir=x status", "git --git-dir can lead to a repository with its own settings and hooks"),
+        ("-C x status", f"git -C {ELSEWHERE}"),
+        ("--git-dir=x status", f"git --git-dir {ELSEWHERE}"),
         ("--exec-path=x status", "git --exec-path says where its programs are"),
         ("rebase -x id", "git rebase -x runs a program"),
         ("rebase --exec id", "git rebase --exec runs a program"),
