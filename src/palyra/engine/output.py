@@ -151,7 +151,9 @@ def failed_hint(trip: Trip, plan: ProcessPlan, execution: Execution, collector: 
     from palyra.engine.said_hint import said_hint, unread_hint
 
     hint = closed_hint(plan.closed, stderr, workspace=trip.sights.workspace.path, cwd=plan.cwd)
-    hint = hint or said_hint(stderr, plan.net, plan.limits)
+    if hint is not None or execution.reason is not None:  # a limit that ended it has a remedy of its own
+        return hint
+    hint = said_hint(stderr, plan.net, plan.limits)
     if hint or trip.process is None or trip.facts is None or trip.facts.interpreter or trip.facts.runs_code:
         return hint
     return unread_hint(trip.process.args, stderr)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from palyra.egress.hosts import parse_pattern
 from palyra.engine.said_hint import MAX_BYTES, said_hint, unread_hint
+from palyra.engine.trip import CallRequest
+from palyra.engine.walk import Engine
+from palyra.errors import Reason
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode, NetGrant
+from palyra.model.outcome import Execution, Status
+from palyra.protocol.catalog import BUILTIN_TOOLS
+from palyra.protocol.registry import make_registry
+from palyra.testing import FakeExecutor, fake_ports, fake_run
 
 PATTERN = "a pattern or a variable"
 WHO = b"Author identity unknown\n\n*** Please tell me who you are.\n"
@@ -99,3 +108,17 @@ def test_words_that_only_a_shell_reads_are_named_where_the_program_failed_on_the
 )  # fmt: skip
 def test_other_words_are_not(args: tuple[str, ...], said: bytes) -> None:
     assert unread_hint(args, said) is None
+
+
+@pytest.mark.parametrize(
+    ("execution", "told"),
+    [
+        (Execution(status=Status.COMPLETED, exit_code=1), "A process here has at most 1024 MiB of memory"),
+        (Execution(status=Status.TIMEOUT, reason=Reason.TIMEOUT), "palyra run --timeout S"),
+    ],
+)
+def test_a_limit_that_ended_a_program_keeps_its_own_remedy_whatever_was_said(execution: Execution, told: str) -> None:
+    ports = fake_ports(executor=FakeExecutor(stderr=b"MemoryError", execution=execution))
+    request = CallRequest(tool="palyra.process.run", input={"command": "ls"}, run=fake_run())
+    outcome = asyncio.run(Engine(ports, make_registry(BUILTIN_TOOLS)).call(request))
+    assert (outcome.hint or "").startswith(told)
