@@ -21,9 +21,12 @@ from palyra import AsyncPalyra, Palyra
 from palyra.api import grant
 from palyra.journal.entry import parse_entry
 from palyra.journal.store import verify_journal
+from palyra.launch._os import parent
+from palyra.launch._os._guardian import SCRIPT
 from palyra.launch.keeper_message import PROTOCOL, peer_uid
 from palyra.model.outcome import Outcome
 from palyra.model.process import Lifetime
+from palyra.sandbox.probe_kernel import try_landlock
 from tests.conformance.arena import require
 from tests.keeping import command_line, keepers_of, kept_home, processes_with, wait_for
 
@@ -327,8 +330,13 @@ def test_a_flood_is_bounded_on_disk_its_offsets_hold_and_it_can_be_stopped(home,
 # ── crashes ──────────────────────────────────────────────────────────────────
 
 
-def kill_keeper(home: Path) -> None:
+def kill_keeper(home: Path, *, with_guardian: bool = False) -> None:
+    """`with_guardian`: as if there were none, as on kernels whose Landlock scopes no signals."""
     (keeper,) = keepers_of(home)
+    if with_guardian:
+        for pid in processes_with(SCRIPT):
+            if parent(pid) == keeper:
+                os.kill(pid, signal.SIGKILL)
     os.kill(keeper, signal.SIGKILL)
     wait_for(lambda: not keepers_of(home))
 
@@ -347,6 +355,21 @@ def test_kill_9_of_the_keeper_leaves_no_process_and_the_next_one_goes_on(home, w
         assert status(run, fresh["process_id"]) == "running"
 
 
+@pytest.mark.skipif(try_landlock() < 6, reason="this kernel's Landlock does not scope signals")
+def test_kill_9_of_the_keeper_leaves_no_plain_child_though_nobody_looks(home, workspace):
+    """They went on past every deadline until somebody opened the home; what had left their session, for good."""
+    configure(home, tier="b", egress_enforcement_mode="none")
+    wide = grant(interpreters=True, tier="b", egress="none")
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:demo", workspace, grant=wide)
+        started = begin(run, "sh", "-c", "(setsid sleep 65.3 &) ; sleep 65.3 & exec sleep 65.3")
+        wait_for(lambda: len(processes_with("sleep\x0065.3")) == 3)
+        kill_keeper(home)
+        wait_for(lambda: not processes_with("65.3"))
+        assert status(run, started["process_id"]) == "lost"
+        assert_journal_holds(palyra)
+
+
 def test_a_plain_child_that_outlived_its_keeper_is_found_and_killed(home, workspace):
     """Tier B has no namespace that dies with its keeper: pid and start time in the row are all there is."""
     configure(home, tier="b", egress_enforcement_mode="none")
@@ -355,7 +378,7 @@ def test_a_plain_child_that_outlived_its_keeper_is_found_and_killed(home, worksp
         run = palyra.run("agent:demo", workspace, grant=wide)
         started = begin(run, "sh", "-c", "sleep 66.1 & sleep 66.1 & wait")
         wait_for(lambda: len(processes_with("sleep\x0066.1")) == 2)
-        kill_keeper(home)
+        kill_keeper(home, with_guardian=True)
         assert command_line(started["pid"]), "it lives on, and nobody keeps it"
     with Palyra.open(str(home)) as palyra:
         again = palyra.run("agent:demo", workspace, run_id=run.run_id)
@@ -373,7 +396,7 @@ def test_double_forks_of_a_plain_child_that_outlived_its_keeper_are_found_by_the
         wait_for(lambda: processes_with("sleep\x0069.1"))
         with open(f"/proc/{started['pid']}/cgroup") as file:
             grouped = "/palyra-" in file.read()
-        kill_keeper(home)
+        kill_keeper(home, with_guardian=True)
     with Palyra.open(str(home)) as palyra:
         assert status(palyra.run("agent:demo", workspace, run_id=run.run_id), started["process_id"]) == "lost"
         if not grouped:

@@ -310,14 +310,16 @@ def _spawn(held: Held, template: Template, shell: str, open_data: Callable[[byte
             keep += [held.info] if template.is_started_by_us else []  # which closes it
         waiting = () if template.is_started_by_us else (shell, "-c", HELD_SCRIPT)
         argv = [*_filled(template.launcher, files, pipes), *waiting]
-        _start(held, template, argv, {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}, keep)
+        _start(held, template, argv, {0: stdin, 1: stdout, 2: stderr, READY: ready, CONTROL: control}, keep, shell)
         held.pid_fd = os.pidfd_open(held.pid)
     finally:
         for fd in theirs:
             os.close(fd)
 
 
-def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int]) -> None:
+def _start(
+    held: Held, template: Template, argv: Sequence[str], places: dict[int, int], keep: Sequence[int], shell: str
+) -> None:
     held.ceilings = own_limits()
     # The start program does, and bubblewrap's first process: nothing else runs before them.
     closes_others = template.is_started_by_us
@@ -332,6 +334,7 @@ def _start(held: Held, template: Template, argv: Sequence[str], places: dict[int
         landlock=template.landlock,
         seccomp=template.seccomp,
         closes_others=closes_others,
+        shell=shell,
     )
     held.pid, held.domain, held.workspace = confined.pid, confined.domain, confined.workspace
     _os.let_go_first(held.pid)

@@ -161,7 +161,7 @@ class ProcessExecutor:
         if self._etc is not None:
             self._etc.close()
         await self._leftovers.ended()
-        _os.end_entering()
+        _os.end_helpers()
 
     async def _start(
         self, template: Template, *, is_alone: bool = False, known: ProcessPlan | None = None, stays: bool = False

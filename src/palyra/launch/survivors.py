@@ -1,9 +1,10 @@
 """What is left of a background process whose keeper died: found by pid *and* start time, and killed.
 
-In tier C nothing is left: a sandbox dies with the process that started it. In tier B the program goes on. A pid is
-only a number: a signal goes out by pidfd, after the start time behind that pidfd was seen to be the recorded one, so a
-stranger who has the number by now is never hit. The session's members go first, while their leader, stopped but alive,
-proves that the session is ours; the leader last. A group, where the host has one, is killed whole.
+In tier C nothing is left: a sandbox dies with the process that started it. In tier B the program goes on where it has
+no guardian (`_os/_guardian`). A pid is only a number: a signal goes out by pidfd, after the start time behind that
+pidfd was seen to be the recorded one, so a stranger who has the number by now is never hit. The session's members go
+first, while their leader, stopped but alive, proves that the session is ours; the leader last. A group, where the host
+has one, is killed whole.
 
 `kill_strays` is for a keeper that keeps nothing any more: whatever is still its child is a stray of an ended process.
 """

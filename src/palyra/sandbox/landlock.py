@@ -111,6 +111,10 @@ def ruleset_attr(rules: LandlockRules) -> bytes:
     return struct.pack("=QQQ", files, 0 if rules.tcp else ports, scopes)[:size]
 
 
+SIGNALS_ATTR = struct.pack("=QQQ", REFER, 0, SIGNALS)
+"""The same of a domain that refuses signals to the outside, and nothing else once REFER is allowed everywhere."""
+
+
 def path_attr(rights: int, descriptor: int) -> bytes:
     """`struct landlock_path_beneath_attr`, which is packed."""
     return struct.pack("=Qi", rights, descriptor)

@@ -10,7 +10,7 @@ if sys.platform != "win32":
     from palyra.launch._os._linux import (
         Unsupported,
         become_subreaper,
-        end_entering,
+        end_helpers,
         exit_status,
         expect,
         forget,
@@ -53,7 +53,7 @@ __all__ = [
     "become_subreaper",
     "children",
     "cpu_us",
-    "end_entering",
+    "end_helpers",
     "exit_status",
     "expect",
     "forget",

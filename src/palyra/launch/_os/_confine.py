@@ -24,10 +24,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from palyra.model.plan import LandlockRules
-from palyra.sandbox.landlock import OF_FILES, SCOPE_ABI, WORK, accesses, handled, path_attr, ruleset_attr
+from palyra.sandbox.landlock import (
+    OF_FILES,
+    REFER,
+    SCOPE_ABI,
+    SIGNALS_ATTR,
+    WORK,
+    accesses,
+    handled,
+    path_attr,
+    ruleset_attr,
+)
 from palyra.values import dataclass
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -48,6 +58,10 @@ _add_rule.restype = ctypes.c_long
 _add_rule.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
 
 
+Begin: TypeAlias = Callable[[threading.Thread], Callable[[], None]]
+"""Starts a thread; what it returns is called when nobody is left of all that the thread will have started."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
     drop_capabilities: bool
@@ -64,13 +78,23 @@ class Confined:
     """(device, inode) of the folder it may write; None where its files are not confined."""
 
 
+def begin_alone(thread: threading.Thread) -> Callable[[], None]:
+    thread.start()
+    return _nothing
+
+
+def _nothing() -> None:
+    """There is nobody to be told."""
+
+
 class Domain:
     """Everything one confined child has started and will start, seen from a thread around it."""
 
-    def __init__(self, *, scoped: bool) -> None:
+    def __init__(self, *, scoped: bool, begin: Begin = begin_alone) -> None:
         self._scoped = scoped
         self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]] | None] = SimpleQueue()
-        threading.Thread(target=self._serve, name="palyra-confined", daemon=True).start()
+        with _uncollected():
+            self._over = begin(threading.Thread(target=self._serve, name="palyra-confined", daemon=True))
 
     def kill_all(self) -> bool:
         """SIGKILL to every process inside, in one step. False where that is not possible: nothing was done."""
@@ -84,6 +108,8 @@ class Domain:
 
     def close(self) -> None:
         self._asked.put(None)
+        over, self._over = self._over, _nothing
+        over()
 
     def _ask(self, work: Callable[[], Any]) -> Any:
         answers: SimpleQueue[Any] = SimpleQueue()  # its own, so that one nobody waited for is never another's
@@ -103,8 +129,9 @@ class Domain:
                 answers.put(error)
 
 
-def start_confined(confinement: Confinement, start: Callable[[], int]) -> Confined:
-    """`start` returns the child's pid and opens no file."""
+def start_confined(confinement: Confinement, start: Callable[[], int], begin: Begin = begin_alone) -> Confined:
+    """`start` returns the child's pid and opens no file; `begin` is how a thread begins whose children can be ended
+    as a whole."""
     rules = confinement.landlock
     scoped = rules is not None and rules.abi >= SCOPE_ABI
     ruleset, workspace = _make_ruleset(rules) if rules is not None else (-1, None)
@@ -121,7 +148,8 @@ def start_confined(confinement: Confinement, start: Callable[[], int]) -> Confin
         return _done_within(enter_and_start)
 
     try:
-        domain = Domain(scoped=scoped)  # where there is no thread to be had, the rules are closed all the same
+        # Where there is no thread to be had, the rules are closed all the same.
+        domain = Domain(scoped=scoped, begin=begin if scoped else begin_alone)
         pid = domain._ask(work)
     except BaseException:
         if domain is not None:
@@ -215,6 +243,21 @@ def _restrict(ruleset: int) -> None:
     """A domain within the one this thread is in; everything it starts from now on is in there, too."""
     _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _check(_system_call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock_restrict_self")
+
+
+def enter_outer() -> None:
+    """From now on this thread, and whoever is born of it, can signal nobody but each other; nothing else is refused.
+    To move a file from one folder to another is refused by every domain that does not allow it."""
+    _check(_libc.unshare(_CLONE_FS), "unshare")
+    os.chdir("/")
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    ruleset = _system_call(_CREATE_RULESET, SIGNALS_ATTR, ctypes.c_size_t(len(SIGNALS_ATTR)), ctypes.c_uint32(0))
+    _check(min(ruleset, 0), "landlock_create_ruleset")
+    try:
+        _allow(ruleset, os.open("/", _LOOK), REFER)
+        _restrict(ruleset)
+    finally:
+        os.close(ruleset)
 
 
 def _make_ruleset(rules: LandlockRules) -> tuple[int, tuple[int, int]]:

@@ -156,12 +156,35 @@ def spawn_confined(
     landlock: LandlockRules | None = None,
     seccomp: bytes = b"",
     closes_others: bool = False,
+    shell: str = "",
 ) -> Confined:
-    """The same from / with no_new_privs, and what else the child must not have; see `_confine`."""
-    from palyra.launch._os._confine import Confinement, start_confined  # needs ctypes, which is costly to import
+    """The same from / with no_new_privs, and what else the child must not have; see `_confine`. `shell`: what ends it
+    when this process is killed (`_guardian`)."""
+    from palyra.launch._os._confine import (  # needs ctypes, which is costly to import
+        Confinement,
+        begin_alone,
+        enter_outer,
+        start_confined,
+    )
+    from palyra.launch._os._guardian import Hands, start_guarded
 
     confinement = Confinement(drop_capabilities=drop_capabilities, landlock=landlock, seccomp=seccomp)
-    return start_confined(confinement, _prepare(argv, places, keep, closes_others=closes_others))
+    hands = Hands(enter=enter_outer, spawn=lambda line: _spawn_guardian(shell, line), reap=reap)
+    begin = (lambda thread: start_guarded(thread, hands)) if shell else begin_alone
+    return start_confined(confinement, _prepare(argv, places, keep, closes_others=closes_others), begin)
+
+
+def _spawn_guardian(shell: str, line: int) -> int:
+    from palyra.launch._os._guardian import SCRIPT
+
+    stdin, null = raised(os.dup(line)), -1
+    try:
+        null = raised(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+        return spawn([shell, "-c", SCRIPT], places={0: stdin, 1: null, 2: null})
+    finally:
+        os.close(stdin)
+        if null >= 0:
+            os.close(null)
 
 
 def let_go_first(pid: int) -> None:
@@ -183,10 +206,12 @@ def spawn_in_namespace(
         os.close(null)
 
 
-def end_entering() -> None:
-    """End the thread that enters namespaces, if there is one."""
+def end_helpers() -> None:
+    """End the thread that enters namespaces, and what guards plain children, if there are any."""
     if (entering := sys.modules.get("palyra.launch._os._entering")) is not None:
         entering.end_thread()
+    if (guarding := sys.modules.get("palyra.launch._os._guardian")) is not None:
+        guarding.end_guardian()
 
 
 def run_program(program: bytes, places: Mapping[int, int]) -> int:
