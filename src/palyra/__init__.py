@@ -6,9 +6,11 @@ this. `palyra.api` has a few more, for those who open a home themselves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from palyra.version import __version__
+
+TYPE_CHECKING = False
+"""As type checkers know it. `typing` has it too: importing that takes as long as Python's own start, and a command that
+is interrupted meanwhile ends with Python's traceback."""
 
 __all__ = [
     "Allowance", "AsyncPalyra", "ConfigError", "DaemonError", "Limits", "Outcome", "Palyra", "PalyraError", "Reason",

@@ -25,8 +25,14 @@ _IMPORTS = "<frozen importlib._bootstrap>"
 
 def watch() -> None:
     """Where nobody chose otherwise: a shell has its background jobs ignore it."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):  # Python's own; ours (entry)
         signal.signal(signal.SIGINT, _end_or_raise)
+
+
+def heard(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Without those that whoever started us had us ignore: `nohup` means SIGHUP, a script's own background jobs get no
+    Ctrl-C. They go on being ignored."""
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -7,6 +7,7 @@ import contextlib
 import signal
 
 from palyra import loops
+from palyra.cli.interrupts import heard
 from palyra.cli.light import stay
 from palyra.cli.options import Settings
 from palyra.config.load import find_home
@@ -28,7 +29,7 @@ async def _serve(settings: Settings, *, principal: str, workspace: str | None) -
         folder = resolve_workspace(workspace or installation.config.tool_call.process_runner.workspace_root or ".")
         serving = asyncio.create_task(serve_stdio(installation, principal=principal, workspace=folder))
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, serving.cancel)
         with contextlib.suppress(asyncio.CancelledError):
             await serving

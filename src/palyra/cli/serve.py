@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from palyra.cli.interrupts import heard
 from palyra.cli.light import stay
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
@@ -81,7 +82,7 @@ async def _until_signal(settings: Settings, installation: object, daemon: Daemon
     async with mounted(state) as mounts:
         server = Server(state, ROUTES, mounts, config=stamp, config_file=settings.config)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # a terminal that is closed ends it, too
             loop.add_signal_handler(number, lambda: _begin_to_end(server))
         await server.serve(on_ready=lambda: _begin_to_serve(settings, server))
 

@@ -113,14 +113,14 @@ async def call_until_signal(
 
     They end the wait for whoever reads the output as well.
     """
-    loop = asyncio.get_running_loop()
+    loop, heard = asyncio.get_running_loop(), interrupts.heard(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def end() -> None:
         installation.engine.cancel(request.call_id or "")
         if through is not None:
             through.interrupt()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in heard:
         loop.add_signal_handler(number, end)
     try:
         outcome = await installation.engine.call(request)
@@ -128,7 +128,7 @@ async def call_until_signal(
             await through.deliver(patient=outcome.status is Status.COMPLETED)
         return outcome
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in heard:
             loop.remove_signal_handler(number)
 
 

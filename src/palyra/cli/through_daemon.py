@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from palyra.cli.interrupts import heard
 from palyra.cli.options import Settings, login_principal
 
 CHUNK_BYTES = 64 * 1024
@@ -150,7 +151,7 @@ def attend(daemon: Any, body: Mapping[str, Any], *, shown: Shown | None, with_st
         call.cancel()
         shown.interrupt()
 
-    before = {number: signal.signal(number, end) for number in SIGNALS}
+    before = {number: signal.signal(number, end) for number in heard(*SIGNALS)}
     try:
         return call.run()
     finally:

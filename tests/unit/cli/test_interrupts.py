@@ -83,6 +83,28 @@ def test_a_prompt_below_a_loop_is_left_at_the_first(monkeypatch: pytest.MonkeyPa
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_before_anything_is_imported_it_just_ends_the_process() -> None:
+    """Python's own answer, a traceback, is left only for what comes before us."""
+    look = "import os, palyra.cli.entry\nos.kill(os.getpid(), 2)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+    light = "import sys\nimport palyra\nprint('typing' in sys.modules or 'signal' in sys.modules)"
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{light}"],
+                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.stdout == "False\n"
+
+
+def test_who_ignores_it_before_anything_is_imported_goes_on_ignoring_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import os, palyra.cli.entry\nos.kill(os.getpid(), 2)\nprint('went on')"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert (done.returncode, done.stdout) == (0, "went on\n")
+
+
 @pytest.mark.parametrize("module", ["palyra", "palyra.cli.entry"])
 def test_every_way_in_watches_for_it_first(module: str) -> None:
     words = [sys.executable, "-X", "importtime", "-m", "palyra", "--version"]
