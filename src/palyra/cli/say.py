@@ -2,21 +2,29 @@
 
 Rules: text goes through `visible`, so that no name, path or tool output reaches a terminal as an escape sequence; a
 stream that was closed before we started is /dev/null, because otherwise the next file we open takes its number and a
-sandbox gets it as its stdout; what a stream's encoding cannot write is spelled out.
+sandbox gets it as its stdout; what a stream's encoding cannot write is spelled out. A stream that does not wait (who
+shares it made it so: an ssh, a runtime that polls; it is not ours to change) is waited for: there is more to come, or
+there will be room. A terminal is not read from its background, where the kernel would stop us for it, whether or not
+the program wants to read.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import sys
 from contextlib import suppress
+from time import sleep
 from types import SimpleNamespace
+from typing import Any
 
 import click
 
 PIPE_GONE = 128 + 13
 """What a shell says of a program that SIGPIPE ended."""
 OWN_ERROR = 125
+_STEP_S = 0.2
 _promised = SimpleNamespace(json=False, detail=False)
 """Of this process, which runs one command."""
 
@@ -102,8 +110,14 @@ def settle_streams() -> None:
             os.set_inheritable(fd, True)
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115 - ours until the end
+    elif not os.get_blocking(0):
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(_Waiting(0, "r")), sys.stdin.encoding, sys.stdin.errors)
     for name, fd in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
+        if stream is not None and not os.get_blocking(fd):
+            file = io.BufferedWriter(_Waiting(fd, "w"))
+            stream = io.TextIOWrapper(file, stream.encoding, line_buffering=stream.line_buffering)
+            setattr(sys, name, stream)
         if stream is None:
             setattr(sys, name, open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
@@ -127,3 +141,55 @@ def drain(fd: int) -> None:
     null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(null, fd)
     os.close(null)
+
+
+def read_stdin(most: int) -> bytes:
+    """What comes next, waited for; nothing at its end."""
+    while True:
+        _wait(0, select.POLLIN)
+        if _is_in_background():
+            sleep(_STEP_S)
+            continue
+        try:
+            return os.read(0, most)
+        except BlockingIOError:
+            continue
+        except OSError:
+            return b""
+
+
+def write_some(fd: int, data: Any) -> int:
+    """How much of it was taken, which is never nothing."""
+    while True:
+        try:
+            return os.write(fd, data)
+        except BlockingIOError:
+            _wait(fd, select.POLLOUT)
+
+
+class _Waiting(io.FileIO):
+    """A file that does not wait, and that is waited for."""
+
+    def __init__(self, fd: int, mode: str) -> None:
+        super().__init__(fd, mode, closefd=False)
+
+    def readinto(self, buffer: Any) -> int:
+        while (count := super().readinto(buffer)) is None:
+            _wait(self.fileno(), select.POLLIN)
+        return count
+
+    def write(self, data: Any) -> int:
+        return write_some(self.fileno(), data)
+
+
+def _wait(fd: int, event: int) -> None:
+    ready = select.poll()
+    ready.register(fd, event)
+    ready.poll()
+
+
+def _is_in_background() -> bool:
+    """Of the terminal that is our stdin. What is none, or not ours, has no background."""
+    with suppress(OSError):
+        return os.tcgetpgrp(0) != os.getpgrp()
+    return False

@@ -14,6 +14,7 @@ import click
 from palyra.cli import interrupts
 from palyra.cli.options import Settings, login_principal
 from palyra.cli.render import refusal_lines
+from palyra.cli.say import read_stdin
 from palyra.cli.through import WriteThrough
 from palyra.config.load import find_home
 from palyra.engine.runs import Run, RunScope, start_run
@@ -157,10 +158,7 @@ class StdinSource:
         chunk = b"-"
         while chunk:
             self._wanted.acquire()
-            try:
-                chunk = os.read(0, CHUNK_BYTES)
-            except OSError:
-                chunk = b""
+            chunk = read_stdin(CHUNK_BYTES)
             try:
                 self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
             except RuntimeError:

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from palyra.cli.say import drain, say_error
+from palyra.cli.say import drain, say_error, write_some
 from palyra.model.outcome import StreamName
 
 HIGH = 256 * 1024
@@ -68,7 +68,7 @@ class _Lane:
                 continue  # forgotten meanwhile
             try:
                 while view:
-                    count = os.write(self._fds[0], view)
+                    count = write_some(self._fds[0], view)
                     view = view[count:]
                     self._loop.call_soon_threadsafe(self._taken, count)
             except OSError as error:

@@ -20,6 +20,7 @@ import click
 
 from palyra.cli.interrupts import heard
 from palyra.cli.options import Settings, login_principal
+from palyra.cli.say import read_stdin, write_some
 
 CHUNK_BYTES = 64 * 1024
 PATIENCE_S = 2.0
@@ -105,7 +106,7 @@ class Shown:
                 # A signal may have come before this reader stood still, and no other will: then nothing waits for it.
                 if self._interrupted and not _takes_more(fd):
                     raise _Interrupted
-                view = view[os.write(fd, view[: select.PIPE_BUF] if self._interrupted else view) :]
+                view = view[write_some(fd, view[: select.PIPE_BUF] if self._interrupted else view) :]
         except _Interrupted:
             self.given_up = True
         except OSError as error:
@@ -160,10 +161,7 @@ def attend(daemon: Any, body: Mapping[str, Any], *, shown: Shown | None, with_st
 
 
 def _read_stdin() -> bytes:
-    try:
-        return os.read(0, CHUNK_BYTES)
-    except OSError:
-        return b""
+    return read_stdin(CHUNK_BYTES)
 
 
 def _ask(asked: Mapping[str, Any]) -> bool | None:

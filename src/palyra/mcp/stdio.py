@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import threading
 
 MAX_LINE_BYTES = 4 << 20
@@ -63,11 +64,21 @@ class Lines:
         chunk = b"-"
         while chunk:
             self._wanted.acquire()
-            try:
-                chunk = os.read(self._fd, CHUNK_BYTES)
-            except OSError:
-                chunk = b""
+            chunk = self._next()
             try:
                 self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
             except RuntimeError:
                 return  # the loop is closed
+
+    def _next(self) -> bytes:
+        """Waited for, also where whoever shares our stdin had it not wait: that is not its end."""
+        ready = select.poll()
+        ready.register(self._fd, select.POLLIN)
+        while True:
+            ready.poll()
+            try:
+                return os.read(self._fd, CHUNK_BYTES)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
