@@ -75,6 +75,60 @@ def test_a_disk_that_takes_nothing_refuses_by_name_and_is_sound_afterwards(
     assert json.loads(secrets[2])["items"] == []
 
 
+KEPT = (
+    STORY
+    + """
+import os, signal, time
+def begin(seconds):
+    given = {"command": "sleep", "args": [seconds], "background": True, "lifetime": "detached"}
+    palyra("call", "palyra.process.run", json.dumps(given))
+begin("2.11"), begin("600.12")
+file, until = os.open(f"{disk}/fill", os.O_WRONLY | os.O_CREAT), time.monotonic() + 6
+while time.monotonic() < until:  # what is kept in reserve for ends, too
+    try:
+        os.write(file, bytes(4096))
+    except OSError:
+        time.sleep(0.0005)
+os.unlink(f"{disk}/fill"), os.close(file)
+time.sleep(5)
+palyra("ps", "--all", "--json")
+begin("600.13")
+for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        words = open(f"/proc/{name}/cmdline", "rb").read()
+    except OSError:
+        continue
+    if f"{disk}/home".encode() in words and b"palyra.wiring.keeper" in words:
+        os.kill(int(name), signal.SIGTERM)
+while os.path.exists(f"{disk}/home/run/keeper.sock"):
+    time.sleep(0.05)
+time.sleep(1)
+palyra("ps", "--all", "--json")
+palyra("journal", "verify")
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_keeper_outlives_a_disk_that_was_full_for_a_while(
+    cli: Cli, own_mounts: tuple[str, ...], tmp_path: Path
+) -> None:
+    """What had ended meanwhile was shown as running, could not be stopped, and nothing else could be started, until the
+    last process it kept had ended; then all of them were lost."""
+    import sys
+
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=12m,mode=700 none '{disk}' && exec \"$@\""
+    argv = [*own_mounts, "sh", "-c", mount, "sh", sys.executable, "-c", KEPT, str(disk), str(cli.workspace)]
+    done = subprocess.run(argv, env=cli.environ, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    steps = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(step[1], step[3]) for step in steps if step[1]] == []
+    listed = [[item["status"] for item in json.loads(steps[at][2])["items"]] for at in (2, 4)]
+    assert listed == [["running", "exited"], ["stopped", "stopped", "exited"]]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
 def test_a_state_this_user_may_not_write_is_said_to_be_so(cli: Cli) -> None:
     assert cli("run", "--", "true").returncode == 0

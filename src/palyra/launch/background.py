@@ -97,6 +97,8 @@ class Supervisor:
         self._jobs = Jobs()
         self._starts = asyncio.Semaphore(_STARTS_AT_ONCE)
         self._closed = False
+        self.failure: StateError | None = None
+        """Why an end could not be recorded: no other process is taken, and when the last has ended it is time to go."""
 
     @property
     def kept(self) -> int:
@@ -116,7 +118,7 @@ class Supervisor:
             self._forget(kept)
             raise
         before = command_line(held.program)
-        task = asyncio.create_task(self._keep(kept, held))  # 4
+        task = asyncio.create_task(self._keep_to_its_end(kept, held))  # 4
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         kept.ready.set()
@@ -196,6 +198,16 @@ class Supervisor:
 
     # ── while it runs ──
 
+    async def _keep_to_its_end(self, kept: Kept, held: Held) -> None:
+        """Whatever goes wrong, nobody waits for ever for its end, and no keeper stays for it."""
+        try:
+            await self._keep(kept, held)
+        except Exception:
+            log.exception("process %s could not be kept to its end", kept.order.process_id)
+            self._closed, self.failure = True, StateError("A background process failed inside Palyra.")
+        finally:
+            self._forget(kept)
+
     async def _keep(self, kept: Kept, held: Held) -> None:
         order = kept.order
         try:
@@ -230,7 +242,7 @@ class Supervisor:
             await self._records.ended(kept.process, redactions, execution.connections)
         except StateError as error:
             log.critical("the end of process %s could not be recorded: %s", kept.order.process_id, error.detail)
-            self._closed = True  # whoever comes next finds the row, and that its keeper is gone
+            self._closed, self.failure = True, error  # whoever comes next finds the row, and that its keeper is gone
         finally:
             self._forget(kept)
             prune_logs(self._logs, keep=self._kept.keys())

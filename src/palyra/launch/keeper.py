@@ -82,6 +82,8 @@ class Keeper:
                     return
             if self._supervisor.kept or self._talking:
                 since = loop.time()
+            elif self._supervisor.failure is not None:
+                return  # also one that would stay: the next one finds what was not recorded
 
     # ── one connection ──
 

@@ -34,12 +34,14 @@ from palyra.launch.survivors import kill_strays
 from palyra.model.process import StartOrder
 from palyra.model.sights import WorkspaceSight
 from palyra.state.lock import FileLock
+from palyra.state.writer import Writer
 from palyra.wiring.clock import SystemClock
 from palyra.wiring.cluster import open_state
 from palyra.wiring.egress import Egress
 from palyra.wiring.host import look_at_host
+from palyra.wiring.lasting_records import LastingRecords
 from palyra.wiring.owners import ProcessOwners
-from palyra.wiring.processes import KeptProcesses, ProcessRecords
+from palyra.wiring.processes import KeptProcesses
 
 _LOCK_PATIENCE_S = 5.0
 _OPEN_FILES = 8192
@@ -71,7 +73,12 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _keep(home: Home, config_file: str | None, *, idle_s: float) -> None:
     config, _ = load_config(home, config_file)
-    writer = open_state(home.root, config, passphrase=read_passphrase(config))
+
+    def opened() -> Writer:
+        return open_state(home.root, config, passphrase=read_passphrase(config))
+
+    writer = opened()
+    records = LastingRecords(writer, opened)
     try:
         clock, owners = SystemClock(), ProcessOwners(writer.home.lock)
         host = look_at_host(home, config, owns_process=True)
@@ -79,7 +86,7 @@ async def _keep(home: Home, config_file: str | None, *, idle_s: float) -> None:
         supervisor = Supervisor(
             executor=ProcessExecutor(host, egress=Egress(config)),
             host=host,
-            records=ProcessRecords(writer),
+            records=records,
             logs=home.root / "logs",
             me=owners.me(),
             now_unix_ms=clock.now_unix_ms,
@@ -88,11 +95,18 @@ async def _keep(home: Home, config_file: str | None, *, idle_s: float) -> None:
         kept = KeptProcesses(writer=writer, keeping=supervisor, logs=home.root / "logs", owners=owners, clock=clock)
         await kept.recover()
         keeper = Keeper(supervisor, home.root / "run", idle_s=idle_s)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, keeper.end)
+
+        def end() -> None:
+            records.hurry()
+            keeper.end()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
         await keeper.serve()
         await kill_strays()
+        if supervisor.failure is not None:
+            raise supervisor.failure
     finally:
-        writer.close()
+        records.close()
 
 
 def _sight(order: StartOrder) -> WorkspaceSight:

@@ -152,6 +152,27 @@ def test_a_keeper_that_cannot_record_an_end_takes_no_more(tmp_path, monkeypatch)
     play(tmp_path, monkeypatch, story)
 
 
+def test_an_end_that_fails_as_nobody_foresaw_keeps_nobody_waiting(tmp_path, monkeypatch, caplog):
+    """It was kept for ever: no stop came back, and its keeper never left."""
+
+    def broken(_: object) -> tuple[str, ...]:
+        raise RuntimeError("as nobody foresaw")
+
+    async def story(stage: Stage) -> None:
+        started = await stage.supervisor.start(make_order())
+        monkeypatch.setattr(stage.supervisor, "_appeared", broken)
+        stopping = asyncio.create_task(stage.supervisor.stop(started.process_id, by="agent:demo"))
+        await asyncio.sleep(0)
+        stage.over.set()
+        await asyncio.wait_for(stopping, 30)
+        assert (stage.supervisor.kept, stage.supervisor.failure is not None) == (0, True)
+        with pytest.raises(NotStarted):
+            await stage.supervisor.start(make_order())
+
+    play(tmp_path, monkeypatch, story)
+    assert "could not be kept to its end" in caplog.text
+
+
 def test_a_plan_that_is_not_the_one_decided_on_is_not_started(tmp_path, monkeypatch):
     async def story(stage: Stage) -> None:
         order = make_order()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +28,7 @@ class Supervisor:
 
     def __init__(self, answer: Callable[[StartOrder], Any] = make_process) -> None:
         self.kept = 0
+        self.failure: StateError | None = None
         self.asked: list[tuple[Any, ...]] = []
         self.answer = answer
         self.go_on = asyncio.Event()
@@ -142,6 +144,23 @@ def test_an_idle_keeper_leaves_and_whoever_comes_then_knows_that_nothing_was_don
             assert await client(tmp_path)._connect() is None
             await client(tmp_path).stop("0" * 26, by="nobody")
         assert supervisor.asked in ([], [("close", "keeper")])
+
+    asyncio.run(story())
+
+
+def test_a_keeper_that_could_not_record_an_end_leaves_with_the_last_it_keeps_though_it_would_stay(tmp_path):
+    """The service refused every start from then on, for ever."""
+
+    async def story() -> None:
+        supervisor = Supervisor()
+        supervisor.kept, supervisor.failure = 1, StateError("The disk is full.")
+        async with keeping(tmp_path, supervisor, idle_s=math.inf):
+            await asyncio.sleep(0.3)
+            assert (tmp_path / "run" / "keeper.sock").exists()
+            supervisor.kept = 0
+            async with asyncio.timeout(30):
+                while (tmp_path / "run" / "keeper.sock").exists():
+                    await asyncio.sleep(0.001)
 
     asyncio.run(story())
 
