@@ -233,6 +233,33 @@ def test_the_async_face_and_its_cancellation(beside):
     assert status == "cancelled"
 
 
+def test_what_code_that_is_given_the_output_raises_ends_the_call_and_is_raised_with_await_too(cli):
+    """It went to the loop's own complaints, and the call went on."""
+
+    async def story(served: Served, token: str) -> tuple[list[bytes], object, object]:
+        async with AsyncPalyra.connect(f"unix:{served.socket}", token=token) as palyra:
+            run, call_id, came = palyra.run(workspace=str(cli.workspace)), "01JZZZZZZZZZZZZZZZZZZZZZZZ", []
+
+            def fail(_: object, chunk: bytes) -> None:
+                came.append(chunk)
+                raise TimeoutError("of the caller's own")
+
+            given = {"command": "tail", "args": ["-f", "text"]}
+            with pytest.raises(TimeoutError, match="caller's own"):
+                await asyncio.wait_for(run.call("palyra.process.run", given, call_id=call_id, on_output=fail), 30)
+            for _ in range(200):
+                status, seen = served.ask("GET", f"/v1/calls/{call_id}", token=token)
+                if status == 200 and seen["status"] != "running":
+                    break
+                await asyncio.sleep(0.05)
+            return came, status, seen["status"]
+
+    (cli.workspace / "text").write_text("some\n")
+    token = make_token(cli)
+    with serving(cli) as served:
+        assert asyncio.run(story(served, token)) == ([b"some\n"], 200, "cancelled")
+
+
 def test_a_client_goes_on_after_a_restart(cli):
     token = make_token(cli)
     with serving(cli) as first:

@@ -1,6 +1,8 @@
 """The same face with await: each request on a thread of a small pool, because it waits and does nothing else.
 
-Cancelling an awaited call cancels it in the daemon, and its record is closed there, as in the library.
+Cancelling an awaited call cancels it in the daemon, and its record is closed there, as in the library. What comes out
+of a program is given to the caller's own code on the caller's loop, and the thread waits for that: what it raises ends
+the call and is raised there, and who is slow holds the program up, not the memory.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any, Self, TypeVar, Unpack
@@ -22,6 +24,7 @@ from palyra.wiring.clock import SystemClock, SystemIds
 
 T = TypeVar("T")
 LINES_AT_ONCE = 64
+_LOOK_AGAIN_S = 1.0
 
 
 class AsyncRemoteRun:
@@ -97,7 +100,21 @@ class AsyncRemotePalyra:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, on_output: OnOutput, stream: StreamName, chunk: bytes) -> None:
-    loop.call_soon_threadsafe(on_output, stream, chunk)
+    told: Future[None] = Future()
+
+    def tell() -> None:
+        try:
+            on_output(stream, chunk)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is the caller's
+            told.set_exception(error)
+        else:
+            told.set_result(None)
+
+    loop.call_soon_threadsafe(tell)
+    while not wait([told], _LOOK_AGAIN_S).done:
+        if loop.is_closed():  # with nobody left to tell, and nobody to wait for
+            raise RuntimeError("The event loop of this call was closed.")
+    told.result()
 
 
 async def _on(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
