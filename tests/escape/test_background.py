@@ -427,12 +427,15 @@ def test_a_keeper_ends_when_it_keeps_nothing_and_leaves_no_socket(home, workspac
         assert keepers_of(home) == [], "looking needs no keeper"
 
 
-def test_a_keeper_that_is_told_to_end_ends_what_it_keeps_and_says_so(home, workspace):
+@pytest.mark.parametrize("signals", [("TERM",), ("TERM", "HUP"), ("HUP",), ("INT",)], ids=" ".join)
+def test_a_keeper_that_is_told_to_end_ends_what_it_keeps_and_says_so(home, workspace, signals):
+    """A session that ends sends SIGHUP right after SIGTERM: that killed the keeper, and what it kept was lost."""
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace)
         started = begin(run, "sleep", "68.1")
         (keeper,) = keepers_of(home)
-        os.kill(keeper, signal.SIGTERM)
+        for name in signals:
+            os.kill(keeper, signal.Signals[f"SIG{name}"])
         wait_for(lambda: not keepers_of(home))
         found = ask(run, "status", started["process_id"]).output
         assert (found["status"], found["stopped_by"], processes_with("68.1")) == ("stopped", "keeper", [])

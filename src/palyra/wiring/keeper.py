@@ -2,7 +2,7 @@
 
 Started on demand by `launch/keeper_client`, in a session of its own, with an empty environment, from `/`, with the
 home's log as its stdout and stderr. It reaches the network only for processes with granted hosts. It ends by itself
-when it keeps nothing; on SIGTERM it ends what it keeps, records that, and leaves.
+when it keeps nothing; on SIGTERM, SIGHUP or SIGINT it ends what it keeps, records that, and leaves.
 
 As a service of its own (`python -m palyra.wiring.keeper HOME CONFIG stay`, deploy/palyra-keeper.service) it stays when
 it keeps nothing: what a service manager ends together with the daemon is then not what its callers left running.
@@ -100,7 +100,12 @@ async def _keep(home: Home, config_file: str | None, *, idle_s: float) -> None:
             records.hurry()
             keeper.end()
 
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+        for number in (
+            signal.SIGTERM,
+            signal.SIGHUP,
+            signal.SIGINT,
+        ):  # a session that ends sends the second right after
+            asyncio.get_running_loop().add_signal_handler(number, end)
         await keeper.serve()
         await kill_strays()
         if supervisor.failure is not None:
