@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.keeping import processes_with, wait_for
+from tests.keeping import running, wait_for
 from tests.serving import serving
 
 
@@ -44,7 +44,7 @@ def test_a_signal_that_was_ignored_before_the_start_ends_no_call(cli, number: in
 
     def story() -> None:
         process = start(cli, "run", "--", "sleep", "1.62", ignored=(number,))
-        wait_for(lambda: processes_with("sleep\x001.62"))
+        wait_for(lambda: running("sleep", "1.62"))
         process.send_signal(number)
         assert (process.communicate(timeout=60), process.returncode) == ((b"", b""), 0)
 
@@ -145,7 +145,7 @@ def test_in_the_background_of_a_terminal_a_program_that_reads_nothing_goes_on(cl
     terminal.type(f"{line} 1.73 & wait; echo ended $?$((1+1))\n")
     assert "topped" not in terminal.until("ended 02")
     terminal.type(f"{line} 2.74\n")
-    wait_for(lambda: processes_with("sleep\x002.74"))
+    wait_for(lambda: running("sleep", "2.74"))
     terminal.type("\x1a")
     terminal.until("topped")
     terminal.type("bg; wait; echo ended $?$((1+2))\n")
@@ -154,7 +154,7 @@ def test_in_the_background_of_a_terminal_a_program_that_reads_nothing_goes_on(cl
 
 def test_a_program_in_the_background_gets_what_is_typed_once_it_is_in_the_foreground(cli, terminal) -> None:
     terminal.type(" ".join([*cli.argv, "run", "--", "cat"]) + " &\n")
-    wait_for(lambda: processes_with("cat\0"))
+    wait_for(lambda: running("cat"))
     terminal.type("echo mine$((4+4))\n")
     terminal.until("mine8")
     terminal.type("fg\n")

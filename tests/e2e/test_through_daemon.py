@@ -20,6 +20,7 @@ from palyra.client.words import DaemonError
 from palyra.errors import PalyraError
 from palyra.model.outcome import Status
 from tests.command_line import Cli
+from tests.keeping import running, wait_for
 from tests.serving import Served, make_token, serving
 
 
@@ -258,6 +259,37 @@ def test_what_code_that_is_given_the_output_raises_ends_the_call_and_is_raised_w
     token = make_token(cli)
     with serving(cli) as served:
         assert asyncio.run(story(served, token)) == ([b"some\n"], 200, "cancelled")
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGKILL], ids=["by itself", "Ctrl-C", "killed"])
+def test_a_call_that_ends_before_its_stdin_does_is_no_error_of_the_daemons(cli, number):
+    """Every run at a terminal left a traceback in its log, and one more request that had failed."""
+    with serving(cli) as served:
+        process = subprocess.Popen(
+            [*cli.argv, "run", "--", "sleep", "1.83"], cwd=cli.workspace, env=cli.environ, stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_for(lambda: running("sleep", "1.83"))
+        if number is not None:
+            process.send_signal(number)
+        process.wait(60)
+        assert process.stdin is not None
+        process.stdin.close()
+        wait_for(lambda: not running("sleep", "1.83"))
+        code, log = served.end()
+    assert (code, b"Traceback" in log, b"failed" in log) == (0, False, False), log.decode()
+
+
+def test_of_a_call_whose_daemon_was_killed_is_said_where_its_record_is(cli):
+    with serving(cli) as served:
+        process = cli.start("run", "--", "sleep", "60.84")
+        wait_for(lambda: running("sleep", "60.84"))
+        served.process.kill()
+        _, said = process.communicate(timeout=60)
+    first, hint = said.decode().splitlines()
+    assert (process.returncode, first) == (125, "palyra: The daemon went away.")
+    command = hint.partition("and palyra ")[2].partition(" has ")[0].split()
+    assert (cli(*command).returncode, running("sleep", "60.84")) == (0, [])
 
 
 def test_a_client_goes_on_after_a_restart(cli):

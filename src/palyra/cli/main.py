@@ -242,7 +242,7 @@ def _own_error(error: Exception, usage_code: int) -> int:
         (say_refusal if refused else say_failure)(kind, error.detail, error.hint or mend.get(type(error)))
         return 126 if refused else usage_code if isinstance(error, HomeError) else 125
     if isinstance(error, (PalyraError, click.ClickException)):
-        say_failure("FAILED", str(error))
+        say_failure("FAILED", str(error), error.hint if isinstance(error, PalyraError) else None)
         return 125
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):
         say_failure("MISSING_EXTRA", f"This needs {error.name}, which is not installed.", INSTALL.format(extra))

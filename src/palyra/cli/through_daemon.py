@@ -127,6 +127,7 @@ def attend(daemon: Any, body: Mapping[str, Any], *, shown: Shown | None, with_st
     """The outcome. `shown`: None shows nothing while it runs."""
     from palyra.cli.confirm import at_terminal
     from palyra.client.attend import AttendedCall
+    from palyra.client.wire import Unreachable
 
     shown = shown or Shown()
 
@@ -155,6 +156,11 @@ def attend(daemon: Any, body: Mapping[str, Any], *, shown: Shown | None, with_st
     before = {number: signal.signal(number, end) for number in heard(*SIGNALS)}
     try:
         return call.run()
+    except Unreachable as error:
+        if not error.hint:
+            shown_by = f"palyra journal show {body['call_id']}"
+            error.advise(f"If it had begun, it ended with the daemon, and {shown_by} has its record.")
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import orjson
 from pydantic import Field
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from palyra.canon import Json
@@ -159,10 +160,13 @@ async def stdin(asked: Asked) -> Response:
     if call is None:
         raise not_found("attended call")
     count = 0
-    async for chunk in asked.request.stream():
-        if chunk and not await _write_or_end(attendance, call, chunk):
-            return json_response({"bytes": count}, headers={"Connection": "close"})
-        count += len(chunk)
+    try:
+        async for chunk in asked.request.stream():
+            if chunk and not await _write_or_end(attendance, call, chunk):
+                return json_response({"bytes": count}, headers={"Connection": "close"})
+            count += len(chunk)
+    except ClientDisconnect:  # the call is over, or will be, with whoever reads it; that is no end of its stdin
+        return json_response({"bytes": count})
     await _write_or_end(attendance, call, b"")
     return json_response({"bytes": count})
 
