@@ -65,6 +65,39 @@ def test_a_call_waits_for_a_person_and_runs_when_it_is_repeated(asking):
     assert verified(asking)
 
 
+ASKS_FIRST = """
+@id("local.ask-before-listing")
+@reason("Listing needs a person's approval.")
+forbid (principal is Agent, action == Action::"tool::execute", resource == Tool::"palyra.process.run")
+when { context.effective_program == "ls" }
+unless { context.approved };
+"""
+MARKED = """
+[tool_call.process_runner]
+allowed_egress_hosts = ["granted.test"]
+[egress]
+intercept = ["granted.test"]
+"""
+
+
+@pytest.mark.slow
+def test_a_yes_and_a_no_count_in_the_next_process_where_tls_of_a_host_is_ended_here(cli):
+    """Each process has an authority of its own for such hosts, in the bundle that the sandbox sees."""
+    (cli.home / "policies").mkdir(mode=0o700, parents=True)
+    cli.home.chmod(0o700)
+    (cli.home / "palyra.toml").write_text(MARKED)
+    (cli.home / "policies" / "local.cedar").write_text(ASKS_FIRST)
+    assert cli(*LS).returncode == 75
+    approval_id = only(cli)
+    assert cli("approvals", "approve", approval_id).returncode == 0
+    done = json.loads(cli(*LS).stdout)
+    assert (done["status"], done["attestation"]["approval_id"]) == ("completed", approval_id)
+    assert cli(*LS).returncode == 75, "once is once"
+    assert cli("approvals", "deny", only(cli)).returncode == 0
+    refused = json.loads(cli(*LS).stdout)
+    assert (refused["status"], refused["reason"]) == ("refused", "NOT_APPROVED")
+
+
 def test_a_call_that_waits_is_in_the_journal_by_its_id_and_can_be_proven(asking, tmp_path):
     """Every outcome carries its receipt, and the inclusion proof is there on request: a pending one's too."""
     outcome = json.loads(asking(*LS).stdout)

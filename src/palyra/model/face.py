@@ -57,5 +57,7 @@ class Trust:
     hosts: tuple[HostPattern, ...]
     bundle: bytes
     """Certificates in PEM: the machine's own, and the authority of this process."""
+    authority: bytes = b""
+    """The last of them."""
     system_path: str = ""
     """Where the machine's programs look for theirs; empty where that is not one file."""

@@ -117,6 +117,9 @@ class ProcessPlan:
     """(kind, path) inside the workspace, closed by descriptor once every other mount is made: see inside/closing."""
     intercepted: tuple[HostPattern, ...] = ()
     """Hosts whose TLS is ended outside the sandbox; their authority is in the sandbox's own bundle."""
+    authority: bytes = b""
+    """Its certificate, the end of that bundle. Each process has one of its own, so what is written down of a plan says
+    which hosts it stands for and leaves it out: a yes that was given in one process counts in the next."""
     caches: tuple[str, ...] = ()
     """Folders of this workspace alone, below Palyra's own state, made before the start where they are missing."""
     granted: tuple[str, ...] = ()
@@ -153,7 +156,7 @@ class ProcessPlan:
             "launcher": list(_shown_words(self.launcher)),
             "launcher_env": [list(pair) for pair in self.launcher_env],
             "road": self.road,
-            "data": list(_digests(self.data)),
+            "data": list(_digests(self.data, self.authority)),
             "closed": [[kind, _shown(path)] for kind, path in self.closed],
             "program": _shown(self.program),
             "program_sha256": self.program_sha256,
@@ -251,8 +254,8 @@ def _shown_words(words: tuple[Word, ...]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=128)
-def _digests(data: tuple[bytes, ...]) -> tuple[str, ...]:
-    return tuple(map(sha256_hex, data))
+def _digests(data: tuple[bytes, ...], authority: bytes) -> tuple[str, ...]:
+    return tuple(sha256_hex(one.removesuffix(authority)) for one in data)
 
 
 def plan_digest(plan: Plan) -> str:

@@ -137,6 +137,7 @@ class BubblewrapBackend:
             net=job.net,
             face=face,
             intercepted=job.trust.hosts if job.trust is not None and face is not None else (),
+            authority=job.trust.authority if job.trust is not None else b"",
             run_as=run_as,
             closed=closed,  # 13
             caches=tuple(folder for folder, _ in _caches(job, host)),

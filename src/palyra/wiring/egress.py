@@ -104,7 +104,7 @@ class Interceptor:
         self._hosts = tuple(hosts)
         self._now_unix_ms = now_unix_ms
         self._own: Authority | None = None
-        self._bundle: tuple[bytes, str] | None = None
+        self._bundle: tuple[bytes, bytes, str] | None = None
         self._interception: Interception | None = None
 
     @property
@@ -121,9 +121,10 @@ class Interceptor:
             return None
         if self._bundle is None:
             system, path = _system_bundle()
-            self._bundle = system + self._authority.pem, path
-        bundle, path = self._bundle
-        return Trust(hosts=marked, bundle=bundle, system_path=path)
+            own = self._authority.pem
+            self._bundle = system + own, own, path
+        bundle, own, path = self._bundle
+        return Trust(hosts=marked, bundle=bundle, authority=own, system_path=path)
 
     def interception(self) -> Interception:
         if self._interception is None:

@@ -139,6 +139,26 @@ def test_marked_hosts_have_their_bundle_inside() -> None:
     assert b"certificates\n" in plan.data
 
 
+class OwnAuthority:
+    def __init__(self, authority: bytes, system: bytes = b"certificates\n") -> None:
+        self._authority, self._system = authority, system
+
+    def trust_for(self, net: Any) -> Trust:
+        return Trust(hosts=net.hosts, bundle=self._system + self._authority, authority=self._authority)
+
+
+def test_what_is_written_of_a_plan_is_the_same_whichever_process_ends_tls() -> None:
+    """A person's yes is bound to it; the certificates of the machine itself stay in it."""
+    executor = Executor()
+    for intercepts in (OwnAuthority(b"one"), OwnAuthority(b"two"), OwnAuthority(b"one", system=b"others\n")):
+        call({"command": "git", "args": ["status"]}, executor=executor, intercepts=intercepts)
+    one, two, others = executor.plans
+    assert (one.authority, two.authority) == (b"one", b"two")
+    assert b"certificates\none" in one.data
+    assert b"certificates\ntwo" in two.data
+    assert one.as_json() == two.as_json() != others.as_json()
+
+
 def test_a_background_process_cannot_outlive_the_authority_it_trusts() -> None:
     outcome, board = call({"command": "sleep", "args": ["9"], "background": True}, intercepts=Intercepts())
     assert (outcome.status, outcome.reason) == (Status.REFUSED, Reason.UNENFORCEABLE)
