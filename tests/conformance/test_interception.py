@@ -61,10 +61,12 @@ class Marked:
         assert trust is not None
         return trust
 
-    def interception(self) -> Interception:
+    def interception(self, authority: bytes) -> Interception:
         context = ssl.create_default_context(cadata=self._certificate.decode())
         context.set_alpn_protocols(["http/1.1"])
-        return replace(self._interceptor.interception(), upstream=context)
+        own = self._interceptor.interception(authority)
+        assert own is not None
+        return replace(own, upstream=context)
 
     def run(self, place: Arena, *words: str, credentials: Sequence[Credential] | None = None) -> Result:
         async def whole() -> Result:

@@ -23,7 +23,6 @@ from palyra.model.plan import ProcessPlan
 if TYPE_CHECKING:
     from palyra.egress.credentials import Credential
     from palyra.egress.fetch import Credentials, HttpFetcher
-    from palyra.egress.server.authority import Authority
     from palyra.egress.server.serving import EgressServer, Interception, Serving
     from palyra.model.fetch import Fetched, FetchOrder
 
@@ -103,28 +102,44 @@ class Interceptor:
     def __init__(self, hosts: Sequence[HostPattern], now_unix_ms: Callable[[], int]) -> None:
         self._hosts = tuple(hosts)
         self._now_unix_ms = now_unix_ms
-        self._own: Authority | None = None
-        self._bundle: tuple[bytes, bytes, str] | None = None
-        self._interception: Interception | None = None
-
-    @property
-    def _authority(self) -> Authority:
-        if self._own is None:
-            from palyra.egress.server.authority import Authority
-
-            self._own = Authority(self._hosts, now_unix_ms=self._now_unix_ms)
-        return self._own
+        self._latest: list[_Own] = []
+        """The one that calls begin with, and the one before it, which those that began earlier still trust."""
 
     def trust_for(self, net: NetGrant) -> Trust | None:
         marked = tuple(pattern for pattern in self._hosts if _may_be_reached(net, pattern))
         if not marked:
             return None
-        if self._bundle is None:
-            system, path = _system_bundle()
-            own = self._authority.pem
-            self._bundle = system + own, own, path
-        bundle, own, path = self._bundle
-        return Trust(hosts=marked, bundle=bundle, authority=own, system_path=path)
+        own = self._own()
+        return Trust(hosts=marked, bundle=own.bundle, authority=own.certificate, system_path=own.system_path)
+
+    def interception(self, authority: bytes) -> Interception | None:
+        return next((own.interception() for own in self._latest if own.certificate == authority), None)
+
+    def _own(self) -> _Own:
+        """Made anew in time: a daemon lives longer than a certificate, and nothing that it served would be trusted."""
+        now = self._now_unix_ms()
+        if not self._latest or not self._latest[0].is_fresh(now):
+            self._latest = [_Own(self._hosts, self._now_unix_ms), *self._latest[:1]]
+        return self._latest[0]
+
+
+class _Own:
+    """An authority, and what goes with it; the machine's own trust as it was then, inside and outside."""
+
+    def __init__(self, hosts: Sequence[HostPattern], now_unix_ms: Callable[[], int]) -> None:
+        from palyra.egress.server.authority import FRESH_MS, Authority
+
+        self._authority = Authority(hosts, now_unix_ms=now_unix_ms)
+        self._interception: Interception | None = None
+        self._made_unix_ms = now_unix_ms()
+        self._fresh_ms = FRESH_MS
+        system, self.system_path = _system_bundle()
+        self.certificate = self._authority.pem
+        self.bundle = system + self.certificate
+
+    def is_fresh(self, now_unix_ms: int) -> bool:
+        """Not with a clock that was set back either: the certificate would be one of the future."""
+        return self._made_unix_ms <= now_unix_ms < self._made_unix_ms + self._fresh_ms
 
     def interception(self) -> Interception:
         if self._interception is None:

@@ -2,7 +2,8 @@
 
 Rules: keys are made when they are first needed and live in memory only (a certificate's key passes through an
 anonymous file, because OpenSSL takes files); the authority's certificate allows the marked hosts and nothing else, and
-is trusted only inside sandboxes, through their own bundle; it ends with the process. A host's certificate is made
+is trusted only inside sandboxes, through their own bundle; it ends with the process, or in a week: another takes its
+place days before, so that no call sees the end of the one it trusts (wiring/egress). A host's certificate is made
 once. Not here: which hosts (config), the bundle's place inside (sandbox/bwrap), the handshakes (tls).
 """
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _NAME = "Palyra egress of one process"
 _LIFETIME = timedelta(days=7)
+FRESH_MS = 5 * 24 * 3600 * 1000
+"""How long calls begin with one; none runs for more than the day that is left to it then, and another for clocks."""
 _BACKDATED = timedelta(days=1)
 """Clocks differ, and a certificate from the future is refused."""
 _MAX_HOSTS = 256

@@ -93,8 +93,9 @@ class EgressServer:
         dials: Dials,
         limits: EgressLimits | None = None,
         *,
-        interception: Callable[[], Interception] | None = None,
+        interception: Callable[[bytes], Interception | None] | None = None,
     ) -> None:
+        """`interception`: by the certificate of the authority that a sandbox trusts."""
         self._dials = dials
         self._limits = limits or EgressLimits()
         self._interception = interception
@@ -111,7 +112,7 @@ class EgressServer:
             dials=self._dials,
             limits=self._limits,
             room=self._room,
-            interception=self._interception() if plan.intercepted and self._interception else None,
+            interception=self._interception(plan.authority) if plan.intercepted and self._interception else None,
         )
 
 
