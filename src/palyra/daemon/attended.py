@@ -11,7 +11,7 @@ Not here: calls that are only followed (daemon/calls), what is asked and who may
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
@@ -117,18 +117,17 @@ def attend(state: State, order: Order) -> Response:
     if state.calls.find(call.call_id) is call:  # else another call has this id, and its own other end
         state.attended[call.call_id] = attendance
         call.task.add_done_callback(lambda _: state.attended.pop(call.call_id, None))
-    return sse.stream(_events(call, paced), on_end=lambda: _end(state, call))
+
+    def sent(event: Event) -> None:
+        paced.sent(event)
+        feed.was_sent(event.number)
+
+    return sse.stream_feed(feed, sent=sent, on_end=lambda: _end(state, call))
 
 
 def _end(state: State, call: LiveCall) -> None:
     if not call.task.done() and state.calls.find(call.call_id) is call:  # never another's that has this id
         state.calls.cancel(call.call_id)
-
-
-async def _events(call: LiveCall, paced: Paced) -> AsyncIterator[Event]:
-    async for event in call.feed.listen():
-        yield event
-        paced.sent(event)
 
 
 # ── what the other end adds ──

@@ -132,7 +132,7 @@ async def follow(asked: Asked) -> Response:
     number = sse.resume_number(asked.request)
     heard = state.calls.heard(call_id)
     if heard is not None and may_see(asked.caller, heard.principal):
-        return sse.stream(heard.feed.listen(number))
+        return sse.stream_feed(heard.feed, number)
     outcome = await find_outcome(state, asked.caller, call_id)
     return sse.stream(_ended(outcome, number))
 

@@ -156,6 +156,8 @@ def not_found(what: str) -> Refused:
 HEADS = "palyra.heads"
 WHOLE_BODY = "palyra.body"
 """Where a request's scope has its body, if that came with its head."""
+BEHIND = "palyra.behind"
+"""Where the scope of a stream tells how many bytes are held for its reader besides those that are written."""
 
 
 def heads_of(request: Request) -> Mapping[str, str]:

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from palyra.daemon.feed import Event
-from palyra.daemon.routes import Refused
+from palyra.daemon.feed import Event, Feed
+from palyra.daemon.routes import BEHIND, Refused
 
 MEDIA_TYPE = "text/event-stream"
 QUIET_S = 15.0
@@ -45,11 +45,15 @@ class EventStream(StreamingResponse):
     never began has no end of its own. Starlette's own way, a task group, leaves its tasks in circles."""
 
     on_end: Callable[[], object] = staticmethod(lambda: None)
+    behind_bytes: Callable[[], int] = staticmethod(lambda: 0)
+    """What waits for its reader and is not written yet."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[BEHIND] = self.behind_bytes
         try:
             await self._until_gone(receive, send)
         finally:
+            del scope[BEHIND]  # an idle connection keeps its last scope
             self.on_end()
 
     async def _until_gone(self, receive: Receive, send: Send) -> None:
@@ -71,10 +75,30 @@ class EventStream(StreamingResponse):
                 del failed
 
 
-def stream(events: AsyncIterator[Event], *, on_end: Callable[[], object] | None = None) -> StreamingResponse:
+def stream(events: AsyncIterator[Event], *, on_end: Callable[[], object] | None = None) -> EventStream:
     response = EventStream(_bytes(events), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
     if on_end is not None:
         response.on_end = on_end
+    return response
+
+
+def stream_feed(
+    feed: Feed,
+    number: int = 0,
+    *,
+    sent: Callable[[Event], object] = lambda event: None,
+    on_end: Callable[[], object] | None = None,
+) -> EventStream:
+    """A feed's events after `number`; `sent` is told of each that is on its way."""
+    listener = feed.listen(number)
+
+    async def told() -> AsyncIterator[Event]:
+        async for event in listener:
+            yield event
+            sent(event)
+
+    response = stream(told(), on_end=on_end)
+    response.behind_bytes = lambda: listener.behind_bytes
     return response
 
 

@@ -3,8 +3,9 @@ headers may take, how many connections there are, and our own shape for what is 
 
 Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
 connection past the limit is closed before anything is read, but for some of the owner's; who is answered before the end
-of its body gets the answer. Answers that nobody reads have so much room together, and past that the largest of those
-that have long stood still go: a reader that waits (a pager) keeps its line as long as there is room.
+of its body gets the answer. Answers that nobody reads have so much room together, what streams hold for theirs too, and
+past that the largest of those that have long stood still go: a reader that waits (a pager) keeps its line as long as
+there is room.
 Not here: bodies (daemon/reading), TLS (daemon/server).
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from typing import ClassVar
 
 import h11
@@ -20,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from palyra.daemon.joining import JoiningTransport
 from palyra.daemon.plain import PlainCycle, PlainHead, read_plain_head, scope_of
-from palyra.daemon.routes import Refused
+from palyra.daemon.routes import BEHIND, Refused
 from palyra.wiring.peers import depth_of, depth_of_peer
 
 OWNERS_OWN = 32
@@ -157,8 +159,9 @@ class GuardedProtocol(H11Protocol):
         """End connections until what waits for readers fits. Who reads slowly is behind for as long as its answer
         lasts, and has the largest: it does not stand still, and those who never read go before it."""
         now = self.loop.time()
-        sizes = {one: one.transport.get_write_buffer_size() for one in self.unread}
-        self.unread.update((one, (now, size)) for one, size in sizes.items() if size < self.unread[one][1])
+        written = {one: one.transport.get_write_buffer_size() for one in self.unread}
+        self.unread.update((one, (now, size)) for one, size in written.items() if size < self.unread[one][1])
+        sizes = {one: size + one.behind_bytes() for one, size in written.items()}
         left, moving_since = sum(sizes.values()), now - STANDS_STILL_S
         if left <= self.most_unread_bytes:
             return
@@ -168,6 +171,11 @@ class GuardedProtocol(H11Protocol):
             left -= sizes[one]
             self.unread.pop(one)
             one.transport.abort()
+
+    def behind_bytes(self) -> int:
+        """Of a stream, what is not even written yet: thousands of them could each hold on to a call's output."""
+        behind: Callable[[], int] | None = getattr(self.cycle, "scope", {}).get(BEHIND)
+        return behind() if behind is not None else 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.unread.pop(self, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from palyra.daemon.feed import Event, Feed
+from palyra.daemon.feed import MAX_BYTES, Event, Feed
 
 
 async def all_of(feed: Feed, number: int = 0) -> list[Event]:
@@ -54,6 +54,39 @@ def test_listeners_wait_and_wake():
         return heard
 
     assert asyncio.run(story()) == [[b"a", b"b"]] * 3
+
+
+def test_a_listener_that_does_not_read_tells_how_much_is_held_for_it():
+    async def story() -> list[int]:
+        feed, said = Feed(max_bytes=100), []
+        listener = feed.listen()
+        said.append(listener.behind_bytes)
+        for _ in range(3):
+            feed.put("x", b"y" * 30)
+        said.append(listener.behind_bytes)
+        events = aiter(listener)
+        for _ in range(2):
+            await anext(events)
+            said.append(listener.behind_bytes)
+        for _ in range(50):
+            feed.put("x", b"z" * 40)
+        said.append(listener.behind_bytes)
+        feed.close()
+        left = [event.name async for event in events]
+        return [*said, listener.behind_bytes, left.count("gap"), left.count("x")]
+
+    # thirty that it took and the feed has dropped since, and the feed's own two last
+    assert asyncio.run(story()) == [0, 90, 60, 30, 30 + 80, 0, 1, 3]
+
+
+def test_of_what_was_sent_only_so_much_is_kept_however_much_there_is_room_for():
+    feed = Feed(max_events=1 << 30, max_bytes=64 << 20)
+    for _ in range(5):
+        feed.put("x", b"y" * (MAX_BYTES // 2))
+    feed.was_sent(2)
+    assert [event.number for event in feed.since(0)[1]] == [3, 4, 5], "what was not sent is kept"
+    feed.was_sent(5)
+    assert [event.number for event in feed.since(0)[1]] == [4, 5], "for others who follow"
 
 
 def test_a_listener_that_goes_away_leaves_nothing():

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+import weakref
 
 import pytest
 from starlette.responses import Response
@@ -14,6 +15,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from palyra.daemon import wire_guard
+from palyra.daemon.feed import Feed
+from palyra.daemon.sse import stream_feed
 from palyra.daemon.wire_guard import make_protocol, peer_uid
 from palyra.wiring import peers
 
@@ -120,6 +123,52 @@ def test_answers_that_nobody_reads_do_not_take_all_of_the_memory(monkeypatch):
         head = await reader.readuntil(b"\r\n\r\n")
         assert b" 200 " in head
         assert await reader.readexactly(ANSWER_BYTES) == b"x" * ANSWER_BYTES, "who reads is served"
+        writer.close()
+        for line in lines:
+            line.close()
+        server.close()
+        await asyncio.sleep(0.1)
+        assert made.unread == {}
+
+    asyncio.run(story())
+
+
+def test_streams_that_nobody_reads_do_not_each_keep_a_calls_output(monkeypatch, tmp_path):
+    """What a stream has not written yet is in no buffer of its connection, and lives as long as that."""
+    monkeypatch.setattr(wire_guard, "STANDS_STILL_S", 0.02)
+    feeds: list[weakref.ref[Feed]] = []
+
+    async def follow(scope: Scope, receive: Receive, send: Send) -> None:
+        feed = Feed()
+        for _ in range(1024):
+            feed.put("output", b"x" * 1000)
+        feed.close()
+        feeds.append(weakref.ref(feed))
+        await stream_feed(feed)(scope, receive, send)
+
+    async def story() -> None:
+        config = Config(follow, lifespan="off", log_config=None, access_log=False)
+        config.load()
+        made = make_protocol(header_timeout_s=5.0, max_connections=100, max_header_bytes=32_768)
+        made.most_unread_bytes = 3 << 20
+        state, loop = ServerState(), asyncio.get_running_loop()
+        path = str(tmp_path / "daemon.sock")
+        server = await loop.create_unix_server(lambda: made(config=config, server_state=state, app_state={}), path)
+        lines = []
+        for _ in range(12):
+            line = socket.socket(socket.AF_UNIX)
+            line.setblocking(False)
+            await loop.sock_connect(line, path)
+            await loop.sock_sendall(line, ASK)
+            lines.append(line)
+            await asyncio.sleep(0.05)
+        kept = [feed.kept_bytes for ref in feeds if (feed := ref()) is not None]
+        assert 0 < len(kept) < 8
+        assert len(state.connections) == len(kept)
+        reader, writer = await asyncio.open_unix_connection(path, limit=2 << 20)
+        writer.write(ASK)
+        heard = await reader.readuntil(b"id: 1024\nevent: output\n")
+        assert b"event: gap" not in heard, "who reads gets all of it"
         writer.close()
         for line in lines:
             line.close()
