@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from palyra.daemon.open_files import wanted_files
 from tests.certificates import make_certificate
 from tests.command_line import Cli
 from tests.serving import make_token, serving
@@ -296,7 +297,7 @@ def _answers(served, token: str) -> bool:
 def test_2000_idle_connections_hold_nobody_up(hardened):
     served, token = hardened
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard < 4096:
+    if hard < wanted_files(connections=4096, calls=256):
         pytest.skip("this user may not open that many files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
     idle: list[socket.socket] = []
@@ -308,6 +309,52 @@ def test_2000_idle_connections_hold_nobody_up(hardened):
         for sock in idle:
             sock.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Few(Cli):
+    """Whose system allows it 1024 open files and no more."""
+
+    @property
+    def argv(self) -> list[str]:
+        return ["sh", "-c", 'ulimit -n 1024 && exec "$0" "$@"', *super().argv]
+
+
+@pytest.mark.slow
+def test_who_connects_and_says_nothing_takes_no_files_that_calls_need(cli):
+    """Without a token: a thousand such connections left no descriptor to start a sandbox with."""
+    token, few = make_token(cli), Few(cli.home, cli.workspace)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip("this user may not open that many files")
+    order = {
+        "tool": "palyra.process.run",
+        "input": {"command": "sleep", "args": ["0.2"]},
+        "workspace": f"{cli.workspace}",
+    }
+    idle: list[socket.socket] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    try:
+        with serving(few) as served, concurrent.futures.ThreadPoolExecutor(8) as many:
+            lines = [http.client.HTTPConnection(served.host, served.port, timeout=60) for _ in range(8)]
+            for line in lines:
+                line.connect()
+            for _ in range(1200):
+                with contextlib.suppress(OSError):
+                    idle.append(served.connect())
+            answers = many.map(lambda line: _posted(line, "/v1/calls", order, token), lines)
+            assert [answer["status"] for answer in answers] == ["completed"] * 8
+            assert served.end()[0] == 0
+    finally:
+        for sock in idle:
+            sock.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _posted(line: http.client.HTTPConnection, path: str, body: object, token: str) -> dict[str, object]:
+    with contextlib.closing(line):
+        line.request("POST", path, body=json.dumps(body).encode(), headers={"Authorization": f"Bearer {token}"})
+        answer: dict[str, object] = json.loads(line.getresponse().read())
+    return answer
 
 
 # ── TLS and reach ──

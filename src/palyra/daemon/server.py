@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
 from palyra.daemon.chores import chores_of, do_chores, note_sessions, watch_config
+from palyra.daemon.open_files import share_open_files
 from palyra.daemon.places import (
     BACKLOG,
     check_reach,
@@ -43,7 +43,6 @@ from palyra.version import __version__
 from palyra.wiring.daemon_note import NOTE, Stamp, config_stamp, write_note
 
 log = logging.getLogger("palyra.daemon")
-SPARE_FILES = 256
 LAST_ANSWERS_S = 5.0
 
 
@@ -92,9 +91,9 @@ class Server:
         state, settings = self.state, self.state.settings
         now = state.clock.now_unix_ms()
         check_reach(settings, has_tokens=any(token.holds(now) for token in state.tokens.list(count=10_000)))
-        allow_open_files(settings.max_connections)
+        connections = share_open_files(connections=settings.max_connections, calls=settings.max_calls)
         context = tls_context(settings)
-        loop, factory = asyncio.get_running_loop(), self._factory()
+        loop, factory = asyncio.get_running_loop(), self._factory(connections)
         tcp = open_tcp(settings)
         self._servers.append(await loop.create_server(factory, sock=tcp, ssl=context, backlog=BACKLOG))
         state.listening.append(url_of(tcp, tls=context is not None))
@@ -107,7 +106,7 @@ class Server:
             point_at(home, path.absolute())
             write_note(home, socket_path=path, url=state.listening[0], config=self._config)
 
-    def _factory(self) -> Callable[[], asyncio.Protocol]:
+    def _factory(self, max_connections: int) -> Callable[[], asyncio.Protocol]:
         settings = self.state.settings
         config = UvicornConfig(
             self._app,
@@ -124,7 +123,7 @@ class Server:
         config.load()
         made = make_protocol(
             header_timeout_s=settings.header_timeout_ms / 1000,
-            max_connections=settings.max_connections,
+            max_connections=max_connections,
             max_header_bytes=settings.max_header_bytes,
             owner_uid=self.state.guard.owner_uid,
         )
@@ -167,13 +166,3 @@ class Server:
         act = Act(kind=kind, actor=PALYRA, subject="home", details=told)
         now = self.state.clock.now_unix_ms()
         await self.state.installation.writer.commit_closing(lambda tx: record_act(tx, act, at_unix_ms=now))
-
-
-def allow_open_files(connections: int) -> None:
-    """Each connection is a descriptor; the soft limit of most systems is below what many idle ones need."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + SPARE_FILES
-    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
