@@ -17,6 +17,7 @@ from palyra.egress.dial import Dialer, LookupFailed
 from palyra.egress.face import face_of
 from palyra.egress.hosts import Address, parse_pattern
 from palyra.egress.limits import EgressLimits
+from palyra.egress.server import room
 from palyra.egress.server.flow import Held
 from palyra.egress.server.serving import EgressServer, Serving
 from palyra.model.face import Listener
@@ -142,6 +143,40 @@ def test_connections_beyond_the_bound_are_reset_and_recorded() -> None:
 
     limits = EgressLimits(connections_at_once=2)
     assert served(Dials([()]), ("granted.test",), three, limits) == ["too many connections at once"]
+
+
+def test_a_call_that_opens_all_there_is_and_says_nothing_keeps_no_other_from_its_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room, "lines_allowed", lambda: 6)
+
+    async def story(target: str) -> tuple[bytes, list[int], list[str]]:
+        server, ports, servings = EgressServer(Dials([("127.0.0.1",)])), [], []
+        for _ in range(2):
+            listener = socket.create_server(("127.0.0.1", 0))
+            ports.append(listener.getsockname()[1])
+            proxy = Listener(kind="proxy", address="127.0.0.1", port=ports[-1], fd=listener.detach())
+            servings.append(server.serve(plan_for(target, f"127.0.0.1:{target.partition(':')[2]}"), [proxy]))
+        silent = [socket.create_connection(("127.0.0.1", ports[0])) for _ in range(8)]
+        await asyncio.sleep(0.05)
+        counts = [servings[0].line_count]
+        answer = await ask(ports[1], target)
+        while servings[1].line_count:  # it lingers for a moment
+            await asyncio.sleep(0.01)
+        silent += [socket.create_connection(("127.0.0.1", ports[1])) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        counts += [one.line_count for one in servings]
+        whys = [one.why for one in servings[1].finish() if one.verdict == "denied"]
+        servings[0].finish()
+        for line in silent:
+            line.close()
+        return answer, counts, whys
+
+    with web() as seen:
+        answer, counts, whys = asyncio.run(story(f"granted.test:{seen.port}"))
+    assert status(answer) == 200
+    assert counts == [6, 3, 3], "and no call takes more than as many as the other has"
+    assert whys == ["too many connections at once"] * 2
 
 
 def test_when_a_call_has_had_its_connections_nobody_listens_any_more() -> None:

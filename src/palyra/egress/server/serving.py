@@ -2,7 +2,8 @@
 
 Rules: all of it runs on the engine's loop and nothing in it waits; connections are bounded at once, in all and for the
 whole process, and one too many is reset at once, so a flood costs the program its time and us nothing; lines that say
-nothing for too long are closed; when the call ends, every socket is. What came of each connection is in the records.
+nothing for too long are closed, sooner where others have none (room); when the call ends, every socket is. What came of
+each connection is in the records.
 
 Not here: one connection (line), what is allowed (egress/conversation), opening the listeners (launch/network).
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import resource
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -28,6 +28,7 @@ from palyra.egress.names import NameTable
 from palyra.egress.records import Records
 from palyra.egress.server.line import Line
 from palyra.egress.server.names import NameServer
+from palyra.egress.server.room import Room
 from palyra.egress.server.tls import Tls
 from palyra.egress.terms import Terms
 from palyra.model.face import Listener
@@ -41,9 +42,6 @@ _ACCEPTS_AT_ONCE = 64
 """Connections taken before everyone else on the loop has a turn."""
 _OUT_OF_FILES_S = 0.05
 _SWEEP_S = 1.0
-_FILES_A_LINE = 2
-_KEPT_FREE = 256
-"""Open files of this process that connections never take."""
 
 
 class Dials(Protocol):
@@ -51,24 +49,6 @@ class Dials(Protocol):
 
     async def resolve(self, host: str) -> tuple[Address, ...]: ...
     async def connect(self, address: Address, port: int) -> socket.socket: ...
-
-
-class Room:
-    """How many lines this process may have in all, whatever its calls are allowed."""
-
-    def __init__(self) -> None:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        files = 65536 if soft == resource.RLIM_INFINITY else soft
-        self._free = max(16, (files - _KEPT_FREE) // (2 * _FILES_A_LINE))
-
-    def take(self) -> bool:
-        if self._free <= 0:
-            return False
-        self._free -= 1
-        return True
-
-    def give_back(self) -> None:
-        self._free += 1
 
 
 class Certificates(Protocol):
@@ -148,6 +128,7 @@ class Serving:
             sock.setblocking(False)
             self._loop.add_reader(sock, self._on_ready(sock, one.kind))
         self._sweeping = self._loop.call_later(_SWEEP_S, self._sweep)
+        room.enter(self)
 
     def finish(self) -> tuple[Connection, ...]:
         """Close everything; what came of each connection. A second time it only tells again."""
@@ -158,6 +139,7 @@ class Serving:
             for line in tuple(self._lines):
                 line.abort()
             self._name_server.close()
+            self._room.leave(self)
         return self._records.connections()
 
     # ── what a line needs ──
@@ -186,6 +168,15 @@ class Serving:
     def closed(self, line: Line) -> None:
         self._lines.discard(line)
         self._room.give_back()
+
+    # ── what the room needs ──
+
+    @property
+    def line_count(self) -> int:
+        return len(self._lines)
+
+    def give_one_up(self) -> None:
+        min(self._lines, key=lambda line: line.active_s).abort()
 
     # ── listening ──
 
@@ -236,7 +227,7 @@ class Serving:
             _reset(client)
             self._stop_listening()
             return
-        if len(self._lines) >= self._limits.connections_at_once or not self._room.take():
+        if len(self._lines) >= self._limits.connections_at_once or not self._room.take(self):
             self._record(_too_many(where, port, "too many connections at once"))
             _reset(client)
             return
