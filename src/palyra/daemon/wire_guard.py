@@ -31,6 +31,9 @@ MOST_UNREAD_BYTES = 256 << 20
 """Of answers that wait for their readers, on all connections together: thousands that ask for megabytes and never read
 would take all of the memory."""
 STANDS_STILL_S = 5.0
+READ_BYTES = 64 << 10
+"""Read at once, of asyncio's 256 KiB: what comes behind a request that is under way waits with its connection, counted
+nowhere, and thousands of streams could each have as much waiting."""
 _UCRED = struct.Struct("3i")
 
 
@@ -65,6 +68,8 @@ class GuardedProtocol(H11Protocol):
     each class, and so for each server."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if hasattr(transport, "max_size"):
+            transport.max_size = READ_BYTES
         super().connection_made(JoiningTransport(transport))
         uid = peer_uid(transport)
         if len(self.connections) > self.max_connections + (OWNERS_OWN if uid == self.owner_uid else 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -175,6 +176,35 @@ def test_streams_that_nobody_reads_do_not_each_keep_a_calls_output(monkeypatch, 
         server.close()
         await asyncio.sleep(0.1)
         assert made.unread == {}
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("ask", [ASK, b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"])
+def test_of_what_comes_behind_a_request_under_way_little_waits(ask: bytes) -> None:
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.sleep(60)
+
+    async def story() -> None:
+        config = Config(never, lifespan="off", log_config=None, access_log=False)
+        config.load()
+        made = make_protocol(header_timeout_s=5.0, max_connections=100, max_header_bytes=32_768)
+        state, loop = ServerState(), asyncio.get_running_loop()
+        server = await loop.create_server(lambda: made(config=config, server_state=state, app_state={}), "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as line:
+            line.setblocking(False)
+            line.send(ask)
+            for wait_s in (0.0, 0.05, 0.05):  # with it, and later
+                with contextlib.suppress(BlockingIOError):
+                    line.send(b"x" * (1 << 20))
+                await asyncio.sleep(wait_s)
+            (one,) = state.connections
+            waiting = len(one.conn.trailing_data[0]) + len(one._early)
+            assert 0 < waiting <= wire_guard.READ_BYTES
+            for task in state.tasks:
+                task.cancel()
+        server.close()
+        await asyncio.sleep(0.05)
 
     asyncio.run(story())
 
