@@ -206,6 +206,18 @@ def test_a_token_bound_to_a_folder_cannot_name_another(home, workspace, tmp_path
     serving(home, workspace, work)
 
 
+@pytest.mark.parametrize("named", [".", "src", "~"])
+def test_a_workspace_that_is_no_absolute_path_is_not_looked_for_below_the_daemons_own_folder(home, workspace, named):
+    async def work(daemon: Daemon) -> None:
+        async with daemon.client(await daemon.token(), "2026-07-28", headers={"Palyra-Workspace": named}) as client:
+            with pytest.raises(MCPError) as refused:
+                await client.call_tool("palyra_process_run", {"command": "ls"})
+            hint = "Give a path that starts with /."
+            assert refused.value.error.data == {"reason": "BAD_ARGUMENTS", "hint": hint}
+
+    serving(home, workspace, work)
+
+
 def test_runs_are_the_credentials_and_a_client_may_name_its_own(home, workspace):
     async def work(daemon: Daemon) -> None:
         one, two = await daemon.token(), await daemon.token("agent:two")

@@ -12,6 +12,7 @@ Not here: the sockets (daemon), the tokens (tokens/), a body's bounds (mcp/bodie
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -32,7 +33,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from palyra.engine.asking import BLINK_US
 from palyra.engine.runs import Run
-from palyra.errors import Rejected
+from palyra.errors import Reason, Rejected
 from palyra.mcp.bodies import Bounds, Unread, read_whole, refusal
 from palyra.mcp.callers import Caller, Context, Lapse, begin_run
 from palyra.mcp.calls import Begin
@@ -132,7 +133,7 @@ def _workspace(identity: Identity, named: str, configured: str) -> str:
     if not named:
         return identity.workspace or configured
     try:
-        folder = resolve_workspace(named)
+        folder = _resolved(named)
         bound = identity.workspace
     except Rejected as refusal:
         data = {"reason": refusal.reason.value, "hint": refusal.hint}
@@ -141,6 +142,13 @@ def _workspace(identity: Identity, named: str, configured: str) -> str:
         data = {"reason": "CAPABILITY_DENIED", "hint": f"Leave the header {WORKSPACE_HEADER} out."}
         raise MCPError(code=types.INVALID_PARAMS, message="This credential is bound to another workspace.", data=data)
     return folder
+
+
+def _resolved(named: str) -> str:
+    if not os.path.isabs(named):  # it would be a folder below the daemon's own, which no client means
+        hint = "Give a path that starts with /."
+        raise Rejected(Reason.BAD_ARGUMENTS, "The workspace must be an absolute path.", hint)
+    return resolve_workspace(named)
 
 
 class HttpApp:
