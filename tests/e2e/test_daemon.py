@@ -396,6 +396,25 @@ def test_tls_on_tcp_and_none_on_the_socket(cli, tmp_path):
         assert served.ask("GET", "/healthz", unix=True)[0] == 200
 
 
+def test_who_never_shakes_hands_on_tls_is_counted_and_not_waited_for(cli, tmp_path):
+    """Such connections were in no count, however many, and had a minute each: with a quarter of a megabyte each."""
+    certificate, _ = _tls(cli, tmp_path)
+    with (cli.home / "palyra.toml").open("a") as file:
+        file.write("max_connections = 16\nheader_timeout_ms = 3000\n")
+    with serving(cli) as served:
+        silent = [served.connect() for _ in range(40)]
+        began_s = time.monotonic()
+        for sock in (*silent[16:], *silent[:16]):
+            with contextlib.closing(sock), contextlib.suppress(ConnectionResetError):
+                assert sock.recv(1) == b"", "one too many, or it had its time"
+        assert time.monotonic() - began_s < 50, "asyncio's own patience is a minute"
+        context = ssl.create_default_context(cafile=certificate)
+        with context.wrap_socket(served.connect(), server_hostname="localhost") as line:
+            line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert b" 200 " in line.recv(4096)
+        assert served.end()[0] == 0
+
+
 def test_a_key_others_may_read_is_refused(cli, tmp_path):
     _, key = _tls(cli, tmp_path)
     key.chmod(0o644)

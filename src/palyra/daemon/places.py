@@ -16,6 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from palyra.config.daemon import DaemonConfig
+from palyra.daemon.listening import BoundedListener
 from palyra.errors import ConfigError
 from palyra.state.lock import FileLock
 
@@ -102,13 +103,13 @@ def tls_context(settings: DaemonConfig) -> ssl.SSLContext | None:
     return context
 
 
-def open_tcp(settings: DaemonConfig) -> socket.socket:
+def open_tcp(settings: DaemonConfig) -> BoundedListener:
     host = settings.host.strip("[]")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        sock = socket.socket(family, kind, protocol)
+        sock = BoundedListener(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"{settings.host} is not an address to listen on: {error}.", "See --host.") from error
     try:

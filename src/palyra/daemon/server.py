@@ -14,6 +14,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from starlette.types import ASGIApp
 from uvicorn.config import Config as UvicornConfig
@@ -21,6 +22,7 @@ from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
 from palyra.daemon.chores import chores_of, do_chores, note_sessions, watch_config
+from palyra.daemon.listening import keep_tls_small
 from palyra.daemon.open_files import share_open_files
 from palyra.daemon.places import (
     BACKLOG,
@@ -95,7 +97,12 @@ class Server:
         context = tls_context(settings)
         loop, factory = asyncio.get_running_loop(), self._factory(connections)
         tcp = open_tcp(settings)
-        self._servers.append(await loop.create_server(factory, sock=tcp, ssl=context, backlog=BACKLOG))
+        tcp.most = connections
+        shakes: dict[str, Any] = {}
+        if context is not None:
+            keep_tls_small()
+            shakes = {"ssl": context, "ssl_handshake_timeout": settings.header_timeout_ms / 1000}
+        self._servers.append(await loop.create_server(factory, sock=tcp, backlog=BACKLOG, **shakes))
         state.listening.append(url_of(tcp, tls=context is not None))
         if hasattr(socket, "AF_UNIX"):
             home = state.installation.home.root
