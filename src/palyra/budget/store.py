@@ -31,15 +31,22 @@ _NAMES = ("calls_used", "calls_max", "attempts_used", "attempts_max", *_USED, *_
 LEDGER_COLUMNS = ", ".join(_NAMES)
 """Of a row of `runs`, for `ledger_of`."""
 _SELECT = f"SELECT {LEDGER_COLUMNS} FROM runs WHERE run_id = ?"  # noqa: S608  # column names of our own, here and below
-_INSERT = f"""INSERT INTO runs (run_id, principal, workspace, calls_max, attempts_max, created_unix_ms,
-                  {", ".join(_MOST)}, calls_used, next_sequence, attempts_used)
-              VALUES ({", ".join("?" * 13)}, 0) ON CONFLICT DO NOTHING"""  # noqa: S608
+_STORED = (
+    *("principal", "workspace", "calls_max", "attempts_max", "created_unix_ms"),
+    *(*_MOST, "calls_used", "next_sequence", "attempts_used"),
+)
+# A row is stored together with an entry that states its limits. One that has none was put there by somebody else, to
+# have the run begin with limits of theirs, which every entry would then confirm: it counts for nothing.
+_INSERT = f"""INSERT INTO runs (run_id, {", ".join(_STORED)}) VALUES ({", ".join("?" * 13)}, 0)
+              ON CONFLICT (run_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _STORED)},
+                  {", ".join(f"{name} = 0" for name in _USED)} WHERE runs.next_sequence = 0"""  # noqa: S608
 _USE = ", ".join(f"{name} = {name} + ?" for name in _USED)
 _SETTLE = f"""UPDATE runs SET {_USE}, next_sequence = next_sequence + 1
               WHERE run_id = ? RETURNING next_sequence - 1, {LEDGER_COLUMNS}"""  # noqa: S608
 _SETTLE_LATE = f"UPDATE runs SET {_USE} WHERE run_id = ?"  # noqa: S608
 _SPEND = f"""UPDATE runs SET calls_used = calls_used + 1, next_sequence = next_sequence + 1
-             WHERE run_id = ? AND principal = ? RETURNING next_sequence - 1, {LEDGER_COLUMNS}"""  # noqa: S608
+             WHERE run_id = ? AND principal = ? AND next_sequence > 0
+             RETURNING next_sequence - 1, {LEDGER_COLUMNS}"""  # noqa: S608
 _ATTEMPT = f"UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING {LEDGER_COLUMNS}"  # noqa: S608
 _SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in RESOURCES)
 _HELD = f"SELECT {_SUMS} FROM reservations WHERE run_id = ?"  # noqa: S608
@@ -54,8 +61,9 @@ class BudgetStore:
     """What the journal's store needs of the budget; it holds nothing itself."""
 
     def ensure_run(self, tx: Transaction, run: RunSpec) -> bool:
-        """Store the run if it is new; what is stored stays. False when it is another principal's."""
-        known = tx.rows("SELECT principal FROM runs WHERE run_id = ?", (run.run_id,))
+        """Store the run if it is new; what is stored stays, once it has an entry. False when it is another
+        principal's."""
+        known = tx.rows("SELECT principal FROM runs WHERE run_id = ? AND next_sequence > 0", (run.run_id,))
         if known:
             return known == [(run.principal,)]
         _store(tx, run, calls=0)
@@ -68,15 +76,12 @@ class BudgetStore:
         Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use. `looks_new`: the run was not
         known a moment ago, so it is tried to store it with this call."""
         # Counted at once and judged then: a refusal undoes it.
-        found: Sequence[Any] | None = None
-        if looks_new and _store(tx, run, calls=1):
+        found = None if looks_new else _spend(tx, run)
+        if found is None and _store(tx, run, calls=1):
             found = (0, 1, run.calls_max, 0, run.attempts_max, *NOTHING.amounts, *run.most.amounts)
         found = found or _spend(tx, run)
         if found is None:
-            if not self.ensure_run(tx, run):
-                return None
-            found = _spend(tx, run)
-            assert found is not None, "the run was stored in this transaction"
+            return None
         sequence, *row = found
         ledger.check_call(ledger_of((row[0] - 1, *row[1:])))
         if _is_limited(row) or not run.quota.is_unlimited:

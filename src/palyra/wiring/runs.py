@@ -26,6 +26,7 @@ LAST = "\uffff"
 _NAMES = ("run_id", "principal", "workspace", "created_unix_ms", *BUDGET_NAMES)
 _SELECT = f"SELECT {', '.join(_NAMES)} FROM runs "  # noqa: S608  # column names of our own, here and below
 _LIMITS = ("calls_max", "attempts_max", *(f"{name}_max" for name in RESOURCES))
+_BEGUN = "SELECT 1 FROM runs WHERE run_id = ? AND next_sequence > 0"
 _UPDATE = f"UPDATE runs SET {', '.join(f'{name} = ?' for name in _LIMITS)} WHERE run_id = ?"  # noqa: S608
 
 
@@ -76,7 +77,8 @@ class RunDesk:
             )
 
         def work(tx: Transaction) -> None:
-            before = self._budget.read_ledger(tx, run_id)
+            # A row without an entry is not a run's: an extension would make it one, with whatever limits stand there.
+            before = self._budget.read_ledger(tx, run_id) if tx.rows(_BEGUN, (run_id,)) else None
             if before is None:
                 raise Rejected(Reason.BAD_ARGUMENTS, f"There is no run {run_id[:40]!r}.", "palyra runs list")
             self._write(tx, run_id, extend(before, calls=calls, attempts=attempts, more=more), by=by)

@@ -16,7 +16,7 @@ from palyra.model.budget import UNLIMITED, Allowance, Quota, Spending
 from palyra.model.outcome import Usage
 from palyra.model.record import Opening, Recorded, RunSpec
 from palyra.state.writer import Writer
-from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.journaling import NOW, act, audit_home, closing, open_store, opening, run_spec, ulid
 from tests.stores import open_writer
 
 BUDGET = BudgetStore()
@@ -52,7 +52,9 @@ def test_a_run_is_stored_once_and_keeps_what_it_started_with(writer: Writer) -> 
     def work(tx: Any) -> list[bool]:
         wider = run_spec(run_id, calls_max=10**6)
         stranger = run_spec(run_id, principal="agent:other")
-        return [BUDGET.ensure_run(tx, run) for run in (run_spec(run_id, calls_max=3), wider, stranger)]
+        first = BUDGET.ensure_run(tx, run_spec(run_id, calls_max=3))
+        tx.append(act(run_id=run_id), at_unix_ms=NOW)
+        return [first, *(BUDGET.ensure_run(tx, run) for run in (wider, stranger))]
 
     assert writer.commit_now(work)[0] == [True, True, False]
     assert BUDGET.read_ledger(writer, run_id).counts == (0, 3, 0, 1000)

@@ -63,6 +63,33 @@ def test_limits_that_somebody_raised_in_the_row_are_found_whatever_came_after(de
     ]
 
 
+@pytest.mark.parametrize("opened", [True, False], ids=["a call", "a refusal"])
+@pytest.mark.parametrize("looks_new", [True, False])
+def test_a_row_that_somebody_made_before_the_run_began_raises_no_limit(desk, opened, looks_new):
+    """The run's first entry would state whatever limits stand there, and every later one the same."""
+    runs, store, writer = desk
+    names = "run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max, created_unix_ms"
+    with tampering(writer.home) as other:
+        forged = (RUN.run_id, "agent:other", "/", -9, 10**6, -9, 10**6, 1)
+        other.execute(f"INSERT INTO runs ({names}, wall_us_used) VALUES ({'?, ' * 8} -9)", forged)
+    assert about_runs(writer) == [f"The row of run {RUN.run_id} has no entry."]
+    with pytest.raises(Rejected, match="There is no run"):
+        asyncio.run(runs.extend(RUN.run_id, by="user:operator", calls=1))
+
+    async def scenario():
+        call_id = ulid()
+        if opened:
+            await store.open_call(replace(opening(call_id, RUN), run_looks_new=looks_new))
+        await store.close_call(closing(call_id, RUN, opened=opened))
+
+    asyncio.run(scenario())
+    used, most = ("calls_used", "calls_max") if opened else ("attempts_used", "attempts_max")
+    columns = f"principal, workspace, created_unix_ms, {used}, {most}, wall_us_used, wall_us_max"
+    limit = RUN.calls_max if opened else RUN.attempts_max
+    assert writer.rows(f"SELECT {columns} FROM runs") == [("agent:demo", "/workspace", NOW, 1, limit, 0, 5)]
+    assert about_runs(writer) == []
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
