@@ -30,6 +30,10 @@ ACT = "urn:palyra:act:v1"
 KINDS = frozenset({INTENT, RESULT, ACT})
 
 MAX_ENTRY_BYTES = 64 * 1024
+"""Of one that is read; older versions wrote them as long."""
+MAX_WRITTEN_BYTES = MAX_ENTRY_BYTES - 1
+"""What the two bytes before an entry in a bundle of tiles can count: whoever chooses the length of one entry, as an
+agent does by what it asks a hook, would otherwise keep the whole journal from being published as tiles."""
 MAX_FIELDS = 48
 _VALUE_BYTES = 1024
 _SORTED_WHOLE = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
@@ -227,7 +231,7 @@ def act_draft(
 
 
 def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_ms: int) -> bytes:
-    """The canonical bytes of an entry at its place; at most 64 KiB, whatever the draft holds."""
+    """The canonical bytes of an entry at its place; less than 64 KiB, whatever the draft holds."""
     kind, subject, said, fixed = draft.predicate_type, draft.subject, draft.predicate, draft.fixed
     if kind not in KINDS or len(said) > MAX_FIELDS or "place" in said:
         raise ValueError("this is not a draft of this module")
@@ -248,7 +252,7 @@ def entry_bytes(draft: EntryDraft, *, index: int, sequence: int | None, at_unix_
         body = orjson.dumps(statement, option=_SORTED_WHOLE)
     except (UnicodeEncodeError, orjson.JSONEncodeError, TypeError):
         return _written(draft, predicate)
-    if body.isascii() and len(body) <= MAX_ENTRY_BYTES and type(at_unix_ms) is int and fits_around(said, fixed):
+    if body.isascii() and len(body) <= MAX_WRITTEN_BYTES and type(at_unix_ms) is int and fits_around(said, fixed):
         return body
     return _written(draft, predicate)
 
@@ -259,7 +263,7 @@ def _written(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
         body = canonical_strict(_statement(draft.predicate_type, draft.subject, predicate))
     except ValueError:
         body = b""
-    return body if 0 < len(body) <= MAX_ENTRY_BYTES else _trimmed(draft, predicate)
+    return body if 0 < len(body) <= MAX_WRITTEN_BYTES else _trimmed(draft, predicate)
 
 
 def _trimmed(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
@@ -272,7 +276,7 @@ def _trimmed(draft: EntryDraft, predicate: dict[str, Json]) -> bytes:
     for cut in CUTS:
         smaller = {ascii_name(name): trim(value, cut) for name, value in predicate.items()} | whole
         body = canonical_strict(_statement(draft.predicate_type, subject, smaller))
-        if len(body) <= MAX_ENTRY_BYTES:
+        if len(body) <= MAX_WRITTEN_BYTES:
             return body
     for name, value in smaller.items():
         size = len(canonical_strict(value))

@@ -12,11 +12,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from palyra.errors import TrustError
+from palyra.errors import StateError, TrustError
 from palyra.journal.merkle import leaf_hash, root_of
 
 WIDTH = 256
-MAX_BUNDLE_BYTES = WIDTH * (2 + 65535)
+MAX_BODY_BYTES = 65535
+MAX_BUNDLE_BYTES = WIDTH * (2 + MAX_BODY_BYTES)
 
 Read = Callable[[str], bytes]
 """A file's bytes by its path below the folder; `TrustError` when there is none."""
@@ -38,6 +39,9 @@ def make_tiles(bodies: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     bundle: list[bytes] = []
     bundles = 0
     for body in bodies:
+        if len(body) > MAX_BODY_BYTES:  # older versions wrote entries that are one byte longer
+            longest = f"Tiles hold entries of at most {MAX_BODY_BYTES} bytes, and this journal has a longer one."
+            raise StateError(longest, "Use --format jsonl.")
         bundle.append(struct.pack(">H", len(body)) + body)
         yield from _grow(levels, 0, leaf_hash(body))
         if len(bundle) == WIDTH:

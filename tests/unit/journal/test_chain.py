@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.canon import sha256_hex
-from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, act_draft, entry_bytes
+from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, MAX_WRITTEN_BYTES, RESULT, act_draft, entry_bytes
 from palyra.journal.commitments import commit_value
 from palyra.journal.entry import parse_entry
 from palyra.model.record import EntryDraft
@@ -82,7 +82,7 @@ wild = st.recursive(
 def test_whatever_a_draft_holds_becomes_an_entry(details: dict[str, Any], subject: str) -> None:
     draft = act_draft(act="x", actor="y", subject=subject, details=details)
     body = written(draft)
-    assert len(body) <= MAX_ENTRY_BYTES
+    assert len(body) <= MAX_WRITTEN_BYTES
     assert parse_entry(body).index == 7
     assert body == written(draft)
 
@@ -101,7 +101,7 @@ def test_whatever_a_draft_holds_becomes_an_entry(details: dict[str, Any], subjec
 )
 def test_a_draft_that_is_too_long_is_cut_and_says_so(details: dict[str, Any], trace: str) -> None:
     body = written(act_draft(act="x", actor="y", subject="home", details=details))
-    assert len(body) <= MAX_ENTRY_BYTES
+    assert len(body) <= MAX_WRITTEN_BYTES
     assert parse_entry(body).predicate["act"] == "x"
     assert trace in body.decode()
 
@@ -119,7 +119,7 @@ def test_a_cut_keeps_the_ids_the_place_and_the_commitments() -> None:
 def test_forty_eight_hopeless_fields_still_fit() -> None:
     predicate = {f"field{number}": [["w" * 120] * 8] * 8 for number in range(47)}
     body = written(EntryDraft(predicate_type=ACT, subject="s" * 9000, predicate=predicate))
-    assert len(body) <= MAX_ENTRY_BYTES
+    assert len(body) <= MAX_WRITTEN_BYTES
     assert parse_entry(body).predicate["field1"] == {"omitted_bytes": 7889}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.canon import MAX_DEPTH, Json, canonical_around, canonical_strict, made_ahead
-from palyra.journal.chain import ACT, INTENT, MAX_ENTRY_BYTES, RESULT, entry_bytes
+from palyra.journal.chain import ACT, INTENT, MAX_WRITTEN_BYTES, RESULT, entry_bytes
 from palyra.journal.commitments import commit_value
 from palyra.journal.entry import parse_entry
 from palyra.model.record import EntryDraft
@@ -68,7 +68,7 @@ def test_an_entry_is_never_written_deeper_than_it_may_be_read(depth):
 def test_an_entry_that_is_too_long_is_cut_as_ever():
     predicate = {"limits": {"a": 1}, "decision": {"policies": ["p" * 100] * 2000}}
     body = entry_bytes(draft(predicate, ahead=["decision"]), **PLACE)
-    assert len(body) <= MAX_ENTRY_BYTES
+    assert len(body) <= MAX_WRITTEN_BYTES
     assert body == written_whole(draft(predicate))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from palyra.errors import TrustError
+from palyra.errors import StateError, TrustError
+from palyra.journal.chain import act_draft, entry_bytes
 from palyra.journal.merkle import HASH_BYTES, Frontier, consistency_proof, inclusion_proof, leaf_hash, root_of
 from palyra.journal.tiles import WIDTH, Read, check_hash_tiles, make_tiles, read_bodies, tile_path
 
@@ -76,6 +77,24 @@ def test_entries_and_hashes_come_back(size: int) -> None:
     assert list(check_hash_tiles(reader(files), leaves)) == []
     tree = TileTree(reader(files), size)
     assert tree.range_root(0, size) == root_of(leaves)
+
+
+@pytest.mark.parametrize("text", ["w", "é"])
+def test_no_length_that_somebody_chooses_for_an_entry_keeps_a_journal_from_being_published(text: str) -> None:
+    """65536 bytes were an entry, and two bytes count no more than 65535."""
+
+    def body(length: int) -> bytes:
+        details = {"programs": text * (length // len(text.encode())), "rest": "w" * (length % len(text.encode()))}
+        draft = act_draft(act="hook.answered", actor="agent:codex", subject="hook/codex", details=details)
+        return entry_bytes(draft, index=0, sequence=None, at_unix_ms=0)
+
+    around = len(body(0))
+    bodies = [body(65536 - around + more) for more in (-1, 0, 1)]
+    assert len(bodies[0]) == 65535
+    files = dict(make_tiles(bodies))
+    assert list(read_bodies(reader(files), 3)) == bodies
+    with pytest.raises(StateError, match="this journal has a longer one"):
+        list(make_tiles([bytes(65536)]))
 
 
 def test_proofs_are_made_from_tiles_alone_over_three_levels() -> None:
