@@ -4,8 +4,9 @@ Found: a process that was given to another run or principal, who could then read
 prolonged, or that says another pid, keeper or group, so that somebody else's would be killed in its place; an end that
 was made up, changed or taken back; a row that is gone, or that nobody started. Rows are unsigned, and the acts
 `process.started` and `process.ended` say what they hold. Older versions told of ends alone: what they started, by a
-call from before the first `process.started`, is passed over while it runs. Not found: another program's name in the
-row, and other names of files that appeared, since no entry holds either.
+call from before the first `process.started` that asked for a background process, is passed over. An end is no excuse
+for a start that nobody told of: Palyra itself ends whatever row has no living keeper, a forged one too. Not found:
+another program's name in the row, and other names of files that appeared, since no entry holds either.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class ProcessRow:
     is_running: bool
     call_index: int | None
     """Of the intent of the same run's and principal's call, by its row; None where there is none."""
+    is_asked_for: bool | None
+    """Whether that call asked for a background process, by what is kept of it; None where nothing is."""
 
 
 def cgroups_sha256(cgroups: str) -> str:
@@ -37,6 +40,8 @@ class ProcessStanding:
     def __init__(self) -> None:
         self._told: dict[str, dict[str, object]] = {}
         self._ended: set[str] = set()
+        self._started: dict[str, object] = {}
+        """By process, the call that started it: each starts one."""
         self._first: int | None = None
 
     def read(self, view: EntryView) -> None:
@@ -49,23 +54,31 @@ class ProcessStanding:
         if act == ActKind.PROCESS_ENDED:
             self._ended.add(process_id)
             told["ended_unix_ms"] = view.at_unix_ms
-        elif self._first is None:
+            return
+        self._started[process_id] = told.get("call_id")
+        if self._first is None:
             self._first = view.index
 
-    def check(self, rows: Iterable[ProcessRow]) -> Iterator[str]:
+    def check(self, rows: Iterable[ProcessRow], *, from_index: int) -> Iterator[str]:
+        """`from_index`: rows of calls before it may have been removed by retention."""
+        calls = set(self._started.values())
         for row in rows:
             told = self._told.pop(row.process_id, None)
-            if told is None and not self._is_older(row):
+            if told is None and not row.is_running:
                 yield f"The row of process {row.process_id[:40]} has no entry."
             elif told is not None and not self._is_told(row, told):
                 yield f"The row of process {row.process_id[:40]} is not what its entries say."
+            elif row.process_id not in self._started and not self._is_older(row, calls, from_index):
+                yield f"The row of process {row.process_id[:40]} has no entry that says it was started."
         for process_id in self._told:
             yield f"The row of process {process_id[:40]} is missing."
 
-    def _is_older(self, row: ProcessRow) -> bool:
-        if self._first is None:
-            return row.is_running
-        return row.is_running and row.call_index is not None and row.call_index < self._first
+    def _is_older(self, row: ProcessRow, calls: set[object], from_index: int) -> bool:
+        if row.is_asked_for is False or row.said.get("call_id") in calls:
+            return False
+        if row.call_index is None:
+            return not row.is_running and from_index > 0
+        return self._first is None or row.call_index < self._first
 
     def _is_told(self, row: ProcessRow, told: Mapping[str, object]) -> bool:
         same = all(_agree(told.get(name, value), value) for name, value in row.said.items())

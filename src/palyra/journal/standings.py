@@ -64,5 +64,5 @@ class Standings:
         yield from self._tokens.check(rows.tokens)
         yield from self._vault.check(rows.vault)
         yield from self._labels.check(rows.labels)
-        yield from self._processes.check(rows.processes)
+        yield from self._processes.check(rows.processes, from_index=from_index)
         yield from self._sessions.check(rows.sessions)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import orjson
+
 from palyra.journal.label_standing import Label
 from palyra.journal.lookup import as_bytes
 from palyra.journal.policy_standing import PolicyRows
@@ -25,12 +27,13 @@ _ENDED = ("status", "exit_code", "signal", "reason", "stopped_by", "ended_unix_m
 _KEEPER = ("boot_id", "pid", "start_ticks")
 _USED = ("wall_us", "cpu_us", "max_rss_bytes", "output_bytes")
 _KEEPER_AT, _RUN_AT = len(_USED), len(_USED) + len(_KEEPER)
-_PROCESSES = f"""SELECT p.process_id, p.cgroups, c.intent_index, p.stdout_bytes, p.stderr_bytes,
+_PROCESSES = f"""SELECT p.process_id, p.cgroups, c.intent_index, d.data, p.stdout_bytes, p.stderr_bytes,
                         {", ".join(f"p.{name}" for name in _USED)},
                         {", ".join(f"p.keeper_{name}" for name in _KEEPER)},
                         {", ".join(f"p.{name}" for name in ("run_id", *_STARTED, *_ENDED))}
                  FROM processes p LEFT JOIN calls c
-                      ON c.call_id = p.call_id AND c.run_id = p.run_id AND c.principal = p.principal"""  # noqa: S608
+                      ON c.call_id = p.call_id AND c.run_id = p.run_id AND c.principal = p.principal
+                      LEFT JOIN blobs d ON d.sha256 = c.details"""  # noqa: S608
 
 
 class Reading(Protocol):
@@ -101,7 +104,7 @@ def _labels(source: Reading) -> Iterator[Label]:
 
 
 def _processes(source: Reading) -> Iterator[ProcessRow]:
-    for process_id, cgroups, call_index, stdout_bytes, stderr_bytes, *rest in source.execute(_PROCESSES):
+    for process_id, cgroups, call_index, details, stdout_bytes, stderr_bytes, *rest in source.execute(_PROCESSES):
         used, keeper, values = rest[:_KEEPER_AT], rest[_KEEPER_AT:_RUN_AT], rest[_RUN_AT:]
         said: dict[str, object] = dict(zip(("run_id", *_STARTED, *_ENDED), values, strict=True))
         is_running = said["status"] == "running"
@@ -109,7 +112,23 @@ def _processes(source: Reading) -> Iterator[ProcessRow]:
         if not is_running:
             said["output"] = {"stdout_bytes": stdout_bytes, "stderr_bytes": stderr_bytes}
             said["usage"] = None if used == [None] * len(_USED) else dict(zip(_USED, used, strict=True))
-        yield ProcessRow(process_id=process_id, said=said, is_running=is_running, call_index=call_index)
+        yield ProcessRow(
+            process_id=process_id,
+            said=said,
+            is_running=is_running,
+            call_index=call_index,
+            is_asked_for=None if details is None else _asks_for_background(as_bytes(details)),
+        )
+
+
+def _asks_for_background(details: bytes) -> bool:
+    """By what is kept of the call; that it is what the call's entry commits to, the audit checks."""
+    try:
+        kept = orjson.loads(details)
+    except orjson.JSONDecodeError:
+        return False
+    said = [kept.get(name) for name in ("input", "facts")] if isinstance(kept, dict) else []
+    return any(isinstance(one, dict) and one.get("background") is True for one in said)
 
 
 def _sessions(source: Reading) -> Iterator[SessionRow]:

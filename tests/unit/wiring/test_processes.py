@@ -68,8 +68,20 @@ def entries(writer: Writer) -> list[dict[str, Any]]:
         return [dict(parse_entry(entry.body).predicate) for entry in JournalRows(view).entries()]
 
 
+def asked_for(writer: Writer, details: bytes = b'{"input":{"background":true}}') -> str:
+    """The call of a background process, as an older version left it: with no entry of the process's start."""
+    journal, run, call_id = JournalStore(writer, BudgetStore()), run_spec(ulid(1)), ulid()
+
+    async def call() -> None:
+        await journal.open_call(opening(call_id, run, details=details))
+        await journal.close_call(closing(call_id, run))
+
+    asyncio.run(call())
+    return call_id
+
+
 def test_a_process_whose_keeper_is_gone_is_lost_once_for_all_who_look(writer):
-    process = put(writer, DEAD)
+    process = put(writer, DEAD, call_id=asked_for(writer))
 
     async def look() -> list[ProcessStatus]:
         one, other = open_kept(writer), open_kept(writer)
@@ -77,7 +89,7 @@ def test_a_process_whose_keeper_is_gone_is_lost_once_for_all_who_look(writer):
         return [(await kept.status(OWNER, process.process_id)).status for kept in (one, other)]
 
     assert asyncio.run(look()) == [ProcessStatus.LOST] * 2
-    (entry,) = entries(writer)
+    (entry,) = entries(writer)[2:]
     assert (entry["act"], entry["actor"], entry["run_id"], entry["details"]["status"]) == (
         "process.ended", "palyra", ulid(1), "lost",
     )  # fmt: skip
@@ -198,25 +210,43 @@ def test_a_process_that_somebody_changed_in_its_row_is_found(writer, edit):
     assert [detail.startswith("The row of process") for detail in findings(writer)] in ([True], [True, True])
 
 
+SAYS_NOBODY = "has no entry that says it was started."
+
+
 def test_a_process_that_nobody_started_is_found_by_its_row(writer):
     """At the next start, what it names would be killed in its place."""
     started(writer, ALIVE)
     put(writer, ALIVE)
-    assert [detail[-13:] for detail in findings(writer)] == ["has no entry."]
+    assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == [SAYS_NOBODY]
+
+
+@pytest.mark.parametrize("details", [None, b'{"input":{"command":"ls"}}'], ids=["of no call", "of another call"])
+@pytest.mark.parametrize("keeper", [ALIVE, DEAD], ids=["running", "ended by Palyra itself"])
+def test_a_process_that_nobody_started_is_found_where_none_ever_was(writer, keeper, details):
+    """Older versions told of ends alone, and Palyra ends what has no keeper: neither is an excuse for a forged row."""
+    asked_for(writer)
+    put(writer, keeper, call_id=ulid() if details is None else asked_for(writer, details))
+    asyncio.run(open_kept(writer).recover())
+    assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == [SAYS_NOBODY]
+
+
+def test_a_second_process_of_a_call_that_started_one_is_found(writer):
+    call_id = asked_for(writer)
+    started(writer, ALIVE, call_id=call_id)
+    put(writer, DEAD, call_id=call_id)
+    asyncio.run(open_kept(writer).recover())
+    assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == [SAYS_NOBODY]
 
 
 def test_processes_that_an_older_version_started_go_on_verifying(writer):
     """It told of ends alone."""
-    journal, run, call_id = JournalStore(writer, BudgetStore()), run_spec(ulid(1)), ulid()
-
-    async def before() -> None:
-        await journal.open_call(opening(call_id, run))
-        await journal.close_call(closing(call_id, run))
-
-    asyncio.run(before())
+    call_id = asked_for(writer)
     put(writer, ALIVE, call_id=call_id)
     put(writer, DEAD, call_id=call_id)
     asyncio.run(open_kept(writer).recover())
     assert findings(writer) == []
     started(writer, ALIVE)
     assert findings(writer) == []
+    put(writer, DEAD, call_id=asked_for(writer))
+    asyncio.run(open_kept(writer).recover())
+    assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == [SAYS_NOBODY]
