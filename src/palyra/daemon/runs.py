@@ -55,7 +55,7 @@ async def show(asked: Asked) -> Response:
 async def end(asked: Asked) -> Response:
     """Cancels what is under way in it and ends its background processes; again, it changes nothing."""
     state, terms = asked.state, _find(asked)
-    ended = await state.run_terms.end(terms.run_id) or terms
+    ended = await state.run_terms.end(terms.run_id, by=asked.caller.principal) or terms
     await state.installation.engine.end_run(terms.run(state.installation.config, door=Door.HTTP))
     return json_response(await _shown(state, ended))
 

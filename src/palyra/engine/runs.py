@@ -51,6 +51,8 @@ class Run:
     grant: OperatorGrant = field(default_factory=OperatorGrant)
     scope: RunScope = RunScope.SESSION
     narrowing: Narrowing = AS_CONFIGURED
+    terms_sha256: str | None = None
+    """Of what it was made with, where it was made by name."""
     owner: ProcessOwner = field(init=False, repr=False, compare=False)
     """Of the background processes it starts."""
     record: RunSpec = field(init=False, repr=False, compare=False)
@@ -69,6 +71,7 @@ class Run:
             created_unix_ms=self.created_unix_ms,
             most=self.most,
             quota=self.quota,
+            terms_sha256=self.terms_sha256,
         )
         object.__setattr__(self, "record", record)
         terms = (
@@ -121,6 +124,7 @@ def start_run(
     calls_max: int | None = None,
     most: Allowance = UNLIMITED,
     narrowing: Narrowing = AS_CONFIGURED,
+    terms_sha256: str | None = None,
 ) -> Run:
     """A run within the configuration: limits, budgets, tier and egress asked for can only make it stricter.
 
@@ -152,4 +156,5 @@ def start_run(
         grant=grant,
         scope=scope,
         narrowing=narrowing,
+        terms_sha256=terms_sha256,
     )

@@ -42,6 +42,7 @@ class ActKind(StrEnum):
     APPROVAL_REVOKED = "approval.revoked"
     RUN_EXTENDED = "run.extended"
     RUN_LABELLED = "run.labelled"
+    RUN_ENDED = "run.ended"
     SECRET_SET = "secrets.set"
     SECRET_DELETED = "secrets.deleted"
     TOKEN_CREATED = "token.created"
@@ -104,6 +105,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.RUN_LABELLED: _shape(
         "run", "principal labels call_id", "A run is marked from here on by what one of its calls may do."
     ),
+    ActKind.RUN_ENDED: _shape("run", "principal", "A run that was made by name was ended: it takes no more calls."),
     ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret was set; its name and binding are recorded."),
     ActKind.SECRET_DELETED: _shape("secret", _SECRET, "A secret was deleted."),
     ActKind.TOKEN_CREATED: _shape(

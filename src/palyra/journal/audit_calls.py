@@ -32,6 +32,7 @@ SPENT = ("wall_us", "cpu_us", "output_bytes", "egress_bytes", "fuel")
 SPENT_NAMES = tuple(f"{name}_used" for name in SPENT)
 _WHOLE = {int}
 EXTENDED = ActKind.RUN_EXTENDED.value
+ENDED = ActKind.RUN_ENDED.value
 
 
 class Find(Protocol):
@@ -50,6 +51,10 @@ class RunRow:
     spent: tuple[int, ...] | None = (0,) * len(SPENT)
     """In the order of SPENT; None where an entry does not say."""
     limits: Mapping[str, Json] = field(default_factory=dict)
+    terms_sha256: str | None = None
+    """Of the terms that lie beside it, where it was made by name for the same principal."""
+    ended_unix_ms: int | None = None
+    """As those say."""
 
 
 def deletion_of(view: EntryView) -> Deletion | None:
@@ -78,6 +83,8 @@ class _Counted:
     entries: int = 0
     spent: tuple[int, ...] | None = (0,) * len(SPENT)
     limits: Mapping[str, Json] = field(default_factory=dict)
+    terms: Json = None
+    ended_unix_ms: int | None = None
 
     def row(self, run_id: str) -> RunRow:
         return RunRow(run_id, self.principal, self.calls, self.attempts, self.entries, self.spent, self.limits)
@@ -157,12 +164,15 @@ class CallsAudit:
         if view.kind != INTENT:
             run.spent = _with_spent(run.spent, view)
         if view.kind == ACT:
+            run.ended_unix_ms = view.at_unix_ms if view.act == ENDED else run.ended_unix_ms
             return
         principal = view.predicate.get("principal")
         if not run.principal:
             run.principal = str(principal)
         if view.kind == INTENT:
             run.calls += 1
+            if "terms_sha256" in view.predicate:
+                self._terms(run_id, run, view)
         elif view.predicate.get("opened") is not True:
             run.attempts += principal == run.principal
 
@@ -179,6 +189,13 @@ class CallsAudit:
         if view.kind == ACT and view.act == EXTENDED:
             return _mapping(_mapping(view.predicate.get("details")).get("budget"))
         return before
+
+    def _terms(self, run_id: str, run: _Counted, view: EntryView) -> None:
+        """What a run was made with never changes. An operator's own call in it, from another door, tells of none."""
+        said = view.predicate["terms_sha256"]
+        if run.terms is not None and run.terms != said:
+            self.find("STANDING", view.index, f"Entry {view.index} gives other terms for run {run_id} than before.")
+        run.terms = said
 
     # ── calls ──
 
@@ -239,6 +256,8 @@ class CallsAudit:
                 both = zip(SPENT_NAMES, row.spent, counted.spent, strict=True)
                 names += [name for name, stored, said in both if stored != said]
             names += [name for name, limit in counted.limits.items() if row.limits.get(name) != limit]
+            names += ["terms"] if found.terms not in (None, row.terms_sha256) else []
+            names += ["ended_unix_ms"] if found.ended_unix_ms not in (None, row.ended_unix_ms) else []
             if names:
                 self.find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
         for run_id in self._runs:

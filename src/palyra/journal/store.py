@@ -228,7 +228,10 @@ class JournalStore:
             if self._approvals is None:
                 raise StateError("Approvals are not kept here.")
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
-        entry = _with(opening.entry, {"budget": budget.limits_json()}, {"details": opening.details})
+        said: dict[str, Json] = {"budget": budget.limits_json()}
+        if opening.run.terms_sha256 is not None:
+            said["terms_sha256"] = opening.run.terms_sha256
+        entry = _with(opening.entry, said, {"details": opening.details})
         index = tx.append(entry, at_unix_ms=at, sequence=sequence)
         details = tx.keep_blob(opening.details, at_unix_ms=at)
         owner = opening.owner

@@ -53,6 +53,8 @@ class RunSpec:
     """What it may use beside calls."""
     quota: Quota = NO_QUOTA
     """What all runs of its principal share; the configuration's, and not stored."""
+    terms_sha256: str | None = None
+    """Of what it was made with, where it was made by name: each call's intent says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
 from palyra.journal.commitments import open_salt
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
+from palyra.journal.run_terms import terms_sha256
 from palyra.journal.standing import ApprovalRow
 from palyra.journal.standings import StandingRows
 from palyra.model.approval import COLUMNS, parse_row
@@ -36,6 +37,13 @@ _KEPT = """SELECT c.run_id, c.tool, c.principal, c.intent_index, c.owner_boot_id
                   c.opened_unix_ms, c.status, c.reason, c.result_index, c.closed_unix_ms, d.data, o.data
            FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
            WHERE c.call_id = ?"""
+_COUNTED = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence")
+_TERMS = ("workspace", "created_unix_ms", "terms", "ended_unix_ms")
+_SPENT_AT = len(_COUNTED) + len(_TERMS)
+_LIMITS_AT = _SPENT_AT + len(SPENT_NAMES)
+_RUNS = f"""SELECT {", ".join(f"r.{name}" for name in _COUNTED)}, {", ".join(f"t.{name}" for name in _TERMS)},
+                   {", ".join(f"r.{name}" for name in (*SPENT_NAMES, *LIMIT_NAMES))}
+            FROM runs r LEFT JOIN run_terms t ON t.run_id = r.run_id AND t.principal = r.principal"""  # noqa: S608
 _OPENINGS = "SELECT entry, field, run_id, salt FROM openings WHERE field IN ('details', 'outcome')"
 
 
@@ -114,13 +122,12 @@ class JournalRows:
         return count
 
     def runs(self) -> Iterator[RunRow]:
-        counted = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence")
-        names = ", ".join((*counted, *SPENT_NAMES, *LIMIT_NAMES))
-        end = len(counted) + len(SPENT_NAMES)
-        for row in self._connection.execute(f"SELECT {names} FROM runs"):  # noqa: S608
-            limits = dict(zip(LIMIT_NAMES, row[end:], strict=True))
-            run_id, principal, calls, attempts, sequence = row[: len(counted)]
-            yield RunRow(run_id, principal, calls, attempts, sequence, tuple(row[len(counted) : end]), limits)
+        for row in self._connection.execute(_RUNS):
+            of_terms, spent, limits = row[:_SPENT_AT], row[_SPENT_AT:_LIMITS_AT], row[_LIMITS_AT:]
+            run_id, principal, calls, attempts, sequence, workspace, created, terms, ended = of_terms
+            said = None if terms is None else terms_sha256(run_id, principal, workspace, created, as_bytes(terms))
+            named = dict(zip(LIMIT_NAMES, limits, strict=True))
+            yield RunRow(run_id, principal, calls, attempts, sequence, tuple(spent), named, said, ended)
 
     def approvals(self) -> Iterator[ApprovalRow]:
         salts = "SELECT field, salt FROM openings WHERE entry IN (?, ?) AND field IN ('request', 'terms')"

@@ -1,12 +1,13 @@
 """Runs that a caller made by name: what they narrow, kept for as long as calls may come, also over a restart.
 
 A run that forgot its terms would be wider after a crash than before. One that no call ever came for is forgotten when
-its principal has made many more: making runs costs no budget, and must not fill the disk. Not here: budgets
-(wiring/runs), what a run means to the engine (engine/runs).
+its principal has made many more: making runs costs no budget, and must not fill the disk. Entries tell of the others,
+by a digest (journal/run_terms). Not here: budgets (wiring/runs), what a run means to the engine (engine/runs).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any
@@ -16,6 +17,8 @@ import orjson
 from palyra.config.schema import Config
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.errors import ConfigError, Reason, Rejected
+from palyra.journal.acts import Act, ActKind, record_act
+from palyra.journal.run_terms import NONCE, terms_sha256
 from palyra.model.budget import Allowance
 from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal
 from palyra.model.limits import Limits
@@ -56,6 +59,10 @@ class Terms:
     device: str = ""
     channel: str = ""
     narrowing: dict[str, Any] = field(default_factory=dict)
+    nonce: str = ""
+    """Random, of those that are kept: nobody guesses the others by a digest of all."""
+    sha256: str | None = None
+    """As each call's intent says it; None for terms of an older version."""
 
     def run(self, config: Config, *, door: Door, device: str = "", channel: str = "") -> Run:
         """As the engine wants it, by the configuration of now."""
@@ -82,6 +89,7 @@ class Terms:
             calls_max=self.calls_max,
             most=Allowance(**self.most),
             narrowing=parse_narrowing(self.narrowing),
+            terms_sha256=self.sha256,
         )
 
 
@@ -108,7 +116,7 @@ class RunTerms:
 
     async def keep(self, terms: Terms) -> bool:
         """False where the id is taken, by anybody's run: then nothing is kept."""
-        data = {name: getattr(terms, name) for name in _KEPT}
+        data = {name: getattr(terms, name) for name in _KEPT} | {NONCE: os.urandom(32).hex()}
         written = orjson.dumps(data)
         if len(written) > MAX_BYTES:
             raise Rejected(Reason.BAD_ARGUMENTS, f"A run's terms have at most {MAX_BYTES} bytes.", "Name fewer things.")
@@ -129,10 +137,19 @@ class RunTerms:
         rows = self._writer.rows("SELECT * FROM run_terms WHERE run_id = ?", (run_id,))
         return _terms(rows[0]) if rows else None
 
-    async def end(self, run_id: str) -> Terms | None:
+    async def end(self, run_id: str, *, by: str) -> Terms | None:
         """No call is taken for it from here on. None for a run that nobody made."""
-        sql = "UPDATE run_terms SET ended_unix_ms = ? WHERE run_id = ? AND ended_unix_ms IS NULL"
-        await self._writer.commit(lambda tx: tx.execute(sql, (self._now(), run_id)))
+        now, sql = self._now(), "UPDATE run_terms SET ended_unix_ms = ? WHERE run_id = ? AND ended_unix_ms IS NULL"
+
+        def work(tx: Transaction) -> None:
+            ended = tx.execute(sql, (now, run_id)).rowcount
+            found = tx.rows("SELECT principal FROM runs WHERE run_id = ? AND next_sequence > 0", (run_id,))
+            if ended and found:  # one that no call came for has no entry
+                told = {"principal": found[0][0]}
+                act = Act(kind=ActKind.RUN_ENDED, actor=by, subject=f"run/{run_id}", details=told, run_id=run_id)
+                record_act(tx, act, at_unix_ms=now)
+
+        await self._writer.commit(work)
         return self.find(run_id)
 
 
@@ -147,5 +164,6 @@ def _terms(row: tuple[Any, ...]) -> Terms:
         workspace=workspace,
         created_unix_ms=created,
         ended_unix_ms=ended,
+        sha256=terms_sha256(run_id, principal, workspace, created, data),
         **orjson.loads(data),
     )

@@ -7,10 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from palyra.config.schema import Config
 from palyra.errors import Reason, Rejected
+from palyra.journal.store import JournalStore
+from palyra.model.call import Door
 from palyra.wiring import run_terms
 from palyra.wiring.run_terms import MAX_BYTES, RunTerms, Terms
-from tests.journaling import NOW, open_store, opening, run_spec, ulid
+from tests.journaling import NOW, audit_home, closing, open_store, opening, run_spec, ulid
+from tests.stores import tampering
 
 MINE = Terms(run_id=ulid(1), principal="agent:demo", workspace="/w", created_unix_ms=NOW)
 
@@ -48,3 +52,81 @@ def test_terms_have_a_bound(kept):
     with pytest.raises(Rejected) as refused:
         asyncio.run(terms.keep(large))
     assert (refused.value.reason, terms.find(ulid(1))) == (Reason.BAD_ARGUMENTS, None)
+
+
+# ── what somebody does to the rows ──
+
+EDITS = {
+    "no narrowing any more": "UPDATE run_terms SET terms = CAST(replace(CAST(terms AS TEXT), '\"c\"', 'null') AS BLOB)",
+    "another workspace": "UPDATE run_terms SET workspace = '/'",
+    "another day": "UPDATE run_terms SET created_unix_ms = 1",
+    "given to another": "UPDATE run_terms SET principal = 'agent:other'",
+    "terms of an older version": "UPDATE run_terms SET terms = CAST('{}' AS BLOB)",
+    "gone": "DELETE FROM run_terms",
+    "reopened": "UPDATE run_terms SET ended_unix_ms = NULL",
+    "ended at another time": "UPDATE run_terms SET ended_unix_ms = 1",
+}
+
+
+async def called(terms: RunTerms, store: JournalStore) -> None:
+    """With what the run's terms say at that moment."""
+    found, call_id = terms.find(ulid(1)), ulid()
+    run = run_spec(ulid(1)) if found is None else found.run(Config(), door=Door.HTTP).record
+    await store.open_call(opening(call_id, run))
+    await store.close_call(closing(call_id, run))
+
+
+def findings(store: JournalStore) -> list[str]:
+    return [one.detail for one in audit_home(store._writer.home).findings]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_terms_of_a_run_that_somebody_changed_are_found(kept, edit):
+    terms, store = kept
+
+    async def story():
+        assert await terms.keep(made(1, tier="c", workspace="/w"))
+        await called(terms, store)
+        ended = await terms.end(ulid(1), by="agent:demo")
+        assert ended == await terms.end(ulid(1), by="agent:demo"), "again, it changes nothing"
+
+    asyncio.run(story())
+    assert findings(store) == []
+    with tampering(store._writer.home) as other:
+        other.execute(EDITS[edit])
+    named = {"reopened": "ended_unix_ms", "ended at another time": "ended_unix_ms"}.get(edit, "terms")
+    named = "terms, ended_unix_ms" if edit in ("gone", "given to another") else named
+    assert findings(store) == [f"The row of run {ulid(1)} differs from its entries: {named}."]
+
+
+def test_terms_that_were_changed_for_one_call_and_put_back_are_found(kept):
+    terms, store = kept
+    asyncio.run(terms.keep(made(1)))
+    asyncio.run(called(terms, store))
+    for workspace in ("/elsewhere", "/w"):
+        with tampering(store._writer.home) as other:
+            other.execute("UPDATE run_terms SET workspace = ?", (workspace,))
+        asyncio.run(called(terms, store))
+    assert findings(store) == [f"Entry {index} gives other terms for run {ulid(1)} than before." for index in (2, 4)]
+
+
+def test_runs_that_an_older_version_made_and_those_that_nobody_used_go_on_verifying(kept):
+    terms, store = kept
+    asyncio.run(terms.keep(made(1)))
+    asyncio.run(terms.keep(made(2)))
+    with tampering(store._writer.home) as other:
+        other.execute("UPDATE run_terms SET terms = CAST('{}' AS BLOB) WHERE run_id = ?", (ulid(1),))
+    asyncio.run(called(terms, store))
+    asyncio.run(terms.end(ulid(2), by="agent:demo"))
+    assert [entry.index for entry in store.tail(9)] == [0, 1], "nobody fills the journal with runs that have no call"
+    assert findings(store) == []
+
+
+def test_an_entry_tells_nothing_by_which_a_workspace_could_be_guessed(kept):
+    """Two runs of the same words have different digests."""
+    terms, _ = kept
+    asyncio.run(terms.keep(made(1)))
+    asyncio.run(terms.keep(replace(made(2), created_unix_ms=made(1).created_unix_ms)))
+    one, other = (terms.find(ulid(number)) for number in (1, 2))
+    assert one.nonce != other.nonce
+    assert len({one.sha256, other.sha256, None}) == 3
