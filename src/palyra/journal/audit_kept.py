@@ -4,14 +4,18 @@ A claim is all that two entries tell of one call's row and kept values. Claims a
 tree, so that they may be checked beside the audit, in another process, with the same findings (state/beside).
 
 Found: a row that is missing or was changed; a kept value that is not what its entry commits to, that cannot be opened,
-or that is gone though no entry tells who removed it. Not here: which calls there are (journal/audit_calls).
+or that is gone though no entry tells who removed it; an artifact that was given to another run than the kept outcome
+names it in, or another file. Not found: an artifact that no outcome names, as a crash leaves one. Not here: which calls
+there are (journal/audit_calls).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, Protocol
+
+import orjson
 
 from palyra.canon import Json
 from palyra.journal.chain import INTENT, RESULT
@@ -140,6 +144,11 @@ def _row(view: EntryView, first: EntryView) -> tuple[Json, ...]:
     return (run_id, tool, principal, *begun, *told)
 
 
+Artifact = tuple[Json, Json, Json, Json]
+"""As its row has it: of which run, and its digest, size and name."""
+_HAS_ARTIFACTS = b'"artifacts":[{'
+
+
 class KeptCheck(Protocol):
     """Takes claims in the order of the tree, here or elsewhere, and tells at the end what it found."""
 
@@ -152,6 +161,8 @@ class KeptAudit:
     kept: Callable[[str], Kept | None]
     salts: Callable[[int], Mapping[str, bytes]]
     """What opens the commitments of an entry; asked for nearly in the order of the tree."""
+    artifact: Callable[[str], Artifact | None]
+    """None for one that is gone: they have a time of their own."""
     deletions: Sequence[Deletion] = ()
 
     _found: list[Located] = field(init=False, default_factory=list)
@@ -171,6 +182,15 @@ class KeptAudit:
         if claim.ended:
             opening = salts if claim.last == claim.first else self.salts(claim.last)
             self._check_value(claim, "outcome", kept.outcome, claim.outcome, at=claim.last, salts=opening)
+            if kept.outcome is not None and _HAS_ARTIFACTS in kept.outcome:
+                self._check_artifacts(claim, kept.outcome)
+
+    def _check_artifacts(self, claim: Claim, outcome: bytes) -> None:
+        for artifact_id, *said in _artifacts(outcome):
+            stored = self.artifact(artifact_id)
+            if stored is not None and stored != (claim.row[0], *said):
+                detail = f"The row of artifact {artifact_id[:40]} differs from the outcome of entry {claim.last}."
+                self._find(claim, claim.last, detail)
 
     def _find(self, claim: Claim, index: int, detail: str) -> None:
         if len(self._found) <= MAX_FINDINGS:
@@ -195,3 +215,15 @@ class KeptAudit:
             self._find(claim, at, f"The kept {name} of entry {at} cannot be proven: its opening is gone.")
         elif len(salt) != SALT_BYTES or mac_of(name, value, salt) != mac:
             self._find(claim, at, f"The kept {name} of entry {at} is not what the entry commits to.")
+
+
+def _artifacts(outcome: bytes) -> Iterator[tuple[str, Json, Json, Json]]:
+    """Those that a kept outcome names; that it is what was signed is checked beside."""
+    try:
+        value = orjson.loads(outcome)
+    except orjson.JSONDecodeError:
+        return
+    listed = value.get("artifacts") if isinstance(value, dict) else None
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and isinstance(one.get("artifact_id"), str):
+            yield one["artifact_id"], one.get("sha256"), one.get("size_bytes"), one.get("name")

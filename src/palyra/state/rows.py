@@ -16,7 +16,7 @@ from typing import Any
 
 from palyra.journal.audit import Head
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
-from palyra.journal.audit_kept import Deletion, Kept, KeptAudit
+from palyra.journal.audit_kept import Artifact, Deletion, Kept, KeptAudit
 from palyra.journal.commitments import open_salt
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
@@ -161,7 +161,12 @@ class JournalRows:
         return Kept(found[:-2], found[-2], found[-1])
 
     def kept_audit(self) -> KeptAudit:
-        return KeptAudit(kept=self.kept, salts=self.salts, deletions=self.deletions())
+        return KeptAudit(kept=self.kept, salts=self.salts, artifact=self.artifact, deletions=self.deletions())
+
+    def artifact(self, artifact_id: str) -> Artifact | None:
+        sql = "SELECT run_id, sha256, size_bytes, name FROM artifacts WHERE artifact_id = ?"
+        found: Artifact | None = self._connection.execute(sql, (artifact_id,)).fetchone()
+        return found
 
     def salts(self, index: int) -> Mapping[str, bytes]:
         """What opens the commitments to kept values of an entry; quick when asked for nearly in order."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from palyra.artifacts.names import artifact_path_parts
@@ -15,9 +16,11 @@ from palyra.artifacts.store import ArtifactStore
 from palyra.budget.store import BudgetStore
 from palyra.canon import sha256_hex
 from palyra.errors import Reason, Rejected, StateError
+from palyra.journal.store import JournalStore
 from palyra.model.outcome import ArtifactRef
 from palyra.state.writer import Writer
-from tests.journaling import NOW, run_spec, ulid
+from tests.journaling import NOW, audit_home, closing, opening, run_spec, ulid, walk_call
+from tests.stores import open_writer, tampering
 
 MINE, THEIRS = ulid(), ulid()
 
@@ -114,3 +117,44 @@ def test_a_disk_that_refuses_is_a_state_error(artifacts: ArtifactStore, home: Pa
     (home / "artifacts").write_text("a file in the way")
     with pytest.raises(StateError, match="could not be written"):
         put(artifacts, b"data")
+
+
+# ── what somebody does to the rows ──
+
+EDITS = {
+    "given to another run": ("UPDATE artifacts SET run_id = ?", THEIRS),
+    "another file": ("UPDATE artifacts SET sha256 = ?", sha256_hex(b"other")),
+    "another name": ("UPDATE artifacts SET name = ?", "checkpoint"),
+    "another size": ("UPDATE artifacts SET size_bytes = ?", 0),
+}
+
+
+def called(artifacts: ArtifactStore, writer: Writer) -> str:
+    """A call with an artifact; its id."""
+    store, run, call_id = JournalStore(writer, BudgetStore()), run_spec(MINE), ulid()
+
+    async def call() -> str:
+        await store.open_call(opening(call_id, run))
+        ref = await artifacts.put(MINE, "stdout", b"data")
+        outcome = orjson.dumps({"output": {}, "artifacts": [ref.as_json()]})
+        await store.close_call(closing(call_id, run, outcome=outcome))
+        return ref.artifact_id
+
+    return asyncio.run(call())
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_artifact_that_somebody_changed_in_its_row_is_found(home: Path, edit: str) -> None:
+    """Which run reads it, and which file it gets, its row says; so did the outcome that named it."""
+    writer = open_writer(home)
+    artifact_id = called(ArtifactStore(writer, new_id=ulid, now_unix_ms=lambda: NOW), writer)
+    asyncio.run(walk_call(JournalStore(writer, BudgetStore()), run_spec(THEIRS), ulid()))
+    assert audit_home(writer.home).findings == ()
+    with tampering(writer.home) as other:
+        other.execute(EDITS[edit][0], EDITS[edit][1:])
+    (finding,) = audit_home(writer.home).findings
+    assert (finding.code, finding.index) == ("KEPT", 1)
+    assert finding.detail == f"The row of artifact {artifact_id} differs from the outcome of entry 1."
+    writer.commit_now(lambda tx: ArtifactStore.forget(tx, NOW + 1))
+    assert audit_home(writer.home).findings == (), "they have a time of their own"
+    writer.close()
