@@ -114,7 +114,7 @@ class CallsAudit:
     """Runs of which entries are gone."""
     _rows: int = field(init=False, default=0)
     _read: int = field(init=False, default=0)
-    _deleted: list[Deletion] = field(init=False, default_factory=list)
+    _deleted: set[Deletion] = field(init=False, default_factory=set)
 
     @property
     def open_calls(self) -> int:
@@ -129,7 +129,7 @@ class CallsAudit:
             self._number(index, view, run_id)
         if view.kind == ACT:
             if (deletion := deletion_of(view)) is not None:
-                self._deleted.append(deletion)
+                self._deleted.add(deletion)
             return
         call_id = str(view.call_id)
         if view.kind == INTENT:

@@ -11,6 +11,7 @@ there are (journal/audit_calls).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple, Protocol
@@ -75,15 +76,38 @@ class Deletion:
     first: int = 0
     count: int = 0
 
-    def covers(self, claim: Claim) -> bool:
-        """Whether what was kept of this call was removed by it: then it had ended before, by the order of entries and
-        not only by a clock, which may have gone back since; and a removed call's id may be another's now."""
-        if not claim.ended or claim.last > self.entry:
+
+class Removals:
+    """Whether any of many deletions covers a claim: each night's retention leaves one, for ever, and most calls are
+    covered by some, so that they are not gone through for each.
+
+    A deletion covers a call that had ended before it, by the order of entries and not only by a clock, which may have
+    gone back since; and a removed call's id may be another's now."""
+
+    def __init__(self, deletions: Sequence[Deletion]) -> None:
+        self._of_call: dict[str, int] = {}
+        told: dict[str | None, list[tuple[int, int]]] = {}
+        for one in sorted(deletions, key=lambda one: one.entry, reverse=True):
+            if one.call_id is not None:
+                self._of_call.setdefault(one.call_id, one.entry)
+            elif one.before_unix_ms is not None:
+                since = told.setdefault(one.principal, [])
+                since.append((one.entry, max(one.before_unix_ms, since[-1][1] if since else one.before_unix_ms)))
+        self._before = {whose: tuple(zip(*reversed(since), strict=True)) for whose, since in told.items()}
+        """Of each principal, None for all: entries in order, and with each the latest time of it and those after it."""
+
+    def cover(self, claim: Claim) -> bool:
+        if not claim.ended:
             return False
-        if self.call_id is not None:
-            return claim.call_id == self.call_id
-        before = self.before_unix_ms
-        return before is not None and claim.at_unix_ms < before and self.principal in (None, claim.principal)
+        if self._of_call.get(claim.call_id, -1) >= claim.last:
+            return True
+        whose = claim.principal if isinstance(claim.principal, str) else None
+        return any(self._is_before(name, claim) for name in {None, whose})
+
+    def _is_before(self, whose: str | None, claim: Claim) -> bool:
+        entries, times = self._before.get(whose, ((), ()))
+        at = bisect_left(entries, claim.last)
+        return at < len(times) and claim.at_unix_ms < times[at]
 
 
 class Claim(NamedTuple):
@@ -166,6 +190,10 @@ class KeptAudit:
     deletions: Sequence[Deletion] = ()
 
     _found: list[Located] = field(init=False, default_factory=list)
+    _removals: Removals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._removals = Removals(self.deletions)
 
     def findings(self) -> Sequence[Located]:
         return self._found
@@ -207,7 +235,7 @@ class KeptAudit:
     ) -> None:
         salt = salts.get(name, b"")
         if value is None:
-            if mac is not None and not any(deletion.covers(claim) for deletion in self.deletions):
+            if mac is not None and not self._removals.cover(claim):
                 self._find(claim, at, f"The kept {name} of entry {at} is gone, and no entry says why.")
         elif mac is None and not salt:
             return

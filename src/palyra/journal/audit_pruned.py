@@ -12,6 +12,7 @@ Not here: the entries that are there (journal/audit).
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -21,6 +22,7 @@ from palyra.journal.chain import ACT
 from palyra.journal.entry import EntryView
 from palyra.values import dataclass
 
+_NEVER = 1 << 63
 ENTRIES_PRUNED = ActKind.ENTRIES_PRUNED.value
 
 
@@ -47,6 +49,7 @@ class Pruned:
     _gone: dict[tuple[int, int], Places] = field(init=False, default_factory=dict)
     """(first, count) of each removed file → the bodies that are not there."""
     _sealed: dict[tuple[int, int], tuple[object, object]] = field(init=False, default_factory=dict)
+    _ordered: list[tuple[int, int]] = field(init=False, default_factory=list)
     _at: tuple[int, int] = field(init=False, default=(0, 0))
 
     def __post_init__(self) -> None:
@@ -60,9 +63,12 @@ class Pruned:
     def take(self, index: int) -> bool:
         """Whether the body of this entry may be gone; it is counted then."""
         if not self._at[0] <= index < sum(self._at):
-            found = (segment for segment in self._gone if segment[0] <= index < sum(segment))
-            self._at = next(found, (0, 0))
-            if self._at not in self._gone:
+            # There may be as many as somebody put there, and each is looked for among all the others.
+            self._ordered = self._ordered or sorted(self._gone)
+            at = bisect_right(self._ordered, (index, _NEVER)) - 1
+            self._at = self._ordered[at] if at >= 0 else (0, 0)
+            if not self._at[0] <= index < sum(self._at):
+                self._at = (0, 0)
                 return False
         self._gone[self._at].add(index)
         self.count += 1

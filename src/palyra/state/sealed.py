@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from palyra.model.record import Entry
 LONGEST_LINE_BYTES = MAX_ENTRY_BYTES + 2
 LONGEST_HEADER_BYTES = 16 << 20
 """It may be longer than an entry, and not as long as the disk."""
+_NEVER = 1 << 63
 OF_AN_ACT = f'"predicateType":"{ACT}"'.encode()
 """A string inside an entry has its quotes escaped, so these bytes stand nowhere else."""
 
@@ -38,9 +40,13 @@ class SealedBodies:
         self._end = -1
 
     def entry(self, index: int, leaf: bytes) -> Entry:
-        """Quick when asked for in order."""
-        if index != self._at or index >= self._end:
+        """Quick when asked for in order, also with entries left out: an audit reads acts from the database, and a file
+        that is begun again behind each of them is read as often as there are acts in it."""
+        if not self._at <= index < self._end:
             self._seek(index)
+        else:
+            for _ in range(self._at, index):
+                next(self._lines, b"")
         body = next(self._lines, b"").rstrip(b"\n") if index < self._end else b""
         self._at = index + 1
         return Entry(index, leaf, body)
@@ -55,10 +61,11 @@ class SealedBodies:
         if self._segments is None:
             found = self._rows("SELECT first, count FROM segments WHERE present = 1 ORDER BY first", ())
             self._segments = [(first, count) for first, count in found]
-        for first, count in self._segments:
-            if first <= index < first + count:
-                lines = _lines(segment_file(self._folder, first, count))
-                self._lines, self._end = islice(lines, 1 + index - first, None), first + count
+        at = bisect_right(self._segments, (index, _NEVER)) - 1  # there may be as many rows as somebody put there
+        first, count = self._segments[at] if at >= 0 else (0, 0)
+        if first <= index < first + count:
+            lines = _lines(segment_file(self._folder, first, count))
+            self._lines, self._end = islice(lines, 1 + index - first, None), first + count
 
 
 def _lines(path: Path) -> Iterator[bytes]:

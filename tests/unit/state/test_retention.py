@@ -21,6 +21,7 @@ from palyra.journal.store import JournalStore
 from palyra.journal.tree import Tree
 from palyra.model.budget import Spending
 from palyra.model.record import RunSpec
+from palyra.state import sealed
 from palyra.state.retention import Removed, delete_records, redact_call
 from palyra.state.rotation import rotate_key
 from palyra.state.rows import JournalRows
@@ -167,6 +168,29 @@ def test_sealed_entries_verify_prove_and_export_as_before(kept: tuple[Writer, Jo
     assert check_proof(orjson.loads(orjson.dumps(proof)), writer.home.verifier) == ()
     rotate_key(writer, actor="user:ops", at_unix_ms=NOW)
     assert audit(writer) == []
+
+
+def test_a_sealed_file_is_read_once_however_many_acts_lie_between_its_calls(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acts are read from the database; the file was begun again behind each, for an hour where an agent's host asks."""
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    for _ in range(9):
+        asyncio.run(call(store, run, at=NOW - DAY))
+        many_acts(writer, 2)
+    asyncio.run(call(store, run, at=NOW - DAY))
+    assert len(seal_entries(writer, before_unix_ms=NOW, at_unix_ms=NOW)) == 1
+    begun: list[Path] = []
+    lines = sealed._lines
+
+    def counted(path: Path) -> Iterator[bytes]:
+        begun.append(path)
+        return lines(path)
+
+    monkeypatch.setattr(sealed, "_lines", counted)
+    assert (audit(writer), len(begun)) == ([], 1)
+    writer.close()
 
 
 @pytest.mark.parametrize("attack", ["edit", "cut", "remove", "swap", "pipe", "endless"])
