@@ -253,7 +253,7 @@ class Audit:
                 )
         for first, detail in self._pruned.findings():
             self._find("MISSING", first, detail)
-        self._calls.finish(rows=rows, runs=runs)
+        self._calls.finish(rows=rows, runs=runs, pruned=self._pruned.count)
         from_index = self._pruned.end
         if approvals is not None:
             for detail in self._standing.check_approvals(approvals, from_index=from_index):

@@ -225,31 +225,37 @@ class CallsAudit:
 
     # ── the end ──
 
-    def finish(self, *, rows: int | None, runs: Iterable[RunRow] | None) -> None:
+    def finish(self, *, rows: int | None, runs: Iterable[RunRow] | None, pruned: int = 0) -> None:
+        """`pruned`: entries of which retention left the hash alone."""
         for call_id, opened in self._open.items():
             self._claim_kept(opened.view, None)
             if not self._lives(opened.view.predicate.get("owner")):
                 at = opened.view.index
                 self.find("DANGLING", at, f"Entry {at}: call {call_id} was opened and never closed.")
         if runs is not None:
-            self._check_runs(runs)
+            self._check_runs(runs, pruned)
         if self.kept is not None and rows is not None and rows > self._rows:
             self.find("KEPT", None, f"{rows - self._rows} stored calls have no entry.")
         for deletion in self.deletions:
             if deletion not in self._deleted:
                 self.find("KEPT", deletion.entry, "Kept records were removed, and the journal does not say so.")
 
-    def _check_runs(self, runs: Iterable[RunRow]) -> None:
-        """A budget is a number in a row: it holds only if the entries count to the same."""
+    def _check_runs(self, runs: Iterable[RunRow], pruned: int) -> None:
+        """A budget is a number in a row: it holds only if the entries count to the same. Where entries are gone, all
+        rows together count no more of them than that: one that somebody adds, to begin a run with limits of theirs,
+        says it had entries which nobody removed."""
+        gone = 0
         for row in runs:
             found = self._runs.pop(row.run_id, None)
             if found is None:
-                if not self.begins_at:
+                if not self.begins_at or row.next_sequence < 1:
                     self.find("KEPT", None, f"The row of run {row.run_id} has no entry.")
+                gone += max(row.next_sequence, 0)
                 continue
             counted = found.row(row.run_id)
             counted = counted if counted.principal else replace(counted, principal=row.principal)  # acts name nobody
             if row.run_id in self._partly:
+                gone += max(row.next_sequence - found.entries, 0)
                 counted = _at_least(row, counted, next_sequence=self._next_number(row))
             names = [name for name in COUNTED if getattr(row, name) != getattr(counted, name)]
             if counted.spent is not None and row.spent is not None:
@@ -262,6 +268,9 @@ class CallsAudit:
                 self.find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
         for run_id in self._runs:
             self.find("KEPT", None, f"The row of run {run_id} is missing.")
+        if gone > pruned and self.begins_at:
+            detail = f"Rows of runs count {gone} entries that are gone, and retention removed {pruned}."
+            self.find("KEPT", None, detail)
 
     def _next_number(self, row: RunRow) -> int:
         """Of a run of which entries are gone. Those may have been its last: an act before them stays, and numbers go on

@@ -336,6 +336,33 @@ def test_a_budget_is_not_raised_under_cover_of_retention(home: Path, change: str
     writer.close()
 
 
+@pytest.mark.parametrize("begins", [True, False], ids=["used", "not yet used"])
+@pytest.mark.parametrize("had", [0, 1, 2])
+def test_a_run_that_somebody_made_up_is_not_taken_for_one_that_retention_emptied(
+    home: Path, had: int, begins: bool
+) -> None:
+    """With limits of theirs, which all its entries then confirm."""
+    writer, store = open_store(home)
+    for at in (NOW - 5 * DAY, NOW):
+        asyncio.run(call(store, run_spec(ulid()), at=at))
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    assert audit(writer) == []
+    run = run_spec(ulid())
+    forged = (run.run_id, run.principal, "/", had, 10**6, 0, 10**6, had, NOW)
+    with tampering(writer.home) as other:
+        names = "run_id, principal, workspace, calls_used, calls_max, attempts_used, attempts_max, next_sequence"
+        other.execute(f"INSERT INTO runs ({names}, created_unix_ms) VALUES ({', '.join('?' * 9)})", forged)
+    if begins:
+        asyncio.run(call(store, run, at=NOW))
+    found = [one.detail for one in audit_home(writer.home).findings]
+    if had:
+        assert found == [f"Rows of runs count {2 + had} entries that are gone, and retention removed 2."]
+    else:
+        assert found == ([] if begins else [f"The row of run {run.run_id} has no entry."]), "it was made anew"
+    writer.close()
+
+
 @pytest.mark.parametrize("sql", ["UPDATE calls SET closed_unix_ms = 1", "UPDATE calls SET opened_unix_ms = 1"])
 def test_times_that_somebody_changed_in_the_rows_of_calls_are_found(home: Path, sql: str) -> None:
     writer, _ = aged(home)
