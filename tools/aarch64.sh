@@ -64,7 +64,7 @@ unpack() {
 #!/bin/sh
 busybox mount -t devtmpfs none /dev
 until [ -e /dev/nvme1n1 ]; do busybox usleep 100000; done
-busybox mount /dev/nvme1n1 /opt/palyra
+busybox mount -t ext4 /dev/nvme1n1 /opt/palyra
 exec /bin/sh /opt/palyra/tests/aarch64/story.sh
 END
     chmod 755 "$root/init"
