@@ -28,7 +28,7 @@ def running(*words: str) -> list[int]:
     """Living processes that are this very program, and not somebody who was told to start it."""
     wanted = [word.encode() for word in words]
     lines = ((pid, command_line(pid).split(b"\0")[:-1]) for pid in processes_with("\0".join(words)))
-    return [pid for pid, line in lines if [os.path.basename(line[0]), *line[1:]] == wanted]
+    return [pid for pid, line in lines if line and [os.path.basename(line[0]), *line[1:]] == wanted]
 
 
 def command_line(pid: int) -> bytes:

@@ -87,7 +87,7 @@ def test_without_any_grant_there_is_no_network_and_the_modes_have_their_aliases(
     config.write_text(f'url = "{url}"\n')
     codes = {}
     for mode in ("strict", "block_all", "preflight", "none", "allow_all"):
-        words = ("--egress", mode, "--allow", "curl", "--", "curl", "-sS", "--fail", "--config", "config")
+        words = ("--egress", mode, "--allow", "curl", "--allow-interpreters", "--", "curl", "-sSfK", "config")
         codes[mode] = developer("run", *words).returncode
     assert codes["strict"] == codes["block_all"] == 7
     assert codes["preflight"] == codes["none"] == codes["allow_all"] == 0
