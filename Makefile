@@ -97,8 +97,8 @@ screenshots: dev ## the pictures of the console's guide, taken again
 	@tools/browser.sh $(PYTHON) .make/browser
 	@$(PY) -m tests.browser .make/browser/bin/python docs/guide --portrait
 
-test-aarch64: dev ## the sandbox on an emulated ARM machine under Debian's older kernel; as root on Debian installed, half an hour
-	@tools/aarch64.sh $(PY) .make/aarch64
+test-arm: dev ## the sandbox on an emulated ARM machine under Debian's older kernel; as root on Debian installed, half an hour
+	@tools/arm.sh $(PY) .make/arm
 
 test-windows-layout: dev ## structures of the Windows backend against the mingw-w64 headers; as root on Debian installed
 	@$(PY) tools/windows_layout.py --check

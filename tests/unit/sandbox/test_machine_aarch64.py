@@ -1,5 +1,5 @@
 """ARM's instructions, followed one by one over a kernel that only answers: on any machine, the calls they make. `make
-test-aarch64` runs the same program under a kernel of its own."""
+test-arm` runs the same program under a kernel of its own."""
 
 from __future__ import annotations
 

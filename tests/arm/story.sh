@@ -1,5 +1,5 @@
 #!/bin/sh
-# The first process of the emulated machine of `make test-aarch64`: what a user would see there, then the tests of what
+# The first process of the emulated machine of `make test-arm`: what a user would see there, then the tests of what
 # depends on the machine and on the kernel. Ends with "story: everything held", or does not.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 PYTHONPATH=/opt/palyra/src:/opt/site PYTHONDONTWRITEBYTECODE=1 TERM=dumb
 for kind in proc:/proc sysfs:/sys tmpfs:/tmp cgroup2:/sys/fs/cgroup; do

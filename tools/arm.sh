@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/aarch64.sh PYTHON FOLDER: the sandbox on another machine and an older kernel. A 64-bit ARM machine with Debian's
-# own kernel is emulated, without a network and without touching this system, and tests/aarch64/story.sh runs in it.
+# tools/arm.sh PYTHON FOLDER: the sandbox on another machine and an older kernel. A 64-bit ARM machine with Debian's
+# own kernel is emulated, without a network and without touching this system, and tests/arm/story.sh runs in it.
 #
 # Below FOLDER, made once: Debian's packages for that machine and our dependencies' wheels, both from their ordinary
 # clients, unpacked into a disk. The project's files are on a second disk, made anew each time.
@@ -65,7 +65,7 @@ unpack() {
 busybox mount -t devtmpfs none /dev
 until [ -e /dev/nvme1n1 ]; do busybox usleep 100000; done
 busybox mount -t ext4 /dev/nvme1n1 /opt/palyra
-exec /bin/sh /opt/palyra/tests/aarch64/story.sh
+exec /bin/sh /opt/palyra/tests/arm/story.sh
 END
     chmod 755 "$root/init"
     rm -f "$folder/system.img"
