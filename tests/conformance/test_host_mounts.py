@@ -195,3 +195,20 @@ def test_cancelling_while_mounts_are_parted_leaves_no_process() -> None:
             print(json.dumps([_os.children(os.getpid()), marked_processes(str(place.workspace))]))
     """
     assert run(story) == [[], []]
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
+def test_a_host_that_lets_nothing_be_executed_in_dev_runs_calls_of_uid_0(closed: bool) -> None:
+    """Such a flag cannot be taken from a mount in a sandbox. The devices were made read-only with all their flags said
+    anew, and that one was not said: every call was refused, as if the workspace had changed."""
+    story = """
+        subprocess.run(["mount", "-o", "remount,bind,nosuid,noexec", "/dev"], check=True)
+        with arena(Tier.C, 0) as place:
+            (place.workspace / ".git").mkdir()
+            protected = (str(place.workspace / ".git"),) if sys.argv[1] == "closed" else ()
+            script = "chmod 666 /dev/null || grep ' /dev/null ' /proc/self/mountinfo"
+            seen = place.run("/bin/sh", "-c", script, protected=protected)
+            print(json.dumps([seen.execution.message, seen.output.stdout.split()[5:6]]))
+    """
+    message, options = run(story, "closed" if closed else "open")
+    assert (message, [words.split(",")[:3] for words in options]) == (None, [["ro", "nosuid", "noexec"]])

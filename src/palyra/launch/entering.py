@@ -148,8 +148,10 @@ async def _close_paths(held: Held, template: Template, jobs: Jobs, sealed: tuple
         for fd in (mounts, owner):
             if fd >= 0:
                 os.close(fd)
-    if not closed:
+    if not closed and template.closed:
         raise WorkspaceMoved("a path could not be closed")
+    if not closed:
+        raise LaunchFailed("The sandbox's mounts could not be parted from the host's.")
 
 
 async def _bound_pids(held: Held, template: Template, jobs: Jobs) -> bool:

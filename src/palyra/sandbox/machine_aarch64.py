@@ -1,6 +1,6 @@
 """64-bit ARM's instructions for what a start program does: four bytes each, numbers and registers within.
 
-A call's arguments are in x0, x1, x2, x3, its number in x8, its result in x0. Remembered: x19 what is kept, x20 how much
+A call's arguments are in x0 to x4, its number in x8, its result in x0. Remembered: x19 what is kept, x20 how much
 of the message has come, x21 the limit that is looked at, x22 how many are left; x9 and x10 are scratch. There is no
 `open` here, only `openat`. Not here: the order of it all (starter).
 """
@@ -27,7 +27,7 @@ from palyra.sandbox.machine_code import (
 _NUMBERS = {
     "mount": 40, "chdir": 49, "openat": 56, "close": 57, "read": 63, "write": 64, "exit_group": 94, "prctl": 167,
     "clone": 220, "execve": 221, "wait4": 260, "prlimit64": 261, "setns": 268, "close_range": 436,
-    "landlock_create_ruleset": 444, "landlock_restrict_self": 446,
+    "mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_restrict_self": 446,
 }  # fmt: skip
 _HERE = 0xFFFF_FF9C
 """AT_FDCWD, as the 32 bits the kernel reads."""

@@ -1,7 +1,7 @@
 """x86-64's instructions for what a start program does.
 
-A call's arguments are in rdi, rsi, rdx, r10, its number and result in rax. Remembered: rbx what is kept, r12 how much
-of the message has come, r13 the limit that is looked at, r14 how many are left. Not here: their order (starter).
+A call's arguments are in rdi, rsi, rdx, r10, r8, its number and result in rax. Remembered: rbx what is kept, r12 how
+much of the message has come, r13 the limit that is looked at, r14 how many are left. Not here: their order (starter).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from palyra.sandbox.machine_code import (
 _NUMBERS = {
     "read": 0, "write": 1, "open": 2, "close": 3, "clone": 56, "execve": 59, "wait4": 61, "chdir": 80, "prctl": 157,
     "mount": 165, "exit_group": 231, "prlimit64": 302, "setns": 308, "close_range": 436,
-    "landlock_create_ruleset": 444, "landlock_restrict_self": 446,
+    "mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_restrict_self": 446,
 }  # fmt: skip
-_AT_ONCE = (b"\xbf", b"\xbe", b"\xba", b"\x41\xba")
-"""mov to edi, esi, edx, r10d, of a number that follows."""
+_AT_ONCE = (b"\xbf", b"\xbe", b"\xba", b"\x41\xba", b"\x41\xb8")
+"""mov to edi, esi, edx, r10d, r8d, of a number that follows."""
 _FROM_ADDRESS = (b"\x48\x8b\x3c\x25", b"\x48\x8b\x34\x25", b"\x48\x8b\x14\x25")
 _FROM_R13 = (b"\x49\x8b\x7d", b"\x49\x8b\x75", b"\x49\x8b\x55")
 _R13_ITSELF = (b"\x49\x8d\x7d", b"\x49\x8d\x75", b"\x49\x8d\x55")

@@ -45,9 +45,12 @@ _WRITE_ONLY = 1
 _SET_DUMPABLE = 4
 _ABSTRACT_SOCKETS = 1
 _NEW_USER, _NEW_MOUNTS, _ALL_PRIVATE = 0x1000_0000, 0x2_0000, 0x4000 | 0x4_0000
-_READ_ONLY, _OF_PROC = 0x20 | 0x1000 | 1 | 2, 4 | 8
-"""Changing a mount in its place, every flag it has must be said again: without set-user-id, and of /proc that there are
-no devices and no programs."""
+_READ_ONLY = struct.pack("<QQQQ", 1, 0, 0, 0)
+"""`struct mount_attr`: one flag more, and all others as they are. Those that the host has set on its /dev (noexec, on
+many) cannot be taken away in a sandbox: a mount that is changed with all its flags said anew would be refused."""
+_READ_ONLY_ANEW, _OF_PROC = 0x20 | 0x1000 | 1 | 2, 4 | 8
+"""For kernels before 5.12, which know nothing else: without set-user-id, and of /proc that there are no devices and no
+programs."""
 
 
 def is_started_by_it(launcher: Sequence[Word]) -> bool:
@@ -119,9 +122,7 @@ def assemble_parting(machine: str, sealed: tuple[str, ...] = ()) -> bytes:
     code.call("mount", Text(b"none\0"), Text(b"/\0"), 0, _ALL_PRIVATE)
     code.jump("not zero", "quit")
     for path in sealed:
-        how = _READ_ONLY if path.startswith("/dev/") else _READ_ONLY | _OF_PROC
-        code.call("mount", Text(b"none\0"), Text(path.encode() + b"\0"), 0, how)
-        code.jump("not zero", "quit")
+        _seal(code, path)
     code.call("exit_group", 0)
     code.label("quit")
     code.call("exit_group", NOT_TOLD)
@@ -134,6 +135,16 @@ def start_digest(machine: str) -> str:
         return ""
     forms = (assemble(machine, first=True), assemble(machine, first=True, scoped=True), assemble(machine, first=False))
     return sha256_hex(b"".join(forms))
+
+
+def _seal(code: Code, path: str) -> None:
+    where = Text(path.encode() + b"\0")
+    code.call("mount_setattr", 0, where, 0, Text(_READ_ONLY), len(_READ_ONLY))
+    code.jump("zero", path)
+    anew = _READ_ONLY_ANEW if path.startswith("/dev/") else _READ_ONLY_ANEW | _OF_PROC
+    code.call("mount", Text(b"none\0"), where, 0, anew, 0)
+    code.jump("not zero", "quit")
+    code.label(path)
 
 
 def _settle(code: Code) -> None:
