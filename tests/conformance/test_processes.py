@@ -201,6 +201,17 @@ def test_on_an_older_kernel_too_what_a_program_leaves_behind_ends_with_it(tier_c
     assert marked_processes(mark) == marked_processes(str(tier_c.folder)) == []
 
 
+@pytest.mark.usefixtures("older_kernel")
+def test_on_an_older_kernel_too_a_program_that_was_killed_has_no_exit_code(tier_c: Arena) -> None:
+    """The first process inside is killed with it and says nothing; 137, the launcher's word for that, was taken for
+    what the program had ended with."""
+    if not host().starter:
+        pytest.skip("a shell waits here: there is nothing but the launcher's word")
+    script = "trap '' TERM; while :; do sleep 1; done"
+    ended = tier_c.run("/bin/sh", "-c", script, limits=Limits(wall_ms=400)).execution
+    assert (ended.status, ended.exit_code, ended.signal) == (Status.TIMEOUT, None, None)
+
+
 def test_a_launcher_that_fails_says_why(tier_c: Arena) -> None:
     result = tier_c.run("/bin/true", protected=(str(tier_c.workspace / "not-there"),))
     assert (result.execution.status, result.execution.reason) == (Status.FAILED, Reason.SPAWN_FAILED)

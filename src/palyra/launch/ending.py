@@ -301,8 +301,8 @@ def _reap(held: Held, status: int | None, *, program_ended: bool) -> Ended:
     code = None if status is None else os.waitstatus_to_exitcode(status)
     if code is None and own is not None:
         code = os.waitstatus_to_exitcode(own[0])
-        if held.init and code < 0:
-            code = None  # the launcher's own end says nothing about the program
+        if held.init and (code < 0 or (held.ready >= 0 and began)):
+            code = None  # the launcher's own end says nothing about the program, nor what became of a process of ours
     cpu_us, rss = _inner_usage(held, inner) if held.init else _child_usage(own)
     return Ended(
         exit_code=code if code is not None and code >= 0 else None,
