@@ -99,8 +99,10 @@ class EtcFolders:
             return known.template
         is_busy = self._making is not None and self._making.is_alive()
         if self._root and not is_busy and time.monotonic() >= self._not_before and _may_be_shortened(template):
-            self._making = threading.Thread(target=self.make, args=(template,), name="palyra-etc", daemon=True)
-            self._making.start()
+            making = threading.Thread(target=self.make, args=(template,), name="palyra-etc", daemon=True)
+            with suppress(RuntimeError):  # there is no room for a thread
+                making.start()
+                self._making = making
         return template
 
     def is_to_blame(self, template: Template) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -225,6 +226,22 @@ def test_one_that_was_removed_is_made_again(etc: Path, tmp_path: Path) -> None:
 
 def test_it_is_made_beside_the_start_that_asks_for_it(etc: Path, tmp_path: Path) -> None:
     made, plan = folders(tmp_path), template(etc)
+    assert made.shortened(plan) is plan
+    made.close()
+    assert made.shortened(plan) is not plan
+
+
+def test_where_there_is_no_room_for_a_thread_the_start_does_without(
+    etc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made, plan = folders(tmp_path), template(etc)
+    with monkeypatch.context() as short:
+        short.setattr(threading.Thread, "start", refuse)
+        assert made.shortened(plan) is plan
+        made.close()
     assert made.shortened(plan) is plan
     made.close()
     assert made.shortened(plan) is not plan

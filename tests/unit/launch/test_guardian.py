@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,74 @@ def _settled() -> list[threading.Thread]:
 def test_in_no_domain_it_kills_nobody_and_leaves() -> None:
     """The one mistake that must never be made: everyone on the machine would be gone."""
     assert subprocess.run(["/bin/sh", "-c", SCRIPT], stdin=subprocess.DEVNULL, timeout=30).returncode == 1
+
+
+def test_a_domain_that_the_collector_closes_in_the_thread_that_is_asked_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever asked has the lock and waits for that thread."""
+    monkeypatch.setattr(_guardian, "_state", _guardian._State())
+    closing: list[Callable[[], None]] = []
+
+    def spawn(_: int) -> int:
+        while closing:
+            closing.pop()()
+        return 0  # nobody has the other end of its line, so it is started again the next time
+
+    hands = Hands(enter=lambda: None, spawn=spawn, reap=lambda pid: None)
+    closing.append(start_guarded(threading.Thread(target=lambda: None), hands))
+    answers: list[Callable[[], None]] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(start_guarded(threading.Thread(target=lambda: None), hands)), daemon=True
+    )
+    asking.start()
+    asking.join(10)
+    assert (len(answers), closing) == (1, [])
+    answers[0]()
+    _guardian.end_guardian()
+    _settled()
+
+
+@pytest.fixture
+def short_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """As if there were no room for a thread of that name."""
+    start = threading.Thread.start
+
+    def lack(name: str) -> None:
+        def start_or_not(thread: threading.Thread) -> None:
+            if thread.name == name:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_or_not)
+
+    monkeypatch.setattr(_guardian, "_state", _guardian._State())
+    return lack
+
+
+@needs_scopes
+@pytest.mark.parametrize("name", ["palyra-confined", "palyra-confining"])
+def test_where_there_is_no_room_for_a_thread_that_is_said_as_the_kernel_says_it(
+    tmp_path: Path, short_of: Callable[[str], None], name: str
+) -> None:
+    """It was an error that nobody expects of a start, so the call failed inside Palyra, without a hint."""
+    short_of(name)
+    try:
+        with pytest.raises(OSError, match="no thread can be started") as refused:
+            spawn(tmp_path, "true", 2)
+        assert refused.value.errno == errno.EAGAIN
+    finally:
+        _os.end_helpers()
+    assert guardians_of(os.getpid()) == []
+
+
+@needs_scopes
+def test_where_there_is_no_room_for_its_own_thread_children_are_started_all_the_same(
+    tmp_path: Path, short_of: Callable[[str], None]
+) -> None:
+    short_of("palyra-guardian")
+    spawn(tmp_path, "true", 2)
+    assert guardians_of(os.getpid()) == []
 
 
 @pytest.mark.parametrize("missing", ["enter", "spawn"])

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
+from palyra.launch._os._guardian import start_thread
 from palyra.model.plan import LandlockRules
 from palyra.sandbox.landlock import (
     OF_FILES,
@@ -79,7 +80,7 @@ class Confined:
 
 
 def begin_alone(thread: threading.Thread) -> Callable[[], None]:
-    thread.start()
+    start_thread(thread)
     return _nothing
 
 
@@ -174,7 +175,7 @@ def _done_within(work: Callable[[], int]) -> int:
             answers.put(error)
 
     thread = threading.Thread(target=answer, name="palyra-confining", daemon=True)
-    thread.start()
+    start_thread(thread)
     answered = answers.get()
     thread.join()
     _wait_for_end_of(thread.native_id or 0)

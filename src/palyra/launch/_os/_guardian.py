@@ -18,6 +18,7 @@ here: what a plain child may do (_confine), the end of one whose engine lives (e
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -46,7 +47,7 @@ class Hands:
 
 class _State:
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # a domain may be closed by the collector, in a thread that has it
+        self.lock = threading.RLock()  # what handles a signal may start something, too
         self.guardian: _Guardian | None = None
 
 
@@ -58,11 +59,18 @@ def start_guarded(thread: threading.Thread, hands: Hands) -> Callable[[], None]:
     with _state.lock:
         guardian = _at_work(hands)
         if guardian is None:
-            thread.start()
+            start_thread(thread)
             return lambda: None
-        guardian.ask(thread.start)
-        guardian.guarded += 1
-    return guardian.over
+        guardian.ask(lambda: start_thread(thread))
+        return guardian.guard(thread)
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Where there is no room for one, Python's own error says neither that nor which number the kernel gave it."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, f"no thread can be started: {os.strerror(errno.EAGAIN)}") from error
 
 
 def end_guardian() -> None:
@@ -89,8 +97,8 @@ class _Guardian:
         self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]] | None] = SimpleQueue()
         self._shell = 0
         self.line: socket.socket | None = None
-        self.guarded = 0
-        threading.Thread(target=self._serve, name="palyra-guardian", daemon=True).start()
+        self.guarded: set[threading.Thread] = set()
+        start_thread(threading.Thread(target=self._serve, name="palyra-guardian", daemon=True))
         try:
             self.ask(hands.enter)
         except BaseException:
@@ -123,9 +131,11 @@ class _Guardian:
             raise answer
         return answer
 
-    def over(self) -> None:
-        with _state.lock:
-            self.guarded -= 1
+    def guard(self, thread: threading.Thread) -> Callable[[], None]:
+        """What is returned waits for no lock: the collector may close a domain in any thread, also in the one here
+        while somebody who has the lock waits for its answer."""
+        self.guarded.add(thread)
+        return lambda: self.guarded.discard(thread)
 
     def leave(self) -> None:
         self._asked.put(None)
