@@ -3,9 +3,9 @@
 Rules: only the names below, each with the type that its tools' JSON Schemas give it, and only values of exactly that
 type: an object in their place never enters, so no `__entity` or `__extn` of a caller's reaches Cedar. A path is given
 without `.`, `..` and doubled separators, else `docs/../secret` would be below `docs`; one at or below the workspace is
-given relative to it, else `forbid … like "secrets/*"` would not see the same file by its absolute name. What is too
-long to be looked at makes the decision an error, if some policy looks. Links are not resolved: the facts and the
-sandbox see to them.
+given relative to it, else `forbid … like "secrets/*"` would not see the same file by its absolute name, or a folder by
+`../WORKSPACE/secrets`. What is too long to be looked at makes the decision an error, if some policy looks. Links are
+not resolved: the facts and the sandbox see to them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ INPUTS: Mapping[str, type] = MappingProxyType(
 )
 """Every argument that is offered, with its type; each of them may be absent."""
 _PATHS = frozenset({"path", "cwd"})
+_ELSEWHERE = ("/", "..")
+"""How a path without detours begins that may name a place outside the workspace, or one in it once more."""
 _KINDS = tuple(INPUTS.items())
 
 
@@ -40,15 +42,16 @@ def read_input(arguments: Mapping[str, Json], workspace: str = "") -> Input:
 
 def names_place(arguments: Mapping[str, Json]) -> bool:
     """What a policy sees of these arguments hangs on where the workspace is."""
-    return any(str(arguments.get(name, "")).startswith("/") for name in _PATHS)
+    return any(_plain_path(str(arguments.get(name, ""))).startswith(_ELSEWHERE) for name in _PATHS)
 
 
 def _path_seen(path: str, workspace: str) -> str:
     plain = _plain_path(path)
-    if not workspace or not plain.startswith("/"):
+    if not workspace or not plain.startswith(_ELSEWHERE):
         return plain
     top = _plain_path(workspace)
-    return plain[len(top) + 1 :] or "." if f"{plain}/".startswith(f"{top}/") else plain
+    absolute = _plain_path(posixpath.join(top, plain))  # what goes up may come down again into the workspace
+    return absolute[len(top) + 1 :] or "." if f"{absolute}/".startswith(f"{top}/") else plain
 
 
 def _plain_path(path: str) -> str:

@@ -57,11 +57,14 @@ def test_two_slashes_at_the_beginning_are_one_to_a_policy(path: str):
         ("/w/secrets/k", "secrets/k"), ("//w//./x/../secrets/k", "secrets/k"), ("/w", "."), ("/w/", "."),
         ("/w/../w/secrets", "secrets"), ("/wide/secrets/k", "/wide/secrets/k"), ("/w/../secrets/k", "/secrets/k"),
         ("secrets/k", "secrets/k"), ("w/secrets", "w/secrets"), ("/", "/"),
+        ("../w/secrets", "secrets"), ("x/../../w/./secrets", "secrets"), ("../../../w", "."), ("../wide", "../wide"),
+        ("..", ".."), ("..w", "..w"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("workspace", ["/w", "/w/"])
 def test_a_file_of_the_workspace_has_one_name_to_a_policy(path: str, seen: str, workspace: str):
-    """`forbid … when context.input.path like "secrets/*"` did not see its absolute name, which every tool takes."""
+    """`forbid … when context.input.path like "secrets/*"` did not see its absolute name, which every tool takes; nor
+    the folder that `"cwd": "../w/secrets"` leads to."""
     assert read_input({"path": path, "cwd": path}, workspace) == (("cwd", seen), ("path", seen))
 
 
