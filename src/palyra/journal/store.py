@@ -230,6 +230,9 @@ class JournalStore:
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
         said: dict[str, Json] = {"budget": budget.limits_json()}
         if opening.run.terms_sha256 is not None:
+            from palyra.journal.run_terms import check_terms  # only for runs that were made by name
+
+            check_terms(tx, opening.run)
             said["terms_sha256"] = opening.run.terms_sha256
         entry = _with(opening.entry, said, {"details": opening.details})
         index = tx.append(entry, at_unix_ms=at, sequence=sequence)

@@ -38,6 +38,8 @@ _UNUSED = """SELECT newest.run_id FROM (
                  ORDER BY created_unix_ms DESC LIMIT ?) newest
              WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = newest.run_id)
              ORDER BY newest.created_unix_ms DESC"""
+_BEGUN = """SELECT runs.principal FROM runs JOIN run_terms USING (run_id, principal)
+            WHERE runs.run_id = ? AND runs.next_sequence > 0"""
 _STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
 
 
@@ -143,8 +145,9 @@ class RunTerms:
 
         def work(tx: Transaction) -> None:
             ended = tx.execute(sql, (now, run_id)).rowcount
-            found = tx.rows("SELECT principal FROM runs WHERE run_id = ? AND next_sequence > 0", (run_id,))
-            if ended and found:  # one that no call came for has no entry
+            found = tx.rows(_BEGUN, (run_id,))
+            # One that no call came for has no entry, nor has one whose id an operator used for another's calls.
+            if ended and found:
                 told = {"principal": found[0][0]}
                 act = Act(kind=ActKind.RUN_ENDED, actor=by, subject=f"run/{run_id}", details=told, run_id=run_id)
                 record_act(tx, act, at_unix_ms=now)

@@ -122,6 +122,43 @@ def test_runs_that_an_older_version_made_and_those_that_nobody_used_go_on_verify
     assert findings(store) == []
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_run_that_was_forgotten_before_its_first_call_came_takes_none(kept, again):
+    """It waited for a person, and an agent made runs meanwhile: the journal told of terms that were nowhere. Or of two,
+    where the same id was made again and used."""
+    terms, store = kept
+
+    async def story():
+        assert await terms.keep(made(1))
+        waiting = terms.find(ulid(1)).run(Config(), door=Door.HTTP).record
+        for number in range(2, 6):
+            assert await terms.keep(made(number))
+        if again:
+            assert await terms.keep(made(1, tier="c"))
+            await called(terms, store)
+        with pytest.raises(Rejected) as refused:
+            await store.open_call(opening(ulid(50), waiting))
+        assert refused.value.reason is Reason.BAD_ARGUMENTS
+
+    asyncio.run(story())
+    assert len(store.tail(9)) == (2 if again else 0)
+    assert findings(store) == []
+
+
+def test_the_end_of_a_run_whose_id_an_operator_used_for_another_verifies(kept):
+    terms, store = kept
+
+    async def story():
+        assert await terms.keep(made(1))
+        others = run_spec(ulid(1), principal="agent:other")
+        await store.open_call(opening(ulid(50), others))
+        await store.close_call(closing(ulid(50), others))
+        assert (await terms.end(ulid(1), by="agent:demo")).ended_unix_ms == NOW
+
+    asyncio.run(story())
+    assert findings(store) == []
+
+
 def test_an_entry_tells_nothing_by_which_a_workspace_could_be_guessed(kept):
     """Two runs of the same words have different digests."""
     terms, _ = kept
