@@ -2,6 +2,7 @@
 
 Rules: a prefix alone is never enough, a word that merely begins like a key is left alone. Most keys are one long word
 (`LONG_KEYS`): output that holds no word of that length is not searched for any of them, which is nearly all output.
+One with a slash in it, as base64 has them, is none: it belongs to `KEYS`, else a chunk that ends in it shows it.
 
 Not here: how a shape is judged (patterns); private-key blocks (pem); headers (headers, fields).
 """
@@ -67,6 +68,8 @@ KEYS: Final = (
         search="xox[abcdeoprs]|xapp-",
     ),
     Keys(["hooks.slack.com/"], Form("slack", run("[A-Za-z0-9/_-]", 20)), after=True),
+    Keys(["/api/webhooks/"], Form("discord", run("[0-9]", 16) + text("/") + run(_URL64, 60)), after=True),
+    Keys(["sntrys_eyJ"], Form("sentry", text("sntrys_eyJ") + run("[A-Za-z0-9_=+/-]", 40))),
     Keys(["ya29."], Form("google", text("ya29.") + run(_URL64, 20))),
     Keys(["_authToken="], Form("npm", run("[A-Za-z0-9_.+/=-]", 8)), after=True),
 )
@@ -121,8 +124,6 @@ LONG_KEYS: Final = (
     Keys(["sbp_"], Form("supabase", text("sbp_") + run("[0-9a-f]", 40))),
     Keys(["xai-"], Form("xai", text("xai-") + run(_ALNUM, 60))),
     Keys(["pplx-"], Form("perplexity", text("pplx-") + run(_ALNUM, 40))),
-    Keys(["sntrys_eyJ"], Form("sentry", text("sntrys_eyJ") + run("[A-Za-z0-9_=+/-]", 40))),
-    Keys(["/api/webhooks/"], Form("discord", run("[0-9]", 16) + text("/") + run(_URL64, 60)), after=True),
     Keys(["palyra_0"], Form("palyra", text("palyra_") + run("[0-9A-Z]", 26, 26) + text("_") + run("[0-9a-f]", 64))),
 )
 

@@ -155,6 +155,25 @@ def test_every_split_into_two_and_every_chunk_size_gives_the_same():
         assert run([WHOLE[at : at + size] for at in range(0, len(WHOLE), size)]) == whole
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"https://discord.com/api/webhooks/123456789012345678/{BODY}{BODY} -d x",
+         "https://discord.com/api/webhooks/[redacted:discord:1] -d x"),
+        ("x sntrys_eyJ" + "a1B2c3/D4e5+f6=" * 8 + " y", "x [redacted:sentry:1] y"),
+        ("key-data: " + base64.b64encode(f"{BEGIN}\n{KEY_LINE}\n{END}".encode()).decode() + " y",
+         "key-data: [redacted:private-key:1] y"),
+    ],
+)  # fmt: skip
+def test_a_key_that_is_no_long_word_is_replaced_wherever_a_chunk_ends(text: str, shown: str):
+    """What came before its first slash was let go when a chunk ended behind it, and nothing was found of the rest."""
+    data = text.encode()
+    for at in range(len(data) + 1):
+        assert run([data[:at], data[at:]], ())[0] == shown.encode()
+    for size in range(1, 40):
+        assert run([data[at : at + size] for at in range(0, len(data), size)], ())[0] == shown.encode()
+
+
 def test_secret_split_across_two_writes_is_replaced():
     redactor = Redactor()
     assert redactor.feed(b"token = ghp_01234567") == b"token = "
