@@ -276,7 +276,8 @@ def _read_find(args: Words, *, mixed: bool = False) -> Iterator[Finding]:
                 yield Finding(code=True, words=inner, why=f"find {word} starts git in folders with their own settings")
             elif inner:
                 # Not every find puts ./ before the names in a folder, for -execdir.
-                yield _with_names(inner, () if mixed or word.endswith("dir") else args)
+                given = () if mixed or word.endswith("dir") else args
+                yield _with_names(inner, given, many="+" in args[end : end + 1])
 
 
 _TESTS = frozenset(
@@ -284,15 +285,19 @@ _TESTS = frozenset(
 )
 """What a find that is given no place at all begins with; other letters are options of some find, with places behind."""
 _SED = ("sed", "gsed")
+_MANY = 4
+"""More names than any program here has places before the one where it takes a command."""
 _PLACE = late(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
-def _with_names(inner: tuple[str, ...], args: Words) -> Finding:
+def _with_names(inner: tuple[str, ...], args: Words, *, many: bool) -> Finding:
     """A command line of find's, where a file's name becomes an argument: `find '1e id' -exec sed {} f` runs id. A name
-    that begins with `./` can be no option, no program on the search path, no script of sed's and no host."""
+    that begins with `./` can be no option, no program on the search path, no script of sed's and no host. `many`: as
+    many as there are, and `xargs -a {} +` runs the second."""
     names = {argument for argument in inner[1:] if "{}" in argument}
     if names == {"{}"} and _begins_here(args, also=_PLACE if normalise(inner[0]) in _SED else None):
-        return Finding(argv=tuple("./{}" if word == "{}" else word for word in inner))
+        more = ("{}",) * _MANY if many else ()
+        return Finding(argv=tuple("./{}" if word == "{}" else word for word in (*inner, *more)))
     return Finding(argv=inner, open_ended=bool(names))
 
 

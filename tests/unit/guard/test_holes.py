@@ -91,7 +91,8 @@ def test_names_that_begin_like_a_path_are_no_options_and_no_scripts(line):
         "find host: -exec tar -xf {} ;", "find . -exec git {} ;", "find . -exec git -C {} status ;",
         "find . -exec git push {} ;", "find . -exec sort --compress-program {} f ;", "find . -exec env {} ;",
         "find . -exec env zip -T a.zip {} ;", "bfs . -exec tar {} sh x ; cIf", "find -- -x -exec sed s/a/b/ {} ;",
-        "find src -exec nice sed s/a/b/ {} ;",
+        "find src -exec nice sed s/a/b/ {} ;", "find . -exec xargs -a {} +", "find . -exec time -o {} +",
+        "find . -exec env -u {} +", "find . -name x -exec nice xargs --arg-file {} +",
     ],
 )  # fmt: skip
 def test_names_that_could_be_something_else_than_a_file_are_code(line):
