@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from palyra.launch._os._guardian import start_thread
+from palyra.launch._os._asked import AskedThread, start_thread
 from palyra.model.plan import LandlockRules
 from palyra.sandbox.landlock import (
     OF_FILES,
@@ -93,9 +93,9 @@ class Domain:
 
     def __init__(self, *, scoped: bool, begin: Begin = begin_alone) -> None:
         self._scoped = scoped
-        self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]] | None] = SimpleQueue()
+        self._asked = AskedThread("palyra-confined")
         with _uncollected():
-            self._over = begin(threading.Thread(target=self._serve, name="palyra-confined", daemon=True))
+            self._over = begin(self._asked.thread)
 
     def kill_all(self) -> bool:
         """SIGKILL to every process inside, in one step. False where that is not possible: nothing was done."""
@@ -108,26 +108,13 @@ class Domain:
         return found
 
     def close(self) -> None:
-        self._asked.put(None)
+        self._asked.end()
         over, self._over = self._over, _nothing
         over()
 
     def _ask(self, work: Callable[[], Any]) -> Any:
-        answers: SimpleQueue[Any] = SimpleQueue()  # its own, so that one nobody waited for is never another's
         with _uncollected():
-            self._asked.put((work, answers))
-            answer = answers.get()
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def _serve(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            work, answers = asked
-            try:
-                answers.put(work())
-            except BaseException as error:  # noqa: BLE001  # carried over to the asking thread
-                answers.put(error)
+            return self._asked.ask(work)
 
 
 def start_confined(confinement: Confinement, start: Callable[[], int], begin: Begin = begin_alone) -> Confined:

@@ -18,15 +18,14 @@ here: what a plain child may do (_confine), the end of one whose engine lives (e
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import socket
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from typing import Any
 
+from palyra.launch._os._asked import AskedThread, start_thread
 from palyra.values import dataclass
 
 SCRIPT = 'kill -0 "$PPID" 2>/dev/null && exit 1; read -r word && exit 0; kill -KILL -1'
@@ -65,14 +64,6 @@ def start_guarded(thread: threading.Thread, hands: Hands) -> Callable[[], None]:
         return guardian.guard(thread)
 
 
-def start_thread(thread: threading.Thread) -> None:
-    """Where there is no room for one, Python's own error says neither that nor which number the kernel gave it."""
-    try:
-        thread.start()
-    except RuntimeError as error:
-        raise OSError(errno.EAGAIN, f"no thread can be started: {os.strerror(errno.EAGAIN)}") from error
-
-
 def end_guardian() -> None:
     """For an executor that ends; what others of this process have started stays guarded."""
     with _state.lock:
@@ -94,15 +85,15 @@ def _at_work(hands: Hands) -> _Guardian | None:
 class _Guardian:
     def __init__(self, hands: Hands) -> None:
         self._hands = hands
-        self._asked: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[Any]] | None] = SimpleQueue()
+        self._asked = AskedThread("palyra-guardian")
         self._shell = 0
         self.line: socket.socket | None = None
         self.guarded: set[threading.Thread] = set()
-        start_thread(threading.Thread(target=self._serve, name="palyra-guardian", daemon=True))
+        start_thread(self._asked.thread)
         try:
             self.ask(hands.enter)
         except BaseException:
-            self._asked.put(None)
+            self._asked.end()
             raise
 
     def watch(self) -> None:
@@ -124,12 +115,7 @@ class _Guardian:
         self.line = ours
 
     def ask(self, work: Callable[[], Any]) -> Any:
-        answers: SimpleQueue[Any] = SimpleQueue()
-        self._asked.put((work, answers))
-        answer = answers.get()
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+        return self._asked.ask(work)
 
     def guard(self, thread: threading.Thread) -> Callable[[], None]:
         """What is returned waits for no lock: the collector may close a domain in any thread, also in the one here
@@ -138,7 +124,7 @@ class _Guardian:
         return lambda: self.guarded.discard(thread)
 
     def leave(self) -> None:
-        self._asked.put(None)
+        self._asked.end()
         if self.line is not None:
             with self.line as line, contextlib.suppress(OSError):
                 line.send(b"\n", socket.MSG_NOSIGNAL)  # an embedder may have SIGPIPE end it
@@ -151,14 +137,6 @@ class _Guardian:
         finally:
             os.close(pidfd)
         self._hands.reap(self._shell)
-
-    def _serve(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            work, answers = asked
-            try:
-                answers.put(work())
-            except BaseException as error:  # noqa: BLE001  # carried over to the asking thread
-                answers.put(error)
 
 
 def _is_told(fd: int, timeout_s: float) -> bool:
