@@ -87,29 +87,74 @@ def open_ours(ground: Ground, name: str, *, tier: str, egress: str) -> Iterator[
 
 
 @contextmanager
+def open_least(ground: Ground, name: str) -> Iterator[Contender]:
+    """Two appends to a journal and the launch in a warm sandbox between them: what our own parts take that no call can
+    do without. Nothing is decided, budgeted, kept or attested. Its home is another: whoever shares one reads again what
+    the other wrote."""
+    from bench.journal_ground import ACT
+    from palyra import AsyncPalyra
+    from palyra.model.plan import ProcessPlan
+
+    with asyncio.Runner() as runner:
+        palyra = runner.run(AsyncPalyra.open(home=str(ground.home / "least")).start())
+        try:
+            installation = palyra.installation
+            plan, why = runner.run(plan_of_true(palyra, ground))
+            executor, journal, pool = installation.executor, installation.journal, installation.executor.pool
+            if not isinstance(plan, ProcessPlan) or pool is None:
+                yield Contender(name=name, run=None, why_missing=why)
+                return
+
+            async def least() -> Any:
+                await journal.record_act(ACT, at_unix_ms=1)
+                execution = await executor.run(plan, Nothing())
+                await journal.record_act(ACT, at_unix_ms=1)
+                return execution
+
+            def check(execution: Any) -> None:
+                check_execution(execution)
+                runner.run(pool.settled())
+
+            until_done = runner.get_loop().run_until_complete
+            yield Contender(name=name, run=timed(lambda: until_done(least()), check))
+        finally:
+            runner.run(palyra.close())
+
+
+class Nothing:
+    """For a program that writes nothing."""
+
+    def feed(self, stream: object, chunk: bytes) -> None:
+        raise RuntimeError(f"`true` wrote {chunk!r}")
+
+    def reached(self, connections: object) -> None: ...
+
+
+async def plan_of_true(palyra: Any, ground: Ground) -> tuple[object, str]:
+    """What a call of tier C would run, and why not."""
+    from palyra.engine.trip import CallRequest
+
+    run = palyra.run(principal="user:bench", workspace=ground.workspace, tier="c", egress="strict").run
+    request = CallRequest(tool="palyra.process.run", input={"command": "true"}, run=run)
+    trip, refusal = await palyra.installation.engine.assess(request)
+    return (trip.plan, "") if refusal is None else (None, str(refusal))
+
+
+@contextmanager
 def open_cold(ground: Ground, name: str) -> Iterator[Contender]:
     """The launch alone: the plan of such a call, run by an executor without a pool. No policy, no journal."""
     from palyra import AsyncPalyra
-    from palyra.engine.trip import CallRequest
     from palyra.launch.process import ProcessExecutor
     from palyra.model.plan import ProcessPlan
-
-    class Nothing:
-        def feed(self, stream: object, chunk: bytes) -> None:
-            raise RuntimeError(f"`true` wrote {chunk!r}")
-
-        def reached(self, connections: object) -> None: ...
 
     with asyncio.Runner() as runner:
         palyra = runner.run(AsyncPalyra.open(home=str(ground.home)).start())
         executor = ProcessExecutor(palyra.installation.host)
         try:
-            run = palyra.run(principal="user:bench", workspace=ground.workspace, tier="c", egress="strict").run
-            request = CallRequest(tool="palyra.process.run", input={"command": "true"}, run=run)
-            trip, refusal = runner.run(palyra.installation.engine.assess(request))
-            plan, until_done = trip.plan, runner.get_loop().run_until_complete
-            if refusal is not None or not isinstance(plan, ProcessPlan):
-                yield Contender(name=name, run=None, why_missing=str(refusal))
+            plan, why = runner.run(plan_of_true(palyra, ground))
+            until_done = runner.get_loop().run_until_complete
+            if not isinstance(plan, ProcessPlan):
+                yield Contender(name=name, run=None, why_missing=why)
                 return
             yield Contender(name=name, run=timed(lambda: until_done(executor.run(plan, Nothing())), check_execution))
         finally:
