@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,11 @@ hypothesis.settings.register_profile("promises", derandomize=True, deadline=None
 SEARCH_TIMES = 20
 hypothesis.settings.register_profile("search", deadline=None, max_examples=100 * SEARCH_TIMES)
 hypothesis.settings.load_profile("promises")
+
+# Started by `nohup`, or behind a shell's `&`, these are ignored, and so they would be in everything a test starts.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
