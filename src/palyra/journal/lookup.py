@@ -23,6 +23,7 @@ from palyra.signing import NoteVerifier
 Rows = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 
 LEAVES_AT_ONCE = 16_384
+BODIES_AT_ONCE = 1024
 TREE_SIZE = "SELECT coalesce(max(size), 0) FROM checkpoints"
 """How many entries are signed for, which is all there are."""
 _CALL = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
@@ -169,6 +170,33 @@ class Lookup:
             proven = details if self._is_committed("details", details, view) else b""
             found[call.call_id] = Intent(body=entry.body, details=proven)
         return found
+
+    # ── acts, proven ──
+
+    def acts_about(self, subjects: Set[str], act: str) -> dict[str, EntryView]:
+        """The newest act of this kind about each, where there is one; its body never leaves the database.
+
+        `StateError` where one that was found is not in the signed tree: then nothing is known about any of them.
+        """
+        found: dict[str, EntryView] = {}
+        sql, end = "SELECT idx, body FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx DESC", self._size()
+        while end > 0 and len(found) < len(subjects):
+            first = max(end - BODIES_AT_ONCE, 0)
+            told = (self.view(index) for index, body in self._rows(sql, (first, end)) if act.encode() in as_bytes(body))
+            for view in told:
+                if view is not None and view.act == act and view.subject in subjects:
+                    found.setdefault(view.subject, view)
+            end = first
+        leaves = self._signed_leaves({view.index for view in found.values()}) if found else {}
+        for view in found.values():
+            entry = self.entry(view.index)
+            if entry is None or leaves.get(view.index) != leaf_hash(entry.body):
+                raise not_what_was_stored()
+        return found
+
+    def _size(self) -> int:
+        size: int = self._rows(TREE_SIZE, ())[0][0]
+        return size
 
     def _signed_leaves(self, wanted: Set[int]) -> dict[int, bytes]:
         newest, tree, kept = self.checkpoint(), Frontier(), {}

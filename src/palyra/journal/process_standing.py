@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from palyra.canon import sha256_hex
+from palyra.canon import Json, sha256_hex
 from palyra.journal.acts import ActKind
 from palyra.journal.entry import EntryView
+from palyra.model.process import BackgroundProcess
 from palyra.values import dataclass
 
 
@@ -36,6 +37,29 @@ def cgroups_sha256(cgroups: str) -> str:
     return sha256_hex(cgroups.encode("utf-8", "surrogatepass"))
 
 
+def named(process: BackgroundProcess) -> dict[str, Json]:
+    """Which one it is, as both of its entries say."""
+    return {
+        "process_id": process.process_id,
+        "call_id": process.call_id,
+        "principal": process.owner.principal,
+        "lifetime": process.lifetime.value,
+    }
+
+
+def start_details(process: BackgroundProcess) -> dict[str, Json]:
+    """What `process.started` says of it."""
+    return {
+        **named(process),
+        "started_unix_ms": process.started_unix_ms,
+        "expires_unix_ms": process.expires_unix_ms,
+        "pid": process.pid,
+        "start_ticks": process.start_ticks,
+        "keeper": process.keeper.as_json(),
+        "cgroups_sha256": cgroups_sha256("\n".join(process.cgroups)),
+    }
+
+
 class ProcessStanding:
     def __init__(self) -> None:
         self._told: dict[str, dict[str, object]] = {}
@@ -49,8 +73,10 @@ class ProcessStanding:
         if act not in (ActKind.PROCESS_STARTED, ActKind.PROCESS_ENDED):
             return
         details = view.predicate.get("details")
-        told = self._told.setdefault(process_id, {"run_id": view.predicate.get("run_id")})
-        told |= details if isinstance(details, Mapping) else {}
+        told = self._told.get(process_id, {"run_id": view.predicate.get("run_id")})
+        # What its start said stands: an end that names another call or principal was written of a row that was changed.
+        said = dict(details) if isinstance(details, Mapping) else {}
+        told = self._told[process_id] = said | told
         if act == ActKind.PROCESS_ENDED:
             self._ended.add(process_id)
             told["ended_unix_ms"] = view.at_unix_ms

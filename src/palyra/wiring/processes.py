@@ -4,6 +4,9 @@ A start's row is durable before its program begins, in one transaction with its 
 with `process.ended`. Rows and logs are read straight from the home, so looking at a process needs no keeper; starting
 and stopping go to whoever keeps them. A row that says `running` though its keeper is gone is ended as `lost` by whoever
 sees it first, at every opening of the home and at every look, and what is left of it is killed.
+
+A row is unsigned: whoever can write the database would have Palyra kill any process of its user, or of anybody where it
+is root. What is killed is therefore what the signed entry of the start names (wiring/lost_processes).
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from pathlib import Path
 from typing import Protocol
 
 from palyra.budget.store import BudgetStore
-from palyra.canon import Json
 from palyra.engine.ports import Clock, Owners
 from palyra.errors import Reason, Rejected
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
@@ -71,18 +73,8 @@ class ProcessRecords:
         await self._writer.commit_closing(lambda tx: _end(tx, process, redactions, connections))
 
 
-def _named(process: BackgroundProcess) -> dict[str, Json]:
-    """Which one it is, as both of its entries say."""
-    return {
-        "process_id": process.process_id,
-        "call_id": process.call_id,
-        "principal": process.owner.principal,
-        "lifetime": process.lifetime.value,
-    }
-
-
 def _start(tx: Transaction, process: BackgroundProcess) -> None:
-    from palyra.journal.process_standing import cgroups_sha256  # a keeper's alone
+    from palyra.journal.process_standing import start_details  # a keeper's alone
 
     store.insert_process(tx, process)
     act = Act(
@@ -90,15 +82,7 @@ def _start(tx: Transaction, process: BackgroundProcess) -> None:
         actor=process.owner.principal,
         subject=f"process/{process.process_id}",
         run_id=process.owner.run_id,
-        details={
-            **_named(process),
-            "started_unix_ms": process.started_unix_ms,
-            "expires_unix_ms": process.expires_unix_ms,
-            "pid": process.pid,
-            "start_ticks": process.start_ticks,
-            "keeper": process.keeper.as_json(),
-            "cgroups_sha256": cgroups_sha256("\n".join(process.cgroups)),
-        },
+        details=start_details(process),
     )
     record_act(tx, act, at_unix_ms=process.started_unix_ms)
 
@@ -133,13 +117,15 @@ def ended_draft(
     spent: Spending = NOTHING,
 ) -> EntryDraft:
     """The journal's entry: how it ended and what it used; nothing it was given and nothing it said."""
+    from palyra.journal.process_standing import named
+
     return Act(
         kind=ActKind.PROCESS_ENDED,
         actor=PALYRA,
         subject=f"process/{process.process_id}",
         run_id=process.owner.run_id,
         details={
-            **_named(process),
+            **named(process),
             "status": process.status.value,
             "exit_code": process.exit_code,
             "signal": process.signal,
@@ -268,11 +254,16 @@ class KeptProcesses:
         """End every process whose keeper is gone; returns how many there were."""
         running = store.running_processes(self._writer)
         gone = [process for process in running if not self._owners.is_alive(process.keeper)]
-        for process in gone:
-            from palyra.launch.survivors import kill_survivor
+        if not gone:
+            return 0
+        from palyra.wiring.lost_processes import lost_processes
 
-            if process.keeper.boot_id == self._owners.me().boot_id:
+        lost = lost_processes(self._writer, gone)
+        for process, is_proven in lost:
+            if is_proven and process.keeper.boot_id == self._owners.me().boot_id:
+                from palyra.launch.survivors import kill_survivor
+
                 await kill_survivor(process.pid, process.start_ticks, process.cgroups)
-            lost = replace(process, status=ProcessStatus.LOST, ended_unix_ms=self._clock.now_unix_ms())
-            await self._records.ended(lost, {})
-        return len(gone)
+            ended = replace(process, status=ProcessStatus.LOST, ended_unix_ms=self._clock.now_unix_ms())
+            await self._records.ended(ended, {})
+        return len(lost)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,10 @@ import pytest
 from palyra.budget.store import BudgetStore
 from palyra.errors import Reason, Rejected
 from palyra.journal.entry import parse_entry
+from palyra.journal.merkle import leaf_hash
 from palyra.journal.store import JournalRows, JournalStore
 from palyra.launch import store
+from palyra.launch.survivors import start_ticks
 from palyra.model.process import BackgroundProcess, Lifetime, NotStarted, ProcessOwner, ProcessStatus
 from palyra.model.record import Owner
 from palyra.state.connection import snapshot
@@ -250,3 +256,86 @@ def test_processes_that_an_older_version_started_go_on_verifying(writer):
     put(writer, DEAD, call_id=asked_for(writer))
     asyncio.run(open_kept(writer).recover())
     assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == [SAYS_NOBODY]
+
+
+# ── what somebody has Palyra kill ──
+
+
+@contextmanager
+def bystander() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Somebody else's process, and when it began."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True) as child:
+        try:
+            yield child, start_ticks(child.pid) or 0
+        finally:
+            child.kill()
+
+
+def is_running(writer: Writer, process: BackgroundProcess) -> bool:
+    found = store.find_process(writer, process.process_id)
+    return found is not None and found.is_running
+
+
+def test_a_process_that_somebody_put_in_a_row_is_not_killed_by_recovery(writer):
+    """A start kills what is left of a lost process: who can write the database must not choose which."""
+    process = started(writer, DEAD)
+    with bystander() as (child, ticks):
+        with tampering(writer.home) as other:
+            other.execute("UPDATE processes SET pid = ?, start_ticks = ?", (child.pid, ticks))
+        assert asyncio.run(open_kept(writer).recover()) == 0
+        assert child.poll() is None
+    assert is_running(writer, process)  # no entry speaks of an end that nobody saw
+    assert [entry["act"] for entry in entries(writer)] == ["process.started"]
+    assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == ["is not what its entries say."]
+
+
+def test_a_process_in_a_row_that_nobody_started_is_not_killed_by_recovery(writer):
+    with bystander() as (child, ticks):
+        process: BackgroundProcess = make_process(make_order(), keeper=DEAD, pid=child.pid, ticks=ticks)
+        writer.commit_now(partial(store.insert_process, process=process))
+        assert asyncio.run(open_kept(writer).recover()) == 1
+        assert child.poll() is None
+    assert not is_running(writer, process)
+
+
+def test_a_start_that_somebody_wrote_into_the_journal_kills_nothing(writer):
+    """The entry and its leaf hash can be edited together; the signed tree cannot."""
+    started(writer, DEAD)
+    with bystander() as (child, ticks):
+        with tampering(writer.home) as other:
+            other.execute("UPDATE processes SET pid = ?, start_ticks = ?", (child.pid, ticks))
+            body: bytes = other.execute("SELECT body FROM entries").fetchone()[0]
+            body = body.replace(b'"pid":%d' % (1 << 22), b'"pid":%d' % child.pid)
+            body = body.replace(b'"start_ticks":1,', b'"start_ticks":%d,' % ticks)
+            other.execute("UPDATE entries SET body = ?, leaf_hash = ?", (body, leaf_hash(body)))
+        assert asyncio.run(open_kept(writer).recover()) == 0
+        assert child.poll() is None
+
+
+def test_a_running_process_is_not_ended_by_a_row_that_names_another_keeper(writer):
+    process = started(writer, ALIVE)
+    with tampering(writer.home) as other:
+        other.execute("UPDATE processes SET keeper_boot_id = 'an earlier boot'")
+    assert asyncio.run(open_kept(writer).recover()) == 0
+    assert is_running(writer, process)
+
+
+def test_what_is_left_of_a_lost_process_is_killed(writer):
+    with bystander() as (child, ticks):
+        process: BackgroundProcess = make_process(make_order(), keeper=DEAD, pid=child.pid, ticks=ticks)
+        asyncio.run(ProcessRecords(writer).started(process))
+        assert asyncio.run(open_kept(writer).recover()) == 1
+        assert child.wait(30) == -9
+    assert findings(writer) == []
+
+
+def test_an_end_that_contradicts_its_start_is_found(writer):
+    """Palyra ended the row as somebody had changed it, and the entry of the end then agreed with that."""
+    process = started(writer, ALIVE)
+    with tampering(writer.home) as other:
+        other.execute("UPDATE processes SET principal = 'agent:mallory'")
+    changed = store.find_process(writer, process.process_id)
+    assert changed is not None
+    ended = replace(changed, status=ProcessStatus.LOST, ended_unix_ms=5)
+    asyncio.run(ProcessRecords(writer).ended(ended, {}))
+    assert [detail.split(" ", 5)[-1] for detail in findings(writer)] == ["is not what its entries say."]
