@@ -23,6 +23,7 @@ from palyra.journal.audit_pruned import Pruned
 from palyra.journal.chain import ACT
 from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.entry import parse_entry
+from palyra.journal.held_standing import HeldRow, HeldStanding
 from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
 from palyra.journal.standing import ApprovalRow, Standing
@@ -81,6 +82,7 @@ class Audit:
     _findings: list[Located] = field(init=False, default_factory=list)
     _calls: CallsAudit = field(init=False)
     _standing: Standing = field(init=False, default_factory=Standing)
+    _held: HeldStanding = field(init=False, default_factory=HeldStanding)
     _standings: Standings = field(init=False, default_factory=Standings)
     _keys: Keys = field(init=False)
     _frontier: Frontier = field(init=False)
@@ -174,7 +176,7 @@ class Audit:
             self._pruned.read(view)
             self._standings.read(view)
         self._calls.read(index, view, edited=not whole)
-        for contradiction in self._standing.read(view):
+        for contradiction in (*self._standing.read(view), *self._held.read(view)):
             self._find("STANDING", index, contradiction)
 
     def _append(self, leaf: bytes) -> None:
@@ -241,6 +243,7 @@ class Audit:
         runs: Iterable[RunRow] | None = None,
         approvals: Iterable[ApprovalRow] | None = None,
         standing: StandingRows | None = None,
+        held: Iterable[HeldRow] | None = None,
     ) -> Report:
         """`rows` is how many calls the store keeps; more than the entries tell of is a finding."""
         self._check_end(head)
@@ -259,6 +262,8 @@ class Audit:
             for detail in self._standing.check_approvals(approvals, from_index=from_index):
                 self._find("KEPT", None, detail)
         for detail in self._standings.check(standing, from_index=from_index) if standing is not None else ():
+            self._find("KEPT", None, detail)
+        for detail in self._held.check(held, from_index=from_index) if held is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:
             self._find("TRUNCATED", self._next, f"There were {self.had} entries once, and there are {self._next}.")
@@ -320,6 +325,7 @@ def run_rows(
     runs: Iterable[RunRow] | None = None,
     approvals: Iterable[ApprovalRow] | None = None,
     standing: StandingRows | None = None,
+    held: Iterable[HeldRow] | None = None,
 ) -> Report:
     """Feed all entries as (index, leaf hash, body), of which a million need no value each, and all checkpoints as
     (size, note), both in order, and finish."""
@@ -337,4 +343,4 @@ def run_rows(
     while waiting is not None:
         audit.checkpoint(*waiting)
         waiting = next(rest, None)
-    return audit.finish(head, rows=rows, runs=runs, approvals=approvals, standing=standing)
+    return audit.finish(head, rows=rows, runs=runs, approvals=approvals, standing=standing, held=held)

@@ -55,6 +55,8 @@ class RunRow:
     """Of the terms that lie beside it, where it was made by name for the same principal."""
     ended_unix_ms: int | None = None
     """As those say."""
+    began_unix_ms: int | None = None
+    """The day for which it counts in what its principal's runs share."""
 
 
 def deletion_of(view: EntryView) -> Deletion | None:
@@ -85,6 +87,7 @@ class _Counted:
     limits: Mapping[str, Json] = field(default_factory=dict)
     terms: Json = None
     ended_unix_ms: int | None = None
+    began: Json = None
 
     def row(self, run_id: str) -> RunRow:
         return RunRow(run_id, self.principal, self.calls, self.attempts, self.entries, self.spent, self.limits)
@@ -158,7 +161,7 @@ class CallsAudit:
         """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
         run = self._runs.get(run_id)
         if run is None:
-            run = self._runs[run_id] = _Counted()
+            run = self._runs[run_id] = _Counted(began=view.predicate.get("run_began_unix_ms"))
         run.entries += 1
         run.limits = self._limits(run_id, run.limits, view)
         if view.kind != INTENT:
@@ -263,6 +266,7 @@ class CallsAudit:
                 names += [name for name, stored, said in both if stored != said]
             names += [name for name, limit in counted.limits.items() if row.limits.get(name) != limit]
             names += ["terms"] if found.terms not in (None, row.terms_sha256) else []
+            names += ["created_unix_ms"] if found.began not in (None, row.began_unix_ms) else []
             names += ["ended_unix_ms"] if found.ended_unix_ms not in (None, row.ended_unix_ms) else []
             if names:
                 self.find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")

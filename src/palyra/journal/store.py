@@ -228,7 +228,9 @@ class JournalStore:
             if self._approvals is None:
                 raise StateError("Approvals are not kept here.")
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
-        said: dict[str, Json] = {"budget": budget.limits_json()}
+        said = _limits(opening.run, budget, is_first=sequence == 0)
+        if budget.is_limited or not opening.run.quota.is_unlimited:
+            said["reserved"] = opening.reserve.as_json()
         if opening.run.terms_sha256 is not None:
             from palyra.journal.run_terms import check_terms  # only for runs that were made by name
 
@@ -279,7 +281,8 @@ class JournalStore:
         budget = BudgetView(calls_max=closing.run.calls_max)
         if self._budget.ensure_run(tx, closing.run):
             budget = self._budget.spend_attempt(tx, run_id)
-            entry = _with(entry, {"budget": budget.limits_json()}, {})
+            is_first = (budget.calls_used, budget.attempts_used) == (0, 1)
+            entry = _with(entry, _limits(closing.run, budget, is_first=is_first), {})
         if not closing.keep_call:
             tx.append(entry, at_unix_ms=at)
             return budget
@@ -333,6 +336,14 @@ def _with(entry: EntryDraft, more: Mapping[str, Json], kept: Mapping[str, bytes]
         commitments=tuple(commitments),
         fixed=entry.fixed,
     )
+
+
+def _limits(run: RunSpec, budget: BudgetView, *, is_first: bool) -> dict[str, Json]:
+    """What an entry says of its run's limits; the first also, where a day's runs share something, for which day."""
+    said: dict[str, Json] = {"budget": budget.limits_json()}
+    if is_first and not run.quota.is_unlimited:
+        said["run_began_unix_ms"] = run.created_unix_ms
+    return said
 
 
 def _recorded(receipt: Receipt | None, budget: BudgetView) -> Recorded:

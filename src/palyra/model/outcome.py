@@ -134,6 +134,12 @@ class BudgetView:
     def as_json(self) -> dict[str, int | None]:
         return {name: getattr(self, name) for name in BUDGET_NAMES}
 
+    @property
+    def is_limited(self) -> bool:
+        """Beside its calls and attempts."""
+        limits = (self.wall_us_max, self.cpu_us_max, self.output_bytes_max, self.egress_bytes_max, self.fuel_max)
+        return limits != (None,) * 5
+
     def limits_json(self) -> dict[str, int | None]:
         """What an entry says of the run it belongs to."""
         return {name: getattr(self, name) for name in LIMIT_NAMES}

@@ -18,12 +18,14 @@ from palyra.journal.audit import Head
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
 from palyra.journal.audit_kept import Artifact, Deletion, Kept, KeptAudit
 from palyra.journal.commitments import open_salt
+from palyra.journal.held_standing import HeldRow
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
 from palyra.journal.run_terms import terms_sha256
 from palyra.journal.standing import ApprovalRow
 from palyra.journal.standings import StandingRows
 from palyra.model.approval import COLUMNS, parse_row
+from palyra.model.budget import RESOURCES
 from palyra.model.outcome import LIMIT_NAMES
 from palyra.model.record import Entry
 from palyra.state.schema import HEAD_EVERY
@@ -37,13 +39,15 @@ _KEPT = """SELECT c.run_id, c.tool, c.principal, c.intent_index, c.owner_boot_id
                   c.opened_unix_ms, c.status, c.reason, c.result_index, c.closed_unix_ms, d.data, o.data
            FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
            WHERE c.call_id = ?"""
-_COUNTED = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence")
+_COUNTED = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence", "created_unix_ms")
 _TERMS = ("workspace", "created_unix_ms", "terms", "ended_unix_ms")
 _SPENT_AT = len(_COUNTED) + len(_TERMS)
 _LIMITS_AT = _SPENT_AT + len(SPENT_NAMES)
 _RUNS = f"""SELECT {", ".join(f"r.{name}" for name in _COUNTED)}, {", ".join(f"t.{name}" for name in _TERMS)},
                    {", ".join(f"r.{name}" for name in (*SPENT_NAMES, *LIMIT_NAMES))}
             FROM runs r LEFT JOIN run_terms t ON t.run_id = r.run_id AND t.principal = r.principal"""  # noqa: S608
+_GOES_ON = "SELECT 1 FROM processes p WHERE p.call_id = r.call_id AND p.status = 'running'"
+_HELD = f"SELECT call_id, run_id, EXISTS ({_GOES_ON}), {', '.join(RESOURCES)} FROM reservations r"  # noqa: S608
 _OPENINGS = "SELECT entry, field, run_id, salt FROM openings WHERE field IN ('details', 'outcome')"
 
 
@@ -124,10 +128,10 @@ class JournalRows:
     def runs(self) -> Iterator[RunRow]:
         for row in self._connection.execute(_RUNS):
             of_terms, spent, limits = row[:_SPENT_AT], row[_SPENT_AT:_LIMITS_AT], row[_LIMITS_AT:]
-            run_id, principal, calls, attempts, sequence, workspace, created, terms, ended = of_terms
+            run_id, principal, calls, attempts, sequence, began, workspace, created, terms, ended = of_terms
             said = None if terms is None else terms_sha256(run_id, principal, workspace, created, as_bytes(terms))
             named = dict(zip(LIMIT_NAMES, limits, strict=True))
-            yield RunRow(run_id, principal, calls, attempts, sequence, tuple(spent), named, said, ended)
+            yield RunRow(run_id, principal, calls, attempts, sequence, tuple(spent), named, said, ended, began)
 
     def approvals(self) -> Iterator[ApprovalRow]:
         salts = "SELECT field, salt FROM openings WHERE entry IN (?, ?) AND field IN ('request', 'terms')"
@@ -144,6 +148,10 @@ class JournalRows:
                 kept.append(("terms", found.get("terms", b""), approval.terms_bytes()))
             values = dict(zip(COLUMNS, row, strict=True))
             yield ApprovalRow(approval_id=approval.approval_id, values=values, kept=tuple(kept))
+
+    def held(self) -> Iterator[HeldRow]:
+        for call_id, run_id, is_kept, *amounts in self._connection.execute(_HELD):
+            yield HeldRow(call_id=call_id, run_id=run_id, amounts=tuple(amounts), is_kept=bool(is_kept))
 
     def standing(self) -> StandingRows:
         return read_standing(self._connection)

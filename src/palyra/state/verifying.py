@@ -121,6 +121,7 @@ def audit_rows(
                 runs=rows.runs(),
                 approvals=rows.approvals(),
                 standing=rows.standing(),
+                held=rows.held(),
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")
