@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 ALWAYS_BOUND = ("/etc/hosts", "/etc/resolv.conf")
 """The network's, and rewritten while programs run."""
-MAX_LOOKS = 64
-"""Of one file or folder of the host: each is looked at before every start."""
+MAX_LOOKS = 16
+"""Of one file or folder of the host: each is looked at before every start, and in every call that takes a sandbox which
+waited. A bind costs less than more looks, and no call waits for it."""
 MAX_ENTRIES = 4096
 MAX_BYTES = 8 << 20
 SETTLED_NS = 2_000_000_000

@@ -149,6 +149,8 @@ class HostFacts:
     """/bin, /lib … are links into /usr."""
     localtime: str = ""
     """The file below /usr that /etc/localtime leads to; empty where it is no such link."""
+    etc_settings: tuple[str, ...] = ()
+    """What is there of toolchains' own settings below /etc, and for everybody to read."""
     home: str = ""
     state_home: str = ""
     """Palyra's own state folder: never visible inside a sandbox."""

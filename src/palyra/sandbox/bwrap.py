@@ -70,6 +70,9 @@ _ETC_READ_ONLY = (
     "/etc/ssl/openssl.cnf",  # without it `openssl req` makes no certificate
     "/etc/pki/tls/certs",
     "/etc/pki/ca-trust/extracted",
+    "/etc/services",  # without them no program knows a port or a protocol by its name
+    "/etc/protocols",
+    "/etc/mime.types",
 )
 _RELEASE = ("--symlink", "/usr/lib/os-release", "/etc/os-release")
 """Where every system has it, as a link that costs no mount."""
@@ -340,7 +343,7 @@ def _etc(job: _Shape, data: list[bytes], host: HostFacts) -> list[Word]:
     words: list[Word] = ["--dir", "/etc", *_RELEASE]
     if host.localtime:  # a link shows programs the zone's name too
         words += ["--symlink", host.localtime, _LOCALTIME]
-    shown = (*_ETC_READ_ONLY, *(_ETC_SHARED if job.shares_network else ()))
+    shown = (*_ETC_READ_ONLY, *host.etc_settings, *(_ETC_SHARED if job.shares_network else ()))
     for path in shown if host.localtime else (*shown, _LOCALTIME):
         words += ["--ro-bind-try", path, path]
     words += ["--perms", "0555", "--dir", EMPTY_FOLDER]

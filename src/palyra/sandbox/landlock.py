@@ -76,7 +76,7 @@ def rules_for(job: Job, host: HostFacts) -> LandlockRules:
         abi=min(host.landlock_abi, NEWEST_ABI),
         writable=job.workspace.path,
         runnable=tuple(runnable),
-        readable=(*ETC, *(ETC_NETWORK if shared else ()), *KERNEL),
+        readable=(*ETC, *host.etc_settings, *(ETC_NETWORK if shared else ()), *KERNEL),
         devices=DEVICES,
         tcp=shared,
         granted=tuple(root for root in runnable if root in granted and root not in SYSTEM),

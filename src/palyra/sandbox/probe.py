@@ -34,6 +34,9 @@ _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
 _KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
 """Those whose behaviour the launch message is written for."""
 _OWN = os.path.dirname(str(inside.__file__))
+_SETTINGS = ("fonts", "java", "manpath.config", "maven/logging", "maven/m2.conf")
+"""Without them javac, mvn, fontconfig and man do nothing at all: what lies below /usr is a link to them. Maven's other
+settings and those of pip and npm can hold passwords."""
 _LISTENERS = os.path.join(_OWN, "listeners.py")
 
 
@@ -180,6 +183,7 @@ def _basics(home: str, state_home: str) -> HostFacts:
         setpriv=find_launcher("setpriv", ()).path,
         usr_merged=os.path.islink("/bin") and os.path.islink("/lib"),
         localtime=_localtime(),
+        etc_settings=_etc_settings(),
         home=os.path.realpath(home) if home else "",
         state_home=os.path.realpath(state_home) if state_home else "",
         own_code=tuple(dict.fromkeys(map(os.path.realpath, (sys.prefix, os.path.dirname(_OWN))))),
@@ -189,6 +193,20 @@ def _basics(home: str, state_home: str) -> HostFacts:
 def _localtime(link: str = "/etc/localtime") -> str:
     found = os.path.realpath(link)
     return found if found.startswith("/usr/") and os.path.isfile(found) else ""
+
+
+def _etc_settings(etc: str = "/etc") -> tuple[str, ...]:
+    versions = sorted(name for name in os.listdir(etc) if name.startswith("java-") and name.endswith("-openjdk"))
+    return tuple(filter(_is_for_all, (os.path.join(etc, name) for name in (*_SETTINGS, *versions))))
+
+
+def _is_for_all(path: str) -> bool:
+    """What not everybody may read is shown to nobody: where uid 0 stays, a program could read it all the same."""
+    found = [path, *(os.path.join(top, name) for top, *names in os.walk(path) for name in (*names[0], *names[1]))]
+    try:
+        return all(os.lstat(one).st_mode & 0o004 for one in found)
+    except OSError:  # it is not there, or has just gone
+        return False
 
 
 # ── what is remembered ───────────────────────────────────────────────────────

@@ -88,6 +88,12 @@ def test_the_hosts_time_zone_is_a_link_where_it_is_one_into_usr() -> None:
     assert after(bound, "--ro-bind-try", "/etc/localtime", "/etc/localtime") > after(bound, "--dir", "/etc")
 
 
+def test_toolchains_find_their_own_settings_in_etc() -> None:
+    jdk = "/etc/java-17-openjdk"
+    plan = BACKEND.plan(make_job(), make_host(etc_settings=(jdk,)))
+    assert after(plan, "--ro-bind-try", jdk, jdk) > after(plan, "--dir", "/etc")
+
+
 def test_the_hosts_root_is_never_bound() -> None:
     said = words(BACKEND.plan(make_job(), make_host()))
     binds = [said[at + 1] for at, word in enumerate(said) if word.endswith(("bind", "bind-try"))]

@@ -142,6 +142,15 @@ def test_the_time_zone_is_named_only_where_every_sandbox_shows_it(
     assert under_test._localtime(str(tmp_path / "localtime")) == (os.path.realpath(leads_to) if is_shown else "")
 
 
+def test_toolchains_settings_are_shown_where_everybody_may_read_all_of_them(tmp_path: Path) -> None:
+    for name in ("fonts/fonts.conf", "java-17-openjdk/net.properties", "java-21-openjdk/security/key", "pip.conf"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch(mode=0o600 if name.endswith("key") else 0o644)
+        (tmp_path / name).parent.chmod(0o755)
+    (tmp_path / "fonts" / "gone").symlink_to("nowhere")
+    assert under_test._etc_settings(str(tmp_path)) == (f"{tmp_path}/fonts", f"{tmp_path}/java-17-openjdk")
+
+
 def test_no_bubblewrap_is_a_blocker_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "find_launcher", lambda name, folders: Launcher())
     monkeypatch.setattr(under_test, "_distributions", lambda: ("debian",))

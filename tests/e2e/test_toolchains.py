@@ -1,0 +1,28 @@
+"""Toolchains of the machine: what they look up below /etc is there, in both tiers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from tests.command_line import Cli
+
+MAIN = "public class Main { public static void main(String[] args) { System.out.println(args[0]); } }"
+
+
+@pytest.mark.skipif(not shutil.which("javac", path="/usr/bin"), reason="this machine has no Java compiler")
+@pytest.mark.parametrize("tier", ["b", "c"])
+def test_a_java_program_is_compiled_and_runs(cli: Cli, tier: str) -> None:
+    (cli.workspace / "Main.java").write_text(MAIN)
+    grant = ("run", "--tier", tier, "--allow-interpreters", "--")
+    built = cli(*grant, "bash", "-c", "javac Main.java && java Main hello")
+    assert (built.returncode, built.stdout, built.stderr) == (0, b"hello\n", b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/etc/services"), reason="this machine names no ports")
+def test_ports_are_known_by_their_names(cli: Cli) -> None:
+    look = "import socket; print(socket.getservbyname('http'), socket.getprotobyname('tcp'))"
+    found = cli("run", "--allow-interpreters", "--", "python3", "-c", look)
+    assert (found.returncode, found.stdout, found.stderr) == (0, b"80 6\n", b"")
