@@ -63,6 +63,50 @@ def test_cpu_time_of_the_whole_tree_is_measured(place: Arena) -> None:
     assert 750_000 < cpu_us < 2_000_000
 
 
+LEFT = """
+        burn = "x = 0\\nwhile True: x += 1"
+        left = '/usr/bin/python3 -I -S -c "$0" & setsid /usr/bin/python3 -I -S -c "$0" & sleep 1'
+        flood = '/usr/bin/python3 -I -S -c "$0"; exec yes'
+        some = "import time\\nwhile time.process_time() < 0.4: pass"
+"""
+
+
+def test_time_of_processes_that_are_killed_with_the_call_is_measured_too(tier_c: Arena) -> None:
+    """A budget of processor time was not charged for what was still running when the program ended, nor, where the
+    program was killed, for what it had waited for."""
+    program = """
+        async def go():
+            return await run("/bin/sh", "-c", left, burn), await run("/bin/sh", "-c", flood, some)
+        print(json.dumps([[ended.status.value, ended.usage.cpu_us] for ended in asyncio.run(go())]))
+    """
+    (completed, left), (flooded, waited) = own_process(tier_c, LEFT + program)
+    assert (completed, flooded) == ("completed", "quota_exceeded")
+    assert left > 200_000
+    assert waited > 390_000
+
+
+def test_in_a_sandbox_started_ahead_usage_is_known_of_every_call(tier_c: Arena) -> None:
+    program = """
+        from palyra.launch.pool import PoolSize
+        executor = ProcessExecutor(facts, warm=PoolSize(refill_after_s=0.0))
+        async def go():
+            await run("/bin/true")
+            ends = []
+            for argv in [("/bin/true",)] * 20 + [("/bin/sh", "-c", left, burn), ("/bin/sh", "-c", flood, some)]:
+                await asyncio.sleep(0.1)
+                ends.append((await run(*argv)).usage.cpu_us)
+            hits = executor.pool.counts.hits
+            await executor.close()
+            return hits, ends
+        print(json.dumps(asyncio.run(go())))
+    """
+    hits, ends = own_process(tier_c, LEFT + program)
+    assert hits > 10
+    assert None not in ends
+    assert ends[-2] > 200_000
+    assert ends[-1] > 390_000
+
+
 def test_the_peak_of_memory_is_the_programs_own_or_unknown(place: Arena) -> None:
     program = """
         ballast = bytearray(os.urandom(1 << 20)) * 150

@@ -165,6 +165,7 @@ class Supervisor:
                 name=os.urandom(16).hex(),
                 jobs=self._jobs,
                 abandon=self._abandon,
+                keeps_usage=self._host.subreaper,
             )
         except LaunchFailed as error:
             raise NotStarted(str(error), not_started(error).hint) from error

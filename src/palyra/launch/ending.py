@@ -2,8 +2,10 @@
 
 With a PID namespace, killing its first process kills the tree, and that process is gone only when all others
 are: its pidfd is what is waited for, unless it is seen to be the last one inside. Where this process is a subreaper
-the launcher is killed first, so the namespace's first process always comes to us with the usage of all that was waited
-for; elsewhere it is left to whoever inherits it and no usage is claimed. Without a namespace: the call's Landlock
+the launcher is stopped meanwhile and killed last, so the namespace's first process always comes to us with the usage of
+all that was waited for; where that process is ours it kills and collects the rest itself, and is given the time for it,
+or what ran to the end would count for nothing. Elsewhere it is left to whoever inherits it and no usage is claimed.
+Without a namespace: the call's Landlock
 domain, else its cgroup; else its process group and session, which a double fork with setsid escapes, so that is claimed
 nowhere.
 
@@ -38,6 +40,9 @@ _STATUS_TRIES = 40
 _STATUS_STEP_S = 0.0005
 _SAID_BYTES = 5
 _AT_ONCE_S = 0.005
+_COLLECTED_AT_ONCE_S = 0.001
+_COLLECTED_TIMEOUT_S = 1.0
+"""How long the first process inside may take to collect everybody before it is killed with them."""
 _DEAD = ("Z", "X", "")
 """States of a process that runs nothing any more."""
 
@@ -110,15 +115,33 @@ def cut_off(held: Held, *, subreaper: bool) -> None:
             held.cut_off = held.emptied or held.domain.kill_all()
         return
     try:
-        if held.program_fd >= 0:
+        if held.program_fd >= 0 and held.status is None:
             held.status = _status_of(held)
             if held.status is None and not _os.tells_exits():
                 return
     except _os.Unsupported:
         return
+    if subreaper and _collects(held) and not tells_within(held, _COLLECTED_AT_ONCE_S):
+        return
     held.cut_off = True
     if subreaper or not has_ended(held.init_fd):
         kill_tree(held, subreaper=subreaper)
+
+
+def _collects(held: Held) -> bool:
+    """Whether the first process inside is ours, and a program of its own runs or ran there: it tells how that ended
+    when it has collected everybody."""
+    return held.init_fd >= 0 and held.ready >= 0 and held.control < 0 and held.program > 0
+
+
+async def _collected(held: Held, *, program_ended: bool) -> None:
+    """The program's end is what the first process inside waits for; then it kills the others, in one step."""
+    if not program_ended:
+        _find_program(held)
+        if held.program_fd < 0:
+            return
+        _os.send_signal(held.program_fd, signal.SIGKILL)
+    await _gone(held.init_fd, _COLLECTED_TIMEOUT_S)
 
 
 def _started_nobody(held: Held) -> bool:
@@ -195,6 +218,8 @@ async def end(held: Held, *, subreaper: bool, program_ended: bool) -> Ended:
     stays is not waited for: the caller has taken it over."""
     held.let_go_of_mounts()
     status = None
+    if subreaper and not held.cut_off and _collects(held):
+        await _collected(held, program_ended=program_ended)
     if program_ended and held.init_fd >= 0 and not held.cut_off:
         status = await _program_status(held)
     cpu_us, out_of_memory = None, False

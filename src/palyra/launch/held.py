@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -224,12 +225,14 @@ async def start_held(
     meanwhile: Callable[[Held], None] | None = None,
     is_alone: bool = False,
     is_known: bool = False,
+    keeps_usage: bool = False,
 ) -> Held:
     """Raises LaunchFailed with what the launcher said. `name` is unique; `abandon` ends a half-started one; `open_data`
     makes a descriptor that reads these bytes; `meanwhile` is done while the launcher is busy.
     `is_alone`: a call waits for it and nothing else runs, so its mounts are waited for in place: the loop's own clock
     is coarser than what is left to wait for. `is_known`: so is the program, and nobody else will have this sandbox:
-    everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`)."""
+    everything is verified while the launcher waits, and it goes on when the program's message is there (`begin`).
+    `keeps_usage`: what its first process used is to come to us, and not to the launcher, which is stopped then."""
     held = Held()
     held.namespaced, held.host_files = template.pid_namespace, (*template.host_files, *_copied(template))
     if not is_known:
@@ -244,6 +247,8 @@ async def start_held(
         if not is_known:
             _verify(held, template)
             held.let_go_of_launcher(listens=template.pid_namespace and template.is_started_by_us)
+            if keeps_usage and template.pid_namespace:
+                _os.send_signal(held.pid_fd, signal.SIGSTOP)
         if template.group is not None:
             held.group = make_group(template.group, name)
             held.group.add(held.program)

@@ -201,6 +201,7 @@ class ProcessExecutor:
             meanwhile=meanwhile,
             is_alone=is_alone,
             is_known=known is not None,
+            keeps_usage=self._host.subreaper,
         )
 
     async def run_held(
@@ -286,9 +287,9 @@ class _HeldProgram:
 
     def ends_within(self, timeout_s: float) -> bool:
         held = self._held
-        if held.init_fd < 0 or self._host.subreaper:
+        if held.init_fd < 0 or (self._host.subreaper and held.ready < 0):
             return ends_within(self.program_fd, timeout_s)
-        if held.program_fd < 0:
+        if held.program_fd < 0 or self._host.subreaper:  # whose usage is known when everybody was collected
             return tells_within(held, timeout_s) if held.ready >= 0 else ends_within(held.init_fd, timeout_s)
         return is_collected_within(held.program_fd, held.init_fd, timeout_s)
 

@@ -25,9 +25,9 @@ from palyra.sandbox.machine_code import (
 )
 
 _NUMBERS = {
-    "mount": 40, "chdir": 49, "openat": 56, "close": 57, "read": 63, "write": 64, "exit_group": 94, "prctl": 167,
-    "clone": 220, "execve": 221, "wait4": 260, "prlimit64": 261, "setns": 268, "close_range": 436,
-    "mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_restrict_self": 446,
+    "mount": 40, "chdir": 49, "openat": 56, "close": 57, "read": 63, "write": 64, "exit_group": 94, "kill": 129,
+    "prctl": 167, "getpid": 172, "clone": 220, "execve": 221, "wait4": 260, "prlimit64": 261, "setns": 268,
+    "close_range": 436, "mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_restrict_self": 446,
 }  # fmt: skip
 _HERE = 0xFFFF_FF9C
 """AT_FDCWD, as the 32 bits the kernel reads."""
@@ -85,6 +85,9 @@ class ArmCode(Code):
 
     def is_kept(self) -> None:
         self._do(0x6B00_001F | _KEPT << 16)  # cmp w0, w19
+
+    def is_one(self) -> None:
+        self._do(0xF100_041F)  # cmp x0, 1
 
     def count_from_zero(self) -> None:
         self._number(_COUNT, 0)

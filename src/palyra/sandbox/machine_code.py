@@ -108,6 +108,10 @@ class Code(ABC):
         """zero: the last result is what is kept."""
 
     @abstractmethod
+    def is_one(self) -> None:
+        """zero: the last result is 1."""
+
+    @abstractmethod
     def count_from_zero(self) -> None:
         """Nothing of the message has come."""
 

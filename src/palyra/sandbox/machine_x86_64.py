@@ -24,8 +24,8 @@ from palyra.sandbox.machine_code import (
 )
 
 _NUMBERS = {
-    "read": 0, "write": 1, "open": 2, "close": 3, "clone": 56, "execve": 59, "wait4": 61, "chdir": 80, "prctl": 157,
-    "mount": 165, "exit_group": 231, "prlimit64": 302, "setns": 308, "close_range": 436,
+    "read": 0, "write": 1, "open": 2, "close": 3, "getpid": 39, "clone": 56, "execve": 59, "wait4": 61, "kill": 62,
+    "chdir": 80, "prctl": 157, "mount": 165, "exit_group": 231, "prlimit64": 302, "setns": 308, "close_range": 436,
     "mount_setattr": 442, "landlock_create_ruleset": 444, "landlock_restrict_self": 446,
 }  # fmt: skip
 _AT_ONCE = (b"\xbf", b"\xbe", b"\xba", b"\x41\xba", b"\x41\xb8")
@@ -78,6 +78,9 @@ class X86Code(Code):
 
     def is_kept(self) -> None:
         self._bytes += b"\x39\xd8"  # cmp eax, ebx
+
+    def is_one(self) -> None:
+        self._bytes += b"\x83\xf8\x01"  # cmp eax, 1
 
     def count_from_zero(self) -> None:
         self._bytes += b"\x4d\x31\xe4"  # xor r12, r12

@@ -4,9 +4,9 @@ A few hundred bytes of machine code without a library, so that it costs next to 
 replace: a shell in its place takes as long to start and to be replaced as many a program runs. What it does, in order:
 1 close every descriptor it was not given (whatever leaked into it is gone here), 2 let the kernel end it first when
 memory runs out, 3 as the `first` process of a sandbox: make the process that goes on, say that it waits, close all but
-the socket it said that on, collect whatever ends, say how the program ended, and end as it did, 4 read one message,
-5 lower the limits it names, 6 change folder, 7 become the program. If 5, 6 or 7 fails it writes the message's nonce to
-stderr and ends with the error's number.
+the socket it said that on, collect whatever ends, kill and collect what the program leaves behind, say how it ended,
+and end as it did, 4 read one message, 5 lower the limits it names, 6 change folder, 7 become the program. If 5, 6 or 7
+fails it writes the message's nonce to stderr and ends with the error's number.
 
 It makes no choice of its own and reads nothing but the message, whose other end is the engine's alone. The two
 processes of a `first` share their memory until the program begins, so that becoming it leaves nothing to take apart;
@@ -41,6 +41,9 @@ NOT_TOLD = 125
 """How it ends where no message comes."""
 
 _CLONE_VM_SIGCHLD = 0x100 | 17
+_EVERYBODY = 0xFFFF_FFFF
+"""-1, as the 32 bits the kernel reads: every child, or every process of the namespace but the first."""
+_SIGKILL = 9
 _WRITE_ONLY = 1
 _SET_DUMPABLE = 4
 _ABSTRACT_SOCKETS = 1
@@ -179,10 +182,11 @@ def _collect(code: Code) -> None:
     code.call("close_range", 0, READY - 1, 0)
     code.call("close", CONTROL)
     code.label("collect")
-    code.call("wait4", 0xFFFF_FFFF, STATUS_AT, 0, 0)
+    code.call("wait4", _EVERYBODY, STATUS_AT, 0, 0)
     code.jump("negative", "quit")
     code.is_kept()
     code.jump("not zero", "collect")
+    _collect_rest(code)
     code.call("write", READY, STATUS_AT, 4)  # a signal cannot be told from a large exit code
     code.ask_signal()
     code.jump("not zero", "by a signal")
@@ -191,6 +195,21 @@ def _collect(code: Code) -> None:
     code.label("by a signal")
     code.take_signal_code()
     code.call("exit_group", Known.ENDED_BY)
+
+
+def _collect_rest(code: Code) -> None:
+    """What the program leaves running would die with this process, and its processor time with it: the kernel adds that
+    only to who waits. Killed in one step, in which nobody can start anybody. Only as a namespace's first process:
+    anywhere else the same call is for everybody on the machine."""
+    code.call("getpid")
+    code.is_one()
+    code.jump("not zero", "collected")
+    code.call("kill", _EVERYBODY, _SIGKILL)
+    code.label("rest")
+    code.call("wait4", _EVERYBODY, 0, 0, 0)
+    code.jump("negative", "collected")
+    code.jump("always", "rest")
+    code.label("collected")
 
 
 def _become(code: Code, *, first: bool) -> None:

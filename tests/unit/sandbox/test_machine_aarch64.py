@@ -13,9 +13,9 @@ from palyra.sandbox.starter import CONTROL, MOUNTS, NOT_TOLD, OWNER, READY, asse
 
 CODE_AT, ENTRY = 0x40_0000, 0x40_0000 + 64 + 3 * 56
 NAMES = {
-    40: "mount", 49: "chdir", 56: "openat", 57: "close", 63: "read", 64: "write", 94: "exit_group", 167: "prctl",
-    220: "clone", 221: "execve", 260: "wait4", 261: "prlimit64", 268: "setns", 436: "close_range",
-    444: "landlock_create_ruleset", 446: "landlock_restrict_self",
+    40: "mount", 49: "chdir", 56: "openat", 57: "close", 63: "read", 64: "write", 94: "exit_group", 129: "kill",
+    167: "prctl", 172: "getpid", 220: "clone", 221: "execve", 260: "wait4", 261: "prlimit64", 268: "setns",
+    436: "close_range", 444: "landlock_create_ruleset", 446: "landlock_restrict_self",
 }  # fmt: skip
 MOST_STEPS = 10_000
 Said: TypeAlias = tuple[str, int, int, int, int]
@@ -194,24 +194,40 @@ def test_without_a_message_it_ends() -> None:
     assert calls[-1][:2] == ("exit_group", NOT_TOLD)
 
 
+def collected(status: int, *, pid: int) -> list[Said]:
+    """The calls of a first process that is `pid`: somebody ends, then the program so; two are left when it has."""
+    ends = iter(((99, 0x0100), (42, status), (98, 9), (97, 9)))
+
+    def answer(arm: Arm, said: Said) -> int | None:
+        if said[0] == "wait4":
+            child, found = next(ends, (-10, 0))
+            if said[2]:
+                arm.put(said[2], struct.pack("<I", found))
+            return child
+        return {"openat": 3, "clone": 42, "getpid": pid, "exit_group": None}.get(said[0], 0)
+
+    return Arm(assemble("aarch64", first=True), answer).run()
+
+
 def test_the_first_process_collects_everybody_and_ends_as_the_program_did() -> None:
     for status, code in ((0x0300, 3), (0, 0), (9, 137)):
-        statuses = iter((0x0100, status))
-
-        def answer(arm: Arm, said: Said, statuses=statuses) -> int | None:  # type: ignore[no-untyped-def]
-            if said[0] == "wait4":
-                arm.put(said[2], struct.pack("<I", found := next(statuses)))
-                return 99 if found == 0x0100 else 42
-            return {"openat": 3, "clone": 42, "exit_group": None}.get(said[0], 0)
-
-        arm = Arm(assemble("aarch64", first=True), answer)
-        calls = arm.run()
+        calls = collected(status, pid=1)
         assert [name for name, *_ in calls[5:]] == [
-            "clone", "write", "close_range", "close", "wait4", "wait4", "write", "exit_group",
+            "clone", "write", "close_range", "close", "wait4", "wait4", "getpid", "kill", "wait4", "wait4", "wait4",
+            "write", "exit_group",
         ]  # fmt: skip
         assert calls[5][1:5] == (0x111, 0, 0, 0)
+        assert calls[12][1:3] == (0xFFFF_FFFF, 9)
+        assert {call[2] for call in calls[13:16]} == {0}, "how the others end is nobody's status"
         assert calls[-2][1:4] == (READY, STATUS_AT, 4)
         assert calls[-1][1] == code
+
+
+def test_outside_of_a_namespace_of_its_own_nobody_is_killed() -> None:
+    for pid in (0, 2, 257, 0x1_0000):
+        calls = collected(0x0300, pid=pid)
+        assert [name for name, *_ in calls[9:]] == ["wait4", "wait4", "getpid", "write", "exit_group"]
+        assert calls[-1][1] == 3
 
 
 def test_its_child_becomes_the_program_in_memory_that_is_closed_to_it() -> None:
