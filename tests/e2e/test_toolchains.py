@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 
 import pytest
@@ -26,3 +27,14 @@ def test_ports_are_known_by_their_names(cli: Cli) -> None:
     look = "import socket; print(socket.getservbyname('http'), socket.getprotobyname('tcp'))"
     found = cli("run", "--allow-interpreters", "--", "python3", "-c", look)
     assert (found.returncode, found.stdout, found.stderr) == (0, b"80 6\n", b"")
+
+
+@pytest.mark.parametrize("argv", [("less", "-V"), ("timeout", "9", "less", "-V"), ("bash", "-c", "less -V")])
+@pytest.mark.skipif(not os.path.exists("/usr/bin/less"), reason="this machine has no less")
+def test_the_flags_that_a_refused_program_is_told_let_it_run(cli: Cli, argv: tuple[str, ...]) -> None:
+    refused = cli("run", "--", *argv)
+    typed = re.search(rb"for one call with palyra run ([^,]*),", refused.stderr)
+    assert (refused.returncode, bool(typed)) == (126, True), refused.stderr
+    assert typed is not None
+    done = cli("run", *typed[1].decode().split(), "--", *argv)
+    assert (done.returncode, done.stderr) == (0, b"")

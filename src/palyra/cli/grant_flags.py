@@ -70,7 +70,9 @@ _OPTIONS = (
         help="Allow this program too. Repeatable.",
     ),
     click.option(
-        "--allow-interpreters", is_flag=True, help="Allow bash, python, make, node and everything else that runs code."
+        "--allow-interpreters",
+        is_flag=True,
+        help="Let code run: bash, python, make, node. What else can run code, as vim and sqlite3, needs --allow too.",
     ),
     click.option(
         "--read",

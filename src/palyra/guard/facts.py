@@ -142,6 +142,11 @@ def _comes_with_interpreters(sight: ExecutableSight) -> bool:
     return is_interpreter(name) or name in BUILD_TOOLS or is_wrapper(name) or (bool(why) and interprets)
 
 
+def _has_to_be_listed(sight: ExecutableSight, unlisted: Sequence[str]) -> bool:
+    """Whether leave to run code is not enough for it: a database's shell, a pager, a debugger."""
+    return sight.name in unlisted and not _comes_with_interpreters(sight)
+
+
 def _check_kill(command: str, args: Sequence[str], kind: Classification) -> None:
     wrapped = (kind.effective_program, *(normalise(name) for name in kind.also))
     if is_broad_kill(command, args) or any(name in BROAD_KILLS - {"fuser"} for name in wrapped):
@@ -189,6 +194,8 @@ def _tell_executables(
     code, first = Reason.EXECUTABLE_DENIED.value, sights.executable
     for name in (*unlisted, *(() if first.path else (first.name,)))[:1]:
         yield "program", name  # as a list has to spell it: `python3` where policies say python, the wrapper itself
+    if kind.interpreter or kind.runs_code:
+        yield from (("unlisted", s.name) for s in _programs(sights) if _has_to_be_listed(s, unlisted))
     needs_no_list = kind.interpreter or kind.runs_code  # where such programs are allowed; else they are refused as code
     if not first.path and needs_no_list:
         yield code, _tell_missing(first.name)

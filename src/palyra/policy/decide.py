@@ -32,6 +32,7 @@ _NO_PERMIT_HINT = (
     "palyra policy explain CALL_ID shows what would allow it: a flag, an approval, or a policy for the policies "
     "folder; the posture is {posture}."
 )
+_MAX_UNLISTED = 3
 _PLAIN_HOST = late(r"[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
@@ -83,6 +84,9 @@ def _deny(bundle: PolicyBundle, request: Request, verdict: Verdict, details: Col
 def _filled(hint: str, request: Request, details: Iterable[tuple[str, str]]) -> str:
     command = "palyra run" if request.tool == RUN_TOOL else "palyra call"
     named = {"{program}": program_name(request, details), "{host}": _host_name(details), "{command}": command}
+    unlisted = [text for code, text in details if code == "unlisted" and _PLAIN_NAME.fullmatch(text)][:_MAX_UNLISTED]
+    named["{allow}"] = "".join(f" --allow {name}" for name in unlisted)
+    named["{listed}"] = f" and {', '.join(unlisted)} in allowed_executables" if unlisted else ""
     for mark, name in named.items():
         hint = hint.replace(mark, name)
     return hint

@@ -59,6 +59,18 @@ def test_a_program_that_is_not_listed():
     )
 
 
+def test_a_program_that_can_run_others_has_to_be_listed_beside_the_leave_to_run_code():
+    facts = guard("sqlite3 x.db")
+    assert facts.details == (
+        ("INTERPRETER_DENIED", "sqlite3 can run other programs."),
+        ("program", "sqlite3"),
+        ("unlisted", "sqlite3"),
+        ("EXECUTABLE_DENIED", "sqlite3 is not on the executable allowlist."),
+    )
+    assert "unlisted" not in dict(guard("bash -c id").details)
+    assert "unlisted" not in dict(guard("make").details)
+
+
 def test_lists_are_compared_as_written():
     assert not guard("LS").listed
     assert not guard("ls.exe").listed

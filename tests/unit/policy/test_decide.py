@@ -83,6 +83,16 @@ def test_a_hint_names_the_program_but_only_a_plain_name():
     assert denied(bundle, program="").hint == "Use --allow NAME."
 
 
+def test_a_hint_names_what_has_to_be_listed_beside_the_leave_to_run_code():
+    bundle = load(
+        PERMIT + '@id("f") @hint("--code{allow}, code = true{listed}.") forbid (principal, action, resource);'
+    )
+    decision = decide(bundle, ordinary_request(), details=(("unlisted", "less"), ("unlisted", "x\x1b[2J")))
+    assert isinstance(decision, Deny)
+    assert decision.hint == "--code --allow less, code = true and less in allowed_executables."
+    assert denied(bundle).hint == "--code, code = true."
+
+
 # ---- ask ------------------------------------------------------------------------------------------------------------
 
 
