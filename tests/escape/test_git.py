@@ -404,6 +404,64 @@ def test_a_repository_that_a_file_leads_to_within_the_workspace_is_the_agents(ru
     assert git(run, "status").reason is Reason.INTERPRETER_DENIED
 
 
+LEADS = {
+    "blanks": (" /usr/x", "gitdir:  /usr/x\n"),
+    "a blank behind a link's name": ("link ", "gitdir: link \n"),
+    "the end of a text": ("other", "gitdir: other\0x\n"),
+    "the folder it works in": ("other", "gitdir: /proc/self/cwd/other\n"),
+}
+
+
+@pytest.mark.parametrize("how", LEADS)
+def test_a_file_that_leads_git_where_nobody_looked_makes_it_run_nothing(
+    run: SyncRun, workspace: Path, how: str
+) -> None:
+    """Read a little otherwise than git does, each led out of the workspace, where nothing is the agent's."""
+    place, text = LEADS[how]
+    _trapped(workspace)
+    (workspace / "link").symlink_to("/usr")
+    (workspace / place).parent.mkdir(exist_ok=True, parents=True)
+    (workspace / ".git").rename(workspace / place)
+    (workspace / ".git").write_text(text)
+    assert git(run, "diff", "--stat").reason is Reason.INTERPRETER_DENIED
+    assert not (workspace / "ran").exists()
+
+
+@pytest.mark.parametrize("name", [".git", ".git/config", ".git/index"])
+def test_a_link_that_leads_git_elsewhere_than_us_makes_it_run_nothing(run: SyncRun, workspace: Path, name: str) -> None:
+    """/proc/self/cwd is the workspace to git, and to us the folder that we were started in."""
+    _trapped(workspace)
+    (workspace / name).rename(workspace / "other")
+    (workspace / name).symlink_to("/proc/self/cwd/other")
+    assert git(run, "diff", "--stat").reason is Reason.INTERPRETER_DENIED
+    assert not (workspace / "ran").exists()
+
+
+def _trapped(workspace: Path) -> None:
+    committed(workspace)
+    plainly("config", "filter.x.clean", trap(workspace / "program", workspace / "ran"), at=workspace)
+    (workspace / ".gitattributes").write_text("* filter=x\n")
+    (workspace / "file").write_text("y")
+
+
+def test_hooks_and_settings_beside_a_separate_git_folder_are_closed(home: Path, workspace: Path) -> None:
+    """`.git` says where they are, under any name: one that is planted there runs with the operator's next commit."""
+    committed(workspace)
+    (workspace / ".git").rename(workspace / "other")
+    (workspace / ".git").write_text("gitdir: other\n")
+    (workspace / "hook").write_text("#!/bin/sh\n")
+    before = (workspace / "other" / "config").read_bytes()
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:probe", workspace)
+        for words in ("cp hook other/hooks/pre-commit", "cp hook other/config", "mv other another", "rm .git"):
+            command, *args = words.split()
+            outcome = run.call("palyra.process.run", {"command": command, "args": args})
+            assert outcome.output is not None
+            assert outcome.output["exit_code"] == 1, words
+    assert not (workspace / "other" / "hooks" / "pre-commit").exists()
+    assert (workspace / "other" / "config").read_bytes() == before
+
+
 def test_settings_that_name_no_program_of_their_own_leave_git_usable(run: SyncRun, workspace: Path) -> None:
     committed(workspace)
     for key, value in (

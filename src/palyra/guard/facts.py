@@ -132,7 +132,13 @@ def _why_git_runs_code(sights: Sights, command: str, args: Sequence[str]) -> str
 def _has_common_folder(sights: Sights) -> bool:
     """Only worktrees have one. In .git itself it leads git past the config that is closed, to one of the agent's."""
     places = (path for path in sights.workspace.protected if path.endswith("/commondir"))
-    return any("/.git/worktrees/" not in path for path in places)
+    return not all(map(_is_of_worktree, places))
+
+
+def _is_of_worktree(path: str) -> bool:
+    """As `git worktree add` makes it, in a bare repository too; not that of a repository in a folder of this name."""
+    above, name = path.split("/")[-3:-1]
+    return "/.git/worktrees/" in path or (above == "worktrees" and name != ".git" and "/modules/" not in path)
 
 
 def _comes_with_interpreters(sight: ExecutableSight) -> bool:

@@ -95,7 +95,7 @@ class Looker:
         """What nothing could be mounted over, because it did not exist: told after the call."""
         allowance = Allowance()
         protected, masked = find_guarded(workspace.path, allowance)
-        known = {*workspace.protected, *workspace.masked}
+        known = {*workspace.protected, *workspace.masked} - allowance.untold
         told_first = sorted({*protected, *allowance.untold})  # hooks before any crowd of .env files
         new = [path for path in (*told_first, *masked) if path not in known]
         if not new and not allowance.problem:

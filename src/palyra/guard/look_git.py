@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import glob
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import replace
 
 from palyra.guard import gitconfig, gitindex
+from palyra.guard.look_gitfile import Elsewhere, common_folder, own_folder, read_file
 from palyra.guard.look_links import follow_links
 from palyra.guard.paths import inside
 from palyra.model.sights import WorkspaceSight
@@ -32,6 +32,7 @@ MAX_CONFIG_BYTES = 1 << 20
 MAX_INDEX_BYTES = gitindex.MAX_BYTES
 """Of all repositories together: 500 of them, each as big as one may be, would hold everybody up for a minute."""
 UNREADABLE = "an index that cannot be read"
+NOT_PLAIN = "which leads each program elsewhere, or is no plain file"
 TOO_LARGE = f"an index of more than {MAX_INDEX_BYTES >> 20} MiB, which is not read"
 MAX_NAMES = 1 << 16
 """Each is a question to the disk; honest indexes name a few hundred."""
@@ -46,14 +47,16 @@ def look_at_git(workspace: WorkspaceSight, *, recurses: bool = False) -> str:
     """The first such setting and its file, for a sentence; empty without one. `recurses`: git goes on into whatever the
     submodules' submodules are once they have been checked out."""
     top = f"{workspace.path}/.git"
-    if _own_folder(workspace.path, top):
-        return "what .git, a file here, says: the repository is another folder of the workspace"
     look = _Look(workspace.path, recurses=recurses)
     beside = (os.path.dirname(path) for path in workspace.protected if os.path.basename(path) in _FILES)
     try:
+        if own_folder(workspace.path, top):
+            return "what .git, a file here, says: the repository is another folder of the workspace"
         return look.at_repository(workspace.path, top) or next(filter(None, map(look.at_settings, beside)), "")
     except _TooMuch as error:
         return str(error)
+    except Elsewhere as error:
+        return f"{os.path.relpath(str(error), workspace.path)}, {NOT_PLAIN}"
     except ValueError:
         return UNREADABLE
 
@@ -100,7 +103,7 @@ class _Look:
                 # Names in the index would be those of another folder's files.
                 return setting or f"core.worktree in {self._shown(f'{common}/config')}"
             for folder in self._inner(files, self._names(place, sha256=reading.sha256)):
-                inner = _own_folder(self._workspace, f"{folder}/.git") or f"{folder}/.git"
+                inner = own_folder(self._workspace, f"{folder}/.git") or f"{folder}/.git"
                 if inner not in known and os.path.isdir(inner):
                     waiting.append((folder, inner))
                     known.add(inner)
@@ -140,7 +143,7 @@ class _Look:
             return ""
         worktree, reading = "", gitconfig.Reading()
         for name in reversed(_FILES):
-            data = _read(f"{folder}/{name}", gitconfig.MAX_BYTES + 1)
+            data = read_file(f"{folder}/{name}", gitconfig.MAX_BYTES + 1)
             self._bytes += len(data)
             reading = self._seen[folder] = gitconfig.read_config(data)
             if reading.program or self._bytes > MAX_CONFIG_BYTES:
@@ -151,15 +154,14 @@ class _Look:
 
     def _common(self, place: str) -> str:
         """Where its settings are: a worktree's are those of the repository that it is one of."""
-        text = os.fsdecode(_read(f"{place}/commondir", 4096).rstrip(b"\r\n"))
-        end = self._path(text, place) if text else ""
+        end = common_folder(place)
         return end if end and inside(self._workspace, end) else place
 
     def _names(self, place: str, *, sha256: bool) -> Iterator[str]:
         """What its index holds; a shared part of the index is an index too."""
         every = False
         for index in ("index", *glob.iglob("sharedindex.*", root_dir=place)):
-            data = _read(f"{place}/{index}", MAX_INDEX_BYTES - self._index_bytes + 1)
+            data = read_file(f"{place}/{index}", MAX_INDEX_BYTES - self._index_bytes + 1)
             self._index_bytes += len(data)
             if self._index_bytes > MAX_INDEX_BYTES:
                 raise _TooMuch(TOO_LARGE)
@@ -175,38 +177,14 @@ class _Look:
         return os.path.relpath(path, self._workspace)
 
 
-def _own_folder(workspace: str, place: str) -> str:
-    """Where a file `.git` leads to, if that is in the workspace. At the top no honest one does: a worktree's or a
-    submodule's repository is elsewhere, and one in the workspace has settings of the agent's."""
-    data = _read(place, 4096)
-    if not data.startswith(b"gitdir:"):
-        return ""
-    text = os.fsdecode(data[len(b"gitdir:") :].strip())
-    end = "" if "\0" in text else follow_links(text, os.path.dirname(place)).path
-    return end if end and inside(workspace, end) else ""
-
-
 def _read_plain(path: str) -> bytes | None:
     """Nothing of what is missing; None of what is no file, or too long: a FIFO is filled later."""
     if not os.path.lexists(path):
         return b""
     if not os.path.isfile(path) or os.path.islink(path):
         return None
-    data = _read(path, MAX_STEPS_BYTES + 1)
+    try:
+        data = read_file(path, MAX_STEPS_BYTES + 1)
+    except Elsewhere:
+        return None
     return data if len(data) <= MAX_STEPS_BYTES else None
-
-
-def _read(path: str, most: int) -> bytes:
-    """Nothing of what is no file."""
-    try:
-        # O_NONBLOCK: a FIFO put there must not hold us.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError):
-        return b""
-    try:
-        status = os.fstat(descriptor)
-        return os.read(descriptor, min(most, status.st_size + 1)) if stat.S_ISREG(status.st_mode) else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)

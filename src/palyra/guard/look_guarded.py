@@ -166,8 +166,25 @@ def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> It
     kind, real = _settle(workspace, os.path.relpath(folder, workspace), allowance)
     if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
         yield real
+        yield from _find_led_to(workspace, real, allowance)
     elif kind:
         yield from _find_names(workspace, real, IN_GIT, allowance)
+
+
+def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[str]:
+    """`git init --separate-git-dir` and worktrees of a bare repository: hooks and settings lie in the workspace, under
+    no name that is known."""
+    from palyra.guard.look_gitfile import Elsewhere, common_folder, git_folder
+
+    try:
+        folder = git_folder(file, allowance)
+        common = common_folder(folder, allowance) if folder and inside(workspace, folder) else ""
+    except Elsewhere:
+        allowance.untold.add(file)
+        return
+    for place, names in ((folder, IN_GIT | IN_WORKTREE), (common, IN_GIT)):
+        if place and inside(workspace, place):
+            yield from _find_names(workspace, place, names, allowance)
 
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:

@@ -203,6 +203,39 @@ def test_worktrees_rebases_and_nested_repositories_are_protected(ws):
     }
 
 
+def test_what_a_git_file_leads_to_in_the_workspace_is_protected(ws):
+    """`git init --separate-git-dir`, and worktrees of a bare repository: known by no name of their own."""
+    for folder in ("sub", "wt", "real/hooks", "bare/hooks", "bare/worktrees/wt"):
+        (ws / folder).mkdir(parents=True)
+    for name in ("real/config", "bare/config", "bare/worktrees/wt/gitdir"):
+        (ws / name).write_text("")
+    (ws / "sub" / ".git").write_text("gitdir: ../real\n")
+    (ws / "wt" / ".git").write_text(f"gitdir: {ws}/bare/worktrees/wt\n")
+    (ws / "bare" / "worktrees" / "wt" / "commondir").write_text("../..\n")
+    assert protected(ws) - {".git/modules/lib/config", ".git/modules/lib/hooks"} == {
+        *("sub/.git", "real/config", "real/hooks", "wt/.git", "bare/config", "bare/hooks"),
+        *("bare/worktrees/wt/gitdir", "bare/worktrees/wt/commondir"),
+    }
+
+
+def test_a_git_file_that_leads_each_process_elsewhere_is_told_after_every_call(ws):
+    (ws / "sub").mkdir()
+    (ws / "sub" / ".git").write_text("gitdir: /proc/self/cwd/real\n")
+    found = look(ws).workspace
+    assert Looker(home="", state_home="").appeared(found) == ("sub/.git",)
+
+
+def test_a_fifo_or_a_link_to_nothing_in_a_repository_holds_nobody_up_and_is_code(ws):
+    from palyra.guard.look_git import look_at_git
+
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/stdin", path), lambda path: os.symlink("/nothing", path)):
+        place = ws / ".git" / "config"
+        make(place)
+        assert look_at_git(look(ws).workspace) == ".git/config, which leads each program elsewhere, or is no plain file"
+        place.unlink()
+    assert look_at_git(look(ws).workspace) == ""
+
+
 def test_names_with_line_separators_or_without_utf8_do_not_break_the_look(ws):
     names = [b".env\xff", b".env\x0c", ".env\u2028x".encode()]
     for name in names:
