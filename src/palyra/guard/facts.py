@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from palyra.errors import Reason, Rejected
 from palyra.guard.command import Classification, behind, check_shape, is_broad_kill, is_interpreter, normalise
-from palyra.guard.paths import VISIBLE_SYSTEM, inside, judge_paths, lexical
+from palyra.guard.paths import EACH_CALLS_OWN, MACHINE, VISIBLE_SYSTEM, can_be_granted, inside, judge_paths, lexical
 from palyra.guard.programs import BROAD_KILLS, BUILD_TOOLS
 from palyra.guard.wrappers import is_wrapper
 from palyra.model.call import OperatorGrant, Tier
@@ -56,7 +56,8 @@ def guard_process(
         if sight.name not in names and not (with_interpreters and _comes_with_interpreters(sight))
     ]
     # Tier B shows the host's own folders, so nothing beside the workspace is taken for granted there.
-    outside = judge_paths(sights, read_roots, visible=VISIBLE_SYSTEM if tier == Tier.C else ())
+    shown, private = (VISIBLE_SYSTEM, EACH_CALLS_OWN) if tier == Tier.C else ((), ())
+    outside = judge_paths(sights, read_roots, visible=(*MACHINE, *shown))
     writable = [sight for sight in _programs(sights) if sight.agent_writable]
     return Facts(
         tier=tier,
@@ -78,7 +79,8 @@ def guard_process(
         details=(
             *_tell_code(kind),
             *_tell_executables(kind, sights, unlisted, writable),
-            *tell_outside(outside, sights),
+            *tell_outside(outside, sights, private=private),
+            *_tell_reading(outside, sights),
             *tell_hosts(hosts_denied),
         ),
     )
@@ -221,7 +223,15 @@ def _tell_missing(name: str) -> str:
     return f"{_shown(name)} was not found on the search path{f'; it may be called {also}' if also else ''}."
 
 
-def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights, *, called: str = "Argument") -> Details:
+def _tell_reading(outside: Sequence[tuple[int, str, str]], sights: Sights) -> Details:
+    """Whether --read would help, by what was written: where links of the host's lead is not for a caller to know."""
+    if outside and all(can_be_granted(lexical(text, sights.cwd.resolved)) for _, text, _ in outside):
+        yield "read", "PATH"
+
+
+def tell_outside(
+    outside: Sequence[tuple[int, str, str]], sights: Sights, *, called: str = "Argument", private: Sequence[str] = ()
+) -> Details:
     for argument, text, resolved in outside[:_MAX_SHOWN]:
         if text.startswith("~"):
             where = "is in a home folder, outside the workspace"
@@ -229,6 +239,8 @@ def tell_outside(outside: Sequence[tuple[int, str, str]], sights: Sights, *, cal
             sights.workspace.path, lexical(text, sights.cwd.resolved)
         ):
             where = "is a link that leads outside the workspace"
+        elif lexical(text, sights.cwd.resolved) in private:
+            where = "is outside the workspace: each call has an empty one of its own, which ends with it"
         else:
             where = "is outside the workspace"
         yield Reason.OUTSIDE_WORKSPACE.value, f"{called} {argument + 1} ({_shown(text)}) {where}."

@@ -27,6 +27,13 @@ MAX_CANDIDATES = 512
 
 VISIBLE_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Read-only in every tier C sandbox and the same for all: naming them gives nothing away."""
+MACHINE = ("/proc/cpuinfo", "/proc/filesystems", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/uptime",
+           "/proc/version")  # fmt: skip
+"""The kernel's own numbers, in every sandbox of either tier; nothing of a process's."""
+EACH_CALLS_OWN = ("/tmp", "/var/tmp")  # noqa: S108
+"""Of tier C: empty when a call begins, gone when it ends."""
+_NEVER_SHOWN = frozenset(("/", "/etc", "/home", "/var", *EACH_CALLS_OWN))
+_KERNELS = ("/dev", "/proc", "/sys")
 DEVICES = frozenset(
     f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "stdin", "stdout", "stderr")
 )
@@ -168,6 +175,11 @@ def judge_paths(
         for sight in sights.paths
         if not is_device(sight.resolved) and not any(inside(root, sight.resolved) for root in roots if root)
     )
+
+
+def can_be_granted(path: str) -> bool:
+    """Whether a sandbox can show it at all (sandbox/view): what is private to each, or the kernel's, it cannot."""
+    return path not in _NEVER_SHOWN and not any(inside(tree, path) for tree in _KERNELS)
 
 
 _SYSTEM_TREES = (

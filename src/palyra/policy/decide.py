@@ -33,6 +33,7 @@ _NO_PERMIT_HINT = (
     "folder; the posture is {posture}."
 )
 _MAX_UNLISTED = 3
+_READING = "; an operator lets a program read it with palyra run --read PATH"
 _PLAIN_HOST = late(r"[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
@@ -85,6 +86,7 @@ def _filled(hint: str, request: Request, details: Iterable[tuple[str, str]]) -> 
     command = "palyra run" if request.tool == RUN_TOOL else "palyra call"
     named = {"{program}": program_name(request, details), "{host}": _host_name(details), "{command}": command}
     unlisted = [text for code, text in details if code == "unlisted" and _PLAIN_NAME.fullmatch(text)][:_MAX_UNLISTED]
+    named["{read}"] = _READING if any(code == "read" for code, _ in details) else ""
     named["{allow}"] = "".join(f" --allow {name}" for name in unlisted)
     named["{listed}"] = f" and {', '.join(unlisted)} in allowed_executables" if unlisted else ""
     for mark, name in named.items():

@@ -42,7 +42,8 @@ class PolicyInfo:
     hint: str = ""
     """What to do about it; `{program}` stands for the program's name, `{host}` for a host that was not granted,
     `{command}` for the command that takes the call's flags, `{allow}` and `{listed}` for the flags and the setting that
-    programs need beside the leave to run code; empty where that is enough."""
+    programs need beside the leave to run code, `{read}` for the flag that would show what lies outside; each empty
+    where none would help."""
     final: str = ""
     """Why a local policy may not replace it; empty when it may."""
     file: str = ""

@@ -182,8 +182,35 @@ def test_paths_outside_are_told_by_argument():
             ("OUTSIDE_WORKSPACE", "Argument 2 (/etc/shadow) is outside the workspace."),
             ("OUTSIDE_WORKSPACE", "Argument 3 (link) is a link that leads outside the workspace."),
             ("OUTSIDE_WORKSPACE", "Argument 4 (~/x) is in a home folder, outside the workspace."),
+            ("read", "PATH"),
         ),
     )
+
+
+@pytest.mark.parametrize("path", ["/", "/tmp", "/var/tmp", "/etc", "/proc/1/environ", "/sys/class", "/dev/sda"])
+def test_a_flag_that_no_sandbox_could_follow_is_not_advised(path):
+    facts = guard(f"cat {path}", seen=((0, path, path),))
+    assert (facts.outside_workspace, dict(facts.details).get("read")) == (True, None)
+
+
+def test_a_folder_that_each_call_has_for_itself_is_said_to_be_that():
+    own, below = (guard(f"ls {path}", seen=((0, path, path),)) for path in ("/tmp", "/tmp/x"))
+    assert own.details == (
+        (
+            "OUTSIDE_WORKSPACE",
+            "Argument 1 (/tmp) is outside the workspace: each call has an empty one of its own, which ends with it.",
+        ),
+    )
+    assert dict(below.details) == {
+        "OUTSIDE_WORKSPACE": "Argument 1 (/tmp/x) is outside the workspace.",
+        "read": "PATH",
+    }
+
+
+@pytest.mark.parametrize("tier", ["B", "C"])
+def test_the_machines_own_numbers_may_be_named_and_no_processs(tier):
+    assert not guard("cat /proc/meminfo", seen=((0, "/proc/meminfo", "/proc/meminfo"),), tier=tier).outside_workspace
+    assert guard("cat /proc/1/maps", seen=((0, "/proc/1/maps", "/proc/1/maps"),), tier=tier).outside_workspace
 
 
 def test_system_folders_may_be_named_in_tier_c_only():
@@ -319,7 +346,7 @@ def test_asking_who_uses_a_file_kills_nobody(line):
 def test_a_path_is_told_by_where_it_leads():
     seen = ((0, "../x", "/x"), (1, "a/../../y", "/y"), (2, "ok/l", "/z"), (3, "d", "/d"))
     facts = guard("cat ../x a/../../y ok/l d", seen=seen)
-    assert [sentence for _, sentence in facts.details] == [
+    assert [told for code, told in facts.details if code != "read"] == [
         "Argument 1 (../x) is outside the workspace.",
         "Argument 2 (a/../../y) is outside the workspace.",
         "Argument 3 (ok/l) is a link that leads outside the workspace.",

@@ -93,6 +93,14 @@ def test_a_hint_names_what_has_to_be_listed_beside_the_leave_to_run_code():
     assert denied(bundle).hint == "--code, code = true."
 
 
+def test_reading_what_lies_outside_is_advised_only_where_it_would_help():
+    bundle = load(PERMIT + '@id("f") @hint("Copy it{read}.") forbid (principal, action, resource);')
+    decision = decide(bundle, ordinary_request(), details=(("read", "PATH"),))
+    assert isinstance(decision, Deny)
+    assert decision.hint == "Copy it; an operator lets a program read it with palyra run --read PATH."
+    assert denied(bundle).hint == "Copy it."
+
+
 # ---- ask ------------------------------------------------------------------------------------------------------------
 
 
