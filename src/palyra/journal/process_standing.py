@@ -64,7 +64,7 @@ class ProcessStanding:
     def __init__(self) -> None:
         self._told: dict[str, dict[str, object]] = {}
         self._ended: set[str] = set()
-        self._started: dict[str, object] = {}
+        self._started: dict[str, str] = {}
         """By process, the call that started it: each starts one."""
         self._first: int | None = None
 
@@ -81,7 +81,7 @@ class ProcessStanding:
             self._ended.add(process_id)
             told["ended_unix_ms"] = view.at_unix_ms
             return
-        self._started[process_id] = told.get("call_id")
+        self._started[process_id] = str(told.get("call_id"))  # who edits an entry chooses what stands there
         if self._first is None:
             self._first = view.index
 
@@ -99,7 +99,7 @@ class ProcessStanding:
         for process_id in self._told:
             yield f"The row of process {process_id[:40]} is missing."
 
-    def _is_older(self, row: ProcessRow, calls: set[object], from_index: int) -> bool:
+    def _is_older(self, row: ProcessRow, calls: set[str], from_index: int) -> bool:
         if row.is_asked_for is False or row.said.get("call_id") in calls:
             return False
         if row.call_index is None:

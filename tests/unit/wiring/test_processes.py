@@ -216,6 +216,14 @@ def test_a_process_that_somebody_changed_in_its_row_is_found(writer, edit):
     assert [detail.startswith("The row of process") for detail in findings(writer)] in ([True], [True, True])
 
 
+def test_a_start_of_a_call_that_is_no_text_is_a_finding_and_ends_no_audit(writer):
+    started(writer, ALIVE, call_id=ulid(7))
+    with tampering(writer.home) as other:
+        body = other.execute("SELECT body FROM entries").fetchone()[0].replace(f'"{ulid(7)}"'.encode(), b"[]")
+        other.execute("UPDATE entries SET body = ?, leaf_hash = ?", (body, leaf_hash(body)))
+    assert {one.code for one in audit_home(writer.home).findings} == {"TREE", "KEPT"}
+
+
 SAYS_NOBODY = "has no entry that says it was started."
 
 
