@@ -194,6 +194,40 @@ def test_what_comes_with_a_fetch_starts_no_git_in_a_repository_that_it_calls_a_s
     assert not (workspace / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "words", ["checkout", "switch", "reset --hard", "restore --source", "read-tree -u -m HEAD"], ids=lambda words: words
+)
+def test_what_only_a_commit_calls_a_submodule_is_not_entered_to_move_it(
+    run: SyncRun, workspace: Path, words: str
+) -> None:
+    """Its repository lies behind a link in .git/modules, where nobody looked, and its filters ran."""
+    committed(workspace)
+    (workspace / "a" / "b" / "c").mkdir(parents=True)
+    inner = committed(workspace / "a" / "b" / "c" / "inner")
+    (inner / ".gitattributes").write_text("* filter=x\n")
+    plainly("add", ".", at=inner)
+    plainly("commit", "-qm", "y", at=inner)
+    newest = told("rev-parse", "HEAD", at=inner)
+    plainly("checkout", "-q", "HEAD~1", at=inner)
+    plainly("config", "filter.x.smudge", trap(workspace / "program", workspace / "ran"), at=inner)
+    plainly("config", "submodule.active", ".", at=workspace)
+    plainly("checkout", "-qb", "two", at=workspace)
+    (workspace / ".gitmodules").write_text('[submodule "s"]\n\tpath = a/b/c/inner\n\turl = ./nowhere\n')
+    plainly("add", ".gitmodules", at=workspace)
+    plainly("update-index", "--add", "--cacheinfo", f"160000,{newest},a/b/c/inner", at=workspace)
+    plainly("commit", "-qm", "y", at=workspace)
+    plainly("checkout", "-q", "-", at=workspace)
+    store = workspace / "a" / "b" / "c" / "store" / "s"
+    store.parent.mkdir()
+    (inner / ".git").rename(store)
+    (inner / ".git").write_text("gitdir: ../store/s\n")
+    (workspace / ".git" / "modules").mkdir()
+    (workspace / ".git" / "modules" / "s").symlink_to("../../a/b/c/store/s")
+    places = ["."] if "--source" in words else []
+    done = git(run, words.split()[0], "--recurse-submodules", *words.split()[1:], "two", *places)
+    assert (done.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+
+
 def test_a_repository_planted_deep_in_a_submodule_is_not_obeyed_once_a_commit_calls_it_one(
     run: SyncRun, workspace: Path
 ) -> None:

@@ -29,6 +29,7 @@ _KEYS = {
     "diff": frozenset({"external", "command", "textconv"}),
     "gc": frozenset({"recentobjectshook"}),
     "gpg": frozenset({"defaultkeycommand"}),
+    "hook": frozenset({"command"}),  # since 2.54, whatever core.hooksPath says
     "interactive": frozenset({"difffilter"}),
     "lfs": frozenset({"clean", "smudge", "path", "standalonetransferagent"}),  # extensions and agents of Git LFS
     "merge": frozenset({"driver"}),

@@ -63,7 +63,7 @@ _OPTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 _SHOW = frozenset(
     "diff diff-files diff-index diff-tree format-patch log range-diff reflog show stash whatchanged".split()
 )
-_MOVES = frozenset({"fetch", "pull", "push"})
+_MOVES = frozenset({"fetch", "pull", "push", "checkout", "switch", "reset", "restore", "read-tree"})
 _PUSH = Spec(
     "fnuvqd46o:",
     "all branches prune mirror dry-run porcelain delete tags follow-tags signed? no-signed atomic no-atomic repo= "

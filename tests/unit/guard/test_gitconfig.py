@@ -28,6 +28,7 @@ from palyra.guard.gitconfig import MAX_BYTES, UNREADABLE, program_in
         ('[man "x"]cmd=id', "man.cmd"), ('[browser "x"]cmd=id', "browser.cmd"),
         ("[alias]whatchanged=!id", "alias.whatchanged"), ('[lfs "customtransfer.x"]path=id', "lfs.path"),
         ('[filter "lfs"]clean="gi\\t-lfs clean -- %f"', "filter.clean"),
+        ('[hook "x"]\nevent = pre-commit\ncommand = id', "hook.command"),
         ("[alias]co=checkout", ""), ("[lfs]url=https://h/", ""),
         ("", ""), ("[core]\n\tbare = false\n", ""), ("[a]b", ""), ("x = 1", ""), ("[merge]ff=only", ""),
         ('[filter "lfs"]\nclean = git-lfs clean -- %f\nrequired = true', ""), ('[submodule "x"]update=rebase', ""),

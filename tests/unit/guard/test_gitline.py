@@ -98,6 +98,12 @@ pull --recurse-submodules origin main
 pull --rebase --recurse-submodules=yes
 push --recurse-submodules=on-demand origin main
 push --recurse-submodules check origin main
+checkout --recurse-submodules main
+checkout --recurse main
+switch --recurse-submodules=yes main
+reset --hard --recurse-submodules HEAD
+restore --recurse-submodules --source main .
+read-tree -u -m --recurse-submodules HEAD main
 -c push.recurseSubmodules=on-demand push origin
 diff --submodule=diff a b
 diff --submodule a b
@@ -207,6 +213,8 @@ fetch --recurse-submodules=no origin
 pull --no-recurse-submodules --rebase
 push --recurse-submodules=no origin main
 clone --recurse-submodules https://h/x
+checkout --no-recurse-submodules main
+reset --hard HEAD
 fetch --refetch origin
 -c diff.submodule=short diff
 grep --submodule x
