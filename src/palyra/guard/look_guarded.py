@@ -178,6 +178,8 @@ def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[st
 
     try:
         folder = git_folder(file, allowance)
+        if folder.startswith((f"{workspace}/.git/modules/", f"{workspace}/.git/worktrees/")):
+            return  # found already, with all others there
         common = common_folder(folder, allowance) if folder and inside(workspace, folder) else ""
     except Elsewhere:
         allowance.untold.add(file)
