@@ -34,7 +34,8 @@ from palyra.values import dataclass
 
 __all__ = ["Audit", "Finding", "Head", "Kept", "Report", "RunRow", "run_rows"]
 
-_NEVER = 1 << 62
+_NEVER = 1 << 63
+"""Past every index that a database holds, also one that somebody put there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,10 +75,16 @@ def _witnesses(source: Reading) -> Iterator[WitnessRow]:
 
 def _policies(source: Reading) -> PolicyRows:
     """Every use of policies, and which one is in force."""
-    uses = source.execute("SELECT version, by FROM policy_uses WHERE number <> 0").fetchall()
-    sql = "SELECT u.version FROM policy_pointer p JOIN policy_uses u ON u.number = p.number"
-    in_use = source.execute(sql).fetchone()
-    return PolicyRows(uses=[(version, by) for version, by in uses], in_use="" if in_use is None else in_use[0])
+    uses = source.execute("SELECT number, version, by, parent FROM policy_uses").fetchall()
+    pointer = source.execute("SELECT number FROM policy_pointer").fetchone()
+    by_number = {number: (version, parent) for number, version, _, parent in uses}
+    steps: list[object] = []
+    at = pointer[0] if pointer is not None else None
+    while at in by_number and len(steps) < len(uses):  # a circle of them is not gone round for ever
+        version, at = by_number[at]
+        steps.append(version)
+    told = [(version, by) for number, version, by, _ in uses if number != 0]
+    return PolicyRows(uses=told, in_use=steps[0] if steps else "", before=steps[1:])
 
 
 def _tokens(source: Reading) -> Iterator[TokenRow]:

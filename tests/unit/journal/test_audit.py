@@ -191,6 +191,12 @@ def test_an_entry_that_comes_twice_is_named() -> None:
     assert ("ORDER", 4) in found(log.audit())
 
 
+def test_an_entry_at_the_last_place_there_is_ends_no_audit() -> None:
+    log = sample()
+    log.entries.append(replace(log.entries[9], index=2**63 - 1))
+    assert ("MISSING", 10) in found(log.audit())
+
+
 def test_an_inserted_entry_is_named() -> None:
     log = sample()
     forged = entry_bytes(intent(ulid(50), RUN), index=5, sequence=4, at_unix_ms=NOW)

@@ -142,6 +142,38 @@ def test_policies_that_somebody_put_in_use_without_a_word_are_found(
     assert {one.code for one in audit_home(writer.home).findings} == {"KEPT"}
 
 
+def use_four_times(versions: PolicyVersions) -> None:
+    """The last of them leads back to the third, and from there to the folder."""
+    install(versions, NO_RM)
+    install(versions, NO_LS)
+    roll_back(versions)
+    install(versions, NO_LS)
+
+
+@pytest.mark.parametrize("parent", ["0", "NULL", "2"])
+def test_a_step_back_that_somebody_leads_elsewhere_is_found(writer: Writer, versions: PolicyVersions, parent: str):
+    """Which policies came before is a number in a row: an operator who rolled back would be led to others."""
+    use_four_times(versions)
+    assert audit_home(writer.home).findings == ()
+    edit(writer, f"UPDATE policy_uses SET parent = {parent} WHERE number = 4")
+    assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
+
+
+def test_a_step_back_that_somebody_led_elsewhere_is_found_after_it_was_taken(writer: Writer, versions: PolicyVersions):
+    use_four_times(versions)
+    edit(writer, "UPDATE policy_uses SET parent = 0 WHERE number = 4")
+    roll_back(versions)
+    edit(writer, "UPDATE policy_uses SET parent = 3 WHERE number = 4")
+    edit(writer, "UPDATE policy_uses SET parent = 0 WHERE number = 5")
+    assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
+
+
+def test_a_circle_of_uses_keeps_no_audit_going(writer: Writer, versions: PolicyVersions) -> None:
+    install(versions, NO_RM)
+    edit(writer, "UPDATE policy_uses SET parent = number")
+    assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
+
+
 def test_numbers_of_uses_only_grow_over_a_rollback_too(versions: PolicyVersions):
     """A node remembers the greatest it has seen, and refuses what was decided under a lesser one."""
     first, _ = install(versions, NO_RM), install(versions, NO_LS)
