@@ -29,6 +29,7 @@ def rotate_key(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes
     """`passphrase` locks the new key's file; None leaves it open to its owner."""
     state = writer.home.state
     following = state / NEXT_KEY_FILE
+    _check_newest(writer)
     with contextlib.suppress(FileNotFoundError):
         following.unlink()
     try:
@@ -41,6 +42,14 @@ def rotate_key(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes
     os.replace(following, state / KEY_FILE)  # 3
     sync_folder(state)
     return handover
+
+
+def _check_newest(writer: Writer) -> None:
+    """Before the next key's file is replaced: where another process handed over and died before 3, that file is the
+    only copy of the key that the journal has now, and nobody could write to this home any more."""
+    rows = writer.rows("SELECT value FROM meta WHERE name = 'vkey'")
+    if rows != [(writer.home.keys.newest.vkey,)]:
+        raise StateError("Another process gave the journal a new key.", "Start again.")
 
 
 def _work(keys: Keys, key: SigningKey, *, actor: str, at_unix_ms: int) -> Callable[[Transaction], Handover]:

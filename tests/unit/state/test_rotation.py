@@ -170,6 +170,27 @@ def test_a_crash_between_the_commit_and_the_renaming_is_mended(home: Path, monke
     writer.close()
 
 
+def test_the_only_copy_of_a_new_key_is_not_overwritten_by_another_rotation(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that had opened the home before, and waited: the journal was left with a key that nobody has."""
+    writer, _ = open_store(home)
+    many_acts(writer, 2)
+    waiting, _ = open_store(home)
+    with monkeypatch.context() as patch:
+        patch.setattr(rotation.os, "replace", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            rotate(writer)
+    writer.close()
+    with pytest.raises(StateError, match="gave the journal a new key"):
+        rotate(waiting)
+    waiting.close()
+    writer, _ = open_store(home)
+    many_acts(writer, 1)
+    assert audit_home(writer.home, every=True).findings == ()
+    writer.close()
+
+
 def test_a_file_left_by_a_rotation_that_never_was_changes_nothing(home: Path) -> None:
     writer, _ = open_store(home)
     create_key(home / "state" / "installation.key.next")
