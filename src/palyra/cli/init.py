@@ -29,6 +29,7 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 # tier = "auto"                  # auto is tier C; "b" only when you ask for it
 # allowed_executables = ["ls", "cat", "git"]   # replaces the built-in list of common programs
 # allow_interpreters = false     # bash, python, node … and what runs them
+# path = ["/usr/local/bin", "/usr/bin", "/bin"]   # where programs are looked for
 # read_roots = []                # further read-only folders, absolute
 # settable_env = ["CI", "TZ", "COLUMNS"]
 # egress_enforcement_mode = "strict"           # none | preflight | strict

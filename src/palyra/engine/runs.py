@@ -88,7 +88,10 @@ def check_text(name: str, text: object) -> None:
     """What enters records must be text: bytes of another encoding reach Python as lone surrogates."""
     if not isinstance(text, str):
         raise Rejected(Reason.BAD_ARGUMENTS, f"The {name} must be a string.", f"Give a {name} as a string.")
-    if len(text) > MAX_TEXT_CHARS or "\0" in text or not _is_unicode(text):
+    if len(text) > MAX_TEXT_CHARS:
+        most = f"Give a {name} of at most {MAX_TEXT_CHARS} characters."
+        raise Rejected(Reason.BAD_ARGUMENTS, f"The {name} is too long: {len(text)} characters.", most)
+    if "\0" in text or not _is_unicode(text):
         raise Rejected(Reason.BAD_ARGUMENTS, f"The {name} is not valid text.", f"Give a {name} in UTF-8 without NUL.")
 
 

@@ -1,4 +1,4 @@
-"""What a failed program said that has a known answer here: no name for a commit, no network, no more memory.
+"""What a failed program said that has a known answer here: no name for a commit, no repository, no network, no memory.
 
 A sandbox has no ~/.gitconfig, limits, and a network of its own. Programs do not know that: git advises `git config
 --global`, which lasts no longer than the call, and "Connection refused" sends an agent looking for a fault in its
@@ -18,6 +18,8 @@ from palyra.model.net import EgressMode, NetGrant
 MAX_BYTES = 1 << 16
 """Of the end of what it said."""
 _WHO = b"Please tell me who you are"
+_NO_REPOSITORY = b"fatal: not a git repository"
+_NO_REMOTE = (b"does not appear to be a git repository", b"transport 'file' not allowed")
 _REFUSED = (b"Connection refused", b"ECONNREFUSED", b"Couldn't connect to server", b"Could not connect to server")
 _HERE = (b"localhost", b"127.0.0.1", b"::1", b"0.0.0.0")  # as programs print it
 _UNNAMED = (
@@ -35,6 +37,16 @@ _NO_IDENTITY = (
     "There is no ~/.gitconfig in a sandbox, and git config --global ends with the call. Put it before the subcommand, "
     'each time: args=["-c", "user.name=NAME", "-c", "user.email=EMAIL", "commit", …]. An operator sets both for good '
     "in the repository, outside: git config user.name NAME."
+)
+_ABOVE = (
+    "Nothing above the workspace is shown, and nothing of the repository that a worktree belongs to. Name the folder "
+    "that holds .git as the workspace: palyra run --workspace DIR; an operator lets a worktree's repository be read, "
+    "not written, with palyra run --read DIR."
+)
+_ELSEWHERE = (
+    "A remote that is a folder outside the workspace is not shown: an operator lets git fetch from it with palyra run "
+    "--read DIR. A push to it is done outside; into a repository of the workspace git pushes where its folder is "
+    "named: git push ./DIR BRANCH."
 )
 _OWN_NETWORK = (
     "Each call has a network of its own: what listens on localhost in another call, in the background too, cannot be "
@@ -68,6 +80,10 @@ def said_hint(said: bytes, net: NetGrant, limits: Limits) -> str | None:
     said = said[-MAX_BYTES:]
     if _WHO in said:
         return _NO_IDENTITY
+    if _NO_REPOSITORY in said:
+        return _ABOVE
+    if any(map(said.__contains__, _NO_REMOTE)):
+        return _ELSEWHERE
     if any(map(said.__contains__, _FULL)):
         return _NO_MEMORY.format(limits.memory_bytes >> 20)
     if net.mode is not EgressMode.STRICT:

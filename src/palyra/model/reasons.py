@@ -113,7 +113,7 @@ REASONS: dict[Reason, Page] = {
     Reason.TRAPPED: Page("The WASM guest trapped.", "Fix the skill; its log says where."),
     Reason.CANCELLED: Page(
         "The caller cancelled the call; its process tree was killed.",
-        "Call again if it is still wanted. What it did until then stays done; palyra journal show has its record.",
+        "Call again if it is still wanted. What it did stays done; palyra journal show CALL_ID has its record.",
     ),
     Reason.INTERRUPTED: Page(
         "Palyra itself was killed while the call ran; the call was closed at the next start.",

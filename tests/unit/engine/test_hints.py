@@ -10,6 +10,7 @@ from palyra.config.schema import parse_config
 from palyra.engine.hints import about_tool
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
+from palyra.model.reasons import REASONS
 from palyra.policy.store import PolicyStore
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
@@ -34,6 +35,11 @@ def test_a_refused_input_names_the_tool_whose_schema_to_look_at():
 def test_what_nothing_permits_names_the_call_to_explain():
     outcome = call("palyra.process.run", {"command": "ls"}, posture="locked")
     assert f"palyra policy explain {outcome.call_id} " in outcome.hint
+
+
+@pytest.mark.parametrize("page", REASONS.values(), ids=REASONS)
+def test_what_the_reference_advises_names_the_entry_to_look_at(page):
+    assert "journal show" not in page.remedy or "palyra journal show CALL_ID" in page.remedy
 
 
 def test_a_spent_budget_names_the_run_to_extend():

@@ -24,3 +24,12 @@ def test_a_run_has_at_least_one_call_and_no_negative_budget():
         fake_run(CONFIG, calls_max=0)
     with pytest.raises(ValueError, match="never negative"):
         Allowance(fuel=-1)
+
+
+def test_a_workspace_that_is_too_long_is_called_that():
+    with pytest.raises(Rejected) as refused:
+        fake_run(CONFIG, workspace="/w" * 3000)
+    assert (refused.value.detail, refused.value.hint) == (
+        "The workspace is too long: 6000 characters.",
+        "Give a workspace of at most 4096 characters.",
+    )

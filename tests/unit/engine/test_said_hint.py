@@ -36,6 +36,21 @@ def test_git_without_a_name_is_told_how_to_give_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        (b"fatal: not a git repository (or any parent up to mount point /srv/app)\n", "--workspace DIR"),
+        (b"fatal: not a git repository: /srv/app/.git/worktrees/two\n", "--read DIR"),
+        (b"fatal: '/srv/app.git' does not appear to be a git repository\n", "--read DIR"),
+        (b"fatal: transport 'file' not allowed\n", "git push ./DIR BRANCH"),
+    ],
+)
+def test_git_without_its_repository_is_told_what_is_shown_and_what_to_name(said: bytes, advice: str) -> None:
+    hint = hint_of(said, ALONE)
+    assert hint is not None
+    assert advice in hint
+
+
+@pytest.mark.parametrize(
     "said",
     [REFUSED, b"connect ECONNREFUSED ::1:3000", b"bash: connect: Connection refused\nbash: /dev/tcp/localhost/1"],
 )
