@@ -38,3 +38,16 @@ def test_the_flags_that_a_refused_program_is_told_let_it_run(cli: Cli, argv: tup
     assert typed is not None
     done = cli("run", *typed[1].decode().split(), "--", *argv)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["df .", "free", "hexdump -C numbers", "printenv HOME", "hostname", "uptime", "bc numbers", "csplit numbers 2",
+     "numfmt --to=iec 2048", "b2sum numbers"],
+)  # fmt: skip
+def test_everyday_programs_that_run_nothing_need_no_flag(cli: Cli, line: str) -> None:
+    if not shutil.which(line.split()[0], path="/usr/bin"):
+        pytest.skip("not on this machine")
+    (cli.workspace / "numbers").write_text("1\n2\n")
+    done = cli("run", "--", *line.split())
+    assert (done.returncode, done.stderr, bool(done.stdout)) == (0, b"", True)

@@ -21,13 +21,15 @@ PINNED_IMAGE = late(r"(?:[a-z0-9][a-z0-9._/:-]*@)?sha256:[0-9a-f]{64}")
 """A name is only for reading; the digest says which image. Nothing that a container client would take for an option."""
 
 COMMON_PROGRAMS = (
-    *("base64", "basename", "bzip2", "cat", "chmod", "cksum", "cmp", "column", "comm", "cp", "cut", "date", "dd"),
-    *("diff", "dirname", "du", "echo", "expand", "expr", "factor", "false", "file", "find", "fmt", "fold", "git"),
-    *("grep", "egrep", "fgrep", "gunzip", "gzip", "head", "iconv", "id", "join", "jq", "ln", "ls", "md5sum", "mkdir"),
-    *("mktemp", "mv", "nl", "nproc", "od", "paste", "patch", "printf", "pwd", "readlink", "realpath", "rev", "rg"),
-    *("rm", "rmdir", "sed", "seq", "sha1sum", "sha256sum", "sha512sum", "shuf", "sleep", "sort", "split", "stat"),
-    *("sum", "tac", "tail", "tar", "tee", "test", "touch", "tr", "tree", "true", "truncate", "tsort", "uname"),
-    *("unexpand", "uniq", "unxz", "unzip", "wc", "which", "whoami", "xxd", "xz", "yes", "zcat", "zip", "zstd"),
+    *("b2sum", "base32", "base64", "basename", "bc", "bzcat", "bzip2", "cat", "chmod", "cksum", "cmp", "column"),
+    *("comm", "cp", "csplit", "cut", "date", "dd", "df", "diff", "dirname", "du", "echo", "egrep", "expand", "expr"),
+    *("factor", "false", "fgrep", "file", "find", "fmt", "fold", "free", "git", "grep", "gunzip", "gzip", "head"),
+    *("hexdump", "hostname", "iconv", "id", "join", "jq", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nl"),
+    *("nproc", "numfmt", "od", "paste", "patch", "printenv", "printf", "pwd", "readlink", "realpath", "rev", "rg"),
+    *("rm", "rmdir", "sed", "seq", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shuf", "sleep"),
+    *("sort", "split", "stat", "sum", "tac", "tail", "tar", "tee", "test", "touch", "tr", "tree", "true", "truncate"),
+    *("tsort", "uname", "unexpand", "uniq", "unxz", "unzip", "uptime", "wc", "which", "whoami", "xxd", "xz", "xzcat"),
+    *("yes", "zcat", "zip", "zstd"),
 )
 WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("tool_call", "process_runner", "tier"): tuple(t.value for t in TierChoice),
