@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def test_the_programs_own_exit_code_and_signal_come_through(cli):
 
 def test_an_allowed_program_that_is_not_there_exits_127(cli):
     assert cli("run", "--allow", "no-such-program", "--", "no-such-program").returncode == 127
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="this machine has no shared memory")
+def test_a_workspace_in_shared_memory_is_written_and_its_neighbours_are_not_seen(cli):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place, tempfile.NamedTemporaryFile(dir="/dev/shm") as other:
+        look = f"echo hi > new; ls /dev/shm; test -e {other.name} && echo seen"
+        done = cli("run", "--workspace", place, "--allow-interpreters", "--", "sh", "-c", look)
+        assert (done.stdout, done.stderr) == (f"{Path(place).name}\n".encode(), b"")
+        assert Path(place, "new").read_text() == "hi\n"
 
 
 def test_stdin_reaches_the_program_and_its_streams_stay_apart(cli):

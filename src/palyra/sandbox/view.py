@@ -28,6 +28,8 @@ MADE = (*PRIVATE, *SYSTEM, "/dev", "/etc", "/proc", "/sys")
 OWN_FOLDER = "/etc/.palyra-inside/palyra/inside"
 """Where a sandbox has Palyra's own programs: below /etc, which is never a workspace."""
 _KERNEL = ("/dev", "/proc", "/sys")
+_SHARED_MEMORY = "/dev/shm/"  # noqa: S108
+"""Below /dev and yet a place for projects, for a short time: a sandbox has a tmpfs of its own there, as in /tmp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +108,22 @@ def _check_workspace(workspace: str, host: HostFacts) -> None:
     if not workspace.startswith("/") or posixpath.normpath(workspace) != workspace:
         raise _refused(f"The workspace {workspace!r} is not a resolved absolute path.", "Name an existing folder.")
     clash = [made for made in MADE if is_within(made, workspace)]
-    clash += [made for made in (*SYSTEM, *_KERNEL) if is_within(workspace, made)]
+    clash += [made for made in SYSTEM if is_within(workspace, made)]
+    clash += [made for made in _KERNEL if is_within(workspace, made) and not workspace.startswith(_SHARED_MEMORY)]
     if host.home and is_within(host.home, workspace):
         clash.append(host.home)
     if host.state_home and is_within(workspace, host.state_home):
         clash.append(host.state_home)
     if clash:
-        raise _refused(
-            f"The workspace {workspace} overlaps {clash[0]}, which must stay separate.",
-            "Use a project folder of its own as the workspace.",
+        raise _refused(f"The workspace {workspace} overlaps {clash[0]}, which must stay separate.", _instead(clash[0]))
+
+
+def _instead(clash: str) -> str:
+    if clash in SYSTEM:
+        return (
+            f"Every sandbox shows all of {clash} to its programs, so no project is private there: move it, to /srv say."
         )
+    return "Use a project folder of its own as the workspace."
 
 
 def _readable(job: Shown, host: HostFacts) -> tuple[str, ...]:

@@ -92,6 +92,18 @@ def test_a_workspace_that_would_open_the_sandbox_is_refused(path: str) -> None:
     assert refusal.value.hint
 
 
+def test_a_workspace_in_shared_memory_is_as_good_as_one_in_tmp() -> None:
+    assert view_of(make_job(workspace=sight(path="/dev/shm/w")), make_host()).readable == ()
+    with pytest.raises(Unenforceable):
+        view_of(make_job(workspace=sight(path="/dev/shm/../sda")), make_host())
+
+
+def test_whoever_works_below_usr_is_told_why_not() -> None:
+    with pytest.raises(Unenforceable) as refusal:
+        view_of(make_job(workspace=sight(path="/usr/src/app")), make_host())
+    assert refusal.value.hint.startswith("Every sandbox shows all of /usr to its programs")
+
+
 @pytest.mark.parametrize(
     "root", ["/", "/home", "/tmp", "/etc", "/proc", "/proc/1", "/dev", "/sys/fs", "/var", "x",
              "/home/alice/.local/state/palyra", "/home/alice/.local/state/palyra/keys"]
