@@ -496,6 +496,23 @@ def test_hooks_and_settings_beside_a_separate_git_folder_are_closed(home: Path, 
     assert (workspace / "other" / "config").read_bytes() == before
 
 
+def test_hooks_that_the_repositorys_settings_lead_to_are_closed(home: Path, workspace: Path) -> None:
+    """The operator's next commit runs them, outside of every sandbox: `.git/hooks` is not the only place."""
+    committed(workspace)
+    hooks = workspace / "tools" / "hooks"
+    hooks.mkdir(parents=True)
+    plainly("config", "core.hooksPath", "tools/hooks", at=workspace)
+    (workspace / "hook").write_text("#!/bin/sh\n")
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:probe", workspace)
+        for words in ("cp hook tools/hooks/pre-commit", "mv tools old"):
+            command, *args = words.split()
+            outcome = run.call("palyra.process.run", {"command": command, "args": args})
+            assert outcome.output is not None
+            assert outcome.output["exit_code"] == 1, words
+    assert list(hooks.iterdir()) == []
+
+
 def test_settings_that_name_no_program_of_their_own_leave_git_usable(run: SyncRun, workspace: Path) -> None:
     committed(workspace)
     for key, value in (

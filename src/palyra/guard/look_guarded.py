@@ -23,6 +23,8 @@ from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
 MAX_DEPTH = 16
+MAX_KNOWN = 256
+MAX_CONFIG_BYTES = 1 << 18
 TOO_FULL = "The workspace has too many files in one folder to be checked."
 SHUT = "What must stay closed in the workspace cannot be looked for: it may not be read and entered (chmod u+rwx)."
 
@@ -169,6 +171,47 @@ def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> It
         yield from _find_led_to(workspace, real, allowance)
     elif kind:
         yield from _find_names(workspace, real, IN_GIT, allowance)
+        for path in _hooks_paths(f"{real}/config"):
+            told = path if path.startswith("/") else f"{os.path.relpath(os.path.dirname(folder), workspace)}/{path}"
+            kind, hooks = _settle(workspace, told, allowance)
+            if kind:
+                yield hooks
+
+
+_hooks: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+"""Of a repository's settings: as they were, and where they said its hooks are."""
+
+
+def _hooks_paths(config: str) -> tuple[str, ...]:
+    """`core.hooksPath`: the hooks that git runs on the host are elsewhere, mostly in the workspace itself. Read once:
+    this is asked before and after every call."""
+    try:
+        seen = os.stat(config)
+    except OSError:
+        return ()
+    which = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
+    known = _hooks.get(config)
+    if known is None or known[0] != which:
+        while len(_hooks) >= MAX_KNOWN:
+            del _hooks[next(iter(_hooks))]
+        known = _hooks[config] = which, _read_hooks_paths(config, seen)
+    return known[1]
+
+
+def _read_hooks_paths(config: str, seen: os.stat_result) -> tuple[str, ...]:
+    if not stat.S_ISREG(seen.st_mode):
+        return ()
+    from palyra.guard.look_gitfile import Elsewhere, read_file
+
+    try:
+        data = read_file(config, MAX_CONFIG_BYTES)
+        if b"hookspath" not in data.lower():
+            return ()
+        from palyra.guard.gitconfig import read_settings
+
+        return tuple(value.removeprefix(":(optional)") for _, key, value in read_settings(data) if key == "hookspath")
+    except (Elsewhere, ValueError):
+        return ()
 
 
 def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[str]:

@@ -9,9 +9,14 @@ PROTECTED_NAMES = frozenset(
     """
     .github .gitlab-ci.yml .gitlab .circleci .travis.yml .drone.yml .woodpecker .woodpecker.yml .buildkite .teamcity
     azure-pipelines.yml .azure-pipelines bitbucket-pipelines.yml appveyor.yml .appveyor.yml Jenkinsfile .jenkins
-    .vscode .idea .fleet .husky .pre-commit-config.yaml .pre-commit-hooks.yaml lefthook.yml .lefthook.yml .devcontainer
-    .devcontainer.json .claude .cursor .codex .gemini .mcp.json .windsurf .kiro .amazonq .opencode opencode.json
-    opencode.jsonc .aider.conf.yml .palyra palyra.toml
+    .gitea .forgejo .cirrus.yml .semaphore .tekton .build.yml .builds
+    .vscode .idea .fleet .vs .zed .helix .exrc .nvimrc .nvim.lua .devcontainer .devcontainer.json
+    .husky .githooks .git-hooks .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml prek.toml hk.pkl
+    lefthook.yml lefthook.yaml lefthook.toml lefthook.json .lefthook.yml .lefthook.yaml .lefthook.toml .lefthook.json
+    lefthook-local.yml lefthook-local.yaml .lefthook-local.yml .lefthook-local.yaml
+    mise.toml .mise.toml mise.local.toml .mise.local.toml .mise
+    .claude .cursor .codex .gemini .mcp.json .windsurf .kiro .amazonq .opencode opencode.json opencode.jsonc
+    .aider.conf.yml .roo .continue .junie .qwen .trae .factory .crush.json crush.json .palyra palyra.toml
     """.split()
 )
 """At the top of a workspace: what other programs on the host run from there without being asked again."""

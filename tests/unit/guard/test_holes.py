@@ -218,6 +218,22 @@ def test_what_a_git_file_leads_to_in_the_workspace_is_protected(ws):
     }
 
 
+def test_hooks_are_protected_where_the_settings_say_that_they_are(ws):
+    for folder in ("tools/hooks", "a/.git", "a/my-hooks", "elsewhere"):
+        (ws / folder).mkdir(parents=True)
+    config = ws / ".git" / "config"
+    config.write_text('[core]\n\thooksPath = "tools/hooks"\n')
+    (ws / "a" / ".git" / "config").write_text("[CORE]HooksPath=my-hooks")
+    assert {"tools/hooks", "a/my-hooks"} <= protected(ws)
+    config.write_text(f"[core]\nhooksPath = {ws}/elsewhere\n[core]\nhooksPath = /usr/bin\nhooksPath = ../..\n")
+    assert "elsewhere" in protected(ws)
+    assert "tools/hooks" not in protected(ws)
+    config.write_text("[core]\nhooksPath = made-later\n")
+    before = look(ws).workspace
+    (ws / "made-later").mkdir()
+    assert Looker(home="", state_home="").appeared(before) == ("made-later",)
+
+
 def test_a_git_file_that_leads_each_process_elsewhere_is_told_after_every_call(ws):
     (ws / "sub").mkdir()
     (ws / "sub" / ".git").write_text("gitdir: /proc/self/cwd/real\n")
