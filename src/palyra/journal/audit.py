@@ -11,21 +11,22 @@ Memory grows with the number of calls (one id each), not with the bytes. Not her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from hashlib import sha256
 from operator import itemgetter
 
 from palyra.errors import TrustError
-from palyra.journal.audit_calls import CallsAudit, RunRow
+from palyra.journal.audit_calls import ENTRIES_PRUNED, CallsAudit, RunRow, deletion_of
 from palyra.journal.audit_kept import MAX_FINDINGS, Deletion, Finding, Kept, KeptCheck, Located
 from palyra.journal.audit_pruned import Pruned
 from palyra.journal.chain import ACT
 from palyra.journal.checkpoint import parse_checkpoint
-from palyra.journal.entry import parse_entry
+from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.held_standing import HeldRow, HeldStanding
 from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
+from palyra.journal.pruned_runs import read_runs
 from palyra.journal.standing import ApprovalRow, Standing
 from palyra.journal.standings import StandingRows, Standings
 from palyra.model.record import Checkpoint, Owner
@@ -77,6 +78,8 @@ class Audit:
     kept: KeptCheck | None = None
     deletions: Sequence[Deletion] = ()
     begin: Frontier = field(default_factory=Frontier)
+    kept_runs: Callable[[str], bytes | None] | None = None
+    """What retention kept of runs whose entries it removed, by its digest; None for an export."""
     had: int = 0
     """Entries the store says it had: fewer means that what was acknowledged is gone."""
 
@@ -177,8 +180,23 @@ class Audit:
             self._pruned.read(view)
             self._standings.read(view)
         self._calls.read(index, view, edited=not whole)
+        if view.act == ENTRIES_PRUNED and self.kept_runs is not None:
+            self._go_on(view)
         for contradiction in (*self._standing.read(view), *self._held.read(view)):
             self._find("STANDING", index, contradiction)
+
+    def _go_on(self, view: EntryView) -> None:
+        """With runs of which entries are gone; an act of an older version does not tell of them."""
+        deletion, details = deletion_of(view), view.predicate.get("details")
+        sha256 = details.get("runs_sha256") if isinstance(details, Mapping) else None
+        if deletion is None or not isinstance(sha256, str) or self.kept_runs is None:
+            return
+        rows = read_runs(self.kept_runs(sha256), sha256)
+        if rows is None:
+            self._find("KEPT", view.index, f"What entry {view.index} tells of runs whose entries it removed is gone.")
+            return
+        self._pruned.tell(deletion.first, deletion.count)
+        self._calls.go_on(rows, view.index)
 
     def _append(self, leaf: bytes) -> None:
         if len(leaf) == HASH_BYTES:
@@ -257,7 +275,7 @@ class Audit:
                 )
         for first, detail in self._pruned.findings():
             self._find("MISSING", first, detail)
-        self._calls.finish(rows=rows, runs=runs, pruned=self._pruned.count)
+        self._calls.finish(rows=rows, runs=runs, pruned=self._pruned.untold)
         from_index = self._pruned.end
         if approvals is not None:
             for detail in self._standing.check_approvals(approvals, from_index=from_index):

@@ -200,6 +200,26 @@ class CallsAudit:
             self.find("STANDING", view.index, f"Entry {view.index} gives other terms for run {run_id} than before.")
         run.terms = said
 
+    def go_on(self, rows: Iterable[RunRow], index: int) -> None:
+        """From rows that an act tells of, when it removed entries of theirs."""
+        for row in rows:
+            before = self._runs.get(row.run_id, _Counted())
+            if before.limits and before.limits != row.limits:
+                self.find("STANDING", index, f"Entry {index} tells other limits of run {row.run_id} than before.")
+            self._runs[row.run_id] = _Counted(
+                principal=row.principal,
+                calls=row.calls_used,
+                attempts=row.attempts_used,
+                entries=row.next_sequence,
+                spent=row.spent,
+                limits=row.limits,
+                terms=before.terms,
+                ended_unix_ms=before.ended_unix_ms,
+                began=row.began_unix_ms,
+            )
+            self._sequences[row.run_id] = (row.next_sequence, index)
+            self._partly.discard(row.run_id)
+
     # ── calls ──
 
     def _claim(self, index: int, call_id: str) -> None:
@@ -229,7 +249,7 @@ class CallsAudit:
     # ── the end ──
 
     def finish(self, *, rows: int | None, runs: Iterable[RunRow] | None, pruned: int = 0) -> None:
-        """`pruned`: entries of which retention left the hash alone."""
+        """`pruned`: entries of which retention left the hash alone, and did not tell whose they were."""
         for call_id, opened in self._open.items():
             self._claim_kept(opened.view, None)
             if not self._lives(opened.view.predicate.get("owner")):
@@ -251,7 +271,7 @@ class CallsAudit:
         for row in runs:
             found = self._runs.pop(row.run_id, None)
             if found is None:
-                if not self.begins_at or row.next_sequence < 1:
+                if not pruned or row.next_sequence < 1:
                     self.find("KEPT", None, f"The row of run {row.run_id} has no entry.")
                 gone += max(row.next_sequence, 0)
                 continue

@@ -50,6 +50,7 @@ class Pruned:
     """(first, count) of each removed file → the bodies that are not there."""
     _sealed: dict[tuple[int, int], tuple[object, object]] = field(init=False, default_factory=dict)
     _ordered: list[tuple[int, int]] = field(init=False, default_factory=list)
+    _told: set[tuple[int, int]] = field(init=False, default_factory=set)
     _at: tuple[int, int] = field(init=False, default=(0, 0))
 
     def __post_init__(self) -> None:
@@ -82,6 +83,15 @@ class Pruned:
         first, count = details.get("first"), details.get("count")
         if isinstance(first, int) and isinstance(count, int):
             self._sealed[first, count] = details.get("bodies"), details.get("places_sha256")
+
+    def tell(self, first: int, count: int) -> None:
+        """The act of this removal told what its runs had used."""
+        self._told.add((first, count))
+
+    @property
+    def untold(self) -> int:
+        """Bodies of which no act told so: those that older versions removed."""
+        return sum(gone.count for place, gone in self._gone.items() if place not in self._told)
 
     def findings(self) -> Iterator[tuple[int, str]]:
         """(the entry, what is wrong)"""

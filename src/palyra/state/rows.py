@@ -168,6 +168,15 @@ class JournalRows:
             return None
         return Kept(found[:-2], found[-2], found[-1])
 
+    def blob(self, sha256: str) -> bytes | None:
+        """A kept value by its digest in hex."""
+        try:
+            digest = bytes.fromhex(sha256)
+        except ValueError:
+            return None
+        found = self._connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (digest,)).fetchone()
+        return None if found is None else as_bytes(found[0])
+
     def kept_audit(self) -> KeptAudit:
         return KeptAudit(kept=self.kept, salts=self.salts, artifact=self.artifact, deletions=self.deletions())
 

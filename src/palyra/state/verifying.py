@@ -106,6 +106,7 @@ def audit_rows(
             handovers=question.home.keys.handovers,
             kept=kept or rows.kept_audit(),
             deletions=rows.deletions(),
+            kept_runs=rows.blob,
             had=question.had,
         )
         audit.schema(made)

@@ -21,7 +21,7 @@ from palyra.journal.store import JournalStore
 from palyra.journal.tree import Tree
 from palyra.model.budget import Spending
 from palyra.model.record import RunSpec
-from palyra.state import sealed
+from palyra.state import sealed, segments
 from palyra.state.retention import Removed, delete_records, redact_call
 from palyra.state.rotation import rotate_key
 from palyra.state.rows import JournalRows
@@ -311,42 +311,115 @@ def test_a_body_put_back_does_not_make_up_for_an_act_that_somebody_removed(home:
     writer.close()
 
 
+@pytest.fixture(params=[False, True], ids=["now", "by an older version"])
+def older(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whose acts told nothing of the runs that lost entries."""
+    if request.param:
+        monkeypatch.setattr(segments, "_keep_runs", lambda *_, **__: {})
+    return bool(request.param)
+
+
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "named", "was_named"),
     [
-        ("calls_used = 0", "calls_used"),
-        ("wall_us_used = wall_us_used - 1", None),  # what the removed entries said is not known any more
-        ("wall_us_used = 0", "wall_us_used"),
-        ("calls_max = 1000000", "calls_max"),
+        ("calls_used = 0", "calls_used", "calls_used"),
+        ("wall_us_used = wall_us_used - 1", "wall_us_used", None),
+        ("wall_us_used = 0", "wall_us_used", "wall_us_used"),
+        ("calls_max = 1000000", "calls_max", "calls_max"),
     ],
 )
-def test_a_budget_is_not_raised_under_cover_of_retention(home: Path, change: str, named: str | None) -> None:
+def test_a_budget_is_not_raised_under_cover_of_retention(
+    home: Path, older: bool, change: str, named: str, was_named: str | None
+) -> None:
     """Of a run that had lost entries nothing was compared but the number of the next one."""
     writer, store = open_store(home)
     run = run_spec(ulid())
     for at in (NOW - 5 * DAY, NOW):
         asyncio.run(call(store, run, at=at, wall_us=7))
-    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
-    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    prune(writer)
     assert audit(writer) == []
     with tampering(writer.home) as other:
         other.execute(f"UPDATE runs SET {change}")
     found = [one.detail for one in audit_home(writer.home).findings]
-    assert found == ([] if named is None else [f"The row of run {run.run_id} differs from its entries: {named}."])
+    told = was_named if older else named
+    assert found == ([] if told is None else [f"The row of run {run.run_id} differs from its entries: {told}."])
+    writer.close()
+
+
+def prune(writer: Writer) -> None:
+    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "principal = 'agent:mallory'",
+        "calls_max = 1000000",
+        "calls_used = 0",
+        "fuel_used = 1",
+        "created_unix_ms = 0",
+        "next_sequence = 1",
+        "attempts_used = 1",
+        "wall_us_max = 9",
+    ],
+)
+@pytest.mark.parametrize("goes_on", [False, True], ids=["all gone", "used again since"])
+def test_a_run_that_retention_emptied_cannot_be_made_another_run(home: Path, change: str, goes_on: bool) -> None:
+    """All its entries were gone, and its row was compared with nothing: other limits, another's, for another day."""
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    asyncio.run(call(store, run, at=NOW - 5 * DAY, wall_us=7))
+    prune(writer)
+    if goes_on:
+        asyncio.run(call(store, run, at=NOW, wall_us=7))
+    assert audit(writer) == []
+    with tampering(writer.home) as other:
+        other.execute(f"UPDATE runs SET {change}")
+    found = [one.detail for one in audit_home(writer.home).findings]
+    assert found == [f"The row of run {run.run_id} differs from its entries: {change.split()[0]}."]
+    writer.close()
+
+
+def test_runs_that_lose_entries_again_and_again_go_on_verifying(home: Path) -> None:
+    writer, store = open_store(home)
+    run, other = run_spec(ulid()), run_spec(ulid())
+    for age in (9, 7, 5):
+        asyncio.run(call(store, run, at=NOW - age * DAY, wall_us=7))
+        asyncio.run(call(store, other, at=NOW - age * DAY, wall_us=3))
+        seal_entries(writer, before_unix_ms=NOW - (age - 1) * DAY, at_unix_ms=NOW)
+        asyncio.run(call(store, run, at=NOW - (age - 1) * DAY, wall_us=1))
+        drop_segments(writer, before_unix_ms=NOW - (age - 1) * DAY, at_unix_ms=NOW)
+        assert audit(writer) == []
+    asyncio.run(call(store, run, at=NOW, wall_us=7))
+    assert audit(writer) == []
+    writer.close()
+
+
+def test_what_retention_kept_of_runs_cannot_be_taken_away_or_changed(home: Path) -> None:
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    asyncio.run(call(store, run, at=NOW - 5 * DAY, wall_us=7))
+    prune(writer)
+    for sql in ("UPDATE blobs SET data = x'7b7d'", "DELETE FROM blobs"):
+        with tampering(writer.home) as other:
+            other.execute(sql)
+        assert "What entry 3 tells of runs whose entries it removed is gone." in [
+            one.detail for one in audit_home(writer.home).findings
+        ]
     writer.close()
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["used", "not yet used"])
 @pytest.mark.parametrize("had", [0, 1, 2])
 def test_a_run_that_somebody_made_up_is_not_taken_for_one_that_retention_emptied(
-    home: Path, had: int, begins: bool
+    home: Path, older: bool, had: int, begins: bool
 ) -> None:
     """With limits of theirs, which all its entries then confirm."""
     writer, store = open_store(home)
     for at in (NOW - 5 * DAY, NOW):
         asyncio.run(call(store, run_spec(ulid()), at=at))
-    seal_entries(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
-    drop_segments(writer, before_unix_ms=NOW - DAY, at_unix_ms=NOW)
+    prune(writer)
     assert audit(writer) == []
     run = run_spec(ulid())
     forged = (run.run_id, run.principal, "/", had, 10**6, 0, 10**6, had, NOW)
@@ -357,7 +430,8 @@ def test_a_run_that_somebody_made_up_is_not_taken_for_one_that_retention_emptied
         asyncio.run(call(store, run, at=NOW))
     found = [one.detail for one in audit_home(writer.home).findings]
     if had:
-        assert found == [f"Rows of runs count {2 + had} entries that are gone, and retention removed 2."]
+        counted, removed = (2 + had, 2) if older else (had, 0)
+        assert found[-1] == f"Rows of runs count {counted} entries that are gone, and retention removed {removed}."
     else:
         assert found == ([] if begins else [f"The row of run {run.run_id} has no entry."]), "it was made anew"
     writer.close()
