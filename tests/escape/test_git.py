@@ -404,6 +404,36 @@ def test_settings_of_another_folder_that_a_commondir_names_are_not_obeyed(run: S
     assert not (workspace / "ran").exists()
 
 
+@pytest.mark.parametrize("words", [("status",), ("diff",), ("diff", "HEAD"), ("log", "-p"), ("commit", "-am", "x")])
+def test_a_submodule_is_not_looked_into_to_see_that_it_moved(
+    run: SyncRun, workspace: Path, words: tuple[str, ...]
+) -> None:
+    nested, _ = with_submodule(workspace)
+    trap(workspace / "ran.sh", workspace / "ran")
+    plainly("config", "core.fsmonitor", str(workspace / "ran.sh"), at=nested)
+    git(run, *IDENTITY, *words)
+    assert not (workspace / "ran").exists()
+
+
+def test_a_submodule_that_moved_is_seen_and_committed(run: SyncRun, workspace: Path) -> None:
+    _, moved_to = with_submodule(workspace)
+    assert git(run, "status", "--short").output["stdout"] == " M nested\n"
+    assert f"+Subproject commit {moved_to}" in git(run, "diff").output["stdout"]
+    assert git(run, "add", "nested").success
+    assert git(run, *IDENTITY, "commit", "-m", "moved").success
+    assert "nested | 2 +-" in git(run, "log", "--stat", "-1").output["stdout"]
+    assert told("rev-parse", "HEAD:nested", at=workspace) == moved_to
+
+
+def with_submodule(workspace: Path) -> tuple[Path, str]:
+    """A repository whose last commit calls `nested` a submodule, which has moved on since; and where to."""
+    nested = committed(repository(repository(workspace) / "nested"))
+    plainly("add", "nested", at=workspace)
+    plainly("commit", "-q", "-m", "nested", at=workspace)
+    plainly("commit", "-q", "--allow-empty", "-m", "moved", at=nested)
+    return nested, told("rev-parse", "HEAD", at=nested)
+
+
 def test_no_setting_of_one_call_takes_back_what_git_was_told(run: SyncRun, workspace: Path) -> None:
     """What -c says stands above the environment."""
     repository(workspace)

@@ -24,7 +24,9 @@ SETTINGS: Final = (
     ("core.hooksPath", NOWHERE),
     ("core.sshCommand", "ssh"),
     ("credential.helper", ""),  # an empty one forgets those named before it
-    ("diff.ignoreSubmodules", "all"),  # looking into them obeys their own settings
+    # Looking into them obeys their own settings. Which commit they are at is read without, and has to be seen: with
+    # "all" a submodule that moved was in no status, no diff and no commit.
+    ("diff.ignoreSubmodules", "dirty"),
     ("diff.submodule", "short"),  # longer ones are told by a git, or a fetch, in whatever folder a tree names
     ("fetch.recurseSubmodules", "false"),
     ("gc.auto", "0"),

@@ -157,6 +157,9 @@ def subcommand_words(args: Sequence[str]) -> Sequence[str]:
     return () if scan.unknown else args[scan.rest :]
 
 
+_STRICTER = {"diff.ignoresubmodules": "all"}
+
+
 @cache
 def _enforced() -> Mapping[str, str]:
     """What -c says stands above the environment: `-c diff.ignoreSubmodules=none status` looked into a nested
@@ -171,7 +174,7 @@ def is_safe_setting(text: str) -> bool:
     key, _, value = text.partition("=")
     key = key.lower()
     if key in _enforced():
-        return value.lower() == _enforced()[key]
+        return value.lower() in (_enforced()[key], _STRICTER.get(key))
     if key == "core.pager" or key.startswith("pager."):
         return value in _PAGERS_OFF
     return key in _SAFE_SETTINGS or key.partition(".")[0] in _SAFE_SECTIONS

@@ -410,6 +410,7 @@ def test_other_programs_and_other_variables_stay_usable(words: str) -> None:
         ("rebase -m x", False), ("merge -m sNAME x", False), ("merge -msNAME x", False), ("merge -sours x", False),
         ("pull -rsNAME", True), ("cherry-pick -xs HEAD~1", False), ("revert -s HEAD", False), ("merge -qsNAME", True),
         ("-c diff.ignoreSubmodules=none status", True), ("-c diff.ignoreSubmodules=all status", False),
+        ("-c diff.ignoreSubmodules=dirty status", False), ("-c diff.ignoreSubmodules=untracked status", True),
         ("-c status.submoduleSummary=true status", True), ("-c gc.auto=0 commit", False), ("-c gc.auto=1 commit", True),
         ("-c submodule.recurse checkout x", True), ("-c core.fsmonitor=false status", False),
     ],
