@@ -17,7 +17,8 @@ from palyra.model.net import EgressMode, NetGrant
 
 MAX_BYTES = 1 << 16
 """Of the end of what it said."""
-_WHO = b"Please tell me who you are"
+_WHO = (b"Please tell me who you are", b"could not lock config file /dev/null")
+"""The second of git config --global."""
 _NO_REPOSITORY = b"fatal: not a git repository"
 _NO_REMOTE = (b"does not appear to be a git repository", b"transport 'file' not allowed")
 _REFUSED = (b"Connection refused", b"ECONNREFUSED", b"Couldn't connect to server", b"Could not connect to server")
@@ -78,7 +79,7 @@ def unread_hint(args: Sequence[str], said: bytes) -> str | None:
 
 def said_hint(said: bytes, net: NetGrant, limits: Limits) -> str | None:
     said = said[-MAX_BYTES:]
-    if _WHO in said:
+    if any(map(said.__contains__, _WHO)):
         return _NO_IDENTITY
     if _NO_REPOSITORY in said:
         return _ABOVE

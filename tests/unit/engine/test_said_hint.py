@@ -29,8 +29,9 @@ def hint_of(said: bytes, net: NetGrant) -> str | None:
     return said_hint(said, net, Limits(memory_bytes=64 << 20))
 
 
-def test_git_without_a_name_is_told_how_to_give_one() -> None:
-    hint = hint_of(WHO, OPEN)
+@pytest.mark.parametrize("said", [WHO, b"error: could not lock config file /dev/null: Read-only file system\n"])
+def test_git_without_a_name_is_told_how_to_give_one(said: bytes) -> None:
+    hint = hint_of(said, OPEN)
     assert hint is not None
     assert 'args=["-c", "user.name=NAME", "-c", "user.email=EMAIL", "commit", …]' in hint
 
