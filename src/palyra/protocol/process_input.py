@@ -99,7 +99,8 @@ def _hint_without_folder(command: str, args: Sequence[str]) -> str:
     if command.startswith(_SYSTEM):
         return installed
     line = " ".join((command, *args))
-    shown = line if all(map(_needs_no_quotes, line.replace("/", "").replace("_", "").split())) else command
+    is_plain = all(map(_needs_no_quotes, line.replace("/", "").replace("_", "").split()))
+    shown = line if is_plain or not args else f"{command} …"
     return (
         f"{installed} One of the workspace is started by a shell, where policy allows that: "
         f'command="bash", args=["-c", "{_plain(shown, _MAX_SHOWN)}"]; a script is an argument of its interpreter: '

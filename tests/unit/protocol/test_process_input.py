@@ -95,7 +95,7 @@ def test_several_errors_are_named_each_with_its_path():
     [
         ({"command": "./hello"}, 'command="bash", args=["-c", "./hello"]'),
         ({"command": ".venv/bin/pytest", "args": ["-q", "t_x"]}, 'args=["-c", ".venv/bin/pytest -q t_x"]'),
-        ({"command": "bin/x", "args": ["a b;c"]}, 'command="bash", args=["-c", "bin/x"]'),
+        ({"command": "bin/x", "args": ["a b;c"]}, 'command="bash", args=["-c", "bin/x …"]'),
         ({"command": "bin/x\"\x1b", "args": []}, 'args=["-c", "bin/x??"]'),
     ],
 )  # fmt: skip
