@@ -22,7 +22,7 @@ from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import Reason, Rejected
 from palyra.model.approval import Approval, ApprovalState, Permission, Question
-from palyra.model.call import PrincipalKind
+from palyra.model.call import Door, PrincipalKind
 from palyra.model.grant import Allow, Ask
 from palyra.model.outcome import Status
 from palyra.model.plan import ProcessPlan
@@ -190,10 +190,19 @@ def _pending(trip: Trip, approval: Approval, ports: Ports) -> Ending:
     return Ending(
         status=Status.PENDING_APPROVAL,
         message=f"{_why_asked(trip, ports)} Nobody has decided yet.",
-        hint=f"An operator can look at it with palyra approvals show {approval.approval_id} and allow it with "
+        hint=f"{_who_decides(trip)} can look at it with palyra approvals show {approval.approval_id} and allow it with "
         f"palyra approvals approve {approval.approval_id}; then repeat the call.",
         approval=pending_json(approval, ports),
     )
+
+
+def _who_decides(trip: Trip) -> str:
+    """Nobody decides on a call of their own, except where it asks them (approvals/rules)."""
+    context = trip.run.context
+    if context.principal.kind is not PrincipalKind.USER:
+        return "An operator"
+    here = "Repeat the call at a terminal to confirm it there. " if context.door is Door.CLI else ""
+    return f"{here}Another operator"
 
 
 # ── what the person sees ─────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.errors import Reason, Rejected
 from palyra.model.approval import ApprovalState
+from palyra.model.call import Door
 from palyra.model.outcome import Status
 from palyra.policy.store import load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
@@ -68,6 +69,22 @@ def test_a_call_with_a_grant_runs_and_names_it():
     opened = ports.journal.openings[0]
     assert (opened.permission.approval_id, opened.permission.question) == (approval_id, ports.approver.asked[0])
     assert opened.entry.predicate["decision"]["approval_id"] == approval_id
+
+
+@pytest.mark.parametrize(
+    ("principal", "door", "told"),
+    [
+        ("agent:demo", Door.CLI, "An operator can look at it with palyra approvals show "),
+        ("user:alice", Door.CLI, "Repeat the call at a terminal to confirm it there. Another operator can look at it "),
+        ("user:alice", Door.HTTP, "Another operator can look at it with palyra approvals show "),
+    ],
+)
+def test_nobody_is_told_to_decide_on_a_call_of_their_own(principal, door, told):
+    engine = Engine(ports_with(WAITS), make_registry(BUILTIN_TOOLS))
+    run = fake_run(OPEN, principal=principal)
+    run = replace(run, context=replace(run.context, door=door))
+    request = CallRequest(tool="palyra.process.run", input=LS, run=run)
+    assert asyncio.run(engine.call(request)).hint.startswith(told)
 
 
 def test_one_that_nobody_decided_yet_is_pending_and_runs_nothing():
