@@ -113,11 +113,15 @@ def _entries_of(journal: Reading, call_id: str) -> tuple[Entry, ...]:
 
 
 def _lines(journal: Reading, head: Checkpoint, calls: tuple[str, ...]) -> Iterator[bytes]:
-    from palyra.journal.export import export_lines, selection_lines
+    from palyra.errors import StateError
+    from palyra.journal.export import MAX_SELECTED, export_lines, selection_lines
 
     links = journal.tree.links(journal.home.keys)
     if calls:
-        yield from selection_lines(_shown(journal, head, calls), head, links=links)
+        shown = _shown(journal, head, calls)
+        if len(shown) > MAX_SELECTED:  # nobody could check it
+            raise StateError(f"A selection holds at most {MAX_SELECTED} entries.", "Export fewer calls at a time.")
+        yield from selection_lines(shown, head, links=links)
         return
     first = journal.rows.first_body()
     bodies = (entry.body for entry in _signed(journal, head) if entry.index >= first)
