@@ -64,8 +64,8 @@ NIGHT = '@id("local.night") @reason("No.") forbid (principal, action, resource) 
 CASES = {
     "an interpreter": Case(process("bash", "-c", "true"), process("bash", "-c", "rm x"), kinds=("flag", "setting")),
     "a build tool": Case(process("make", "all"), process("make", "clean"), kinds=("flag", "setting", "posture")),
-    "a program that is not listed": Case(process("hexdump", "x"), process("hexdump", "y"), kinds=("flag", "setting")),
-    "a wrapper around one": Case(process("env", "hexdump", "x"), process("env", "hexdump", "y"), kinds=("flag",)),
+    "a program that is not listed": Case(process("strings", "x"), process("strings", "y"), kinds=("flag", "setting")),
+    "a wrapper around one": Case(process("env", "strings", "x"), process("env", "strings", "y"), kinds=("flag",)),
     "a path outside": Case(process("cat", "/opt/a"), process("cat", "/srv/b"), kinds=("flag", "setting")),
     "a tier without isolation": Case(
         process("ls"), process("ls", "-l"), run={"tier": TierChoice.B}, kinds=("approval", "tier")
