@@ -70,6 +70,8 @@ def shown_folders(template: Template) -> tuple[Identified, ...]:
     """Which they are now: folders of the host beside the system's and the workspace that a program is shown."""
     if template.landlock is not None:
         folders, granted = template.landlock.runnable, template.landlock.granted
+    elif not template.pid_namespace:
+        return ()  # a plain child without Landlock: it sees the host's files, by their names, when it opens them
     else:
         folders, granted = _shown_as_themselves(template.launcher), template.granted
     return tuple(
@@ -79,7 +81,7 @@ def shown_folders(template: Template) -> tuple[Identified, ...]:
 
 @lru_cache(maxsize=64)
 def _shown_as_themselves(launcher: tuple[Word, ...]) -> tuple[str, ...]:
-    binds, workspace = planned_mounts(launcher), workspace_of(launcher) if launcher else ""
+    binds, workspace = planned_mounts(launcher), workspace_of(launcher)
     own = (point for point, source in binds if point == source and point != workspace)
     return tuple(point for point in own if not point.startswith(("/etc/", "/proc/")))
 
