@@ -153,8 +153,13 @@ def _kernel(*, cgroup_limits: bool, counting: bool = False) -> dict[str, Any]:
     groups = (try_cgroup_limits() if cgroup_limits or counting else None) or none
     limits = groups if cgroup_limits else none
     found = (
-        try_cgroup_kill(), try_landlock(), limits.version, limits.memory, limits.pids, groups.pids if counting else "",
-    )  # fmt: skip
+        try_cgroup_kill(limits),
+        try_landlock(),
+        limits.version,
+        limits.memory,
+        limits.pids,
+        groups.pids if counting else "",
+    )
     return dict(zip(_KERNEL_FIELDS, found, strict=True))
 
 

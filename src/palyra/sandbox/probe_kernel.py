@@ -139,9 +139,11 @@ def try_namespaces() -> dict[str, str]:
 # ── cgroups ──────────────────────────────────────────────────────────────────
 
 
-def try_cgroup_kill() -> str:
-    """Our own cgroup v2 folder, if groups can be made below it and a process in one really killed."""
-    parent = _folder("")
+def try_cgroup_kill(limits: CgroupFacts) -> str:
+    """A cgroup v2 folder, if groups can be made below it and a process in one really killed: our own, or the one where
+    `limits` bound a call. A process is in one group of version 2: bounded beside us, it would be out of the one below
+    us that is killed, and everything it started would go on."""
+    parent = limits.memory or limits.pids if limits.version == 2 else _folder("")
     with _group(parent) as group, _bystander() as child:
         if group and _wrote(f"{group}/cgroup.procs", str(child)) and _wrote(f"{group}/cgroup.kill", "1"):
             return parent if _ended(child) else ""

@@ -36,7 +36,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setattr(probe_bwrap, "try_bwrap", look)
     monkeypatch.setattr(under_test, "find_launcher", lambda name, folders: Launcher(path="/bin/sh"))
-    monkeypatch.setattr(probe_kernel, "try_cgroup_kill", lambda: "/g")
+    monkeypatch.setattr(probe_kernel, "try_cgroup_kill", lambda limits: "/g")
     return seen
 
 

@@ -1,7 +1,8 @@
-"""Whether a trial's process has ended is seen on every kernel, and leaves it to who started it."""
+"""Whether a trial's process has ended is seen on every kernel and leaves it to who started it; and where it is tried."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from palyra.model.host import CgroupFacts
 from palyra.sandbox import probe_kernel
 
 
@@ -48,5 +50,27 @@ def test_a_process_that_was_taken_by_another_thread_has_ended(waiting: subproces
 
 
 def test_killing_a_group_is_tried_without_an_error() -> None:
-    found = probe_kernel.try_cgroup_kill()
+    found = probe_kernel.try_cgroup_kill(CgroupFacts(version=0))
     assert found == "" or os.path.exists(f"{found}/cgroup.procs")
+
+
+def test_a_call_is_killed_in_the_group_that_bounds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service is bounded by a group beside its own. Killed by one below its own, which it is not in, a call's
+    processes went on."""
+    tried: list[str] = []
+
+    @contextlib.contextmanager
+    def group(parent: str) -> Iterator[str]:
+        tried.append(parent)
+        yield ""
+
+    monkeypatch.setattr(probe_kernel, "_group", group)
+    monkeypatch.setattr(probe_kernel, "_folder", lambda controller: "/slice/service")
+    for limits in (
+        CgroupFacts(version=0),
+        CgroupFacts(version=1, memory="/memory", pids="/pids"),
+        CgroupFacts(version=2, memory="/slice", pids="/slice"),
+        CgroupFacts(version=2, memory="", pids="/slice"),
+    ):
+        probe_kernel.try_cgroup_kill(limits)
+    assert tried == ["/slice/service", "/slice/service", "/slice", "/slice"]
