@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +18,8 @@ from palyra.inside.wasm import abi
 from palyra.inside.wasm.guest import EndKind
 from palyra.launch.artefacts import MAC_BYTES, ArtefactCache
 from palyra.launch.compiler import Compiler
-from palyra.launch.guest_worker import REASONS
+from palyra.launch.course import Running
+from palyra.launch.guest_worker import REASONS, Worker
 from palyra.launch.guests import Guests
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
@@ -196,6 +197,31 @@ def test_killing_workers_under_64_calls_fails_only_the_calls_they_held(jail: Jai
     lost = [execution for execution in ended if execution.status is not Status.COMPLETED]
     assert 1 <= len(lost) <= 2
     assert {execution.reason for execution in lost} <= {Reason.TRAPPED, Reason.INTERNAL}  # INTERNAL: while starting
+
+
+def test_a_spare_worker_that_is_not_ready_yet_is_ended_when_nobody_waits_for_it_any_more(jail: Jail) -> None:
+    """Closing in that moment left it, and where a group counts its processes that group too, until the engine's end."""
+    before = children()
+
+    async def cancelled(jail: Jail) -> None:
+        executor = ProcessExecutor(host())
+        silent = replace(worker_plan(host()), program="/bin/sleep", argv=("/bin/sleep", "60"))
+        started: list[Running] = []
+
+        async def begin() -> Running:
+            started.append(await executor.begin(silent))
+            return started[-1]
+
+        starting = asyncio.ensure_future(Worker.start(begin))
+        while not started:
+            await asyncio.sleep(0.01)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert children() <= before
+        await executor.close()
+
+    jail.use(cancelled)
 
 
 def _is_worker(pid: str) -> bool:

@@ -98,6 +98,9 @@ class Worker:
             said = worker._last_words()
             await worker.end()
             raise LaunchFailed(f"The worker for guests did not start: {said or 'no answer'}.") from error
+        except BaseException:  # cancelled: whoever closes has no use for a spare that is not ready yet
+            await unbroken(worker.end())
+            raise
         return worker
 
     async def load(self, plan: WasmPlan, artefact: bytes) -> None:
