@@ -234,6 +234,11 @@ def claimed(result: Result, promise: Guarantee) -> None:
         pytest.skip(f"{promise.value} is not claimed for this workspace: {', '.join(result.plan.degraded)}")
 
 
+def walled(plan: ProcessPlan) -> None:
+    if plan.tier is Tier.B and plan.landlock is None:
+        pytest.skip("without Landlock a plain child sees the host's files, whatever was granted")
+
+
 def marked_processes(mark: str) -> list[int]:
     """Processes of this machine whose command line holds `mark`, ourselves aside."""
     found = []

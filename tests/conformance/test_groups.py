@@ -61,7 +61,7 @@ def groups_left() -> list[str]:
     folders = {facts.memory, facts.pids} - {""}
     left = [""]
     for _ in range(100):
-        left = [name for folder in folders for name in os.listdir(folder) if "palyra" in name]
+        left = [name for folder in folders for name in os.listdir(folder) if name.startswith("palyra-")]
         if not left:
             break
         time.sleep(0.1)

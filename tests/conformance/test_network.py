@@ -85,7 +85,8 @@ def test_where_the_network_is_shared_nothing_is_claimed(
     result = tier_c.attack(ATTACK, *listeners[0], net=OPEN)
     assert Guarantee.NET_ISOLATED not in result.plan.guarantees
     assert any(note.startswith("network_shared") for note in result.plan.degraded)
-    assert (result.json["loopback"], result.json["path"]) == ("connected", "ENOENT")
+    assert result.json["loopback"] == "connected"
+    assert result.json["path"] in {"ENOENT", "EACCES"}  # the latter where no Unix socket can be made: before Landlock 6
 
 
 def test_where_the_network_is_shared_nobody_who_listens_without_a_path_can_be_asked_to_do_it(

@@ -14,7 +14,7 @@ import pytest
 from palyra.errors import Reason
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
-from tests.conformance.arena import Arena, claimed
+from tests.conformance.arena import Arena, claimed, walled
 
 pytestmark = pytest.mark.slow
 SECONDS = 0.7
@@ -192,7 +192,9 @@ def test_a_link_put_in_the_place_of_a_granted_folder_shows_nothing_of_where_it_l
             (any_tier.folder / "elsewhere" / "vendor").symlink_to(any_tier.outside)
         place.rename(place.with_name("moved"))
         place.symlink_to(end)
-        execution = any_tier.run("/bin/cat", f"{granted}/secret", read_roots=roots, granted_roots=roots).execution
+        result = any_tier.run("/bin/cat", f"{granted}/secret", read_roots=roots, granted_roots=roots)
+        walled(result.plan)
+        execution = result.execution
         assert (execution.reason, execution.stdout_bytes) == (Reason.SPAWN_FAILED, 0)
         assert "a link has taken the place of what was granted" in str(execution.message)
         place.unlink()
@@ -207,4 +209,5 @@ def test_a_granted_folder_swapped_while_the_sandbox_is_made_shows_nothing(place:
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             shown.append(place.run("/bin/cat", f"{granted}/secret", read_roots=roots, granted_roots=roots))
+            walled(shown[0].plan)
     assert {each.output.stdout for each in shown} == {""}

@@ -1,4 +1,4 @@
-"""Whether a trial's process has ended is seen on every kernel and leaves it to who started it; and where it is tried."""
+"""Whether a trial's process has ended is seen on every kernel and left to who started it; and where it is tried."""
 
 from __future__ import annotations
 
