@@ -23,6 +23,9 @@ KEY =
 SECONDS = 1800
 TARGETS =
 EXAMPLES = 25
+# Of Debian, for test-kernel and test-arm; and which tests run there, if not what is usual.
+KERNEL = cloud
+TESTS =
 # Each test makes its own folders, homes and servers, so they go side by side: one more than there are processors, as
 # many wait for a disk, a deadline or a process more than they work.
 SIDE_BY_SIDE = -n $(shell echo $$(( $$(nproc 2>/dev/null || echo 2) + 1 ))) --dist worksteal
@@ -97,8 +100,11 @@ screenshots: dev ## the pictures of the console's guide, taken again
 	@tools/browser.sh $(PYTHON) .make/browser
 	@$(PY) -m tests.browser .make/browser/bin/python docs/guide --portrait
 
-test-arm: dev ## the sandbox on an emulated ARM machine under Debian's older kernel; as root on Debian installed, half an hour
-	@tools/arm.sh $(PY) .make/arm
+test-kernel: dev ## the sandbox on an x86-64 machine under Debian's older kernel (KERNEL=6.12-cloud TESTS=tests/conformance); as root on Debian
+	@tools/machine.sh $(PY) .make/kernel-$(KERNEL) amd64 linux-image-$(KERNEL)-amd64 $(TESTS)
+
+test-arm: dev ## the same on an emulated ARM machine, in about an hour; as root on Debian
+	@tools/machine.sh $(PY) .make/arm-$(KERNEL) arm64 linux-image-$(KERNEL)-arm64 $(TESTS)
 
 test-windows-layout: dev ## structures of the Windows backend against the mingw-w64 headers; as root on Debian installed
 	@$(PY) tools/windows_layout.py --check
