@@ -228,6 +228,67 @@ def test_what_only_a_commit_calls_a_submodule_is_not_entered_to_move_it(
     assert (done.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
 
 
+def _with_unseen_submodule(workspace: Path) -> Path:
+    """A branch and a stash that alone call a/b/c/inner a submodule, and say that git has to look into it."""
+    committed(workspace)
+    (workspace / "a" / "b" / "c").mkdir(parents=True)
+    inner = committed(workspace / "a" / "b" / "c" / "inner")
+    link = f"160000,{told('rev-parse', 'HEAD', at=inner)},a/b/c/inner"
+    ignoring = '[submodule "s"]\n\tpath = a/b/c/inner\n\turl = ./nowhere\n\tignore = none\n'
+    for last in (("commit", "-qm", "y"), ("stash", "-q")):
+        if "commit" in last:
+            plainly("checkout", "-qb", "two", at=workspace)
+        (workspace / ".gitmodules").write_text(ignoring)
+        plainly("add", ".gitmodules", at=workspace)
+        plainly("update-index", "--add", "--cacheinfo", link, at=workspace)
+        plainly(*last, at=workspace)
+        plainly("checkout", "-q", "--recurse-submodules=no", "master", at=workspace)
+    (inner / ".gitattributes").write_text("* filter=x\n")
+    (inner / "file").write_text("y")
+    return inner
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("checkout two", "switch two", "checkout -b x two", "checkout --quiet --no-quiet two", "stash pop"),
+        *("stash apply", "stash branch x", "merge --autostash two", "rebase --autostash two"),
+        "-c rebase.autoStash=1 rebase two",
+    ],
+)
+def test_what_only_a_commit_calls_a_submodule_is_not_looked_into_to_report_it(
+    run: SyncRun, workspace: Path, words: str
+) -> None:
+    """`ignore = none` in the .gitmodules that comes with it stands above what git was told, and no index held it."""
+    inner = _with_unseen_submodule(workspace)
+    plainly("config", "filter.x.clean", trap(workspace / "program", workspace / "ran"), at=inner)
+    if "auto" in words:
+        (workspace / "file").write_text("z")
+    done = git(run, *IDENTITY, *words.split())
+    assert (done.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+    plainly("config", "--unset", "filter.x.clean", at=inner)
+    assert git(run, *IDENTITY, *words.split()).success, "nothing there names a program"
+
+
+@pytest.mark.parametrize("words", ["checkout -q two", "switch --quiet two", "stash pop -q", "merge two", "rebase two"])
+def test_a_git_that_reports_nothing_goes_on_beside_a_repository_with_programs(
+    run: SyncRun, workspace: Path, words: str
+) -> None:
+    inner = _with_unseen_submodule(workspace)
+    plainly("config", "filter.x.clean", trap(workspace / "program", workspace / "ran"), at=inner)
+    assert git(run, *IDENTITY, *words.split()).success
+    assert not (workspace / "ran").exists()
+
+
+def test_a_stash_that_settings_ask_for_reports_as_well(run: SyncRun, workspace: Path) -> None:
+    inner = _with_unseen_submodule(workspace)
+    plainly("config", "filter.x.clean", trap(workspace / "program", workspace / "ran"), at=inner)
+    plainly("config", "rebase.autoStash", "true", at=workspace)
+    (workspace / "file").write_text("z")
+    done = git(run, *IDENTITY, "rebase", "two")
+    assert (done.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+
+
 def test_a_repository_planted_deep_in_a_submodule_is_not_obeyed_once_a_commit_calls_it_one(
     run: SyncRun, workspace: Path
 ) -> None:

@@ -57,6 +57,8 @@ class Reading:
     """Which folder the files are in, where it is said."""
     sha256: bool = False
     """Whether hashes have 32 bytes, which says how the index is read."""
+    stashes: bool = False
+    """Whether a rebase, merge or pull is told to put changes aside and back by itself."""
 
 
 def program_in(data: bytes) -> str:
@@ -66,7 +68,7 @@ def program_in(data: bytes) -> str:
 def read_config(data: bytes) -> Reading:
     if len(data) > MAX_BYTES:
         return Reading(program="more than can be read")
-    worktree, sha256 = "", False
+    worktree, sha256, stashes = "", False, False
     try:
         for section, key, value in _settings(data.decode("latin-1")):
             if _names_program(section, key, value):
@@ -75,9 +77,10 @@ def read_config(data: bytes) -> Reading:
                 worktree = value.encode("latin-1").decode("utf-8", "surrogateescape")
             elif (section, key) == ("extensions", "objectformat"):
                 sha256 = value == "sha256"
+            stashes = stashes or key == "autostash"
     except ValueError:
         return Reading(program=UNREADABLE)
-    return Reading(worktree=worktree, sha256=sha256)
+    return Reading(worktree=worktree, sha256=sha256, stashes=stashes)
 
 
 def read_settings(data: bytes) -> Iterator[tuple[str, str, str]]:

@@ -284,10 +284,12 @@ def _with_guarded(workspace: WorkspaceSight) -> WorkspaceSight:
 def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> tuple[str, tuple[str, ...]]:
     if not workspace.path or not any(normalise(name) == "git" for name in (request.command, *request.also)):
         return "", ()
+    from palyra.guard.gitreport import reports_of
     from palyra.guard.look_git import look_at_git, look_at_steps
 
     recurses = any("--recursive" in word for word in request.args)
-    return look_at_git(workspace, recurses=recurses), look_at_steps(workspace)
+    reports = reports_of(request.command, request.args)
+    return look_at_git(workspace, recurses=recurses, reports=reports), look_at_steps(workspace)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

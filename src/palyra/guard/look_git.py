@@ -2,7 +2,8 @@
 
 Touches the file system, reading only. Looked at are the repository at the top, those that were found beside it
 (look_guarded), those that its index holds, wherever they are, and those that theirs hold; where git goes on by itself
-(`--recursive`), all that lie in a submodule. Whoever wrote them: what was
+(`--recursive`), all that lie in a submodule; where it looks at the index it has just made (gitreport), all that lie in
+the workspace. Whoever wrote them: what was
 there before an agent came is closed to it, but git runs it all the same, and what was not there can be the agent's own.
 Rules: an agent can have written every file of them, so they are read as git reads them, and what leads git elsewhere
 than where is looked counts as a program: files in another folder, an index that cannot be read or is too large to be.
@@ -17,8 +18,10 @@ import glob
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from palyra.guard import gitconfig, gitindex
+from palyra.guard.gitreport import Reports
 from palyra.guard.look_gitfile import Elsewhere, common_folder, own_folder, read_file
 from palyra.guard.look_links import follow_links
 from palyra.guard.paths import inside
@@ -41,13 +44,17 @@ TOO_MANY = f"more than {MAX_NESTED} repositories, which are not all looked at"
 
 MAX_FOLDERS = 1 << 14
 TOO_DEEP = f"submodules of more than {MAX_FOLDERS} folders, which are not all looked through"
+TOO_WIDE = (
+    f"what may lie in more than {MAX_FOLDERS} folders of the workspace, once a commit calls one a submodule; with -q "
+    "right behind checkout, switch, stash pop or stash apply, and without --autostash, it looks into none"
+)
 
 
-def look_at_git(workspace: WorkspaceSight, *, recurses: bool = False) -> str:
+def look_at_git(workspace: WorkspaceSight, *, recurses: bool = False, reports: Reports = Reports.NEVER) -> str:
     """The first such setting and its file, for a sentence; empty without one. `recurses`: git goes on into whatever the
     submodules' submodules are once they have been checked out."""
     top = f"{workspace.path}/.git"
-    look = _Look(workspace.path, recurses=recurses)
+    look = _Look(workspace.path, recurses=recurses, reports=reports)
     beside = (os.path.dirname(path) for path in workspace.protected if os.path.basename(path) in _FILES)
     try:
         if own_folder(workspace.path, top):
@@ -84,9 +91,10 @@ class _TooMuch(Exception):
 
 
 class _Look:
-    def __init__(self, workspace: str, *, recurses: bool) -> None:
+    def __init__(self, workspace: str, *, recurses: bool, reports: Reports) -> None:
         self._workspace = workspace
         self._recurses = recurses
+        self._reports = reports
         self._folders = 0
         self._seen: dict[str, gitconfig.Reading] = {}
         self._bytes = self._index_bytes = self._asked = 0
@@ -102,7 +110,9 @@ class _Look:
             if setting or (reading.worktree and self._path(reading.worktree, place) != files):
                 # Names in the index would be those of another folder's files.
                 return setting or f"core.worktree in {self._shown(f'{common}/config')}"
-            for folder in self._inner(files, self._names(place, sha256=reading.sha256)):
+            for folder in chain(
+                self._inner(files, self._names(place, sha256=reading.sha256)), self._anywhere(files, reading)
+            ):
                 inner = own_folder(self._workspace, f"{folder}/.git") or f"{folder}/.git"
                 if inner not in known and os.path.isdir(inner):
                     waiting.append((folder, inner))
@@ -120,36 +130,41 @@ class _Look:
             if self._recurses and files == self._workspace:
                 yield from self._below(f"{files}/{name}")
 
-    def _below(self, top: str) -> Iterator[str]:
+    def _anywhere(self, files: str, reading: gitconfig.Reading) -> Iterator[str]:
+        told = Reports.ALWAYS, Reports.BEHIND_A_STASH if reading.stashes else Reports.ALWAYS
+        if files == self._workspace and self._reports in told:
+            yield from self._below(files, TOO_WIDE)
+
+    def _below(self, top: str, too_much: str = TOO_DEEP) -> Iterator[str]:
         """Folders in a submodule's with a repository of their own, which no index holds: the commit that `git submodule
         update --recursive` checks out there may call one a submodule, and then git obeys its settings in this call."""
         waiting = [top]
         while waiting:
             self._folders += 1
             if self._folders > MAX_FOLDERS:
-                raise _TooMuch(TOO_DEEP)
+                raise _TooMuch(too_much)
             place = waiting.pop()
             try:
                 with os.scandir(place) as entries:
-                    inner = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                    inner = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
             except (OSError, ValueError):
                 continue
-            if place != top and os.path.lexists(f"{place}/.git"):
+            if inner.pop(".git", None) is not None and place != top:
                 yield place
-            waiting += [f"{place}/{name}" for name in inner if name != ".git"]
+            waiting += [f"{place}/{name}" for name, is_folder in inner.items() if is_folder]
 
     def at_settings(self, folder: str) -> str:
         if folder in self._seen:
             return ""
-        worktree, reading = "", gitconfig.Reading()
+        worktree, stashes, reading = "", False, gitconfig.Reading()
         for name in reversed(_FILES):
             data = read_file(f"{folder}/{name}", gitconfig.MAX_BYTES + 1)
             self._bytes += len(data)
             reading = self._seen[folder] = gitconfig.read_config(data)
             if reading.program or self._bytes > MAX_CONFIG_BYTES:
                 return f"{reading.program or 'more than can be read'} in {self._shown(f'{folder}/{name}')}"
-            worktree = worktree or reading.worktree
-        self._seen[folder] = replace(reading, worktree=worktree)
+            worktree, stashes = worktree or reading.worktree, stashes or reading.stashes
+        self._seen[folder] = replace(reading, worktree=worktree, stashes=stashes)
         return ""
 
     def _common(self, place: str) -> str:
