@@ -15,6 +15,8 @@ import pytest
 from palyra import Palyra
 from palyra.api import Outcome, SyncRun, grant
 from palyra.errors import Reason
+from palyra.guard.look_guarded import find_guarded
+from palyra.guard.look_links import Allowance
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")]
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b.c")
@@ -602,6 +604,82 @@ def test_hooks_that_the_repositorys_settings_lead_to_are_closed(home: Path, work
             assert outcome.output is not None
             assert outcome.output["exit_code"] == 1, words
     assert list(hooks.iterdir()) == []
+
+
+def _closed_by(workspace: Path) -> set[str]:
+    protected, _ = find_guarded(str(workspace), Allowance())
+    return {os.path.relpath(path, workspace) for path in protected}
+
+
+@pytest.mark.parametrize("said", ["häken", "./häken/", "~/work/häken", "absolute", "x/../häken"])
+def test_hooks_are_closed_however_settings_spell_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """The settings were read as Latin-1, and a home as a folder called `~`."""
+    workspace = tmp_path / "work"
+    committed(repository(workspace))
+    (workspace / "häken").mkdir()
+    (workspace / "x").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = str(workspace / "häken") if said == "absolute" else said
+    plainly("config", "core.hooksPath", path, at=workspace)
+    assert "häken" in _closed_by(workspace)
+
+
+def test_hooks_of_a_submodule_are_those_among_its_own_files(workspace: Path, tmp_path: Path) -> None:
+    """They were looked for in .git/modules, where its repository is."""
+    committed(workspace)
+    other = committed(tmp_path / "other")
+    allowed = ("-c", "protocol.file.allow=always")
+    plainly(*allowed, "submodule", "--quiet", "add", str(other), "a/b/c/inner", at=workspace)
+    (workspace / "a" / "b" / "c" / "inner" / "own").mkdir()
+    plainly("config", "core.hooksPath", "own", at=workspace / "a" / "b" / "c" / "inner")
+    assert "a/b/c/inner/own" in _closed_by(workspace)
+
+
+def test_hooks_of_a_worktree_and_of_a_separate_git_folder_are_closed(workspace: Path) -> None:
+    committed(workspace)
+    plainly("worktree", "add", "-q", "tree", at=workspace)
+    plainly("config", "core.hooksPath", "own", at=workspace)
+    for place in (workspace, workspace / "tree"):
+        (place / "own").mkdir()
+    assert {"own", "tree/own"} <= _closed_by(workspace)
+    plainly("config", "--unset", "core.hooksPath", at=workspace)
+    plainly("config", "extensions.worktreeConfig", "true", at=workspace)
+    plainly("config", "--worktree", "core.hooksPath", "own", at=workspace / "tree")
+    assert _closed_by(workspace) & {"own", "tree/own"} == {"tree/own"}
+    apart = repository(workspace / "apart", "--separate-git-dir", str(workspace / "store"))
+    plainly("config", "core.hooksPath", "own", at=apart)
+    (apart / "own").mkdir()
+    assert "apart/own" in _closed_by(workspace)
+
+
+def test_hooks_that_husky_starts_are_closed_below_the_top_too(workspace: Path) -> None:
+    """`core.hooksPath` names `_`, whose programs run what lies beside it."""
+    committed(workspace)
+    (workspace / "web" / ".husky" / "_").mkdir(parents=True)
+    (workspace / "web" / ".husky" / "_" / "h").write_text("#!/usr/bin/env sh\n")
+    plainly("config", "core.hooksPath", "web/.husky/_", at=workspace)
+    assert {"web/.husky", "web/.husky/_"} <= _closed_by(workspace)
+
+
+def test_hooks_are_closed_where_git_is_a_link(workspace: Path) -> None:
+    committed(workspace)
+    (workspace / "store").mkdir()
+    (workspace / ".git").rename(workspace / "store" / "git")
+    (workspace / ".git").symlink_to("store/git")
+    (workspace / "own").mkdir()
+    plainly("config", "core.hooksPath", "own", at=workspace)
+    assert "own" in _closed_by(workspace)
+
+
+def test_a_git_that_is_a_link_within_the_workspace_is_usable(run: SyncRun, workspace: Path) -> None:
+    """Each file that it does not have counted as one that only git sees."""
+    committed(workspace)
+    (workspace / "store").mkdir()
+    (workspace / ".git").rename(workspace / "store" / "git")
+    (workspace / ".git").symlink_to("store/git")
+    assert git(run, "status").success
 
 
 def test_settings_that_name_no_program_of_their_own_leave_git_usable(run: SyncRun, workspace: Path) -> None:

@@ -31,7 +31,7 @@ def read_file(path: str, most: int) -> bytes:
         # O_NONBLOCK: a FIFO put there must not hold us.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
-        if os.path.islink(path) or os.path.islink(os.path.dirname(path)):  # to what may be there for git
+        if os.path.islink(path) or _is_lost(os.path.dirname(path)):  # to what may be there for git
             raise Elsewhere(path) from error
         return b""
     try:
@@ -44,6 +44,14 @@ def read_file(path: str, most: int) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def _is_lost(folder: str) -> bool:
+    """A link to a folder that only git may see; in one that we see as well a file that is missing is missing."""
+    if not os.path.islink(folder):
+        return False
+    end = follow_links(folder, "/")
+    return not end.exists or _is_others(end.path)
 
 
 def git_folder(place: str, allowance: Allowance | None = None) -> str:

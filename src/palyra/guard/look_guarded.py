@@ -23,8 +23,6 @@ from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
 MAX_DEPTH = 16
-MAX_KNOWN = 256
-MAX_CONFIG_BYTES = 1 << 18
 TOO_FULL = "The workspace has too many files in one folder to be checked."
 SHUT = "What must stay closed in the workspace cannot be looked for: it may not be read and entered (chmod u+rwx)."
 
@@ -70,7 +68,7 @@ def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
     kind, folder = _settle(workspace, ".git", allowance)
     if not kind:
         return
-    yield from _find_in_repository(workspace, folder, allowance)
+    yield from _find_in_repository(workspace, folder, allowance, workspace)
     if kind == "folder":
         for place in _find_submodules(f"{folder}/modules", 0, allowance):
             yield from _find_in_repository(workspace, place, allowance)
@@ -164,54 +162,25 @@ def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
     return [name for name, _ in found], sorted(name for name, is_folder in found if is_folder)
 
 
-def _find_in_repository(workspace: str, folder: str, allowance: Allowance) -> Iterator[str]:
+def _find_in_repository(workspace: str, folder: str, allowance: Allowance, files: str = "") -> Iterator[str]:
+    """`files`: the top of its files, where that is not the folder it lies in."""
     kind, real = _settle(workspace, os.path.relpath(folder, workspace), allowance)
     if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
         yield real
         yield from _find_led_to(workspace, real, allowance)
     elif kind:
         yield from _find_names(workspace, real, IN_GIT, allowance)
-        for path in _hooks_paths(f"{real}/config"):
-            told = path if path.startswith("/") else f"{os.path.relpath(os.path.dirname(folder), workspace)}/{path}"
-            kind, hooks = _settle(workspace, told, allowance)
-            if kind:
-                yield hooks
+        yield from _find_hooks(workspace, real, files or os.path.dirname(folder), allowance)
 
 
-_hooks: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
-"""Of a repository's settings: as they were, and where they said its hooks are."""
+def _find_hooks(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
+    """The hooks that git runs on the host are elsewhere, if settings say so."""
+    from palyra.guard.look_hooks import hooks_of
 
-
-def _hooks_paths(config: str) -> tuple[str, ...]:
-    """`core.hooksPath`: the hooks that git runs on the host are elsewhere, mostly in the workspace itself. Read once:
-    this is asked before and after every call."""
-    try:
-        seen = os.stat(config)
-    except OSError:
-        return ()
-    which = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
-    known = _hooks.get(config)
-    if known is None or known[0] != which:
-        while len(_hooks) >= MAX_KNOWN:
-            del _hooks[next(iter(_hooks))]
-        known = _hooks[config] = which, _read_hooks_paths(config, seen)
-    return known[1]
-
-
-def _read_hooks_paths(config: str, seen: os.stat_result) -> tuple[str, ...]:
-    if not stat.S_ISREG(seen.st_mode):
-        return ()
-    from palyra.guard.look_gitfile import Elsewhere, read_file
-
-    try:
-        data = read_file(config, MAX_CONFIG_BYTES)
-        if b"hookspath" not in data.lower():
-            return ()
-        from palyra.guard.gitconfig import read_settings
-
-        return tuple(value.removeprefix(":(optional)") for _, key, value in read_settings(data) if key == "hookspath")
-    except (Elsewhere, ValueError):
-        return ()
+    for path in hooks_of(repository, files):
+        kind, hooks = _settle(workspace, path, allowance)
+        if kind:
+            yield hooks
 
 
 def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[str]:
@@ -221,15 +190,17 @@ def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[st
 
     try:
         folder = git_folder(file, allowance)
-        if folder.startswith((f"{workspace}/.git/modules/", f"{workspace}/.git/worktrees/")):
+        if folder.startswith(f"{workspace}/.git/modules/"):
             return  # found already, with all others there
         common = common_folder(folder, allowance) if folder and inside(workspace, folder) else ""
     except Elsewhere:
         allowance.untold.add(file)
         return
+    is_known = folder.startswith(f"{workspace}/.git/worktrees/")  # found already, but for hooks among its own files
     for place, names in ((folder, IN_GIT | IN_WORKTREE), (common, IN_GIT)):
         if place and inside(workspace, place):
-            yield from _find_names(workspace, place, names, allowance)
+            yield from () if is_known else _find_names(workspace, place, names, allowance)
+            yield from _find_hooks(workspace, place, os.path.dirname(file), allowance)
 
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
@@ -246,7 +217,7 @@ def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
     end = follow_links(name, workspace, allowance)
     is_told = end.links and (end.path == workspace or end.path.startswith("/proc/"))
     if is_told and not name.startswith(".env"):  # a crowd to hide the others among, and a folder is no such file
-        allowance.untold.add(f"{workspace}/{name}")
+        allowance.untold.add(os.path.join(workspace, name))
     if end.path == workspace or not inside(workspace, end.path):
         return "", ""
     if not end.exists:
