@@ -202,14 +202,20 @@ def _localtime(link: str = "/etc/localtime") -> str:
 
 def _etc_settings(etc: str = "/etc") -> tuple[str, ...]:
     versions = sorted(name for name in os.listdir(etc) if name.startswith("java-") and name.endswith("-openjdk"))
-    return tuple(filter(_is_for_all, (os.path.join(etc, name) for name in (*_SETTINGS, *versions))))
+    places = (os.path.join(etc, name) for name in (*_SETTINGS, *versions))
+    return tuple(path for path in places if _is_at_home(path, etc) and _is_for_all(path))
+
+
+def _is_at_home(path: str, etc: str) -> bool:
+    """What a link shows from elsewhere can lie in a folder that nobody else may enter."""
+    return os.path.realpath(path).startswith((f"{os.path.realpath(etc)}/", "/usr/"))
 
 
 def _is_for_all(path: str) -> bool:
     """What not everybody may read is shown to nobody: where uid 0 stays, a program could read it all the same."""
-    found = [path, *(os.path.join(top, name) for top, *names in os.walk(path) for name in (*names[0], *names[1]))]
+    inner = (os.path.join(top, name) for top, folders, files in os.walk(path) for name in (*folders, *files))
     try:
-        return all(os.lstat(one).st_mode & 0o004 for one in found)
+        return bool(os.stat(path).st_mode & 0o004) and all(os.lstat(one).st_mode & 0o004 for one in inner)
     except OSError:  # it is not there, or has just gone
         return False
 

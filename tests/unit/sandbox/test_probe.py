@@ -151,6 +151,18 @@ def test_toolchains_settings_are_shown_where_everybody_may_read_all_of_them(tmp_
     assert under_test._etc_settings(str(tmp_path)) == (f"{tmp_path}/fonts", f"{tmp_path}/java-17-openjdk")
 
 
+def test_settings_that_a_link_takes_from_a_private_folder_are_not_shown(tmp_path: Path) -> None:
+    """Files there are for everybody, and the folder around them for nobody: uid 0 was shown them all the same."""
+    private, etc = tmp_path / "private", tmp_path / "etc"
+    for folder in (private / "fonts", etc / "moved"):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("x")
+    private.chmod(0o700)
+    (etc / "fonts").symlink_to(private / "fonts")
+    (etc / "java").symlink_to("moved")
+    assert under_test._etc_settings(str(etc)) == (f"{etc}/java",)
+
+
 def test_no_bubblewrap_is_a_blocker_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "find_launcher", lambda name, folders: Launcher())
     monkeypatch.setattr(under_test, "_distributions", lambda: ("debian",))
