@@ -282,6 +282,26 @@ def test_a_git_that_reports_nothing_goes_on_beside_a_repository_with_programs(
     assert not (workspace / "ran").exists()
 
 
+@pytest.mark.parametrize("words", ["commit --allow-empty -m x", "merge --abort", "merge two"])
+def test_a_stash_that_a_call_says_was_left_reports_as_well(run: SyncRun, workspace: Path, words: str) -> None:
+    """Whoever writes .git/MERGE_AUTOSTASH has the next commit put it back."""
+    inner = _with_unseen_submodule(workspace)
+    plainly("config", "filter.x.clean", trap(workspace / "program", workspace / "ran"), at=inner)
+    (workspace / ".git" / "MERGE_AUTOSTASH").write_text(told("rev-parse", "stash@{0}", at=workspace) + "\n")
+    if "abort" in words:
+        (workspace / ".git" / "MERGE_HEAD").write_text(told("rev-parse", "two", at=workspace) + "\n")
+    done = git(run, *IDENTITY, *words.split())
+    assert (done.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+
+
+def test_the_end_of_a_bisection_reports_as_well(run: SyncRun, workspace: Path) -> None:
+    inner = _with_unseen_submodule(workspace)
+    plainly("bisect", "start", at=workspace)
+    plainly("config", "filter.x.clean", trap(workspace / "program", workspace / "ran"), at=inner)
+    done = git(run, "bisect", "reset", "two")
+    assert (done.reason, (workspace / "ran").exists()) == (Reason.INTERPRETER_DENIED, False)
+
+
 def test_a_stash_that_settings_ask_for_reports_as_well(run: SyncRun, workspace: Path) -> None:
     inner = _with_unseen_submodule(workspace)
     plainly("config", "filter.x.clean", trap(workspace / "program", workspace / "ran"), at=inner)

@@ -29,6 +29,8 @@ from palyra.model.sights import WorkspaceSight
 
 _FILES = ("config", "config.worktree")
 _STEPS = ("rebase-merge", "rebase-apply", "sequencer")
+_LEFT = ("MERGE_AUTOSTASH", "rebase-merge/autostash", "rebase-apply/autostash", "reftable")
+"""Where it says that changes were put aside; in the last, with all other names."""
 MAX_STEPS_BYTES = 1 << 20
 MAX_NESTED = 512
 MAX_CONFIG_BYTES = 1 << 20
@@ -111,7 +113,7 @@ class _Look:
                 # Names in the index would be those of another folder's files.
                 return setting or f"core.worktree in {self._shown(f'{common}/config')}"
             for folder in chain(
-                self._inner(files, self._names(place, sha256=reading.sha256)), self._anywhere(files, reading)
+                self._inner(files, self._names(place, sha256=reading.sha256)), self._anywhere(files, place, reading)
             ):
                 inner = own_folder(self._workspace, f"{folder}/.git") or f"{folder}/.git"
                 if inner not in known and os.path.isdir(inner):
@@ -130,9 +132,11 @@ class _Look:
             if self._recurses and files == self._workspace:
                 yield from self._below(f"{files}/{name}")
 
-    def _anywhere(self, files: str, reading: gitconfig.Reading) -> Iterator[str]:
-        told = Reports.ALWAYS, Reports.BEHIND_A_STASH if reading.stashes else Reports.ALWAYS
-        if files == self._workspace and self._reports in told:
+    def _anywhere(self, files: str, place: str, reading: gitconfig.Reading) -> Iterator[str]:
+        if files != self._workspace or self._reports is Reports.NEVER:
+            return
+        stashes = reading.stashes and self._reports is Reports.BEHIND_A_STASH
+        if self._reports is Reports.ALWAYS or stashes or any(os.path.lexists(f"{place}/{name}") for name in _LEFT):
             yield from self._below(files, TOO_WIDE)
 
     def _below(self, top: str, too_much: str = TOO_DEEP) -> Iterator[str]:
