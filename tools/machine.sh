@@ -52,7 +52,7 @@ fetch() {
     rm -f "$folder"/apt/cache/archives/*.deb "$folder"/wheels/*.whl
     apt_there update
     apt_there install --yes --download-only --no-install-recommends \
-        "$kernel" base-files busybox-static python3 bubblewrap git procps util-linux coreutils dash bash grep sed findutils \
+        "$kernel" base-files busybox-static python3 bubblewrap git procps util-linux mount coreutils dash bash grep sed findutils \
         tar gzip diffutils curl make gcc libc6-dev libc-bin ca-certificates > "$folder/apt.log"
     local platforms=() tag
     for tag in manylinux2014 manylinux_2_17 manylinux_2_26 manylinux_2_28 manylinux_2_31 manylinux_2_34 manylinux_2_35 manylinux_2_36; do

@@ -16,11 +16,12 @@ from palyra.launch.pool import PoolSize
 from palyra.launch.process import ProcessExecutor
 from palyra.launch.waiting import has_ended
 from palyra.model.call import Tier
+from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
 from palyra.sandbox.planner import plan_job
 from palyra.sandbox.starter import assemble
-from tests.conformance.arena import OWNERS, Arena, Kept, arena, host, marked_processes, require
+from tests.conformance.arena import OWNERS, Arena, Kept, arena, claimed, host, marked_processes, require
 
 pytestmark = pytest.mark.slow
 SH = "/bin/sh"
@@ -70,6 +71,7 @@ def test_what_it_leaves_behind_is_gone_when_the_call_returns(place: Arena) -> No
     script = f"setsid {SH} -c 'sleep 100; : {mark}' >/dev/null 2>&1 & setsid {SH} -c 'sleep 100; : {mark}' & echo off"
     found = place.run(SH, "-c", script)
     assert found.output.stdout == "off\n"
+    claimed(found, Guarantee.TREE_KILL)
     if not found.execution.degraded:
         assert marked_processes(mark) == []
 
@@ -200,6 +202,8 @@ def test_nobody_inside_outlives_the_answer(place: Arena, *, warm: bool) -> None:
     mark = f"outlives-{place.folder.name}"
     left = f"setsid {SH} -c 'trap \"\" TERM HUP; while :; do sleep 1; done; : {mark}' >/dev/null 2>&1 &"
     scripts = ["exit 3", f"{left} exit 3", f"({left} {left}) & exit 3", "echo told; exit 3"] * 3
+    if Guarantee.TREE_KILL not in (plan := plan_job(place.job(SH), host())).guarantees:
+        pytest.skip(f"TREE_KILL is not claimed: {', '.join(plan.degraded)}")  # and they would go on for ever
 
     async def story() -> list[tuple[int | None, str, list[int]]]:
         size = PoolSize(per_template=1, total=1, refill_after_s=0)
