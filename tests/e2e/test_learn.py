@@ -22,7 +22,7 @@ def learned(cli: Cli, *words: str) -> Any:
 
 
 def test_what_is_advised_is_enough_and_the_least(cli: Cli) -> None:
-    wanted = next((path for path in ("/etc/services", "/etc/hostname", "/etc/fstab") if os.path.isfile(path)), None)
+    wanted = next((path for path in ("/etc/shells", "/etc/hostname", "/etc/fstab") if os.path.isfile(path)), None)
     if wanted is None:
         pytest.skip("this host has none of these files")
     (cli.workspace / "job.py").write_text(f"print(len(open({wanted!r}).read()))")
@@ -36,15 +36,15 @@ def test_grandchildren_threads_and_relative_paths_are_seen(cli: Cli) -> None:
     script = """
 import os, subprocess, threading
 os.chdir("/")
-def read(): open("etc/services")
+def read(): open("etc/shells")
 def _try(work):
     try: work()
     except OSError: pass
 thread = threading.Thread(target=_try, args=(read,)); thread.start(); thread.join()
-subprocess.run(["sh", "-c", "cat /etc/protocols"], stderr=subprocess.DEVNULL)
+subprocess.run(["sh", "-c", "cat /etc/login.defs"], stderr=subprocess.DEVNULL)
 """
     (cli.workspace / "job.py").write_text(script)
-    missing = [path for path in ("/etc/services", "/etc/protocols") if os.path.exists(path)]
+    missing = [path for path in ("/etc/shells", "/etc/login.defs") if os.path.exists(path)]
     if not missing:
         pytest.skip("this host has neither file")
     assert set(missing) <= set(learned(cli, "python3", "job.py")["read"])
@@ -101,13 +101,13 @@ def test_people_get_flags_settings_and_a_policy(cli: Cli) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_a_static_program_is_seen_like_any_other(cli: Cli) -> None:
-    source = '#include <fcntl.h>\nint main(void) { return open("/etc/services", O_RDONLY) < 0 ? 3 : 0; }\n'
+    source = '#include <fcntl.h>\nint main(void) { return open("/etc/shells", O_RDONLY) < 0 ? 3 : 0; }\n'
     built = subprocess.run(
         ["cc", "-static", "-x", "c", "-", "-o", str(cli.workspace / "static")],
         input=source.encode(),
         capture_output=True,
     )
-    if built.returncode or not os.path.exists("/etc/services"):
+    if built.returncode or not os.path.exists("/etc/shells"):
         pytest.skip("no static C library, or no such file")
     (cli.workspace / "run.sh").write_text("./static")
-    assert "/etc/services" in learned(cli, "sh", "run.sh")["read"]
+    assert "/etc/shells" in learned(cli, "sh", "run.sh")["read"]
