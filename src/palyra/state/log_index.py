@@ -17,6 +17,7 @@ HEADER_BYTES = 96
 PAGE_BYTES = 4096
 _COMMITS = slice(8, 12)
 """In the header, how many commits there were: one more with each, whoever made it."""
+_ORDER = sys.byteorder
 
 
 def commits_between(before: object, after: object) -> int:
@@ -68,8 +69,7 @@ class LogIndex:
     @staticmethod
     def commits_since(before: bytes, after: bytes) -> int:
         """By two headers of one index."""
-        first, last = (int.from_bytes(header[_COMMITS], sys.byteorder) for header in (before, after))
-        return last - first
+        return int.from_bytes(after[_COMMITS], _ORDER) - int.from_bytes(before[_COMMITS], _ORDER)
 
     def close(self) -> None:
         if self._address:
