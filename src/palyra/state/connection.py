@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from palyra.errors import StateError
+from palyra.state.forking import note_opened
 from palyra.state.keyfile import sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
@@ -31,6 +32,7 @@ MAX_STATEMENTS = 512
 
 def connect(database: Path) -> sqlite3.Connection:
     """A connection as every part of Palyra uses it; the file must exist."""
+    note_opened(database)
     try:
         connection = sqlite3.connect(
             f"{database.as_uri()}?mode=rw",

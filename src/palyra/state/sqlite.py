@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from palyra.journal.lookup import TREE_SIZE
 from palyra.state.connection import PATIENCE_S, connect
 from palyra.state.database import InVain, Trouble
 from palyra.state.db import Home
+from palyra.state.forking import waited_for
 from palyra.state.lock import FileLock
 from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
@@ -64,6 +66,7 @@ class SqliteDatabase:
         self._copy_back_due = False
         self._unsaved_bytes = 0
         self._growth = AfterCommits(COMMITS_BEFORE_GROWTH)
+        self._upkeep = waited_for(threading.Lock())
 
     def use(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -239,6 +242,7 @@ class SqliteDatabase:
         self._place.close()
         self._index = None  # its mapping is the parent's, and goes with this process
         self.use(connect(self._home.database))
+        self._upkeep = waited_for(threading.Lock())
         self.lock = FileLock(self._home.lock)
         self._place, self._mark, self._unmarked = Place(self._home.database), Mark(self._home.state), 0
 
@@ -286,7 +290,7 @@ class SqliteDatabase:
         try:
             if lock.acquire(COPY_BACK_PATIENCE_S):
                 self._place.check()
-                with contextlib.closing(connect(self._home.database)) as connection:
+                with self._upkeep, contextlib.closing(connect(self._home.database)) as connection:
                     connection.execute("BEGIN IMMEDIATE")
                     self._place.check_log()
                     self._place.check()
@@ -306,7 +310,7 @@ class SqliteDatabase:
                 self._copy_back_due = True
                 return
             self._place.check()  # what is in the log belongs to another file
-            with contextlib.closing(connect(self._home.database)) as connection:
+            with self._upkeep, contextlib.closing(connect(self._home.database)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except (sqlite3.Error, StateError, OSError, Replaced) as error:
             code = _code(error.__cause__ or error)

@@ -28,6 +28,7 @@ from palyra.state.absence import MOST_LOSSES, Absence, Sent, Waiting
 from palyra.state.connection import PATIENCE_S
 from palyra.state.database import Database, Trouble
 from palyra.state.db import Home, open_home
+from palyra.state.forking import waited_for
 from palyra.state.head import READ_HEAD, Head, HeadBroken, KeyChanged, Sealed
 from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from palyra.state.sharing import Sharing
@@ -50,7 +51,7 @@ class Writer:
         self.home = home
         self.database = database
         self._pid = os.getpid()
-        self._guard = threading.RLock()
+        self._guard = waited_for(threading.RLock())
         self._head = Head(NoteSigner(home.origin, home.key))
         self._sharing = Sharing(self)
         self._down: StateError | None = None
@@ -286,7 +287,7 @@ class Writer:
         """After a fork the parent's connection is not ours."""
         if self._pid != os.getpid():
             self.database.forked()
-            self._pid, self._guard = os.getpid(), threading.RLock()
+            self._pid, self._guard = os.getpid(), waited_for(threading.RLock())
             self._head.forget()
             self._absence = Absence()
             self._sharing.forget()

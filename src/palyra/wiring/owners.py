@@ -2,8 +2,9 @@
 
 A pid alone can be reused: boot id and start time tell two processes apart. Containers of one machine have one boot id
 and numbers of their own each, so a PID namespace that is not the machine's first is named behind it: what happens to
-have no such number here is not dead there, and is known by the home's lock file (presence). Where there is no /proc the
-pid's existence is all that can be known, and the start time is 0 on both sides.
+have no such number here is not dead there, and is known by the home's lock file (presence). So is what says another
+boot: some containers (systemd-nspawn's) are shown a boot id of their own. Where there is no /proc the pid's existence
+is all that can be known, and the start time is 0 on both sides.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class ProcessOwners:
 
     def is_alive(self, owner: Owner) -> bool:
         if owner.boot_id != self._boot_id:
-            is_near = owner.boot_id.partition("/")[0] == self._boot_id.partition("/")[0]
-            return is_near and self._presence is not None and self._presence.is_said(owner)
+            self.me()  # in a fork: what was the parent's is closed
+            return self._presence is not None and self._presence.is_said(owner)
         if not self._boot_id:
             return _exists(owner.pid)
         return _start_ticks(owner.pid) == owner.start_ticks

@@ -3,7 +3,8 @@
 Two containers with one home, or a container and its host, share the kernel and the file, and no /proc. So each process
 holds a shared lock on one byte of the file, whose place follows from who it is; it is gone when its holder is, however
 that ended. Others ask whether anybody holds it and take nothing. It belongs to the open file, so that several
-installations of one process do not undo each other's. Where the file or such locks are not to be had nobody is seen.
+installations of one process do not undo each other's; a fork closes that at once, and speaks for its parent no longer.
+Where the file or such locks are not to be had nobody is seen.
 
 Not here: processes of our own PID namespace, which are looked up by number (owners), turns to write (state/lock).
 """
@@ -34,7 +35,8 @@ class Presence:
             return
         with contextlib.suppress(OSError):
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            weakref.finalize(self, os.close, self._fd)
+            self._close = weakref.finalize(self, os.close, self._fd)
+            _ALIVE.add(self)
             fcntl.fcntl(self._fd, _SAY, _lock(fcntl.F_RDLCK, me))
 
     def is_said(self, owner: Owner) -> bool:
@@ -46,6 +48,25 @@ class Presence:
         except OSError:
             return False
         return int(_FLOCK.unpack(found)[0]) != fcntl.F_UNLCK
+
+
+    def leave(self) -> None:
+        """In a fork of whoever is there."""
+        self._fd = -1
+        self._close()
+
+
+_ALIVE: weakref.WeakSet[Presence] = weakref.WeakSet()
+
+
+def _leave_inherited() -> None:
+    for presence in list(_ALIVE):
+        with contextlib.suppress(OSError):
+            presence.leave()
+    _ALIVE.clear()
+
+
+os.register_at_fork(after_in_child=_leave_inherited)
 
 
 def _lock(kind: int, owner: Owner) -> bytes:
