@@ -49,7 +49,6 @@ class Presence:
             return False
         return int(_FLOCK.unpack(found)[0]) != fcntl.F_UNLCK
 
-
     def leave(self) -> None:
         """In a fork of whoever is there."""
         self._fd = -1
