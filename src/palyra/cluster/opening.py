@@ -49,8 +49,7 @@ def open_writer(
         with transaction(connection, lock="palyra setup "):
             _migrate(connection, migrations)
             _name_key(connection, root)
-        keys = read_keys(connection)
-        key = current_key(_state(root), keys, passphrase=passphrase)
+        keys, key = current_key(_state(root), lambda: read_keys(connection), passphrase=passphrase)
     except psycopg.Error as error:
         connection.close()
         raise StateError(f"The cluster's database cannot be used: {error}.", "Check [cluster] database.") from error

@@ -30,7 +30,16 @@ from palyra.state.connection import (
     migrate,
     snapshot,
 )
-from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, current_key, name_first_key, other_key, read_keys
+from palyra.state.identity import (
+    KEY_FILE,
+    NEXT_KEY_FILE,
+    OtherKey,
+    alone_with_keys,
+    current_key,
+    name_first_key,
+    other_key,
+    read_keys,
+)
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.mark import check_mark, read_mark
@@ -112,12 +121,22 @@ def read_home(root: Path) -> ReadHome:
     if not (state / "palyra.db").is_file():
         raise StateError(f"There is no installation in {root}.", "Name its folder with --home.")
     try:
+        return _look(root.absolute())
+    except OtherKey:  # a change of keys may have been in the middle
+        with contextlib.suppress(OSError), alone_with_keys(state):
+            return _look(root.absolute())
+        raise
+
+
+def _look(root: Path) -> ReadHome:
+    state = root / "state"
+    try:
         with snapshot(state / "palyra.db") as connection:
             check_kind(connection, root)
             keys = read_keys(connection)
     except (sqlite3.Error, OSError) as error:
         raise unusable(state / "palyra.db", error) from error
-    return ReadHome(root=root.absolute(), keys=keys, holds_key=_holds_key(state, keys))
+    return ReadHome(root=root, keys=keys, holds_key=_holds_key(state, keys))
 
 
 def _holds_key(state: Path, keys: Keys) -> bool:
@@ -158,8 +177,7 @@ def open_home(
         check_strangers(connection, migrations)
         check_version(connection, root, migrations)
         check_mark(state, had=had, has=connection.execute(TREE_SIZE).fetchone()[0])
-        keys = read_keys(connection)
-        key = current_key(state, keys, passphrase=passphrase)
+        keys, key = current_key(state, lambda: read_keys(connection), passphrase=passphrase)
     except sqlite3.Error as error:
         trouble = unusable(state / "palyra.db", error)
         connection.close()

@@ -2,15 +2,18 @@
 
 Rules: a key file that does not fit the journal is refused, so that a swapped one does not sign on as if nothing had
 happened; a change of keys that a crash cut off between the commit and the renaming of the key file is finished here.
-What the table says of earlier keys is checked against the entries by the audit (journal/audit).
+Where names and file do not fit, they are read once more while nobody changes keys: one may have been read before a
+change and the other behind it. What the table says of earlier keys is checked against the entries by the audit
+(journal/audit).
 
 Not here: changing keys (state/rotation), key files (state/keyfile).
 """
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,15 +21,39 @@ from palyra.errors import StateError, TrustError
 from palyra.journal.keys import Handover, Keys
 from palyra.signing import NoteVerifier, SigningKey, parse_vkey
 from palyra.state.keyfile import read_key, sync_folder
+from palyra.state.lock import FileLock
 
 KEY_FILE = "installation.key"
 NEXT_KEY_FILE = "installation.key.next"
+CHANGE_PATIENCE_S = 30.0
 _HAS_KEYS = "SELECT 1 FROM sqlite_master WHERE name = 'keys'"
 
 
+class OtherKey(StateError):
+    """The key file, or what the database says of keys, is another's."""
+
+
+@contextlib.contextmanager
+def alone_with_keys(state: Path) -> Iterator[None]:
+    """Nobody changes the journal's key meanwhile, or puts a new one into its place."""
+    lock = FileLock(state)
+    try:
+        if not lock.acquire(CHANGE_PATIENCE_S):
+            raise StateError("Another process has been changing the journal's key for 30 s.", "Try again.")
+        yield
+    finally:
+        lock.close()
+
+
 def read_keys(connection: sqlite3.Connection) -> Keys:
-    """The keys the database names; `StateError` when they do not follow from each other."""
-    return keys_of(dict(connection.execute("SELECT name, value FROM meta")), _rows(connection))
+    """The keys the database names, as of one moment; `StateError` when they do not follow from each other."""
+    if connection.in_transaction:
+        return keys_of(dict(connection.execute("SELECT name, value FROM meta")), _rows(connection))
+    connection.execute("BEGIN")
+    try:
+        return read_keys(connection)
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def keys_of(meta: Mapping[str, str], rows: Sequence[tuple[int, str]]) -> Keys:
@@ -66,23 +93,27 @@ def named_first(origin: str, key: SigningKey) -> tuple[tuple[str, tuple[str, ...
     )
 
 
-def current_key(state: Path, keys: Keys, *, passphrase: bytes | None) -> SigningKey:
-    """The key file's key, only if it is the journal's newest."""
-    key = read_key(state / KEY_FILE, passphrase=passphrase)
+def current_key(state: Path, read: Callable[[], Keys], *, passphrase: bytes | None) -> tuple[Keys, SigningKey]:
+    """What `read` finds in the database, and the key file's key; only if that is the journal's newest."""
+    keys, key = read(), read_key(state / KEY_FILE, passphrase=passphrase)
     if key.public == keys.newest.key:
-        return key
-    following = state / NEXT_KEY_FILE
-    if following.exists():
-        key = read_key(following, passphrase=passphrase)
+        return keys, key
+    with alone_with_keys(state):
+        keys, key = read(), read_key(state / KEY_FILE, passphrase=passphrase)
         if key.public == keys.newest.key:
-            following.replace(state / KEY_FILE)
-            sync_folder(state)
-            return key
+            return keys, key
+        following = state / NEXT_KEY_FILE
+        if following.exists():
+            key = read_key(following, passphrase=passphrase)
+            if key.public == keys.newest.key:
+                following.replace(state / KEY_FILE)
+                sync_folder(state)
+                return keys, key
     raise other_key()
 
 
-def other_key() -> StateError:
-    return StateError(
+def other_key() -> OtherKey:
+    return OtherKey(
         "The installation's key is not the one this journal was started with.",
         "Restore state/installation.key from a backup, or move the state folder away to start anew.",
     )

@@ -2,7 +2,8 @@
 
 Order: 1 the new key's file, durable, beside the old one · 2 one commit: the entry, the database's name of the key, a
 checkpoint signed by both · 3 the new file takes the old one's place, and the old private key is gone. A crash between 2
-and 3 is mended at the next start (state/identity), one before 2 leaves a file that the next rotation replaces.
+and 3 is mended at the next start (state/identity), one before 2 leaves a file that the next rotation replaces. All of
+it alone: the file of a rotation that comes in between would take the place of the key that the journal has.
 
 Whoever holds the old public key is led to the new one by that entry; a thief of the old private key can sign nothing
 that comes after it.
@@ -19,7 +20,7 @@ from palyra.errors import StateError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.journal.keys import Handover, Keys
 from palyra.signing import NoteSigner, NoteVerifier, SigningKey
-from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE
+from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, alone_with_keys
 from palyra.state.keyfile import create_key, sync_folder
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
@@ -27,6 +28,11 @@ from palyra.state.writer import Writer
 
 def rotate_key(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes | None = None) -> Handover:
     """`passphrase` locks the new key's file; None leaves it open to its owner."""
+    with alone_with_keys(writer.home.state):
+        return _rotate(writer, actor=actor, at_unix_ms=at_unix_ms, passphrase=passphrase)
+
+
+def _rotate(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes | None) -> Handover:
     state = writer.home.state
     following = state / NEXT_KEY_FILE
     _check_newest(writer)
@@ -39,7 +45,8 @@ def rotate_key(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes
     handover, _ = writer.commit_now(_work(writer.home.keys, key, actor=actor, at_unix_ms=at_unix_ms))  # 2
     keys = Keys(handover.new, (*writer.home.keys.handovers, handover))
     writer.speak_as(replace(writer.home, key=key, keys=keys))
-    os.replace(following, state / KEY_FILE)  # 3
+    with contextlib.suppress(FileNotFoundError):  # a start of an older version put it there
+        os.replace(following, state / KEY_FILE)  # 3
     sync_folder(state)
     return handover
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -15,8 +17,8 @@ from palyra.journal.keys import Keys, follow
 from palyra.journal.merkle import Frontier
 from palyra.journal.proof import check_proof, make_proof
 from palyra.signing import NoteSigner, SigningKey
-from palyra.state import rotation
-from palyra.state.db import read_home
+from palyra.state import db, identity, rotation
+from palyra.state.db import Home, read_home
 from palyra.state.keyfile import create_key, read_key
 from palyra.state.rotation import rotate_key
 from palyra.state.writer import Writer
@@ -233,3 +235,104 @@ def test_a_locked_key_opens_with_its_passphrase_only(home: Path, tmp_path: Path)
     opened.close()
     assert not read_home(home).holds_key  # an audit needs no passphrase
     assert audit_home(read_home(home), every=True).findings == ()  # type: ignore[arg-type]
+
+
+# ── what happens between its steps ───────────────────────────────────────────
+
+
+@on_sqlite
+def test_two_rotations_at_once_leave_the_journal_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one's new file took the place of the first one's, which the journal had been handed over to: nobody
+    had its key any more."""
+    first, second = Writer.open(home), Writer.open(home)
+    made, is_over, refused = threading.Event(), threading.Event(), []
+
+    def second_one() -> None:
+        try:
+            rotate(second)
+        except StateError as error:
+            refused.append(error.detail)
+
+    thread = threading.Thread(target=second_one)
+
+    def create(path: Path, **given: bytes | None) -> SigningKey:
+        key = create_key(path, **given)
+        if threading.current_thread() is thread:
+            made.set()
+            is_over.wait(30)
+        else:
+            thread.start()
+            made.wait(0.5)
+        return key
+
+    monkeypatch.setattr(rotation, "create_key", create)
+    rotate(first)
+    is_over.set()
+    thread.join()
+    first.close()
+    second.close()
+    assert refused == ["Another process gave the journal a new key."]
+    writer = Writer.open(home)
+    assert len(writer.home.keys.handovers) == 1
+    many_acts(writer, 1)
+    assert audit_home(writer.home, every=True).findings == ()
+    writer.close()
+
+
+@on_sqlite
+@pytest.mark.parametrize("at", ["the whole rotation", "its last step"])
+@pytest.mark.parametrize("by", ["a process", "a reader"])
+def test_a_rotation_in_the_middle_of_a_start_is_no_other_key(
+    home: Path, at: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read before it and what was read behind it did not fit together: the person was told to restore a key
+    from a backup, or to move the state away."""
+    writer = Writer.open(home)
+    if at == "its last step":
+        with monkeypatch.context() as patch:
+            patch.setattr(rotation.os, "replace", lambda *_: None)
+            rotate(writer)
+        module = identity if by == "a process" else db
+        come_between(monkeypatch, module, "read_key", lambda: put_in_place(home))
+    else:
+        come_between(monkeypatch, identity, "keys_of", lambda: rotate(writer))
+    opened = Writer.open(home) if by == "a process" else None
+    found = read_home(home) if opened is None else opened.home
+    assert len(found.keys.handovers) == 1
+    assert isinstance(found, Home) or found.holds_key
+    if opened is not None:
+        opened.close()
+    writer.close()
+
+
+def come_between(monkeypatch: pytest.MonkeyPatch, module: object, name: str, act: Callable[[], object]) -> None:
+    """Once, behind the first reading."""
+    real, left = getattr(module, name), [act]
+
+    def read(*given: object, **more: object) -> object:
+        found = real(*given, **more)
+        for one in [left.pop()] if left else []:
+            one()
+        return found
+
+    monkeypatch.setattr(module, name, read)
+
+
+def put_in_place(home: Path) -> None:
+    (home / "state" / "installation.key.next").rename(home / "state" / "installation.key")
+
+
+@on_sqlite
+def test_a_rotation_is_done_though_a_start_put_its_key_into_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = Writer.open(home)
+    put = os.replace
+
+    def behind_a_start(*given: Path) -> None:
+        put_in_place(home)
+        put(*given)
+
+    monkeypatch.setattr(rotation.os, "replace", behind_a_start)
+    rotate(writer)
+    many_acts(writer, 1)
+    assert audit_home(writer.home, every=True).findings == ()
+    writer.close()
