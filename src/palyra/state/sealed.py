@@ -34,7 +34,8 @@ class SealedBodies:
     def __init__(self, rows: Rows, folder: Path | None) -> None:
         self._rows = rows
         self._folder = folder
-        self._segments: list[tuple[int, int]] | None = None
+        self._segments: list[tuple[int, int]] = []
+        self._newest = -1
         self._lines: Iterator[bytes] = iter(())
         self._at = -1
         self._end = -1
@@ -58,14 +59,23 @@ class SealedBodies:
         self._end = -1
         if self._folder is None:
             return
-        if self._segments is None:
-            found = self._rows("SELECT first, count FROM segments WHERE present = 1 ORDER BY first", ())
-            self._segments = [(first, count) for first, count in found]
-        at = bisect_right(self._segments, (index, _NEVER)) - 1  # there may be as many rows as somebody put there
-        first, count = self._segments[at] if at >= 0 else (0, 0)
+        first, count = self._find(index)
+        if not first <= index < first + count:
+            self._read_again()  # others seal too, for as long as this process lives
+            first, count = self._find(index)
         if first <= index < first + count:
             lines = _lines(segment_file(self._folder, first, count))
             self._lines, self._end = islice(lines, 1 + index - first, None), first + count
+
+    def _find(self, index: int) -> tuple[int, int]:
+        at = bisect_right(self._segments, (index, _NEVER)) - 1  # there may be as many rows as somebody put there
+        return self._segments[at] if at >= 0 else (0, 0)
+
+    def _read_again(self) -> None:
+        newest = self._rows("SELECT coalesce(max(first), -1) FROM segments", ())[0][0]
+        if newest != self._newest:
+            found = self._rows("SELECT first, count FROM segments WHERE present = 1 ORDER BY first", ())
+            self._segments, self._newest = [(first, count) for first, count in found], newest
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -6,13 +6,13 @@ hash, every checkpoint and every act; proofs of old entries go on being made, an
 segment removes the rows of its calls too.
 
 Order of sealing: 1 the file, durable · 2 one commit: the act, the row, the bodies gone. Of removing: 1 the commit ·
-2 the file. A crash between leaves a file that nobody refers to, never a body that is nowhere. How old a call is, its
-entry says: rows, which anybody could have changed, only say where to look.
+2 the file. A crash between leaves a file that nobody refers to, never a body that is nowhere; the next retention removes
+it. One at a time: two wrote into one file, and the bodies were gone when the first had committed. How old a call is,
+its entry says: rows, which anybody could have changed, only say where to look.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,6 +36,7 @@ from palyra.state.keyfile import sync_folder
 from palyra.state.retention import doom, sweep
 from palyra.state.sealed import OF_AN_ACT, SealedBodies, segment_file
 from palyra.state.search import overwrite_words, take_out, words_in
+from palyra.state.segment_files import alone_with_segments, others_were_here, remove_segment
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 from palyra.values import dataclass
@@ -62,11 +63,12 @@ def seal_entries(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor:
             "Set [cluster] segments to it.",
         )
     sealed: list[Segment] = []
-    while (bounds := _next_bounds(writer, before_unix_ms)) is not None:
-        first, head = bounds
-        bodies = (body for _, _, body in _in_database(writer, first, head.size))
-        _check_age(writer, first, head, bodies, before_unix_ms=before_unix_ms)
-        sealed.append(_seal(writer, first, head, at_unix_ms=at_unix_ms, actor=actor))
+    with alone_with_segments(writer):
+        while (bounds := _next_bounds(writer, before_unix_ms)) is not None:
+            first, head = bounds
+            bodies = (body for _, _, body in _in_database(writer, first, head.size))
+            _check_age(writer, first, head, bodies, before_unix_ms=before_unix_ms)
+            sealed.append(_seal(writer, first, head, at_unix_ms=at_unix_ms, actor=actor))
     if sealed:
         sweep(writer)
     return tuple(sealed)
@@ -117,6 +119,8 @@ def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, acto
     )
 
     def work(tx: Transaction) -> None:
+        if tx.rows("SELECT 1 FROM segments WHERE first + count > ?", (first,)):
+            raise others_were_here()
         tx.execute("PRAGMA secure_delete = ON")
         sql = "SELECT coalesce(max(closed_unix_ms), 0) FROM calls WHERE result_index >= ? AND result_index < ?"
         row = (first, count, digest, size, tx.rows(sql, (first, head.size))[0][0])
@@ -132,16 +136,15 @@ def _seal(writer: Writer, first: int, head: Checkpoint, *, at_unix_ms: int, acto
 def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[bytes, int, Places]:
     """The file's digest and length, and which of its entries leave the database: all but acts."""
     folder = path.parent
-    folder.mkdir(mode=0o700, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}")
     hasher, size, moved = hashlib.sha256(), 0, Places()
     tree = Tree(writer.rows)
     begin, links = tree.frontier(first), tree.links(writer.home.keys)
     grown = begin.copy()
     bodies = _bodies(writer, first, head.size, moved, grown)
     lines = export_lines(bodies, head, begin=begin, links=links)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
             for line in lines:
                 file.write(line)
@@ -149,12 +152,14 @@ def _write(writer: Writer, path: Path, first: int, head: Checkpoint) -> tuple[by
                 size += len(line)
             file.flush()
             os.fsync(file.fileno())
+        if grown.root() != head.root:
+            said = f"Entries {first} to {head.size - 1} are not what was signed."
+            raise StateError(said, "Run: palyra journal verify")
+        temporary.replace(path)
     except OSError as error:
         raise StateError(f"A segment could not be written: {error.strerror}.", "Free space, then try again.") from error
-    if grown.root() != head.root:
-        temporary.unlink()
-        raise StateError(f"Entries {first} to {head.size - 1} are not what was signed.", "Run: palyra journal verify")
-    temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     sync_folder(folder)
     sync_folder(folder.parent)
     return hasher.digest(), size, moved
@@ -202,6 +207,17 @@ def _check_age(
 
 def drop_segments(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor: str = PALYRA) -> tuple[Segment, ...]:
     """Remove sealed files whose youngest call ended before then. Hashes, checkpoints and acts stay."""
+    if not writer.rows("SELECT 1 FROM segments LIMIT 1"):
+        return ()
+    with alone_with_segments(writer):
+        gone = _drop(writer, before_unix_ms, at_unix_ms=at_unix_ms, actor=actor)
+    if gone:
+        overwrite_words(writer)
+        sweep(writer)
+    return tuple(gone)
+
+
+def _drop(writer: Writer, before_unix_ms: int, *, at_unix_ms: int, actor: str) -> list[Segment]:
     sql = "SELECT first, count FROM segments WHERE present = 1 AND newest_unix_ms < ? ORDER BY first"
     gone: list[Segment] = []
     for first, count in writer.rows(sql, (before_unix_ms,)):
@@ -215,13 +231,9 @@ def drop_segments(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor
         path = segment_file(writer.home.segments, first, count)
         words = words_in(writer, first, first + count)
         writer.commit_now(_dropping(path, first, count, runs, words=words, at_unix_ms=at_unix_ms, actor=actor))  # 1
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()  # 2
+        remove_segment(path)  # 2
         gone.append(Segment(first=first, count=count, path=path))
-    if gone:
-        overwrite_words(writer)
-        sweep(writer)
-    return tuple(gone)
+    return gone
 
 
 def _dropping(
@@ -237,7 +249,8 @@ def _dropping(
     def work(tx: Transaction) -> None:
         tx.execute("PRAGMA secure_delete = ON")
         end = first + count
-        tx.execute("UPDATE segments SET present = 0 WHERE first = ?", (first,))
+        if tx.execute("UPDATE segments SET present = 0 WHERE first = ? AND present = 1", (first,)).rowcount != 1:
+            raise others_were_here()
         doom(tx, "result_index >= ? AND result_index < ?", (first, end))
         tx.execute(_DROP_OPENINGS, (first, end))
         tx.execute("DELETE FROM calls WHERE result_index >= ? AND result_index < ?", (first, end))

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -617,4 +619,93 @@ def test_a_hash_taken_out_where_retention_had_been_hides_no_edit(home: Path, has
         other.execute(f"UPDATE entries SET leaf_hash = {hash_} WHERE idx = 0")
         other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 3", (body, leaf_hash(body)))
     assert [(one.code, one.index) for one in audit_home(writer.home).findings] == [("EDITED", 0)]
+    writer.close()
+
+
+# ── between the steps, and two at once ───────────────────────────────────────
+
+
+def old_calls(home: Path, oldest: int = 2) -> tuple[Writer, JournalStore]:
+    """Calls of four days ago, two of two days ago, and one of now."""
+    writer, store = open_store(home)
+    run = run_spec(ulid())
+    for days in (*[4] * oldest, 2, 2, 0):
+        asyncio.run(call(store, run, at=NOW - days * DAY))
+    return writer, store
+
+
+@on_sqlite
+def test_two_retentions_at_once_lose_no_entry(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second emptied the very file that the first was writing, and ended before it had filled it again: what was
+    taken out of the database was nowhere any more."""
+    first, _ = old_calls(home, 20)  # more than is written at once
+    second = Writer.open(home)
+    began, is_over, real = threading.Event(), threading.Event(), segments._bodies
+
+    def seal_too() -> None:
+        with contextlib.suppress(StateError):
+            seal_entries(second, before_unix_ms=NOW - 3 * DAY, at_unix_ms=NOW)
+
+    thread = threading.Thread(target=seal_too)
+
+    def bodies(writer: Writer, *given: Any) -> Iterator[bytes]:
+        for count, body in enumerate(real(writer, *given)):
+            yield body
+            if writer is second:
+                began.set()
+                is_over.wait(30)
+                raise StateError("It ends here.")
+            if count == 30:
+                thread.start()
+                began.wait(0.5)
+
+    monkeypatch.setattr(segments, "_bodies", bodies)
+    seal_entries(first, before_unix_ms=NOW - 3 * DAY, at_unix_ms=NOW)
+    is_over.set()
+    thread.join()
+    second.close()
+    report = audit_home(first.home, every=True)
+    assert (report.findings, report.pruned) == ((), 0)
+    assert [path.name for path in first.home.segments.iterdir()] == ["000000000000-000000000039.jsonl"]
+    first.close()
+
+
+@on_sqlite
+@pytest.mark.parametrize("at", ["sealing", "removing"])
+def test_what_a_crash_left_in_sealed_files_is_gone_with_the_next_retention(
+    home: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody referred to that file, so nobody ever removed it: what retention had promised to remove lay there."""
+    writer, _ = old_calls(home)
+    older, newer = NOW - 3 * DAY, NOW - DAY
+    with monkeypatch.context() as patch:
+        if at == "removing":
+            seal_entries(writer, before_unix_ms=older, at_unix_ms=NOW)
+            patch.setattr(Path, "unlink", lambda *_, **__: 1 / 0)
+        else:
+            patch.setattr(writer, "commit_now", lambda _: 1 / 0)  # the file is there
+        with pytest.raises(ZeroDivisionError):
+            if at == "removing":
+                drop_segments(writer, before_unix_ms=older, at_unix_ms=NOW)
+            else:
+                seal_entries(writer, before_unix_ms=older, at_unix_ms=NOW)
+    (left,) = writer.home.segments.glob("*.jsonl")
+    assert SECRET not in left.read_bytes()
+    assert left.name == "000000000000-000000000003.jsonl"
+    drop_segments(writer, before_unix_ms=older, at_unix_ms=NOW)
+    seal_entries(writer, before_unix_ms=newer, at_unix_ms=NOW)
+    found = sorted(path.name for path in writer.home.segments.iterdir())
+    assert found == (["000000000004-000000000007.jsonl"] if at == "removing" else ["000000000000-000000000007.jsonl"])
+    assert audit_home(writer.home, every=True).findings == ()
+    writer.close()
+
+
+def test_an_entry_that_was_sealed_a_moment_ago_is_shown_by_who_has_read_sealed_ones_before(home: Path) -> None:
+    """A process that lives on knew the files of its first question alone: a call that was sent again got an error."""
+    writer, store = old_calls(home)
+    calls = [call_id for (call_id,) in writer.rows("SELECT call_id FROM calls ORDER BY result_index")]
+    for days in (3, 1):
+        seal_entries(writer, before_unix_ms=NOW - days * DAY, at_unix_ms=NOW)
+        for call_id in calls:
+            assert [entry.body != b"" for entry in store.by_call(call_id)] == [True, True]
     writer.close()

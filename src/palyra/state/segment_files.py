@@ -1,0 +1,76 @@
+"""The folder of sealed entries: one retention at a time, and nothing left there that nobody refers to.
+
+Touches: that folder. Rules: whoever seals or removes holds its lock, because two that sealed at once wrote into one file,
+and what the first had taken out of the database was nowhere; what a crash left between a file and its row is removed by
+the next one. Where a file system keeps no locks (a folder that a cluster shares), the commit itself refuses the second.
+
+Not here: what is sealed and removed, and when (state/segments), reading it back (state/sealed).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from palyra.errors import StateError
+from palyra.state.keyfile import sync_folder
+from palyra.state.lock import FileLock
+from palyra.state.sealed import segment_file
+from palyra.state.writer import Writer
+
+PATIENCE_S = 30.0
+
+
+@contextlib.contextmanager
+def alone_with_segments(writer: Writer) -> Iterator[None]:
+    folder = writer.home.segments
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"The folder {folder} cannot be made: {error.strerror}.", "Make it, then try again."
+        ) from error
+    lock = FileLock(folder)
+    try:
+        if not _acquire(lock):
+            raise StateError("Another process is sealing or removing entries.", "Try again when it has ended.")
+        _remove_left(writer, folder)
+        yield
+        _remove_left(writer, folder)
+    finally:
+        lock.close()
+
+
+def _acquire(lock: FileLock) -> bool:
+    try:
+        return lock.acquire(PATIENCE_S)
+    except OSError:  # no locks are kept here
+        return True
+
+
+def _remove_left(writer: Writer, folder: Path) -> None:
+    """Files of entries that lie in other files by now, or nowhere any more. One that begins behind all of them may be
+    another process's, which is about to tell of it."""
+    rows = writer.rows("SELECT first, count, present FROM segments")
+    kept = {segment_file(folder, first, count) for first, count, present in rows if present}
+    end = max((first + count for first, count, _ in rows), default=0)
+    for path in folder.glob("*-*.jsonl"):
+        first = path.name.partition("-")[0]
+        if first.isdecimal() and int(first) < end and path not in kept:
+            remove_segment(path)
+
+
+def remove_segment(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StateError(
+            f"{path} was to be removed, and could not be: {error.strerror}.", "Run palyra journal retain again."
+        ) from error
+
+
+def others_were_here() -> StateError:
+    """In the commit; nothing of it was done."""
+    return StateError("Another process sealed or removed these entries meanwhile.", "Try again.")
