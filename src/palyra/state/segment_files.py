@@ -1,8 +1,9 @@
 """The folder of sealed entries: one retention at a time, and nothing left there that nobody refers to.
 
-Touches: that folder. Rules: whoever seals or removes holds its lock, because two that sealed at once wrote into one file,
-and what the first had taken out of the database was nowhere; what a crash left between a file and its row is removed by
-the next one. Where a file system keeps no locks (a folder that a cluster shares), the commit itself refuses the second.
+Touches: that folder. Rules: whoever seals or removes holds its lock, because two that sealed at once wrote into one
+file, and what the first had taken out of the database was nowhere; what a crash left between a file and its row is
+removed by the next one. Where a file system keeps no locks (a folder that a cluster shares), the commit itself refuses
+the second.
 
 Not here: what is sealed and removed, and when (state/segments), reading it back (state/sealed).
 """

@@ -6,9 +6,9 @@ hash, every checkpoint and every act; proofs of old entries go on being made, an
 segment removes the rows of its calls too.
 
 Order of sealing: 1 the file, durable · 2 one commit: the act, the row, the bodies gone. Of removing: 1 the commit ·
-2 the file. A crash between leaves a file that nobody refers to, never a body that is nowhere; the next retention removes
-it. One at a time: two wrote into one file, and the bodies were gone when the first had committed. How old a call is,
-its entry says: rows, which anybody could have changed, only say where to look.
+2 the file. A crash between leaves a file that nobody refers to, never a body that is nowhere; the next retention
+removes it. One at a time (state/segment_files). How old a call is, its entry says: rows, which anybody could have
+changed, only say where to look.
 """
 
 from __future__ import annotations

@@ -684,11 +684,9 @@ def test_what_a_crash_left_in_sealed_files_is_gone_with_the_next_retention(
             patch.setattr(Path, "unlink", lambda *_, **__: 1 / 0)
         else:
             patch.setattr(writer, "commit_now", lambda _: 1 / 0)  # the file is there
+        retain = drop_segments if at == "removing" else seal_entries
         with pytest.raises(ZeroDivisionError):
-            if at == "removing":
-                drop_segments(writer, before_unix_ms=older, at_unix_ms=NOW)
-            else:
-                seal_entries(writer, before_unix_ms=older, at_unix_ms=NOW)
+            retain(writer, before_unix_ms=older, at_unix_ms=NOW)
     (left,) = writer.home.segments.glob("*.jsonl")
     assert SECRET not in left.read_bytes()
     assert left.name == "000000000000-000000000003.jsonl"

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sqlite3
 from contextlib import closing as closed
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from palyra.errors import StateError
 from palyra.journal.audit import Report
+from palyra.model.record import EntryDraft, Owner, RunSpec
 from palyra.state import beside
 from palyra.state.db import read_home
+from palyra.state.rotation import rotate_key
+from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.verifying import verify_journal
+from palyra.state.writer import Writer
+from tests.journaling import NOW, closing, intent, open_store, opening, run_spec, ulid
 from tests.unit.journal.evidence import make_evidence
 
 TAMPERING = {
@@ -94,3 +103,53 @@ def test_a_journal_that_grows_meanwhile_is_read_as_of_one_moment(home, monkeypat
 
 def make_more(home: Path) -> None:
     make_evidence(home, before=1, after=1).writer.close()
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_a_call_that_ends_while_the_journal_is_read_is_not_said_to_dangle(home: Path, two: bool) -> None:
+    """It was open in what was read, and when its owner was looked for that had closed it and ended: a home in which
+    calls come and go was said not to verify."""
+    writer, store = open_store(home)
+    run, lasting, passing, killed = run_spec(ulid()), Owner("b", 1, 1), Owner("b", 2, 2), Owner("b", 3, 3)
+    calls = {owner: ulid() for owner in (lasting, passing, killed)}
+    for owner, call_id in calls.items():
+        asyncio.run(store.open_call(replace(opening(call_id, run), owner=owner, entry=intent_of(call_id, run, owner))))
+
+    def is_alive(owner: Owner) -> bool:
+        if owner == passing and calls.pop(passing, None) is not None:
+            asyncio.run(store.close_call(closing(ended, run)))
+        return owner == lasting
+
+    ended = calls[passing]
+    report = verify_journal(read_home(home), is_alive=is_alive, beside=two)
+    assert [finding.code for finding in report.findings] == ["DANGLING"]
+    assert calls[killed] in report.findings[0].detail
+    writer.close()
+
+
+def intent_of(call_id: str, run: RunSpec, owner: Owner) -> EntryDraft:
+    entry = intent(call_id, run.run_id)
+    said = {"boot_id": owner.boot_id, "pid": owner.pid, "start_ticks": owner.start_ticks}
+    return replace(entry, predicate={**entry.predicate, "owner": said})
+
+
+@pytest.mark.parametrize("what", ["handed over", "removed"])
+@pytest.mark.parametrize("two", [False, True])
+def test_a_journal_that_is_handed_over_or_thinned_while_it_is_read_verifies(home: Path, what: str, two: bool) -> None:
+    """Keys were those from before the reading, sealed files those from behind it."""
+    writer = Writer.open(home)
+    if what == "removed":
+        seal_entries(writer, before_unix_ms=NOW + 10_000, at_unix_ms=NOW)
+    found, left = read_home(home), [what]
+
+    def between(_: int) -> None:
+        for one in [left.pop()] if left else []:
+            if one == "removed":
+                with contextlib.suppress(StateError):  # what is read now lies in the log still, and it says so
+                    drop_segments(writer, before_unix_ms=NOW + 10_000, at_unix_ms=NOW)
+
+    if what == "handed over":
+        rotate_key(writer, actor="user:operator", at_unix_ms=NOW)
+    report = verify_journal(found, is_alive=lambda _: True, progress=between, beside=two)
+    assert (report.findings, bool(report.pruned)) == ((), what == "removed")
+    writer.close()
