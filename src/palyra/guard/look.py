@@ -22,6 +22,7 @@ from dataclasses import replace
 from palyra.guard.command import shebang_program
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance, End, follow_links
+from palyra.guard.look_settings import homes_of
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
 from palyra.guard.programs import normalise
@@ -34,6 +35,7 @@ MAX_PROTECTED = 512
 MAX_TOLD = 64
 """Names that appeared: more would be output that no quota counts, and a crowd to hide one among."""
 MAX_DIGESTS = 512
+GIT_FILES = (".gitconfig", ".config/git/config")
 MAX_WORKSPACES = 64
 _CHUNK = 1 << 18
 _BINARIES = (b"\x7fELF", b"MZ", b"\0asm", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf")
@@ -49,12 +51,16 @@ class ChildIdentity:
 
 
 class Looker:
-    """`home` is the operator's home folder, `state_home` Palyra's own; neither may become a workspace."""
+    """`home` is the operator's home folder, `state_home` Palyra's own; neither may become a workspace. `git_files` are
+    the operator's own settings of git's."""
 
-    def __init__(self, *, home: str, state_home: str, child: ChildIdentity | None = None) -> None:
+    def __init__(
+        self, *, home: str, state_home: str, child: ChildIdentity | None = None, git_files: Sequence[str] = ()
+    ) -> None:
         self._home = os.path.realpath(home) if home else ""
         self._state_home = os.path.realpath(state_home) if state_home else ""
         self._child = child
+        self._git_files = tuple(git_files)
         self._digests: dict[tuple[int, ...], tuple[str, str]] = {}
         self._found: dict[tuple[str, tuple[str, ...], str], tuple[Trail, ExecutableSight]] = {}
         self._workspaces: dict[str, tuple[Trail, WorkspaceSight]] = {}
@@ -94,7 +100,7 @@ class Looker:
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
         allowance = Allowance()
-        protected, masked = find_guarded(workspace.path, allowance)
+        protected, masked = self._find_guarded(workspace, allowance)
         known = {*workspace.protected, *workspace.masked} - allowance.untold
         told_first = sorted({*protected, *allowance.untold})  # hooks before any crowd of .env files
         new = [path for path in (*told_first, *masked) if path not in known]
@@ -141,7 +147,7 @@ class Looker:
         """Where it is and whose is kept while nothing on the way to it changes; what is in it never is."""
         known = self._workspaces.get(text)
         if known is not None and not has_changed(known[0]):
-            return _with_guarded(known[1])
+            return self._with_guarded(known[1])
         sight = self._find_workspace(text)
         if sight.problem:
             return sight
@@ -151,7 +157,32 @@ class Looker:
             self._workspaces[text] = trail, sight
             while len(self._workspaces) > MAX_WORKSPACES:
                 del self._workspaces[next(iter(self._workspaces))]
-        return _with_guarded(sight)
+        return self._with_guarded(sight)
+
+    def _with_guarded(self, workspace: WorkspaceSight) -> WorkspaceSight:
+        """What stays closed in it, as the disk has it now."""
+        allowance = Allowance()
+        protected, masked = self._find_guarded(workspace, allowance)
+        problem = allowance.problem
+        if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
+            what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
+            problem = f"The workspace contains more than {what}."
+        if not (problem or protected or masked or allowance.unclosable):
+            return workspace
+        return replace(
+            workspace,
+            problem=problem,
+            unclosable=allowance.unclosable,
+            remedy=allowance.remedy,
+            protected=protected[:MAX_PROTECTED],
+            masked=masked[:MAX_MASKED],
+        )
+
+    def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        homes = (self._home, *homes_of(workspace.owner_uid))
+        allowance.homes = tuple(dict.fromkeys(home for home in homes if home))
+        own = (f"{home}/{name}" for home in allowance.homes for name in GIT_FILES)
+        return find_guarded(workspace.path, allowance, tuple(dict.fromkeys((*self._git_files, *own))))
 
     def _find_workspace(self, text: str) -> WorkspaceSight:
         if not text:
@@ -266,19 +297,6 @@ class Looker:
             return _identity(os.stat(path)) in self._digests
         except (OSError, ValueError):
             return False
-
-
-def _with_guarded(workspace: WorkspaceSight) -> WorkspaceSight:
-    """What stays closed in it, as the disk has it now."""
-    allowance = Allowance()
-    protected, masked = find_guarded(workspace.path, allowance)
-    problem = allowance.problem
-    if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
-        what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
-        problem = f"The workspace contains more than {what}."
-    if not (problem or protected or masked):
-        return workspace
-    return replace(workspace, problem=problem, protected=protected[:MAX_PROTECTED], masked=masked[:MAX_MASKED])
 
 
 def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> tuple[str, tuple[str, ...]]:

@@ -20,15 +20,26 @@ from itertools import islice
 
 from palyra.guard.look_links import MAX_FOLDERS, TOO_MANY, Allowance, follow_links
 from palyra.guard.paths import inside
-from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
+from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, HOOKS, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
 MAX_DEPTH = 16
 TOO_FULL = "The workspace has too many files in one folder to be checked."
+TOP_IS_HOOKS = (
+    "git takes each file at the top of the workspace for a hook (core.hooksPath, init.templateDir), and what a program "
+    "makes there under a hook's name would run with your next git command: names that do not exist cannot be closed"
+)
+HOOKS_ELSEWHERE = (
+    "Give hooks a folder of their own, which is closed as a whole: git config core.hooksPath .githooks (git config "
+    "--show-origin --get-all core.hooksPath says where it is set). Or make each missing name a plain file that is not "
+    "executable, which git passes over:"
+)
 SHUT = "What must stay closed in the workspace cannot be looked for: it may not be read and entered (chmod u+rwx)."
 
 
-def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(paths to keep read-only, files to hide) that exist in this workspace."""
+def find_guarded(
+    workspace: str, allowance: Allowance, git_files: Sequence[str] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(paths to keep read-only, files to hide) that exist in this workspace. `git_files`: the operator's own."""
     protected: set[str] = set()
     masked: set[str] = set()
     shut = allowance.shut
@@ -36,8 +47,9 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
     if allowance.entries < 0 or shut:  # what has a name that is known is not hidden by a crowd, nor by a mode
         allowance.problem = allowance.problem or (SHUT if shut else TOO_FULL)
         names += [name for name in (*PROTECTED_NAMES, ".git") if _is_there(f"{workspace}/{name}", allowance)]
+    protected.update(_find_of_operators(workspace, git_files, allowance))
     if not names:
-        return (), ()
+        return tuple(sorted(protected)), ()
     for name in PROTECTED_NAMES.intersection(names):
         protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
     if ".git" in names:
@@ -170,37 +182,92 @@ def _find_in_repository(workspace: str, folder: str, allowance: Allowance, files
         yield from _find_led_to(workspace, real, allowance)
     elif kind:
         yield from _find_names(workspace, real, IN_GIT, allowance)
-        yield from _find_hooks(workspace, real, files or os.path.dirname(folder), allowance)
+        yield from _find_named(workspace, real, files or os.path.dirname(folder), allowance)
 
 
-def _find_hooks(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
-    """The hooks that git runs on the host are elsewhere, if settings say so."""
-    from palyra.guard.look_hooks import hooks_of
+def _find_named(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
+    """What git obeys or runs on the host beside a repository's own files, because its settings say so."""
+    from palyra.guard.look_hooks import FILES, hooks_of
+    from palyra.guard.look_settings import told_by
 
-    for path in hooks_of(repository, files):
-        kind, hooks = _settle(workspace, path, allowance)
-        if kind:
-            yield hooks
+    told, included = told_by([f"{repository}/{name}" for name in FILES], allowance)
+    for path in included:
+        yield from _close(workspace, path, allowance)
+    for path in hooks_of(repository, files, told, allowance):
+        yield from _close_hooks(workspace, path, allowance)
+
+
+def _close(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
+    kind, real = _settle(workspace, path, allowance)
+    if kind:
+        yield real
+
+
+def _close_hooks(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
+    """The whole folder. Of the workspace itself each name that git runs: a mount needs something to lie on, so one that
+    is missing, or a link that can be replaced, is left for whoever plans a sandbox to refuse."""
+    kind, real = _settle(workspace, path, allowance)
+    if kind:
+        yield real
+    elif follow_links(path, workspace, allowance).path == workspace:
+        plain = {name for name in HOOKS if _settle(workspace, name, allowance) == ("file", f"{workspace}/{name}")}
+        yield from (f"{workspace}/{name}" for name in plain)
+        if missing := sorted(HOOKS - plain):
+            allowance.unclosable = f"{TOP_IS_HOOKS}: {', '.join(missing)}."
+            allowance.remedy = allowance.remedy or f"{HOOKS_ELSEWHERE} touch {' '.join(missing)}"
+
+
+def _find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
+    """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
+    hold for the operator's git everywhere: a folder of dot files may even hold them."""
+    if git_files:
+        from palyra.guard.look_settings import expanded, told_by
+
+        told, included = told_by(git_files, allowance)
+        allowance.hooks_everywhere = told.hooks
+        for path in (*git_files, *included):
+            yield from _close(workspace, path, allowance)
+        for path in (path for value in (*told.hooks, *told.templates) for path in expanded(value, allowance)):
+            if path.startswith("/"):
+                yield from _close_hooks(workspace, path, allowance)
+    above = os.path.dirname(workspace)
+    while above != "/":
+        if os.path.lexists(f"{above}/.git"):
+            yield from _find_around(workspace, above, allowance)
+        above = os.path.dirname(above)
+
+
+def _find_around(workspace: str, top: str, allowance: Allowance) -> Iterator[str]:
+    from palyra.guard.look_gitfile import Elsewhere, common_folder, git_folder
+
+    try:
+        folder = git_folder(f"{top}/.git", allowance) or f"{top}/.git"
+        places = {folder, common_folder(folder, allowance) or folder}
+    except Elsewhere:  # not an agent's to write
+        return
+    for place in places:
+        yield from _find_named(workspace, place, top, allowance)
 
 
 def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[str]:
     """`git init --separate-git-dir` and worktrees of a bare repository: hooks and settings lie in the workspace, under
-    no name that is known."""
+    no name that is known. Where they lie outside, as a worktree's do, settings there can name what lies in it."""
     from palyra.guard.look_gitfile import Elsewhere, common_folder, git_folder
 
     try:
         folder = git_folder(file, allowance)
-        if folder.startswith(f"{workspace}/.git/modules/"):
+        if not folder or folder.startswith(f"{workspace}/.git/modules/"):
             return  # found already, with all others there
-        common = common_folder(folder, allowance) if folder and inside(workspace, folder) else ""
+        common = common_folder(folder, allowance)
     except Elsewhere:
         allowance.untold.add(file)
         return
     is_known = folder.startswith(f"{workspace}/.git/worktrees/")  # found already, but for hooks among its own files
     for place, names in ((folder, IN_GIT | IN_WORKTREE), (common, IN_GIT)):
-        if place and inside(workspace, place):
-            yield from () if is_known else _find_names(workspace, place, names, allowance)
-            yield from _find_hooks(workspace, place, os.path.dirname(file), allowance)
+        if place and not is_known and inside(workspace, place):
+            yield from _find_names(workspace, place, names, allowance)
+        if place:
+            yield from _find_named(workspace, place, os.path.dirname(file), allowance)
 
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
