@@ -61,6 +61,7 @@ class Looker:
         self._state_home = os.path.realpath(state_home) if state_home else ""
         self._child = child
         self._git_files = tuple(git_files)
+        self._operators: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._digests: dict[tuple[int, ...], tuple[str, str]] = {}
         self._found: dict[tuple[str, tuple[str, ...], str], tuple[Trail, ExecutableSight]] = {}
         self._workspaces: dict[str, tuple[Trail, WorkspaceSight]] = {}
@@ -179,10 +180,15 @@ class Looker:
         )
 
     def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        homes = (self._home, *homes_of(workspace.owner_uid))
-        allowance.homes = tuple(dict.fromkeys(home for home in homes if home))
-        own = (f"{home}/{name}" for home in allowance.homes for name in GIT_FILES)
-        return find_guarded(workspace.path, allowance, tuple(dict.fromkeys((*self._git_files, *own))))
+        allowance.homes, git_files = self._operators.get(workspace.owner_uid) or self._operators_of(workspace.owner_uid)
+        return find_guarded(workspace.path, allowance, git_files)
+
+    def _operators_of(self, owner_uid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(homes, settings of git's) of those who use git in the workspaces of this owner."""
+        homes = tuple(dict.fromkeys(home for home in (self._home, *homes_of(owner_uid)) if home))
+        own = (f"{home}/{name}" for home in homes for name in GIT_FILES)
+        found = self._operators[owner_uid] = homes, tuple(dict.fromkeys((*self._git_files, *own)))
+        return found
 
     def _find_workspace(self, text: str) -> WorkspaceSight:
         if not text:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from palyra.guard.look_links import MAX_FOLDERS, TOO_MANY, Allowance, follow_links
@@ -221,11 +222,11 @@ def _find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allo
     """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
     hold for the operator's git everywhere: a folder of dot files may even hold them."""
     if git_files:
-        from palyra.guard.look_settings import expanded, told_by
+        from palyra.guard.look_settings import expanded, real_files, told_by
 
         told, included = told_by(git_files, allowance)
         allowance.hooks_everywhere = told.hooks
-        for path in (*git_files, *included):
+        for path in (*filter(partial(inside, workspace), real_files(git_files)), *included):
             yield from _close(workspace, path, allowance)
         for path in (path for value in (*told.hooks, *told.templates) for path in expanded(value, allowance)):
             if path.startswith("/"):

@@ -15,7 +15,6 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 
 from palyra.guard.look_gitfile import Elsewhere, read_file
 from palyra.guard.look_links import Allowance, follow_links
@@ -27,6 +26,7 @@ TOO_MANY = "git's settings for this workspace include too many files to be looke
 REMEDY = "git config --show-origin --list, in the workspace, says which files they are: include fewer of them."
 TOO_LONG = "Settings of git's for this workspace are longer than can be read, and name hooks or include files."
 SHORTEN = "git config --show-origin --list, in the workspace, says which file it is: take out of it what is not needed."
+_PLACE = getattr(os, "O_PATH", os.O_NONBLOCK) | os.O_CLOEXEC
 _WORDS = (b"hookspath", b"include", b"templatedir")
 
 
@@ -49,7 +49,7 @@ _known: dict[str, tuple[tuple[int, ...], Told]] = {}
 
 def told_by(files: Iterable[str], allowance: Allowance) -> tuple[Told, tuple[str, ...]]:
     """What these files and those that they include say, and which were included; missing ones, too."""
-    hooks, worktrees, templates = [], [], []
+    hooks, worktrees, templates = list[str](), list[str](), list[str]()
     waiting, met = list(files), set[str]()
     own = len(waiting)
     for at, file in enumerate(waiting):  # which grows meanwhile
@@ -80,6 +80,21 @@ def expanded(value: str, allowance: Allowance) -> tuple[str, ...]:
     if path == "~" or path.startswith("~/"):
         return tuple(home + path[1:] for home in allowance.homes or (os.path.expanduser("~"),))
     return (os.path.expanduser(path),) if path.startswith("~") else (path,) if path else ()
+
+
+def real_files(files: Iterable[str]) -> Iterator[str]:
+    """Where they really are, those that exist: asked of the kernel, because it is asked before and after every call."""
+    for file in files:
+        try:
+            descriptor = os.open(file, _PLACE)
+        except (OSError, ValueError):
+            continue
+        try:
+            yield os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:  # a system without
+            yield os.path.realpath(file)
+        finally:
+            os.close(descriptor)
 
 
 def said_in(config: str) -> Told:
@@ -130,7 +145,6 @@ def _sorted(settings: Sequence[tuple[str, str, str]]) -> Told:
     )
 
 
-@lru_cache(maxsize=64)
 def homes_of(owner_uid: int) -> tuple[str, ...]:
     """The home of a workspace's owner, who uses git in it too, where that is not who runs this."""
     if owner_uid == os.geteuid():
