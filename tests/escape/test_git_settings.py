@@ -330,3 +330,40 @@ def test_a_hook_that_is_a_link_counts_as_missing(workspace: Path) -> None:
     (workspace / "update").symlink_to("file")
     find_guarded(str(workspace), closed)
     assert closed.unclosable.endswith(": update.")
+
+
+# ── many repositories ────────────────────────────────────────────────────────
+
+
+def test_a_workspace_of_some_hundred_submodules_is_usable_and_closed(run: SyncRun, workspace: Path) -> None:
+    """Beyond 170 of them every call was refused."""
+    committed(workspace)
+    for number in range(250):
+        inner = workspace / ".git" / "modules" / f"s{number}"
+        shutil.copytree(workspace / ".git", inner, ignore=shutil.ignore_patterns("modules", "*.sample"))
+        (workspace / f"s{number}").mkdir()
+        (workspace / f"s{number}" / ".git").write_text(f"gitdir: ../.git/modules/s{number}\n")
+    assert called(run, "git -C s249 status").success
+    refused(
+        run,
+        "cp file .git/modules/s249/hooks/pre-commit",
+        "cp file .git/modules/s0/config",
+        "cp file s249/.git",
+        "mv s249 other",
+        "mv .git/modules/s100 other",
+    )
+
+
+def test_a_workspace_of_too_many_submodules_is_told_what_to_do(run: SyncRun, workspace: Path) -> None:
+    for number in range(700):
+        inner = workspace / ".git" / "modules" / f"s{number}"
+        for name in ("hooks", "config", "HEAD"):
+            (inner / name).mkdir(parents=True)
+        (inner / "config").rmdir()
+        (inner / "config").touch()
+        (inner / "commondir").touch()
+    outcome = called(run, "ls")
+    assert outcome.reason is Reason.BAD_ARGUMENTS
+    assert outcome.message == "The workspace contains more than 2048 guarded files."
+    assert outcome.hint is not None
+    assert outcome.hint.startswith("Each submodule or repository in it counts for two or three")

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palyra.guard.command import shebang_program
-from palyra.guard.look_guarded import find_guarded
-from palyra.guard.look_links import Allowance, End, follow_links
+from palyra.guard.look_guarded import count_closed, find_guarded
+from palyra.guard.look_links import FEWER, Allowance, End, follow_links
 from palyra.guard.look_settings import homes_of
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
@@ -31,7 +31,11 @@ from palyra.model.sights import ExecutableSight, LookRequest, PathCandidate, Pat
 from palyra.values import dataclass
 
 MAX_MASKED = 64
-MAX_PROTECTED = 512
+MAX_PROTECTED = 2048
+MAX_CLOSED = 2 * MAX_PROTECTED
+"""With the folders on the way to them, which are mounts too: each costs every sandbox some 80 microseconds. A submodule
+needs five, an ordinary workspace a dozen in all."""
+FEWER_ENV = "Move some of them into a folder: only those at the top of the workspace are hidden."
 MAX_TOLD = 64
 """Names that appeared: more would be output that no quota counts, and a crowd to hide one among."""
 MAX_DIGESTS = 512
@@ -164,15 +168,15 @@ class Looker:
         """What stays closed in it, as the disk has it now."""
         allowance = Allowance()
         protected, masked = self._find_guarded(workspace, allowance)
-        problem = allowance.problem
-        if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
-            what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
-            problem = f"The workspace contains more than {what}."
-        if not (problem or protected or masked or allowance.unclosable):
+        if len(masked) > MAX_MASKED:
+            allowance.refuse(f"The workspace contains more than {MAX_MASKED} .env files to be hidden.", FEWER_ENV)
+        elif len(protected) > MAX_PROTECTED or count_closed(workspace.path, protected) > MAX_CLOSED:
+            allowance.refuse(f"The workspace contains more than {MAX_PROTECTED} guarded files.", FEWER)
+        if not (allowance.problem or protected or masked or allowance.unclosable):
             return workspace
         return replace(
             workspace,
-            problem=problem,
+            problem=allowance.problem,
             unclosable=allowance.unclosable,
             remedy=allowance.remedy,
             protected=protected[:MAX_PROTECTED],

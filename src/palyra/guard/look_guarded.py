@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from palyra.guard.look_links import MAX_FOLDERS, TOO_MANY, Allowance, follow_links
+from palyra.guard.look_links import FEWER, MAX_FOLDERS, TOO_MANY, Allowance, follow_links
 from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, HOOKS, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
@@ -46,7 +46,7 @@ def find_guarded(
     shut = allowance.shut
     names, folders = _scan(workspace, allowance)
     if allowance.entries < 0 or shut:  # what has a name that is known is not hidden by a crowd, nor by a mode
-        allowance.problem = allowance.problem or (SHUT if shut else TOO_FULL)
+        allowance.refuse(SHUT if shut else TOO_FULL)
         names += [name for name in (*PROTECTED_NAMES, ".git") if _is_there(f"{workspace}/{name}", allowance)]
     protected.update(_find_of_operators(workspace, git_files, allowance))
     if not names:
@@ -65,15 +65,26 @@ def find_guarded(
             elif kind:
                 protected.add(real)
     if shut:
-        allowance.problem = allowance.problem or (SHUT if workspace in shut else "")
+        if workspace in shut:
+            allowance.refuse(SHUT)
         protected |= {place for place in shut if place != workspace}
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
+
+
+def count_closed(workspace: str, protected: Sequence[str]) -> int:
+    """With the folders on the way to them: an agent can put each at the end of a long way of its own."""
+    met: set[str] = set()
+    for path in protected:
+        while path not in met and path != workspace:
+            met.add(path)
+            path = os.path.dirname(path)  # noqa: PLW2901
+    return len(met)
 
 
 def _list(place: str, allowance: Allowance) -> list[str]:
     names, _ = _scan(place, allowance)
     if allowance.entries < 0:
-        allowance.problem = allowance.problem or TOO_MANY
+        allowance.refuse(TOO_MANY, FEWER)
     return names
 
 
@@ -84,10 +95,10 @@ def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
     yield from _find_in_repository(workspace, folder, allowance, workspace)
     if kind == "folder":
         for place in _find_submodules(f"{folder}/modules", 0, allowance):
-            yield from _find_in_repository(workspace, place, allowance)
+            yield from _find_in_folder(workspace, place, os.path.dirname(place), allowance)
         for name in _list(f"{folder}/worktrees", allowance):
             if allowance.enter():
-                yield from _find_names(workspace, f"{folder}/worktrees/{name}", IN_WORKTREE, allowance)
+                yield from _find_in_worktree(workspace, f"{folder}/worktrees/{name}", allowance)
 
 
 def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[str]:
@@ -95,17 +106,19 @@ def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[s
 
     No file makes it stop: with a HEAD put into `modules`, the submodules in it would be protected no more.
     """
-    if not (names := _list(place, allowance)):
+    names, folders = _scan(place, allowance)
+    if not names:
         return
-    if depth > MAX_DEPTH or not allowance.enter():
-        allowance.problem = allowance.problem or TOO_MANY
+    if allowance.entries < 0 or depth > MAX_DEPTH or not allowance.enter():
+        allowance.refuse(TOO_MANY, FEWER)
         return
     repository = not {"HEAD", "config", "objects"}.isdisjoint(names)
     if repository:
         yield place
-    for name in sorted(names):
+    for name in folders:
         path = f"{place}/{name}"
-        if not (repository and name in GIT_STORES and {"HEAD", "config"}.isdisjoint(_list(path, allowance))):
+        is_store = repository and name in GIT_STORES  # asked for two names: an honest one has hundreds
+        if not is_store or _is_there(f"{path}/HEAD", allowance) or _is_there(f"{path}/config", allowance):
             yield from _find_submodules(path, depth + 1, allowance)
 
 
@@ -123,15 +136,19 @@ def _find_nested(workspace: str, folders: Sequence[str], allowance: Allowance) -
 
 
 def _is_there(path: str, allowance: Allowance) -> bool:
-    """Whether something has this name, a link too. Where we may not know, the folder that hides it is shut."""
+    """Whether something has this name, a link too."""
+    return _mode_of(path, allowance) != 0
+
+
+def _mode_of(path: str, allowance: Allowance) -> int:
+    """0 where nothing has this name. Where we may not know, the folder that hides it is shut."""
     try:
-        os.lstat(path)
+        return os.lstat(path).st_mode
     except PermissionError:
         allowance.shut.add(_nearest(path))
-        return False
     except (OSError, ValueError):
-        return False
-    return True
+        pass
+    return 0
 
 
 def _is_in_ours(path: str, allowance: Allowance) -> bool:
@@ -177,13 +194,18 @@ def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
 
 def _find_in_repository(workspace: str, folder: str, allowance: Allowance, files: str = "") -> Iterator[str]:
     """`files`: the top of its files, where that is not the folder it lies in."""
-    kind, real = _settle(workspace, os.path.relpath(folder, workspace), allowance)
+    kind, real = _settle(workspace, folder.removeprefix(f"{workspace}/"), allowance)
     if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
         yield real
         yield from _find_led_to(workspace, real, allowance)
     elif kind:
-        yield from _find_names(workspace, real, IN_GIT, allowance)
-        yield from _find_named(workspace, real, files or os.path.dirname(folder), allowance)
+        yield from _find_in_folder(workspace, real, files or os.path.dirname(folder), allowance)
+
+
+def _find_in_folder(workspace: str, real: str, files: str, allowance: Allowance) -> Iterator[str]:
+    """`real`: where the repository really is."""
+    yield from _find_names(workspace, real, IN_GIT, allowance)
+    yield from _find_named(workspace, real, files, allowance)
 
 
 def _find_named(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
@@ -215,7 +237,8 @@ def _close_hooks(workspace: str, path: str, allowance: Allowance) -> Iterator[st
         yield from (f"{workspace}/{name}" for name in plain)
         if missing := sorted(HOOKS - plain):
             allowance.unclosable = f"{TOP_IS_HOOKS}: {', '.join(missing)}."
-            allowance.remedy = allowance.remedy or f"{HOOKS_ELSEWHERE} touch {' '.join(missing)}"
+            if not allowance.problem:
+                allowance.remedy = f"{HOOKS_ELSEWHERE} touch {' '.join(missing)}"
 
 
 def _find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
@@ -271,13 +294,23 @@ def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[st
             yield from _find_named(workspace, place, os.path.dirname(file), allowance)
 
 
+def _find_in_worktree(workspace: str, place: str, allowance: Allowance) -> Iterator[str]:
+    kind, folder = _settle(workspace, place, allowance)
+    if kind == "folder":
+        yield from _find_names(workspace, folder, IN_WORKTREE, allowance)
+
+
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
+    """`folder`: where it really is."""
     for name in names:  # asked for one by one: a crowd beside them hides none
-        if not _is_there(f"{folder}/{name}", allowance):
-            continue
-        kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
+        path = f"{folder}/{name}"
+        mode = _mode_of(path, allowance)
+        if stat.S_ISLNK(mode):
+            kind, path = _settle(workspace, path, allowance)
+        else:
+            kind = _kind_of(mode)
         if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
-            yield real
+            yield path
 
 
 def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
@@ -291,10 +324,9 @@ def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
     if not end.exists:
         _is_there(end.path, allowance)
         return "", ""
-    try:
-        mode = os.lstat(end.path).st_mode
-    except OSError:
-        return "", ""
-    if stat.S_ISDIR(mode):
-        return "folder", end.path
-    return ("file", end.path) if stat.S_ISREG(mode) else ("", "")
+    kind = _kind_of(_mode_of(end.path, allowance))
+    return kind, end.path if kind else ""
+
+
+def _kind_of(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else ""

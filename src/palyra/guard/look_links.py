@@ -23,6 +23,11 @@ MAX_ENTRIES = 200_000
 MAX_INCLUDED = 1024
 PROC_SELF = "/proc/self"
 TOO_MANY = "The workspace's .git has too many submodules or worktrees to be protected."
+FEWER = (
+    "Each submodule or repository in it counts for two or three (hooks, config, .git). Take out submodules that nobody "
+    "needs (git submodule deinit NAME, then remove .git/modules/NAME), or name a folder of it as the workspace: "
+    "--workspace DIR at a terminal."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Allowance:
             self.refuse(problem, remedy)
         return self.included >= 0
 
-    def refuse(self, problem: str, remedy: str) -> None:
+    def refuse(self, problem: str, remedy: str = "") -> None:
         """The first one is told."""
         if not self.problem:
             self.problem, self.remedy = problem, remedy
@@ -76,7 +81,7 @@ class Allowance:
     def enter(self) -> bool:
         self.folders -= 1
         if self.folders < 0:
-            self.problem = self.problem or TOO_MANY
+            self.refuse(TOO_MANY, FEWER)
         return self.folders >= 0
 
 
