@@ -81,6 +81,14 @@ def user_home() -> str:
     return os.path.realpath(home) if os.path.isabs(home) else ""
 
 
+def git_files() -> tuple[str, ...]:
+    """The settings that the operator's own git obeys everywhere, beside those in the home: named by the environment."""
+    chosen = [os.environ.get(key, "") for key in ("GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL")]
+    data = os.environ.get("XDG_CONFIG_HOME", "")
+    files = ("/etc/gitconfig", *chosen, f"{data}/git/config")
+    return tuple(file for file in files if os.path.isabs(file) and file != "/git/config")
+
+
 def load_config(home: Home, explicit: str | None = None) -> tuple[Config, Path | None]:
     """The configuration and the file it came from; the built-in default when there is no file."""
     if explicit is not None:

@@ -171,7 +171,8 @@ def check_places(sights: Sights) -> None:
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             workspace.problem or "The workspace does not exist.",
-            'Name a folder of yours: --workspace DIR at a terminal, "workspace" over HTTP, workspace= in Python.',
+            workspace.remedy
+            or 'Name a folder of yours: --workspace DIR at a terminal, "workspace" over HTTP, workspace= in Python.',
             fields=(("workspace", workspace.problem or "missing"),),
         )
     # Outside first: whether a folder out there exists is nothing a call may find out.

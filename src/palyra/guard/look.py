@@ -20,8 +20,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from palyra.guard.command import shebang_program
-from palyra.guard.look_guarded import find_guarded
-from palyra.guard.look_links import Allowance, End, follow_links
+from palyra.guard.look_guarded import count_closed, find_guarded
+from palyra.guard.look_links import FEWER, Allowance, End, follow_links
+from palyra.guard.look_settings import homes_of
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
 from palyra.guard.programs import normalise
@@ -30,10 +31,15 @@ from palyra.model.sights import ExecutableSight, LookRequest, PathCandidate, Pat
 from palyra.values import dataclass
 
 MAX_MASKED = 64
-MAX_PROTECTED = 512
+MAX_PROTECTED = 2048
+MAX_CLOSED = 2 * MAX_PROTECTED
+"""With the folders on the way to them, which are mounts too: each costs every sandbox some 80 microseconds. A submodule
+needs five, an ordinary workspace a dozen in all."""
+FEWER_ENV = "Move some of them into a folder: only those at the top of the workspace are hidden."
 MAX_TOLD = 64
 """Names that appeared: more would be output that no quota counts, and a crowd to hide one among."""
 MAX_DIGESTS = 512
+GIT_FILES = (".gitconfig", ".config/git/config")
 MAX_WORKSPACES = 64
 _CHUNK = 1 << 18
 _BINARIES = (b"\x7fELF", b"MZ", b"\0asm", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xce", b"\xfe\xed\xfa\xcf")
@@ -49,12 +55,17 @@ class ChildIdentity:
 
 
 class Looker:
-    """`home` is the operator's home folder, `state_home` Palyra's own; neither may become a workspace."""
+    """`home` is the operator's home folder, `state_home` Palyra's own; neither may become a workspace. `git_files` are
+    the operator's own settings of git's."""
 
-    def __init__(self, *, home: str, state_home: str, child: ChildIdentity | None = None) -> None:
+    def __init__(
+        self, *, home: str, state_home: str, child: ChildIdentity | None = None, git_files: Sequence[str] = ()
+    ) -> None:
         self._home = os.path.realpath(home) if home else ""
         self._state_home = os.path.realpath(state_home) if state_home else ""
         self._child = child
+        self._git_files = tuple(git_files)
+        self._operators: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._digests: dict[tuple[int, ...], tuple[str, str]] = {}
         self._found: dict[tuple[str, tuple[str, ...], str], tuple[Trail, ExecutableSight]] = {}
         self._workspaces: dict[str, tuple[Trail, WorkspaceSight]] = {}
@@ -94,7 +105,7 @@ class Looker:
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
         allowance = Allowance()
-        protected, masked = find_guarded(workspace.path, allowance)
+        protected, masked = self._find_guarded(workspace, allowance)
         known = {*workspace.protected, *workspace.masked} - allowance.untold
         told_first = sorted({*protected, *allowance.untold})  # hooks before any crowd of .env files
         new = [path for path in (*told_first, *masked) if path not in known]
@@ -141,7 +152,7 @@ class Looker:
         """Where it is and whose is kept while nothing on the way to it changes; what is in it never is."""
         known = self._workspaces.get(text)
         if known is not None and not has_changed(known[0]):
-            return _with_guarded(known[1])
+            return self._with_guarded(known[1])
         sight = self._find_workspace(text)
         if sight.problem:
             return sight
@@ -151,7 +162,37 @@ class Looker:
             self._workspaces[text] = trail, sight
             while len(self._workspaces) > MAX_WORKSPACES:
                 del self._workspaces[next(iter(self._workspaces))]
-        return _with_guarded(sight)
+        return self._with_guarded(sight)
+
+    def _with_guarded(self, workspace: WorkspaceSight) -> WorkspaceSight:
+        """What stays closed in it, as the disk has it now."""
+        allowance = Allowance()
+        protected, masked = self._find_guarded(workspace, allowance)
+        if len(masked) > MAX_MASKED:
+            allowance.refuse(f"The workspace contains more than {MAX_MASKED} .env files to be hidden.", FEWER_ENV)
+        elif len(protected) > MAX_PROTECTED or count_closed(workspace.path, protected) > MAX_CLOSED:
+            allowance.refuse(f"The workspace contains more than {MAX_PROTECTED} guarded files.", FEWER)
+        if not (allowance.problem or protected or masked or allowance.unclosable):
+            return workspace
+        return replace(
+            workspace,
+            problem=allowance.problem,
+            unclosable=allowance.unclosable,
+            remedy=allowance.remedy,
+            protected=protected[:MAX_PROTECTED],
+            masked=masked[:MAX_MASKED],
+        )
+
+    def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        allowance.homes, git_files = self._operators.get(workspace.owner_uid) or self._operators_of(workspace.owner_uid)
+        return find_guarded(workspace.path, allowance, git_files)
+
+    def _operators_of(self, owner_uid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(homes, settings of git's) of those who use git in the workspaces of this owner."""
+        homes = tuple(dict.fromkeys(home for home in (self._home, *homes_of(owner_uid)) if home))
+        own = (f"{home}/{name}" for home in homes for name in GIT_FILES)
+        found = self._operators[owner_uid] = homes, tuple(dict.fromkeys((*self._git_files, *own)))
+        return found
 
     def _find_workspace(self, text: str) -> WorkspaceSight:
         if not text:
@@ -266,19 +307,6 @@ class Looker:
             return _identity(os.stat(path)) in self._digests
         except (OSError, ValueError):
             return False
-
-
-def _with_guarded(workspace: WorkspaceSight) -> WorkspaceSight:
-    """What stays closed in it, as the disk has it now."""
-    allowance = Allowance()
-    protected, masked = find_guarded(workspace.path, allowance)
-    problem = allowance.problem
-    if len(masked) > MAX_MASKED or len(protected) > MAX_PROTECTED:
-        what = f"{MAX_MASKED} .env files to be hidden" if masked[MAX_MASKED:] else f"{MAX_PROTECTED} guarded files"
-        problem = f"The workspace contains more than {what}."
-    if not (problem or protected or masked):
-        return workspace
-    return replace(workspace, problem=problem, protected=protected[:MAX_PROTECTED], masked=masked[:MAX_MASKED])
 
 
 def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> tuple[str, tuple[str, ...]]:

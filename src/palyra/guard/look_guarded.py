@@ -16,28 +16,41 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 
-from palyra.guard.look_links import MAX_FOLDERS, TOO_MANY, Allowance, follow_links
+from palyra.guard.look_links import FEWER, MAX_FOLDERS, TOO_MANY, Allowance, follow_links
 from palyra.guard.paths import inside
-from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
+from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, HOOKS, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
 MAX_DEPTH = 16
 TOO_FULL = "The workspace has too many files in one folder to be checked."
+TOP_IS_HOOKS = (
+    "git takes each file at the top of the workspace for a hook (core.hooksPath, init.templateDir), and what a program "
+    "makes there under a hook's name would run with your next git command: names that do not exist cannot be closed"
+)
+HOOKS_ELSEWHERE = (
+    "Give hooks a folder of their own, which is closed as a whole: git config core.hooksPath .githooks (git config "
+    "--show-origin --get-all core.hooksPath says where it is set). Or make each missing name a plain file that is not "
+    "executable, which git passes over:"
+)
 SHUT = "What must stay closed in the workspace cannot be looked for: it may not be read and entered (chmod u+rwx)."
 
 
-def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(paths to keep read-only, files to hide) that exist in this workspace."""
+def find_guarded(
+    workspace: str, allowance: Allowance, git_files: Sequence[str] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(paths to keep read-only, files to hide) that exist in this workspace. `git_files`: the operator's own."""
     protected: set[str] = set()
     masked: set[str] = set()
     shut = allowance.shut
     names, folders = _scan(workspace, allowance)
     if allowance.entries < 0 or shut:  # what has a name that is known is not hidden by a crowd, nor by a mode
-        allowance.problem = allowance.problem or (SHUT if shut else TOO_FULL)
+        allowance.refuse(SHUT if shut else TOO_FULL)
         names += [name for name in (*PROTECTED_NAMES, ".git") if _is_there(f"{workspace}/{name}", allowance)]
+    protected.update(_find_of_operators(workspace, git_files, allowance))
     if not names:
-        return (), ()
+        return tuple(sorted(protected)), ()
     for name in PROTECTED_NAMES.intersection(names):
         protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
     if ".git" in names:
@@ -52,15 +65,26 @@ def find_guarded(workspace: str, allowance: Allowance) -> tuple[tuple[str, ...],
             elif kind:
                 protected.add(real)
     if shut:
-        allowance.problem = allowance.problem or (SHUT if workspace in shut else "")
+        if workspace in shut:
+            allowance.refuse(SHUT)
         protected |= {place for place in shut if place != workspace}
     return tuple(sorted(protected - masked)), tuple(sorted(masked))
+
+
+def count_closed(workspace: str, protected: Sequence[str]) -> int:
+    """With the folders on the way to them: an agent can put each at the end of a long way of its own."""
+    met: set[str] = set()
+    for path in protected:
+        while path not in met and path != workspace:
+            met.add(path)
+            path = os.path.dirname(path)  # noqa: PLW2901
+    return len(met)
 
 
 def _list(place: str, allowance: Allowance) -> list[str]:
     names, _ = _scan(place, allowance)
     if allowance.entries < 0:
-        allowance.problem = allowance.problem or TOO_MANY
+        allowance.refuse(TOO_MANY, FEWER)
     return names
 
 
@@ -71,10 +95,10 @@ def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
     yield from _find_in_repository(workspace, folder, allowance, workspace)
     if kind == "folder":
         for place in _find_submodules(f"{folder}/modules", 0, allowance):
-            yield from _find_in_repository(workspace, place, allowance)
+            yield from _find_in_folder(workspace, place, os.path.dirname(place), allowance)
         for name in _list(f"{folder}/worktrees", allowance):
             if allowance.enter():
-                yield from _find_names(workspace, f"{folder}/worktrees/{name}", IN_WORKTREE, allowance)
+                yield from _find_in_worktree(workspace, f"{folder}/worktrees/{name}", allowance)
 
 
 def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[str]:
@@ -82,17 +106,19 @@ def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[s
 
     No file makes it stop: with a HEAD put into `modules`, the submodules in it would be protected no more.
     """
-    if not (names := _list(place, allowance)):
+    names, folders = _scan(place, allowance)
+    if not names:
         return
-    if depth > MAX_DEPTH or not allowance.enter():
-        allowance.problem = allowance.problem or TOO_MANY
+    if allowance.entries < 0 or depth > MAX_DEPTH or not allowance.enter():
+        allowance.refuse(TOO_MANY, FEWER)
         return
     repository = not {"HEAD", "config", "objects"}.isdisjoint(names)
     if repository:
         yield place
-    for name in sorted(names):
+    for name in folders:
         path = f"{place}/{name}"
-        if not (repository and name in GIT_STORES and {"HEAD", "config"}.isdisjoint(_list(path, allowance))):
+        is_store = repository and name in GIT_STORES  # asked for two names: an honest one has hundreds
+        if not is_store or _is_there(f"{path}/HEAD", allowance) or _is_there(f"{path}/config", allowance):
             yield from _find_submodules(path, depth + 1, allowance)
 
 
@@ -110,15 +136,19 @@ def _find_nested(workspace: str, folders: Sequence[str], allowance: Allowance) -
 
 
 def _is_there(path: str, allowance: Allowance) -> bool:
-    """Whether something has this name, a link too. Where we may not know, the folder that hides it is shut."""
+    """Whether something has this name, a link too."""
+    return _mode_of(path, allowance) != 0
+
+
+def _mode_of(path: str, allowance: Allowance) -> int:
+    """0 where nothing has this name. Where we may not know, the folder that hides it is shut."""
     try:
-        os.lstat(path)
+        return os.lstat(path).st_mode
     except PermissionError:
         allowance.shut.add(_nearest(path))
-        return False
     except (OSError, ValueError):
-        return False
-    return True
+        pass
+    return 0
 
 
 def _is_in_ours(path: str, allowance: Allowance) -> bool:
@@ -164,52 +194,123 @@ def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
 
 def _find_in_repository(workspace: str, folder: str, allowance: Allowance, files: str = "") -> Iterator[str]:
     """`files`: the top of its files, where that is not the folder it lies in."""
-    kind, real = _settle(workspace, os.path.relpath(folder, workspace), allowance)
+    kind, real = _settle(workspace, folder.removeprefix(f"{workspace}/"), allowance)
     if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
         yield real
         yield from _find_led_to(workspace, real, allowance)
     elif kind:
-        yield from _find_names(workspace, real, IN_GIT, allowance)
-        yield from _find_hooks(workspace, real, files or os.path.dirname(folder), allowance)
+        yield from _find_in_folder(workspace, real, files or os.path.dirname(folder), allowance)
 
 
-def _find_hooks(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
-    """The hooks that git runs on the host are elsewhere, if settings say so."""
-    from palyra.guard.look_hooks import hooks_of
+def _find_in_folder(workspace: str, real: str, files: str, allowance: Allowance) -> Iterator[str]:
+    """`real`: where the repository really is."""
+    yield from _find_names(workspace, real, IN_GIT, allowance)
+    yield from _find_named(workspace, real, files, allowance)
 
-    for path in hooks_of(repository, files):
-        kind, hooks = _settle(workspace, path, allowance)
-        if kind:
-            yield hooks
+
+def _find_named(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
+    """What git obeys or runs on the host beside a repository's own files, because its settings say so."""
+    from palyra.guard.look_hooks import FILES, hooks_of
+    from palyra.guard.look_settings import told_by
+
+    told, included = told_by([f"{repository}/{name}" for name in FILES], allowance)
+    for path in included:
+        yield from _close(workspace, path, allowance)
+    for path in hooks_of(repository, files, told, allowance):
+        yield from _close_hooks(workspace, path, allowance)
+
+
+def _close(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
+    kind, real = _settle(workspace, path, allowance)
+    if kind:
+        yield real
+
+
+def _close_hooks(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
+    """The whole folder. Of the workspace itself each name that git runs: a mount needs something to lie on, so one that
+    is missing, or a link that can be replaced, is left for whoever plans a sandbox to refuse."""
+    kind, real = _settle(workspace, path, allowance)
+    if kind:
+        yield real
+    elif follow_links(path, workspace, allowance).path == workspace:
+        plain = {name for name in HOOKS if _settle(workspace, name, allowance) == ("file", f"{workspace}/{name}")}
+        yield from (f"{workspace}/{name}" for name in plain)
+        if missing := sorted(HOOKS - plain):
+            allowance.unclosable = f"{TOP_IS_HOOKS}: {', '.join(missing)}."
+            if not allowance.problem:
+                allowance.remedy = f"{HOOKS_ELSEWHERE} touch {' '.join(missing)}"
+
+
+def _find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
+    """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
+    hold for the operator's git everywhere: a folder of dot files may even hold them."""
+    if git_files:
+        from palyra.guard.look_settings import expanded, real_files, told_by
+
+        told, included = told_by(git_files, allowance)
+        allowance.hooks_everywhere = told.hooks
+        for path in (*filter(partial(inside, workspace), real_files(git_files)), *included):
+            yield from _close(workspace, path, allowance)
+        for path in (path for value in (*told.hooks, *told.templates) for path in expanded(value, allowance)):
+            if path.startswith("/"):
+                yield from _close_hooks(workspace, path, allowance)
+    above = os.path.dirname(workspace)
+    while above != "/":
+        if os.path.lexists(f"{above}/.git"):
+            yield from _find_around(workspace, above, allowance)
+        above = os.path.dirname(above)
+
+
+def _find_around(workspace: str, top: str, allowance: Allowance) -> Iterator[str]:
+    from palyra.guard.look_gitfile import Elsewhere, common_folder, git_folder
+
+    try:
+        folder = git_folder(f"{top}/.git", allowance) or f"{top}/.git"
+        places = {folder, common_folder(folder, allowance) or folder}
+    except Elsewhere:  # not an agent's to write
+        return
+    for place in places:
+        yield from _find_named(workspace, place, top, allowance)
 
 
 def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[str]:
     """`git init --separate-git-dir` and worktrees of a bare repository: hooks and settings lie in the workspace, under
-    no name that is known."""
+    no name that is known. Where they lie outside, as a worktree's do, settings there can name what lies in it."""
     from palyra.guard.look_gitfile import Elsewhere, common_folder, git_folder
 
     try:
         folder = git_folder(file, allowance)
-        if folder.startswith(f"{workspace}/.git/modules/"):
+        if not folder or folder.startswith(f"{workspace}/.git/modules/"):
             return  # found already, with all others there
-        common = common_folder(folder, allowance) if folder and inside(workspace, folder) else ""
+        common = common_folder(folder, allowance)
     except Elsewhere:
         allowance.untold.add(file)
         return
     is_known = folder.startswith(f"{workspace}/.git/worktrees/")  # found already, but for hooks among its own files
     for place, names in ((folder, IN_GIT | IN_WORKTREE), (common, IN_GIT)):
-        if place and inside(workspace, place):
-            yield from () if is_known else _find_names(workspace, place, names, allowance)
-            yield from _find_hooks(workspace, place, os.path.dirname(file), allowance)
+        if place and not is_known and inside(workspace, place):
+            yield from _find_names(workspace, place, names, allowance)
+        if place:
+            yield from _find_named(workspace, place, os.path.dirname(file), allowance)
+
+
+def _find_in_worktree(workspace: str, place: str, allowance: Allowance) -> Iterator[str]:
+    kind, folder = _settle(workspace, place, allowance)
+    if kind == "folder":
+        yield from _find_names(workspace, folder, IN_WORKTREE, allowance)
 
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
+    """`folder`: where it really is."""
     for name in names:  # asked for one by one: a crowd beside them hides none
-        if not _is_there(f"{folder}/{name}", allowance):
-            continue
-        kind, real = _settle(workspace, os.path.relpath(f"{folder}/{name}", workspace), allowance)
+        path = f"{folder}/{name}"
+        mode = _mode_of(path, allowance)
+        if stat.S_ISLNK(mode):
+            kind, path = _settle(workspace, path, allowance)
+        else:
+            kind = _kind_of(mode)
         if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
-            yield real
+            yield path
 
 
 def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
@@ -223,10 +324,9 @@ def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
     if not end.exists:
         _is_there(end.path, allowance)
         return "", ""
-    try:
-        mode = os.lstat(end.path).st_mode
-    except OSError:
-        return "", ""
-    if stat.S_ISDIR(mode):
-        return "folder", end.path
-    return ("file", end.path) if stat.S_ISREG(mode) else ("", "")
+    kind = _kind_of(_mode_of(end.path, allowance))
+    return kind, end.path if kind else ""
+
+
+def _kind_of(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else ""

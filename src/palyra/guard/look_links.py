@@ -20,8 +20,14 @@ MAX_LINKS = 40
 MAX_FOLDERS = 2000
 MAX_STEPS = 20_000
 MAX_ENTRIES = 200_000
+MAX_INCLUDED = 1024
 PROC_SELF = "/proc/self"
 TOO_MANY = "The workspace's .git has too many submodules or worktrees to be protected."
+FEWER = (
+    "Each submodule or repository in it counts for two or three (hooks, config, .git). Take out submodules that nobody "
+    "needs (git submodule deinit NAME, then remove .git/modules/NAME), or name a folder of it as the workspace: "
+    "--workspace DIR at a terminal."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,17 @@ class Allowance:
     folders: int = MAX_FOLDERS
     entries: int = MAX_ENTRIES
     """Names that folders may hold in all: a folder with a million files would hold everybody up, before every call."""
+    included: int = MAX_INCLUDED
+    """Files that git's settings may include in all."""
     problem: str = ""
+    unclosable: str = ""
+    """Why a program that may write there cannot be kept from what must stay closed."""
+    remedy: str = ""
+    """What to do about either, where that is not to take another workspace."""
+    homes: tuple[str, ...] = ()
+    """`~` to whoever uses git in the workspace; that of who runs this, where none is named."""
+    hooks_everywhere: tuple[str, ...] = ()
+    """What settings that hold for every repository say of where its hooks are."""
     shut: set[str] = field(default_factory=set)
     """Folders of a workspace that we may not look into."""
     untold: set[str] = field(default_factory=set)
@@ -51,10 +67,21 @@ class Allowance:
             self.problem = self.problem or "The paths lead through too many folders and links to be checked."
         return self.steps >= 0
 
+    def include(self, problem: str, remedy: str) -> bool:
+        self.included -= 1
+        if self.included < 0:
+            self.refuse(problem, remedy)
+        return self.included >= 0
+
+    def refuse(self, problem: str, remedy: str = "") -> None:
+        """The first one is told."""
+        if not self.problem:
+            self.problem, self.remedy = problem, remedy
+
     def enter(self) -> bool:
         self.folders -= 1
         if self.folders < 0:
-            self.problem = self.problem or TOO_MANY
+            self.refuse(TOO_MANY, FEWER)
         return self.folders >= 0
 
 

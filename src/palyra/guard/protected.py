@@ -23,6 +23,15 @@ PROTECTED_NAMES = frozenset(
 IN_GIT = frozenset("hooks config config.worktree commondir rebase-merge rebase-apply sequencer".split())
 """The last three hold what `git rebase --continue` does next, `exec` lines among it."""
 IN_WORKTREE = frozenset({"commondir", "config.worktree", "gitdir"})
+HOOKS = frozenset(
+    """
+    applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit
+    pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive post-update
+    reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman
+    p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change
+    """.split()
+)
+"""What git runs from the folder of hooks: of that folder nothing else."""
 GIT_STORES = frozenset("objects refs logs info lfs rr-cache hooks".split())
 """Folders of a repository with many folders in them, none of them a repository."""
 ENV_EXAMPLES = frozenset(f".env.{name}" for name in ("example", "sample", "template", "dist", "defaults"))

@@ -64,6 +64,10 @@ class WorkspaceSight:
     """Real path; empty when it does not exist or is no folder."""
     problem: str = ""
     """Why it cannot be a workspace: missing, not a folder, the root, a home, a system folder, Palyra's own."""
+    unclosable: str = ""
+    """Why nothing could keep a program that may write in it from what must stay closed."""
+    remedy: str = ""
+    """What to do about either, where another workspace is not the answer."""
     owner_uid: int = 0
     owner_gid: int = 0
     protected: tuple[str, ...] = ()

@@ -11,7 +11,6 @@ Not here: reading the table, comparing the workspace itself with the host's (lau
 
 from __future__ import annotations
 
-import posixpath
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
@@ -223,8 +222,10 @@ def _shows_itself(mount: Mount, by_ident: dict[str, Mount]) -> bool:
     below = by_ident.get(mount.parent)
     if below is None or below.device != mount.device:
         return False
-    inner = posixpath.relpath(mount.point, below.point)
-    return posixpath.normpath(posixpath.join(below.root, inner)) == mount.root
+    above = below.point.rstrip("/")
+    if not f"{mount.point}/".startswith(f"{above}/"):
+        return False
+    return (below.root.rstrip("/") + mount.point[len(above) :] or "/") == mount.root
 
 
 def _point_of(by_ident: dict[str, Mount], ident: str) -> str | None:

@@ -63,6 +63,8 @@ class Shown(Protocol):
 def view_of(job: Shown, host: HostFacts) -> View:
     workspace = job.workspace.path
     _check_workspace(workspace, host)
+    if job.workspace_writable and job.workspace.unclosable:
+        raise _refused(job.workspace.unclosable, job.workspace.remedy)
     readable = _readable(job, host)
     state = (host.state_home,) if host.state_home and _within_any(host.state_home, (workspace, *readable)) else ()
     hidden_folders = {path.rstrip("/") for path in job.workspace.masked if path.endswith("/")} | set(state)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from palyra.approvals.store.desk import ApprovalStore
 from palyra.artifacts.store import ArtifactStore
 from palyra.budget.store import BudgetStore
-from palyra.config.load import Home, load_config, read_passphrase, user_home
+from palyra.config.load import Home, git_files, load_config, read_passphrase, user_home
 from palyra.config.schema import Config
 from palyra.engine.ports import Approver, Ports
 from palyra.engine.recover import recover
@@ -253,7 +253,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         host=hands.host,
         clock=clock,
         ids=ids,
-        look=Looker(home=user_home(), state_home=str(home.root)),
+        look=Looker(home=user_home(), state_home=str(home.root), git_files=git_files()),
         executor=hands.cluster.executor,
         background=hands.background,
         journal=hands.journal,

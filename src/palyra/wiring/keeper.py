@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from palyra import loops
-from palyra.config.load import Home, load_config, read_passphrase, user_home
+from palyra.config.load import Home, git_files, load_config, read_passphrase, user_home
 from palyra.errors import ConfigError, StateError
 from palyra.guard.look import Looker
 from palyra.launch.background import Supervisor
@@ -82,7 +82,7 @@ async def _keep(home: Home, config_file: str | None, *, idle_s: float) -> None:
     try:
         clock, owners = SystemClock(), ProcessOwners(writer.home.lock)
         host = look_at_host(home, config, owns_process=True)
-        looker = Looker(home=user_home(), state_home=str(home.root))
+        looker = Looker(home=user_home(), state_home=str(home.root), git_files=git_files())
         supervisor = Supervisor(
             executor=ProcessExecutor(host, egress=Egress(config)),
             host=host,
