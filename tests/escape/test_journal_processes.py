@@ -249,3 +249,49 @@ def test_on_a_disk_that_is_really_full_calls_that_ran_are_still_closed(tmp_path:
     with snapshot(found.database) as view:
         last = list(JournalRows(view).entries())[-1]
     assert parse_entry(last.body).kind == "urn:palyra:result:v1"
+
+
+SHARED_DISK = """
+import asyncio, sys
+from pathlib import Path
+from subprocess import Popen
+from palyra.errors import StateError
+from tests.journaling import closing, open_store, opening, run_spec, ulid
+
+home, processes = sys.argv[1], int(sys.argv[2])
+writer, store = open_store(Path(home))
+run, opened, closed = run_spec(ulid(), calls_max=10**6), [], []
+
+async def go_on():
+    while True:
+        call_id = ulid()
+        await store.open_call(opening(call_id, run, details=b"x" * 3000))
+        opened.append(call_id)
+        await asyncio.sleep(0.05)  # it runs
+        await store.close_call(closing(call_id, run, outcome=b'{"a":"' + b"y" * 3000 + b'"}'))
+        closed.append(call_id)
+
+async def work():
+    return await asyncio.gather(*(go_on() for _ in range(4)), return_exceptions=True)
+
+others = [Popen([sys.executable, "-c", sys.argv[3], home, "0", ""]) for _ in range(processes)]
+said = asyncio.run(work())
+assert all(isinstance(one, StateError) and "disk is full" in str(one) for one in said), said
+print(len(opened) - len(closed), "of", len(opened), "were left open")
+writer.close()
+assert [other.wait() for other in others] == [0] * processes
+"""
+
+
+@pytest.mark.slow
+def test_on_a_full_disk_every_process_of_a_home_closes_the_calls_that_ran(tmp_path: Path) -> None:
+    """The first one gave the reserve back: new calls of the others, and their copying of the log, took all of it."""
+    unshare = shutil.which("unshare")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=20m,mode=700 none '{disk}' && \"$@\""
+    wrap = (unshare or "", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    if unshare is None or subprocess.run([*wrap[:4], "true"], capture_output=True).returncode:
+        pytest.skip("no user namespaces here, so no small disk can be mounted")
+    said = run_child(SHARED_DISK, str(disk / "home"), "4", SHARED_DISK, wrap=wrap, timeout_s=300).splitlines()
+    assert [line.split()[0] for line in said] == ["0"] * 5, said

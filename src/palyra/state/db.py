@@ -43,7 +43,7 @@ from palyra.state.identity import (
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.mark import check_mark, read_mark
-from palyra.state.reserve import refill_reserve
+from palyra.state.reserve import refill_reserve, restore_reserve
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, PAGE_BYTES, Migration
 from palyra.state.shape import check_strangers
 from palyra.state.trouble import is_full, unusable
@@ -186,9 +186,7 @@ def open_home(
         connection.close()
         raise
     home = Home(root=root, key=key, keys=keys)
-    if not home.reserve.exists():  # it was given back once; a disk that is still full is no reason to stop here
-        with contextlib.suppress(OSError):
-            refill_reserve(home.reserve)
+    restore_reserve(home.reserve)
     return home, connection
 
 

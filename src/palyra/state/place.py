@@ -54,7 +54,8 @@ class Place:
         before, self._log_bytes = self._log_bytes, os.lseek(self._log_fd, 0, os.SEEK_END)
         return self._log_bytes >= before
 
-    def check(self) -> None:
+    def check(self) -> bool:
+        """`Replaced`, or whether there was something new to see in the folder."""
         try:
             folder = os.stat(self._folder)
         except FileNotFoundError:
@@ -63,12 +64,13 @@ class Place:
         if seen != self._seen:
             self._seen, self._seen_since_s, self._trusted_until_s = seen, now_s, 0.0
         elif now_s < self._trusted_until_s:
-            return
+            return False
         for name in self._names:
             self._look(name)
         settled_after_s = SETTLED_AFTER_S if folder.st_ctime_ns % 10**9 else SETTLED_AFTER_WHOLE_S
         if now_s - self._seen_since_s > settled_after_s:
             self._trusted_until_s = now_s + LOOK_AGAIN_AFTER_S
+        return True
 
     def close(self) -> None:
         if self._log_fd >= 0:

@@ -23,8 +23,9 @@ from palyra.state.forking import waited_for
 from palyra.state.lock import FileLock
 from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
-from palyra.state.reserve import fill_up
+from palyra.state.reserve import fill_up, is_given
 from palyra.state.shape import check_strangers
+from palyra.state.trouble import no_room
 from palyra.state.upkeep import AfterCommits, on_a_thread
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class SqliteDatabase:
         self._index: LogIndex | None = None
         self._unmarked = 0
         """So many entries there are, and the mark does not say so yet."""
-        self._copy_back_due = False
+        self._copy_back_due = self._is_full = False
         self._unsaved_bytes = 0
         self._growth = AfterCommits(COMMITS_BEFORE_GROWTH)
         self._upkeep = waited_for(threading.Lock())
@@ -167,7 +168,8 @@ class SqliteDatabase:
         self._cursor.execute("COMMIT")
         if self._began is not None:
             self._know_ours(wrote=after > before)
-        self._place.check()
+        if self._place.check() and is_given(self._home.reserve):
+            self._is_full = True
         if after > before:
             self._unmarked = after
         self._unsaved_bytes += LOG_BYTES_PER_COMMIT + LOG_BYTES_PER_BYTE * bytes_written
@@ -202,6 +204,8 @@ class SqliteDatabase:
     def give_reserve(self) -> bool:
         try:
             self._home.reserve.unlink()
+        except FileNotFoundError:  # another process was first; what has run here may use it too
+            return True
         except OSError:
             return False
         return True
@@ -262,6 +266,9 @@ class SqliteDatabase:
 
     def look_after(self, loop: asyncio.AbstractEventLoop | None, fail: Callable[[StateError], None]) -> None:
         self._write_mark()
+        if self._is_full:
+            fail(no_room())
+            return
         if not self._growth.is_done:
             self._growth.count(loop, self._settle_in)
         if not self._copy_back_due:
@@ -310,6 +317,8 @@ class SqliteDatabase:
                 self._copy_back_due = True
                 return
             self._place.check()  # what is in the log belongs to another file
+            if is_given(self._home.reserve):  # all of it still stands in the log, where records take less than copies
+                return
             with self._upkeep, contextlib.closing(connect(self._home.database)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except (sqlite3.Error, StateError, OSError, Replaced) as error:

@@ -13,6 +13,15 @@ from pathlib import Path
 
 from palyra.errors import StateError
 
+
+class NoRoom(StateError):
+    """The disk is full: what is left is for records of what has run."""
+
+
+def no_room() -> NoRoom:
+    return NoRoom("The disk is full; nothing can be recorded.", "Free space, then start again.")
+
+
 FULL_BELOW_BYTES = 256 * 1024
 """Less than SQLite needs to begin with: the index of its log, and a page or two."""
 _DAMAGED = frozenset({11, 26})  # CORRUPT, NOTADB

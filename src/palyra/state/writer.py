@@ -34,7 +34,7 @@ from palyra.state.lock import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from palyra.state.sharing import Sharing
 from palyra.state.sqlite import SqliteDatabase
 from palyra.state.transaction import Transaction
-from palyra.state.trouble import hint_for
+from palyra.state.trouble import NoRoom, hint_for, no_room
 from palyra.state.upkeep import AfterCommits
 
 T = TypeVar("T")
@@ -267,7 +267,7 @@ class Writer:
         elif isinstance(error, StateError):
             self._down = error
         elif full:
-            self._down = StateError("The disk is full; nothing can be recorded.", "Free space, then start again.")
+            self._down = no_room()
         else:
             self._down = StateError(f"The journal could not be written: {error}.", hint_for(error))
         return self._admit(batch)
@@ -299,4 +299,5 @@ class Writer:
             self.database.look_after(loop, self._fail)
 
     def _fail(self, error: StateError) -> None:
+        self._closings_only = self._closings_only or (self._down is None and isinstance(error, NoRoom))
         self._down = self._down or error

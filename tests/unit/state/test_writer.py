@@ -8,6 +8,7 @@ import errno
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -512,10 +513,45 @@ def test_a_disk_that_stays_full_stops_closings_too(writer: Writer) -> None:
     assert (count(writer), audit_home(writer.home).findings) == (1, ())
 
 
-def test_the_reserve_comes_back_at_the_next_start(writer: Writer) -> None:
+def test_what_one_process_leaves_to_what_has_run_no_other_one_takes(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New calls of the others took the space that the first had given back, and none of them could close its own."""
+    other = Writer.open(writer.home.root)
+    other.commit_now(append)
+    assert writer.database.give_reserve()
+    monkeypatch.setattr(reserve, "free_bytes", lambda _: reserve.RESERVE_BYTES)
+    other.commit_now(append)
+    with pytest.raises(StateError, match="disk is full"):
+        other.commit_now(append)
+
+    async def close() -> int:
+        return (await other.commit_closing(append))[0]
+
+    assert asyncio.run(close()) == 2
+    assert other.database.give_reserve(), "somebody else gave it: there may be room"
+    started = Writer.open(writer.home.root)
+    assert not writer.home.reserve.exists(), "nor does who starts now"
+    started.close()
+    other.close()
+
+
+def test_a_reserve_that_is_gone_where_there_is_room_stops_nobody(writer: Writer) -> None:
     writer.home.reserve.unlink()
+    for _ in range(3):
+        writer.commit_now(append)
+
+
+@pytest.mark.parametrize("found", ["gone", "cut short", "empty"])
+def test_the_reserve_comes_back_at_the_next_start(writer: Writer, found: str) -> None:
+    """On a disk that was full still, a start left a piece of it, which no later one completed."""
+    writer.home.reserve.unlink()
+    if found != "gone":
+        writer.home.reserve.write_bytes(bytes(1000 if found == "cut short" else 0))
     Writer.open(writer.home.root).close()
     assert writer.home.reserve.stat().st_size == reserve.RESERVE_BYTES
+    held = zlib.compress(writer.home.reserve.read_bytes(), 1)
+    assert len(held) > reserve.RESERVE_BYTES // 2, "a file system that compresses keeps no room for zeros"
 
 
 def test_a_lock_file_that_is_gone_is_an_answer_and_not_a_hang(writer: Writer) -> None:
