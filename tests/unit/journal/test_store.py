@@ -420,6 +420,29 @@ def test_an_intent_edited_together_with_its_leaf_hash_is_not_proven(journal: tup
     assert asyncio.run(intents()) == []
 
 
+@pytest.mark.parametrize(
+    "hides", [None, "UPDATE entries SET body = x'00' WHERE idx = 1", "UPDATE entries SET body = NULL"]
+)
+def test_a_call_that_has_ended_is_not_closed_again_because_its_row_says_it_is_open(
+    journal: tuple[Writer, JournalStore], hides: str | None
+) -> None:
+    """The next start signed that it was interrupted: a proof said so to anybody, and the journal never verified again.
+    A call beside it, which is open, is closed all the same."""
+    writer, store = journal
+    calls = [ulid(), ulid()]
+    asyncio.run(walk(store, calls[0]))
+    asyncio.run(store.open_call(opening(calls[1], RUN)))
+    with tampering(writer.home) as other:
+        other.execute("UPDATE calls SET status = 'open', result_index = NULL WHERE call_id = ?", (calls[0],))
+        if hides is not None:
+            other.execute(f"{hides} {'WHERE' if 'WHERE' not in hides else 'AND'} idx < 2")
+
+    async def intents() -> list[str]:
+        return list(await store.find_intents(await store.open_calls()))
+
+    assert asyncio.run(intents()) == [calls[1]]
+
+
 def test_entries_before_the_first_are_not_shown(journal: tuple[Writer, JournalStore]) -> None:
     writer, store = journal
     call_id = ulid()
