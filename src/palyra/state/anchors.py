@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from palyra.errors import StateError, TrustError
 from palyra.journal.audit import Finding, Report
 from palyra.journal.lookup import TREE_SIZE, Rows
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint
-from palyra.state.witness import KINDS
+from palyra.state.witness import look_at
 from palyra.state.witness_lines import Flooded
 from palyra.state.writer import Writer
 from palyra.values import dataclass
@@ -51,8 +50,8 @@ def anchors(rows: Rows, origin: str) -> Iterator[Anchor]:
     """What each witness holds, as it lies there now."""
     for name, kind, path in rows("SELECT name, kind, place FROM witnesses ORDER BY name", ()):
         try:
-            held = KINDS[kind](Path(path)).heads(origin)
-        except (StateError, OSError, TrustError, KeyError) as error:
+            held = look_at(kind, path, origin)
+        except StateError as error:
             flooded = isinstance(error, Flooded)
             yield Anchor(name=name, kind=kind, place=path, problem=str(error), is_flooded=flooded)
             continue
