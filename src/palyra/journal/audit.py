@@ -294,8 +294,10 @@ class Audit:
             uncounted = self._pruned.uncounted
             for detail in self._standing.check_approvals(approvals, from_index=from_index, uncounted=uncounted):
                 self._find("KEPT", None, detail)
-        for detail in self._standings.check(standing, from_index=from_index) if standing is not None else ():
-            self._find("KEPT", None, detail)
+        if standing is not None:
+            told = self._standings.check(standing, from_index=from_index, is_sound=lambda: not self._findings)
+            for detail in told:
+                self._find("KEPT", None, detail)
         for detail in self._held.check(held, from_index=from_index) if held is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:

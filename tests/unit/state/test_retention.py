@@ -219,6 +219,36 @@ def test_a_sealed_file_that_was_touched_is_found(kept: tuple[Writer, JournalStor
     assert "EDITED" in audit(writer)
 
 
+@pytest.mark.parametrize("attack", ["header", "end", "more", "row", "no row", "said to be there"])
+def test_a_sealed_file_is_found_to_be_another_where_no_leaf_tells(
+    kept: tuple[Writer, JournalStore, list[str]], attack: str
+) -> None:
+    """Its header and its end are in no leaf: the entries verified, and the file, handed to somebody else, did not."""
+    writer, _, _ = kept
+    (segment,) = seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    if attack == "said to be there":
+        drop_segments(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    assert audit(writer) == []
+    if attack in ("header", "end", "more"):
+        data = segment.path.read_bytes()
+        lines = data.splitlines(keepends=True)
+        changed = {
+            "header": data.replace(b'"first":0', b'"first":1', 1),
+            "end": b"".join(lines[:-1]) + b'{"end":true,"count":9}\n',
+            "more": data + b"more",
+        }
+        segment.path.write_bytes(changed[attack])
+    else:
+        sql = {
+            "row": "UPDATE segments SET bytes = 1",
+            "no row": "UPDATE segments SET first = first + 1000000",
+            "said to be there": "UPDATE segments SET present = 1",
+        }
+        with tampering(writer.home) as other:
+            other.execute(sql[attack])
+    assert "KEPT" in audit(writer)
+
+
 def test_no_segment_ends_between_an_intent_and_its_result(home: Path) -> None:
     writer, store = open_store(home)
     run = run_spec(ulid())
