@@ -13,6 +13,7 @@ import pytest
 from palyra.errors import StateError, TrustError
 from palyra.journal.checkpoint import parse_checkpoint, sign_checkpoint
 from palyra.journal.lookup import TREE_SIZE
+from palyra.journal.merkle import leaf_hash
 from palyra.journal.witness import (
     Refusal,
     add_checkpoint,
@@ -367,6 +368,27 @@ def test_a_witness_led_nowhere_in_its_row_is_found_and_ends_no_command(home: Pat
     anchor(writer, thorough=True)
     assert str(push_heads(writer, at_unix_ms=NOW)[0].refusal).startswith("UNREACHABLE")
     assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
+    writer.close()
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM checkpoints WHERE size = 6", "UPDATE checkpoints SET note = {note}"])
+def test_a_checkpoint_that_somebody_spoilt_does_not_keep_a_home_from_starting(
+    home: Path, tmp_path: Path, sql: str
+) -> None:
+    """Every command said that this was not the journal that the witness had seen, and to run verify, which found none
+    of it: the tree is the same, and it is the tree that was witnessed."""
+    writer = witnessed(home, tmp_path / "heads.jsonl")
+    many_acts(writer, 3)
+    with tampering(writer.home) as other:
+        other.execute(sql.format(note="'spoilt' WHERE size = 6"))
+    anchor(writer, thorough=False)
+    anchor(writer, thorough=True)
+    with tampering(writer.home) as other:
+        (body,) = other.execute("SELECT body FROM entries WHERE idx = 2").fetchone()
+        other.execute("UPDATE entries SET leaf_hash = ? WHERE idx = 2", (leaf_hash(bytes(body) + b" "),))
+    for thorough in (False, True):
+        with pytest.raises(StateError, match="not the journal that the witness"):
+            anchor(writer, thorough=thorough)
     writer.close()
 
 
