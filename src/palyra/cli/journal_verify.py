@@ -18,6 +18,7 @@ from palyra.cli.journal_advice import advice_on
 from palyra.cli.journal_home import cluster_database, readable, reading
 from palyra.cli.journal_replay import check_again
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say_error
 from palyra.errors import StateError
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _close_left_open(settings: Settings) -> None:
     try:
         with_installation(settings, opened)
     except Exception as error:  # noqa: BLE001  # whatever hinders it must not hinder the audit
-        click.echo(f"palyra: calls left open could not be closed: {error}", err=True)
+        say_error(f"calls left open could not be closed: {error}")
 
 
 def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor], *, replay: bool) -> int:
