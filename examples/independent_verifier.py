@@ -45,14 +45,14 @@ def parse_key(vkey):
 
 def open_head(note, *vkeys):  # (size, root) of a checkpoint that every one of these keys signed
     text, _, lines = note.rpartition("\n\n")
-    (origin, size, root), split = text.split("\n"), (line.split(" ") for line in lines[:-1].split("\n"))
-    signed = [(dash, name, b64(data)) for dash, name, data in split]
+    (origin, size, root), split = text.split("\n"), [line.split(" ") for line in lines[:-1].split("\n")]
+    need({*note.replace("\n", " ").encode()}.isdisjoint([*range(32), 127]), "a note is text in lines")
+    need({dash for dash, *_ in split} == {"—"} and len(split) <= 32 and len(note) <= 65536, "its lines are signatures")
     for name, hint, key in map(parse_key, vkeys):
         need((origin, size, lines[-1:]) == (name, str(int(size)), "\n"), "the checkpoint is this log's")
-        (signature,) = (data[4:] for dash, whose, data in signed if (dash, whose, data[:4]) == ("—", name, hint))
+        (signature,) = (b64(data)[4:] for _, whose, data in split if (whose, b64(data)[:4]) == (name, hint))
         Ed25519PublicKey.from_public_bytes(key).verify(signature, f"{text}\n".encode())
     return int(size), b64(root)
-
 def node(left, right):  # RFC 6962
     return sha(b"\x01" + left + right).digest()
 
@@ -73,7 +73,7 @@ def check_included(body, index, proof, size, root):  # RFC 9162, section 2.1.3.2
     return check_entry(body, index)
 def newest_key(vkey, links):  # from the key that is held, through handovers signed by both, to the one that speaks now
     for link in links:
-        details = load(link["entry"])["predicate"]["details"]
+        details = load(exact(link, "entry proof checkpoint")["entry"])["predicate"]["details"]
         if details["old_vkey"] == vkey:
             size, root = open_head(link["checkpoint"], vkey, details["new_vkey"])
             kind, said = check_included(link["entry"].encode(), size - 1, link["proof"], size, root)
@@ -103,7 +103,6 @@ def check_export(header, lines, vkey):
     computed = reduce(lambda right, left: node(left[1], right), tree[-2::-1], tree[-1][1])
     need((first + count, computed) == (size, root), "the entries are those of the signed tree")
     return f"{count} entries, the whole journal from entry {first} on"
-
 def check_proof(proof, vkey):
     size, root = open_head(proof["checkpoint"], newest_key(vkey, proof["keys"]))
     exact(proof["receipt"], "checkpoint consistency")
@@ -131,8 +130,9 @@ def check_outcome(outcome, vkey):
     need(canonical(shown) == canonical({name: attested[name] for name in shown}), "the outcome is the attested one")
     wanted = attested["projected_output_sha256"] or attested["output_sha256"]
     need(sha(canonical(output)).hexdigest() == wanted, "the output is the attested one")
-    size = 0 if receipt is None else open_head(exact(receipt, "index tree_size checkpoint")["checkpoint"], vkey)[0]
-    need(receipt is None or 0 <= receipt["index"] < size == receipt["tree_size"], "the receipt is its checkpoint's")
+    size = 1 if receipt is None else open_head(exact(receipt, "index tree_size checkpoint")["checkpoint"], vkey)[0]
+    place = (0, 1) if receipt is None else (receipt["index"], receipt["tree_size"])
+    need({*map(type, place)} == {int} and 0 <= place[0] < place[1] == size, "the receipt is its checkpoint's")
     return f"the outcome of call {attested['call_id']} is attested"
 
 def main(file, vkey):

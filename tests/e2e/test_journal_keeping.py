@@ -187,6 +187,22 @@ def test_a_witness_anchors_the_journal_and_an_old_copy_does_not_start(cli, tmp_p
     assert [finding["code"] for finding in verify(cli)["findings"]] == ["TRUNCATED"]
 
 
+def test_what_a_witness_says_reaches_the_terminal_spelled_out(cli, tmp_path):
+    """Its home is another's, who chooses what stands there; so does the row that leads to it."""
+    call(cli, n=1)
+    twin = Cli(tmp_path / "twin", cli.workspace)
+    call(twin, n=1)
+    assert cli("journal", "witness", "add", "vault", str(twin.home)).returncode == 0
+    with closing(sqlite3.connect(twin.home / "state" / "palyra.db")) as other, other:
+        other.execute("UPDATE seen_heads SET note = CAST(? AS TEXT)", (b"\x1b[31mall is well\xff",))
+    with closing(sqlite3.connect(cli.home / "state" / "palyra.db")) as other, other:
+        other.execute("UPDATE witnesses SET name = 'x' || char(27) || ']0;title' || char(7)")
+    for words in (("journal", "checkpoint"), ("journal", "verify"), ("journal", "witness", "list"), ("doctor",)):
+        done = cli(*words)
+        assert (b"internal error" in done.stderr, b"\x1b" in done.stdout + done.stderr) == (False, False)
+    assert b"UNREACHABLE: Could not decode" in cli("journal", "checkpoint").stderr
+
+
 def holds(home: Path, text: bytes) -> list[str]:
     return [path.name for path in home.rglob("*") if path.is_file() and text in path.read_bytes()]
 

@@ -16,7 +16,8 @@ import pytest
 
 from palyra.journal.export import Shown, export_lines, selection_lines
 from palyra.journal.merkle import Frontier
-from palyra.journal.proof import make_proof
+from palyra.journal.proof import check_proof, make_proof
+from palyra.signing import parse_vkey
 from palyra.state.rotation import rotate_key
 from tests.journaling import NOW, many_acts
 from tests.unit.journal.evidence import make_evidence
@@ -82,6 +83,7 @@ OUTCOMES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "1 for true": lambda one: one | {"success": 1},
     "another place": lambda one: one | {"receipt": one["receipt"] | {"index": 7}},
     "a larger tree": lambda one: one | {"receipt": one["receipt"] | {"tree_size": one["receipt"]["tree_size"] + 1}},
+    "true for 1": lambda one: one | {"receipt": one["receipt"] | {"index": one["receipt"]["index"] == 1}},
     "a field of nobody's": lambda one: one | {"verdict": "approved"},
     "a field less": lambda one: {name: value for name, value in one.items() if name != "budget"},
     "a place before the first": lambda one: one | {"receipt": one["receipt"] | {"index": -1}},
@@ -107,6 +109,26 @@ def test_it_takes_no_second_line_behind_an_outcome(check, tmp_path: Path) -> Non
     path.write_text(json.dumps(found["outcome"]) + "\n" + json.dumps(found["outcome"] | {"status": "refused"}) + "\n")
     with pytest.raises(ValueError, match="does not hold"):
         check(str(path), found["vkey"])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["- other AAAA\n", "— other AAAA\n" * 32, "— oth\ver AAAA\n", f"— {'o' * 70_000} AAAA\n", "— \ud800 AAAA\n"],
+    ids=["another dash", "too many", "control", "too long", "no text"],
+)
+def test_it_takes_no_lines_under_a_checkpoint_that_palyra_would_not(check, tmp_path: Path, line: str) -> None:
+    """Whoever hands a file on adds lines that nobody signed: what one reader refuses, the other passed over."""
+    evidence = vector("evidence.json")
+    proof, path = json.loads(evidence["proof"]), tmp_path / "file"
+    for added, is_taken in (("— other AAAA\n", True), (line, False)):
+        changed = proof | {"checkpoint": proof["checkpoint"] + added}
+        assert (check_proof(changed, parse_vkey(evidence["vkey"])) == ()) is is_taken
+        path.write_text(json.dumps(changed))
+        if is_taken:
+            check(str(path), evidence["vkey"])
+            continue
+        with pytest.raises(ValueError, match=r"does not hold|surrogates"):
+            check(str(path), evidence["vkey"])
 
 
 @pytest.mark.parametrize("name", ["export", "export_from_1", "selection", "proof"])
@@ -204,4 +226,8 @@ def test_it_follows_a_change_of_keys(check, home: Path, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(data)
         for vkey in keys:
             assert check(str(tmp_path / "file"), vkey)
+    more = {**proof, "keys": [links[0] | {"approved": True}, *links[1:]]}
+    (tmp_path / "file").write_text(json.dumps(more))
+    with pytest.raises(ValueError, match="does not hold"):
+        check(str(tmp_path / "file"), keys[0])
     made.writer.close()

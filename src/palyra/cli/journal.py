@@ -19,7 +19,7 @@ from palyra.cli.journal_search import catch_up_quietly, find_page, make_question
 from palyra.cli.journal_verify import verify
 from palyra.cli.journal_witness import rotate_key, witness
 from palyra.cli.options import NounGroup, Settings, with_settings
-from palyra.cli.say import say_failure
+from palyra.cli.say import say_error, say_failure
 
 if TYPE_CHECKING:
     from palyra.canon import Json
@@ -144,7 +144,7 @@ def _show_witnesses(settings: Settings) -> int:
     finally:
         writer.close()
     for shown in refused:
-        click.echo(f"palyra: {shown.name} did not accept the head: {shown.refusal}", err=True)
+        say_error(f"{shown.name} did not accept the head: {shown.refusal}")
     return 1 if refused else 0
 
 

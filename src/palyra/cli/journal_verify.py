@@ -7,6 +7,7 @@ otherwise. Not here: the audit itself (journal/audit), decisions made again (jou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from palyra.cli.journal_advice import advice_on
 from palyra.cli.journal_home import cluster_database, readable, reading
 from palyra.cli.journal_replay import check_again
 from palyra.cli.options import Settings, with_settings
+from palyra.cli.say import say_error
+from palyra.errors import StateError
 
 if TYPE_CHECKING:
     from palyra.config.cluster import ClusterConfig
@@ -42,16 +45,29 @@ if TYPE_CHECKING:
 @with_settings
 def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
     """Check every entry, the tree, the checkpoints, and that open calls belong to a living process. Exit 1 if not."""
+    from palyra.journal.audit import Finding
     from palyra.state.anchors import with_flooded
 
     notes = [_checkpoint_of(Path(name)) for name in known]
-    with reading(settings) as journal:
-        anchors = journal.anchors()
+    anchors, problem = _witnesses(settings)
     notes += [head.note for anchor in anchors for head in anchor.heads]
     if (server := cluster_database(settings)) is not None:
-        return _tell(settings, _audit_server(*server, notes, every_signature=every_signature), (), replay=replay)
-    report = with_flooded(_audit_home(settings, notes, every_signature=every_signature), anchors)
+        report = _audit_server(*server, notes, every_signature=every_signature)
+    else:
+        report = _audit_home(settings, notes, every_signature=every_signature)
+    report = with_flooded(report, anchors)
+    if problem and report.sound:
+        report = replace(report, findings=(Finding("UNREADABLE", None, problem),))
     return _tell(settings, report, anchors, replay=replay)
+
+
+def _witnesses(settings: Settings) -> tuple[tuple[Anchor, ...], str]:
+    """What they hold; and why nobody can tell who they are, if so: that is for the audit to find, and ends none."""
+    with reading(settings) as journal:
+        try:
+            return journal.anchors(), ""
+        except StateError as error:
+            return (), error.detail
 
 
 def _audit_server(root: Path, cluster: ClusterConfig, notes: list[str], *, every_signature: bool) -> Report:
@@ -101,7 +117,7 @@ def _close_left_open(settings: Settings) -> None:
     try:
         with_installation(settings, opened)
     except Exception as error:  # noqa: BLE001  # whatever hinders it must not hinder the audit
-        click.echo(f"palyra: calls left open could not be closed: {error}", err=True)
+        say_error(f"calls left open could not be closed: {error}")
 
 
 def _tell(settings: Settings, report: Report, anchors: Sequence[Anchor], *, replay: bool) -> int:

@@ -12,6 +12,7 @@ import click
 import orjson
 
 from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.say import say_error
 from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def add(settings: Settings, name: str, place: str) -> int:
     elif shown.refusal is None:
         click.echo(f"{name} has seen {shown.size} entries.")
     if shown.refusal is not None:
-        click.echo(f"palyra: {name} did not accept the head: {shown.refusal}", err=True)
+        say_error(f"{name} did not accept the head: {shown.refusal}")
         return 1
     return 0
 
@@ -136,5 +137,5 @@ def rotate_key(settings: Settings, lock: bool) -> int:
         click.echo(f"entry {handover.index} hands the journal over\nold key: {handover.old.vkey}")
         click.echo(f"new key: {handover.new.vkey}")
     for shown in refused:
-        click.echo(f"palyra: {shown.name} did not accept the head: {shown.refusal}", err=True)
+        say_error(f"{shown.name} did not accept the head: {shown.refusal}")
     return 1 if refused else 0

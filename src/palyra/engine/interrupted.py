@@ -30,7 +30,7 @@ UNPROVEN = ""
 
 
 def close_as_interrupted(stored: StoredCall, intent: Intent | None, ports: Ports) -> Closing:
-    """`StateError` when the signed tree holds no intent of this call: then there is nothing to speak for."""
+    """`StateError` when the signed tree holds no open intent of this call: then there is nothing to speak for."""
     view = _checked(stored, intent)
     proven: Mapping[str, Json] = orjson.loads(intent.details) if intent is not None and intent.details else {}
     decided = Decided(**{**view.predicate["decision"], "policies": tuple(view.predicate["decision"]["policies"])})
@@ -69,7 +69,7 @@ def _checked(stored: StoredCall, intent: Intent | None) -> EntryView:
         view = None
     if view is None or view.kind != INTENT or stored.owner is None or _row(stored) != _said(view):
         raise StateError(
-            f"Call {stored.call_id} stands open, and the journal holds no such intent: it is not closed.",
+            f"Call {stored.call_id} stands open, and the journal holds no such open intent: it is not closed.",
             "Run: palyra journal verify",
         )
     return view

@@ -137,7 +137,9 @@ SHAPES: Mapping[ActKind, Shape] = {
         "Kept records were removed by retention.",
     ),
     ActKind.ENTRIES_PRUNED: _shape(
-        "segment", "first count runs runs_sha256", "A sealed file of old entries was removed; their hashes stay."
+        "segment",
+        "first count runs runs_sha256 approvals_sha256",
+        "A sealed file of old entries was removed; their hashes stay.",
     ),
     ActKind.SEGMENT_SEALED: _shape(
         "segment", "first count bodies places_sha256 sha256 bytes", "Old entries were written into a sealed file."

@@ -26,7 +26,7 @@ from palyra.journal.entry import EntryView, parse_entry
 from palyra.journal.held_standing import HeldRow, HeldStanding
 from palyra.journal.keys import Handover, Keys, handover_of
 from palyra.journal.merkle import HASH_BYTES, Frontier
-from palyra.journal.pruned_runs import read_runs
+from palyra.journal.pruned_runs import read_runs, read_uses
 from palyra.journal.standing import ApprovalRow, Standing
 from palyra.journal.standings import StandingRows, Standings
 from palyra.model.record import Checkpoint, Owner
@@ -188,7 +188,8 @@ class Audit:
     def _go_on(self, view: EntryView) -> None:
         """With runs of which entries are gone; an act of an older version does not tell of them."""
         deletion, details = deletion_of(view), view.predicate.get("details")
-        sha256 = details.get("runs_sha256") if isinstance(details, Mapping) else None
+        said = details if isinstance(details, Mapping) else {}
+        sha256 = said.get("runs_sha256")
         if deletion is None or not isinstance(sha256, str) or self.kept_runs is None:
             return
         rows = read_runs(self.kept_runs(sha256), sha256)
@@ -197,6 +198,18 @@ class Audit:
             return
         self._pruned.tell(deletion.first, deletion.count)
         self._calls.go_on(rows, view.index)
+        if "approvals_sha256" in said:
+            self._go_on_using(deletion, view.index, said["approvals_sha256"])
+
+    def _go_on_using(self, deletion: Deletion, index: int, sha256: object) -> None:
+        uses = None
+        if self.kept_runs is not None and isinstance(sha256, str):
+            uses = read_uses(self.kept_runs(sha256), sha256)
+        if uses is None:
+            self._find("KEPT", index, f"What entry {index} tells of approvals whose uses it removed is gone.")
+            return
+        self._pruned.tell_uses(deletion.first, deletion.count)
+        self._standing.go_on(uses)
 
     def _append(self, leaf: bytes) -> None:
         if len(leaf) == HASH_BYTES:
@@ -278,10 +291,13 @@ class Audit:
         self._calls.finish(rows=rows, runs=runs, pruned=self._pruned.untold)
         from_index = self._pruned.end
         if approvals is not None:
-            for detail in self._standing.check_approvals(approvals, from_index=from_index):
+            uncounted = self._pruned.uncounted
+            for detail in self._standing.check_approvals(approvals, from_index=from_index, uncounted=uncounted):
                 self._find("KEPT", None, detail)
-        for detail in self._standings.check(standing, from_index=from_index) if standing is not None else ():
-            self._find("KEPT", None, detail)
+        if standing is not None:
+            told = self._standings.check(standing, from_index=from_index, is_sound=lambda: not self._findings)
+            for detail in told:
+                self._find("KEPT", None, detail)
         for detail in self._held.check(held, from_index=from_index) if held is not None else ():
             self._find("KEPT", None, detail)
         if self.had > self._next:

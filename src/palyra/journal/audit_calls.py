@@ -206,6 +206,8 @@ class CallsAudit:
             before = self._runs.get(row.run_id, _Counted())
             if before.limits and before.limits != row.limits:
                 self.find("STANDING", index, f"Entry {index} tells other limits of run {row.run_id} than before.")
+            if None not in (before.terms, row.terms_sha256) and before.terms != row.terms_sha256:
+                self.find("STANDING", index, f"Entry {index} tells other terms of run {row.run_id} than before.")
             self._runs[row.run_id] = _Counted(
                 principal=row.principal,
                 calls=row.calls_used,
@@ -213,7 +215,7 @@ class CallsAudit:
                 entries=row.next_sequence,
                 spent=row.spent,
                 limits=row.limits,
-                terms=before.terms,
+                terms=before.terms if row.terms_sha256 is None else row.terms_sha256,
                 ended_unix_ms=before.ended_unix_ms,
                 began=row.began_unix_ms,
             )

@@ -51,6 +51,7 @@ class Pruned:
     _sealed: dict[tuple[int, int], tuple[object, object]] = field(init=False, default_factory=dict)
     _ordered: list[tuple[int, int]] = field(init=False, default_factory=list)
     _told: set[tuple[int, int]] = field(init=False, default_factory=set)
+    _uses_told: set[tuple[int, int]] = field(init=False, default_factory=set)
     _at: tuple[int, int] = field(init=False, default=(0, 0))
 
     def __post_init__(self) -> None:
@@ -87,6 +88,15 @@ class Pruned:
     def tell(self, first: int, count: int) -> None:
         """The act of this removal told what its runs had used."""
         self._told.add((first, count))
+
+    def tell_uses(self, first: int, count: int) -> None:
+        """The act of this removal told how often its calls had used approvals."""
+        self._uses_told.add((first, count))
+
+    @property
+    def uncounted(self) -> int:
+        """Uses of approvals by calls below this place may be gone without a word: older versions told of none."""
+        return max((first + count for first, count in self._gone if (first, count) not in self._uses_told), default=0)
 
     @property
     def untold(self) -> int:

@@ -74,7 +74,9 @@ def seal_salts(commitments: Sequence[Commitment], key: bytes, index: int) -> lis
 
 
 def open_salt(stored: bytes, key: bytes | None, index: int, field: str) -> bytes:
-    """The salt, or nothing where its run's key is gone."""
+    """The salt, or nothing where its run's key is gone, or where no entry can be: who edits one chooses its index."""
+    if index < 0:
+        return b""
     if len(stored) != SALT_BYTES + 1 or stored[:1] != SEALED:
         return stored
     return b"" if key is None or len(key) != SALT_BYTES else seal_salt(stored[1:], key, index, field)

@@ -1,8 +1,9 @@
 """Single entries and calls read back from the journal's rows, by the writer or by a reader that may write nothing.
 
 Rules: what is kept beside an entry is handed out only where it fits the entry's commitment; an intent only where it is
-a leaf of the newest signed tree; what stands below index 0 is nobody's entry and is not shown. The rows come from a
-function that is handed in. Not here: the whole audit (journal/audit), transactions (journal/store).
+a leaf of the newest signed tree and no result of its call follows; what stands below index 0 is nobody's entry and is
+not shown. The rows come from a function that is handed in. Not here: the whole audit (journal/audit), transactions
+(journal/store).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from palyra.errors import StateError, TrustError
+from palyra.journal.chain import RESULT
 from palyra.journal.checkpoint import open_checkpoint, parse_checkpoint
 from palyra.journal.commitments import commit_value, open_salt
 from palyra.journal.entry import EntryView, parse_entry
@@ -24,6 +26,7 @@ Rows = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 
 LEAVES_AT_ONCE = 16_384
 BODIES_AT_ONCE = 1024
+_OF_A_RESULT = f'"predicateType":"{RESULT}"'.encode()
 TREE_SIZE = "SELECT coalesce(max(size), 0) FROM checkpoints"
 """How many entries are signed for, which is all there are."""
 _CALL = """SELECT c.call_id, c.run_id, c.tool, c.principal, c.input_sha256, c.status, c.reason,
@@ -153,22 +156,40 @@ class Lookup:
     # ── intents, proven ──
 
     def intents(self, calls: Sequence[StoredCall]) -> dict[str, Intent]:
-        """Those whose entry is in the tree of the newest checkpoint, which this installation signed.
+        """Those whose entry is in the tree of the newest checkpoint, which this installation signed, and has no result.
 
         The whole tree is hashed once, because an entry and its leaf hash can be edited together.
         """
-        wanted = {call.intent_index for call in calls if call.intent_index is not None}
-        leaves = self._signed_leaves(wanted) if wanted else {}
+        places = {call.call_id: call.intent_index for call in calls if call.intent_index is not None}
+        leaves = self._signed_leaves(set(places.values())) if places else {}
+        ended = self._ended({name: place for name, place in places.items() if place in leaves})
         sql = "SELECT data FROM calls JOIN blobs ON sha256 = details WHERE call_id = ?"
         found: dict[str, Intent] = {}
         for call in calls:
             entry, view = self.entry(call.intent_index or 0), self.view(call.intent_index)
             if entry is None or view is None or leaves.get(view.index) != leaf_hash(entry.body):
                 continue
+            if call.call_id in ended:
+                continue
             rows = self._rows(sql, (call.call_id,))
             details = as_bytes(rows[0][0]) if rows else b""
             proven = details if self._is_committed("details", details, view) else b""
             found[call.call_id] = Intent(body=entry.body, details=proven)
+        return found
+
+    def _ended(self, places: Mapping[str, int]) -> Set[str]:
+        """Of these calls, by the places of their intents, those that have a result, whatever their rows say: who sets
+        a row back to open would have a second end signed, and proven to others. Where an entry behind an intent is not
+        what was hashed, or was sealed away (none behind an open call is), nobody knows: then it counts as ended."""
+        found: set[str] = set()
+        sql = "SELECT idx, leaf_hash, body FROM entries WHERE idx >= ? AND idx < ? ORDER BY idx"
+        end = self._size()
+        for first in range(min(places.values(), default=end), end, BODIES_AT_ONCE):
+            for entry in map(as_entry, self._rows(sql, (first, min(first + BODIES_AT_ONCE, end)))):
+                if leaf_hash(entry.body) != entry.leaf_hash:
+                    found |= {call_id for call_id, place in places.items() if place < entry.index}
+                elif _OF_A_RESULT in entry.body:
+                    found |= _call_of(entry.body)
         return found
 
     # ── acts, proven ──
@@ -215,6 +236,13 @@ class Lookup:
         except TrustError:
             return {}
         return kept if (tree.size, tree.root()) == (signed.size, signed.root) else {}
+
+
+def _call_of(body: bytes) -> Set[str]:
+    try:
+        return {str(parse_entry(body).call_id)}
+    except ValueError:
+        return set()
 
 
 def not_what_was_stored() -> StateError:

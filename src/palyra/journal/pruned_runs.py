@@ -1,32 +1,71 @@
-"""Rows of runs as they were when retention removed entries of theirs: what the audit goes on counting from.
+"""What is kept of runs and approvals when retention removes entries of theirs: what the audit goes on counting from.
 
 What a run has used is counted by its entries. Where those are gone, nothing would be left to compare its row with: who
 can write the database would make another run of it, with other limits. So the act `entries.pruned` names a digest of
 the rows of all runs that had entries there; the rows themselves are kept beside, by that digest. A run that nobody told
-of then is one that somebody made up.
+of then is one that somebody made up. What a run made by name narrows, and that an approval was used, is told by calls
+alone as well: the digest of such terms goes into the run's line, how often approvals were used into a value of its own.
+Both are taken from the entries, which are signed, and not from rows.
 
-Not here: the counting (journal/audit_calls), the rows (state/segments, state/rows).
+Not here: the counting (journal/audit_calls, journal/standing), the rows (state/segments, state/rows).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 
 from palyra.canon import sha256_hex
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
+from palyra.journal.entry import EntryView
+from palyra.journal.standing import approval_of
 from palyra.model.outcome import LIMIT_NAMES
 
 _COUNTED = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence", "created_unix_ms")
 COLUMNS = (*_COUNTED, *SPENT_NAMES, *LIMIT_NAMES)
 """Of `runs`, as they are written."""
+_TERMS = "terms_sha256"
 
 
-def write_runs(rows: Iterable[tuple[Any, ...]]) -> bytes:
+class Gone:
+    """What entries that are about to be removed say, told one after the other."""
+
+    def __init__(self) -> None:
+        self.terms: dict[str, str | None] = {}
+        """Of each of their runs, where its calls tell of some."""
+        self.uses: dict[str, int] = {}
+        """Of each approval that let calls through, how many."""
+
+    def read(self, view: EntryView) -> None:
+        if view.run_id is None:
+            return
+        terms = view.predicate.get("terms_sha256")
+        self.terms[view.run_id] = terms if isinstance(terms, str) else self.terms.get(view.run_id)
+        if (approval_id := approval_of(view)) is not None:
+            self.uses[approval_id] = self.uses.get(approval_id, 0) + 1
+
+
+def write_runs(rows: Iterable[tuple[Any, ...]], terms: Mapping[str, str | None]) -> bytes:
     """Each row has `COLUMNS`; a line each, by name, so that later versions may say more."""
-    return b"".join(orjson.dumps(dict(zip(COLUMNS, row, strict=True))) + b"\n" for row in sorted(rows))
+    said = (dict(zip(COLUMNS, row, strict=True)) for row in sorted(rows))
+    return b"".join(orjson.dumps(one | {_TERMS: terms.get(one["run_id"])}) + b"\n" for one in said)
+
+
+def write_uses(uses: Mapping[str, int]) -> bytes:
+    return orjson.dumps(uses, option=orjson.OPT_SORT_KEYS)
+
+
+def read_uses(data: bytes | None, sha256: object) -> Mapping[str, int] | None:
+    """None where it is not what the act names, or is gone."""
+    if data is None or sha256_hex(data) != sha256:
+        return None
+    try:
+        said = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return said if isinstance(said, dict) and set(map(type, said.values())) <= {int} else None
 
 
 def read_runs(data: bytes | None, sha256: object) -> tuple[RunRow, ...] | None:
@@ -45,4 +84,5 @@ def _row(said: dict[str, Any]) -> RunRow:
     if not isinstance(run_id, str) or not isinstance(principal, str) or any(type(count) is not int for count in counts):
         raise ValueError("this is no row of a run")
     spent, limits = tuple(said[name] for name in SPENT_NAMES), {name: said[name] for name in LIMIT_NAMES}
-    return RunRow(run_id, principal, calls, attempts, sequence, spent, limits, began_unix_ms=began)
+    terms = said.get(_TERMS)  # older versions did not keep it
+    return RunRow(run_id, principal, calls, attempts, sequence, spent, limits, terms_sha256=terms, began_unix_ms=began)

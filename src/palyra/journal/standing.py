@@ -101,9 +101,7 @@ class Standing:
         )
 
     def _read_use(self, view: EntryView) -> Iterator[str]:
-        decision = view.predicate.get("decision")
-        name = decision.get("approval_id") if isinstance(decision, Mapping) else None
-        if not isinstance(name, str):
+        if (name := approval_of(view)) is None:
             return
         known, at = self._approvals.get(name), view.index
         if known is None or known.state != "approved" or known.principal != view.predicate.get("principal"):
@@ -115,16 +113,23 @@ class Standing:
         if known is not None:
             self._approvals[name] = replace(known, uses=known.uses + 1)
 
-    def check_approvals(self, rows: Iterable[ApprovalRow], *, from_index: int = 0) -> Iterator[str]:
-        """`from_index`: calls before it may have been removed by retention, and are not counted among the uses. Older
-        versions removed the salts with them: what cannot be opened is not compared there, and the row has a seal."""
+    def go_on(self, uses: Mapping[str, int]) -> None:
+        """By calls that retention removed: else an approval that was used up could be made good again behind them."""
+        for name, count in uses.items():
+            if (known := self._approvals.get(name)) is not None:
+                self._approvals[name] = replace(known, uses=known.uses + count)
+
+    def check_approvals(self, rows: Iterable[ApprovalRow], *, from_index: int = 0, uncounted: int = 0) -> Iterator[str]:
+        """`from_index`: calls before it may have been removed by retention. Older versions took salts with them: what
+        cannot be opened is not compared there, and the row has a seal. `uncounted`: nor did they tell how often what
+        was asked for before it had been used."""
         for row in rows:
             said = self._approvals.pop(row.approval_id, None)
             if said is None:
                 yield f"The row of approval {row.approval_id[:40]} has no entry."
                 continue
             is_old = said.requested_index < from_index
-            if is_old:
+            if said.requested_index < uncounted:
                 said = replace(said, uses=_at_least(said.uses, row.values.get("uses")))
             wrong = [name for name in _COMPARED if row.values.get(name) != getattr(said, name)]
             kept = [one for one in row.kept if one[1] or not is_old]
@@ -133,6 +138,13 @@ class Standing:
                 yield f"The row of approval {row.approval_id} differs from its entries: {', '.join(wrong)}."
         for name in self._approvals:
             yield f"The row of approval {name} is missing."
+
+
+def approval_of(view: EntryView) -> str | None:
+    """The one that an intent says let its call through."""
+    decision = view.predicate.get("decision") if view.kind == INTENT else None
+    name = decision.get("approval_id") if isinstance(decision, Mapping) else None
+    return name if isinstance(name, str) else None
 
 
 def _at_least(counted: int, stored: Json) -> int:

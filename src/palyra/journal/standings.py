@@ -7,12 +7,13 @@ them. Not here: approvals, whose entries can contradict each other (journal/stan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from palyra.journal.entry import EntryView
 from palyra.journal.label_standing import Label, LabelStanding
 from palyra.journal.policy_standing import PolicyRows, PolicyStanding
 from palyra.journal.process_standing import ProcessRow, ProcessStanding
+from palyra.journal.segment_standing import SegmentRow, SegmentStanding
 from palyra.journal.session_standing import SessionRow, SessionStanding
 from palyra.journal.skill_standing import SkillRow, SkillStanding
 from palyra.journal.token_standing import TokenRow, TokenStanding
@@ -32,6 +33,7 @@ class StandingRows:
     labels: Iterable[Label]
     processes: Iterable[ProcessRow]
     sessions: Iterable[SessionRow]
+    segments: Iterable[SegmentRow] = ()
 
 
 class Standings:
@@ -44,6 +46,7 @@ class Standings:
         self._labels = LabelStanding()
         self._processes = ProcessStanding()
         self._sessions = SessionStanding()
+        self._segments = SegmentStanding()
 
     def read(self, view: EntryView) -> None:
         """An act."""
@@ -55,9 +58,10 @@ class Standings:
         self._labels.read(view)
         self._processes.read(view)
         self._sessions.read(view)
+        self._segments.read(view)
 
-    def check(self, rows: StandingRows, *, from_index: int) -> Iterator[str]:
-        """`from_index`: entries before it may have been removed by retention."""
+    def check(self, rows: StandingRows, *, from_index: int, is_sound: Callable[[], bool]) -> Iterator[str]:
+        """`from_index`: entries before it may have been removed by retention. `is_sound`: nothing was found so far."""
         yield from self._skills.check(rows.skills, from_index=from_index)
         yield from self._witnesses.check(rows.witnesses)
         yield from self._policies.check(rows.policies)
@@ -66,3 +70,4 @@ class Standings:
         yield from self._labels.check(rows.labels)
         yield from self._processes.check(rows.processes, from_index=from_index)
         yield from self._sessions.check(rows.sessions)
+        yield from self._segments.check(rows.segments, is_sound=is_sound)

@@ -11,6 +11,8 @@ Not here: the audit itself (state/verifying), rows that acts tell of (state/stan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from palyra.journal.held_standing import HeldRow
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
 from palyra.journal.run_terms import terms_sha256
+from palyra.journal.segment_standing import SegmentRow
 from palyra.journal.standing import ApprovalRow
 from palyra.journal.standings import StandingRows
 from palyra.model.approval import COLUMNS, parse_row
@@ -154,7 +157,18 @@ class JournalRows:
             yield HeldRow(call_id=call_id, run_id=run_id, amounts=tuple(amounts), is_kept=bool(is_kept))
 
     def standing(self) -> StandingRows:
-        return read_standing(self._connection)
+        return replace(read_standing(self._connection), segments=self.segments())
+
+    def segments(self) -> Iterator[SegmentRow]:
+        sql = "SELECT first, count, sha256, bytes, present FROM segments"
+        for first, count, sha256, size, present in self._connection.execute(sql):
+            yield SegmentRow(
+                first=first,
+                count=count,
+                said={"sha256": as_bytes(sha256).hex(), "bytes": size},
+                is_present=bool(present),
+                sha256=partial(self._sealed.sha256, first, count),
+            )
 
     def deletions(self) -> Sequence[Deletion]:
         names = ("entry", "act", "call_id", "principal", "before_unix_ms", "first", "count")

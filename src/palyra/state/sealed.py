@@ -7,6 +7,7 @@ body, and then that entry is a finding.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from bisect import bisect_right
@@ -54,6 +55,19 @@ class SealedBodies:
 
     def body(self, index: int) -> bytes:
         return self.entry(index, b"").body
+
+    def sha256(self, first: int, count: int, size: int) -> str:
+        """Of the file itself; empty where it is not of that length, or cannot be read."""
+        if self._folder is None:
+            return ""
+        try:
+            with open(segment_file(self._folder, first, count), "rb", opener=_without_waiting) as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+                    return ""
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError:
+            return ""
 
     def _seek(self, index: int) -> None:
         self._end = -1

@@ -28,7 +28,7 @@ from palyra.journal.entry import parse_entry
 from palyra.journal.export import export_lines
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier, leaf_hash
-from palyra.journal.pruned_runs import COLUMNS, write_runs
+from palyra.journal.pruned_runs import COLUMNS, Gone, write_runs, write_uses
 from palyra.journal.tree import Tree
 from palyra.model.record import Checkpoint
 from palyra.state.db import NOWHERE
@@ -183,26 +183,24 @@ def _in_database(writer: Writer, first: int, end: int) -> Iterator[tuple[int, by
             yield index, as_bytes(leaf), as_bytes(body)
 
 
-def _check_age(
-    writer: Writer, first: int, head: Checkpoint, bodies: Iterable[bytes], *, before_unix_ms: int
-) -> frozenset[str]:
-    """The runs that these entries belong to. Age is by the entries themselves, as they were signed: rows are not, and
+def _check_age(writer: Writer, first: int, head: Checkpoint, bodies: Iterable[bytes], *, before_unix_ms: int) -> Gone:
+    """What these entries say of runs and approvals. Age is by the entries, as they were signed: rows are not, and
     whoever sets their times back has retention remove what happened a moment ago, with an act that excuses it."""
     frontier, stay = Tree(writer.rows).frontier(first), f"entries {first} to {head.size - 1} stay"
-    runs: set[str] = set()
+    gone = Gone()
     for index, body in enumerate(bodies, first):
         frontier.append(leaf_hash(body))
         try:
             view = parse_entry(body)
         except ValueError as error:
             raise StateError(f"Entry {index} cannot be read: {stay}.", "Run: palyra journal verify") from error
-        runs |= {view.run_id} if view.run_id is not None else set()
+        gone.read(view)
         ended = view.kind == RESULT and view.predicate.get("kept") is not False  # the others have no row, and no age
         if ended and view.at_unix_ms >= before_unix_ms:
             raise StateError(f"Entry {index} is younger than its row says: {stay}.", "Run: palyra journal verify")
     if frontier.root() != head.root:
         raise StateError(f"Entries are not those that were signed: {stay}.", "Run: palyra journal verify")
-    return frozenset(runs)
+    return gone
 
 
 def drop_segments(writer: Writer, *, before_unix_ms: int, at_unix_ms: int, actor: str = PALYRA) -> tuple[Segment, ...]:
@@ -227,10 +225,10 @@ def _drop(writer: Writer, before_unix_ms: int, *, at_unix_ms: int, actor: str) -
         sealed = SealedBodies(writer.rows, writer.home.segments)
         head = _opened(writer, Tree(writer.rows).note(first + count))
         bodies = (sealed.body(index) for index in range(first, first + count))
-        runs = _check_age(writer, first, head, bodies, before_unix_ms=before_unix_ms)
+        said = _check_age(writer, first, head, bodies, before_unix_ms=before_unix_ms)
         path = segment_file(writer.home.segments, first, count)
         words = words_in(writer, first, first + count)
-        writer.commit_now(_dropping(path, first, count, runs, words=words, at_unix_ms=at_unix_ms, actor=actor))  # 1
+        writer.commit_now(_dropping(path, first, count, said, words=words, at_unix_ms=at_unix_ms, actor=actor))  # 1
         remove_segment(path)  # 2
         gone.append(Segment(first=first, count=count, path=path))
     return gone
@@ -240,7 +238,7 @@ def _dropping(
     path: Path,
     first: int,
     count: int,
-    runs: frozenset[str],
+    said: Gone,
     *,
     words: Sequence[tuple[int, str]],
     at_unix_ms: int,
@@ -255,7 +253,7 @@ def _dropping(
         tx.execute(_DROP_OPENINGS, (first, end))
         tx.execute("DELETE FROM calls WHERE result_index >= ? AND result_index < ?", (first, end))
         take_out(tx, words, first, end)
-        details = {"first": first, "count": count, **_keep_runs(tx, runs, at_unix_ms=at_unix_ms)}
+        details = {"first": first, "count": count, **_keep_runs(tx, said, at_unix_ms=at_unix_ms)}
         subject = f"segment/{path.name}"
         act = Act(kind=ActKind.ENTRIES_PRUNED, actor=actor, subject=subject, details=details)
         index = record_act(tx, act, at_unix_ms=at_unix_ms)
@@ -265,12 +263,14 @@ def _dropping(
     return work
 
 
-def _keep_runs(tx: Transaction, runs: frozenset[str], *, at_unix_ms: int) -> dict[str, Json]:
-    """Their rows as they are now: the audit counts on from them. What the act says of them."""
+def _keep_runs(tx: Transaction, said: Gone, *, at_unix_ms: int) -> dict[str, Json]:
+    """Their rows as they are now, and what else the entries say: the audit goes on from it. What the act says of it."""
     rows: list[tuple[Any, ...]] = []
-    names = sorted(runs)
+    names = sorted(said.terms)
     for at in range(0, len(names), _RUNS_AT_ONCE):
         some = tuple(names[at : at + _RUNS_AT_ONCE])
         sql = f"SELECT {', '.join(COLUMNS)} FROM runs WHERE run_id IN ({', '.join('?' * len(some))})"  # noqa: S608
         rows += tx.rows(sql, some)
-    return {"runs": len(rows), "runs_sha256": tx.keep_blob(write_runs(rows), at_unix_ms=at_unix_ms).hex()}
+    runs = tx.keep_blob(write_runs(rows, said.terms), at_unix_ms=at_unix_ms)
+    uses = tx.keep_blob(write_uses(said.uses), at_unix_ms=at_unix_ms)
+    return {"runs": len(rows), "runs_sha256": runs.hex(), "approvals_sha256": uses.hex()}

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import orjson
 
+from palyra.errors import TrustError
+from palyra.journal.checkpoint import parse_checkpoint
 from palyra.journal.label_standing import Label
 from palyra.journal.lookup import as_bytes
 from palyra.journal.policy_standing import PolicyRows
@@ -69,8 +71,17 @@ def _witnesses(source: Reading) -> Iterator[WitnessRow]:
     """Those of this journal, and what it saw of others."""
     for name, kind, place in source.execute("SELECT name, kind, place FROM witnesses"):
         yield WitnessRow(what=f"witness/{name}", said={"kind": kind, "place_sha256": place_sha256(place)})
-    for origin, vkey, size in source.execute("SELECT origin, vkey, size FROM seen_heads"):
-        yield WitnessRow(what=f"origin/{origin}", said={"vkey": vkey, "size": size})
+    for origin, vkey, size, note in source.execute("SELECT origin, vkey, size, note FROM seen_heads"):
+        yield WitnessRow(what=f"origin/{origin}", said={"vkey": vkey, **_seen(origin, size, note)})
+
+
+def _seen(origin: object, size: object, note: object) -> dict[str, object]:
+    """By the note: the next head is held against that, whatever size stands beside it."""
+    try:
+        head = parse_checkpoint(note if isinstance(note, str) else "")
+    except TrustError:
+        return {"size": None}
+    return {"size": head.size if (head.origin, head.size) == (origin, size) else None, "root": head.root.hex()}
 
 
 def _policies(source: Reading) -> PolicyRows:

@@ -35,6 +35,8 @@ Progress = Callable[[int], None]
 """Told how many entries were read, now and then."""
 Row = tuple[int, bytes, bytes]
 STEP = 4096
+_ODD = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+"""What comes of a value that no column takes. A table says what it takes, but who edits the file asks no table."""
 WORTH_A_PROCESS = 20_000
 """Below so many entries starting another one takes longer than it saves."""
 READINGS = 3
@@ -186,6 +188,9 @@ def audit_rows(
             )
     except unreadable as error:
         return audit.break_off(f"The database cannot be read any further: {error}.")
+    except _ODD as error:
+        kind = type(error).__name__
+        return audit.break_off(f"The database holds a value that its tables do not allow: {kind}, {error}.")
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -126,7 +127,7 @@ class HomePlace:
         """Read by others too: its journal is not opened for writing."""
         with snapshot(read_home(self.path).database) as connection:
             rows = connection.execute("SELECT vkey, note FROM seen_heads WHERE origin = ?", (origin,)).fetchall()
-        return Held(tuple(Seen(vkey, _head_of(note, origin)) for vkey, note in rows))
+        return Held(tuple(Seen(str(vkey), _head_of(str(note), origin)) for vkey, note in rows))
 
     def keep(self, head: Checkpoint, vkey: str, *, at_unix_ms: int) -> str:
         act = Act(
@@ -150,6 +151,19 @@ class HomePlace:
 
 
 KINDS: Mapping[str, Callable[[Path], Place]] = {"file": FilePlace, "folder": FolderPlace, "home": HomePlace}
+
+
+def look_at(kind: str, path: str, origin: str) -> Held:
+    """What a place holds of a log. `StateError`, and nothing else, where that cannot be read: what lies there, and the
+    row that leads there, somebody else may have written, who would otherwise keep this journal from every start."""
+    if kind not in KINDS:
+        raise StateError(f"There are no witnesses of the kind {kind!r:.40}.")
+    try:
+        return KINDS[kind](Path(path)).heads(origin)
+    except OSError as error:
+        raise StateError(error.strerror or str(error)) from error
+    except (TrustError, sqlite3.Error, ValueError, TypeError) as error:
+        raise StateError(f"{error}".rstrip(".") + ".") from error
 
 
 def kind_of(path: Path) -> str:
@@ -208,7 +222,8 @@ def push_heads(writer: Writer, *, at_unix_ms: int) -> list[Shown]:
     shown = []
     for name, kind, path in witnesses:
         try:
-            line = _show(KINDS[kind](Path(path)), head, keys=keys, tree=tree, at_unix_ms=at_unix_ms)
+            held = look_at(kind, path, head.origin)
+            line = _show(KINDS[kind](Path(path)), held, head, keys=keys, tree=tree, at_unix_ms=at_unix_ms)
         except Refusal as refusal:
             shown.append(Shown(name=name, size=head.size, refusal=f"{refusal.code}: {refusal.detail}"))
         except (StateError, OSError) as error:
@@ -223,8 +238,7 @@ def _why(error: StateError | OSError) -> str:
     return error.detail if isinstance(error, StateError) else error.strerror or str(error)
 
 
-def _show(place: Place, head: Checkpoint, *, keys: Keys, tree: Tree, at_unix_ms: int) -> str:
-    held = place.heads(head.origin)
+def _show(place: Place, held: Held, head: Checkpoint, *, keys: Keys, tree: Tree, at_unix_ms: int) -> str:
     seen, last, theirs = held.last, None, keys
     proof: tuple[bytes, ...] = ()
     if seen is None and held.is_spoilt:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -420,6 +422,29 @@ def test_an_intent_edited_together_with_its_leaf_hash_is_not_proven(journal: tup
     assert asyncio.run(intents()) == []
 
 
+@pytest.mark.parametrize(
+    "hides", [None, "UPDATE entries SET body = x'00' WHERE idx = 1", "UPDATE entries SET body = NULL"]
+)
+def test_a_call_that_has_ended_is_not_closed_again_because_its_row_says_it_is_open(
+    journal: tuple[Writer, JournalStore], hides: str | None
+) -> None:
+    """The next start signed that it was interrupted: a proof said so to anybody, and the journal never verified again.
+    A call beside it, which is open, is closed all the same."""
+    writer, store = journal
+    calls = [ulid(), ulid()]
+    asyncio.run(walk(store, calls[0]))
+    asyncio.run(store.open_call(opening(calls[1], RUN)))
+    with tampering(writer.home) as other:
+        other.execute("UPDATE calls SET status = 'open', result_index = NULL WHERE call_id = ?", (calls[0],))
+        if hides is not None:
+            other.execute(f"{hides} {'WHERE' if 'WHERE' not in hides else 'AND'} idx < 2")
+
+    async def intents() -> list[str]:
+        return list(await store.find_intents(await store.open_calls()))
+
+    assert asyncio.run(intents()) == [calls[1]]
+
+
 def test_entries_before_the_first_are_not_shown(journal: tuple[Writer, JournalStore]) -> None:
     writer, store = journal
     call_id = ulid()
@@ -465,6 +490,73 @@ def test_a_damaged_database_is_a_finding_or_a_refusal_and_never_a_crash(home: Pa
         if not report.sound:
             assert all(finding.detail for finding in report.findings)
     assert page > 20
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "change",
+    [
+        "approvals SET shown = NULL",
+        "approvals SET binding = x'ff00'",
+        "deletions SET first = NULL, act = 'entries.pruned'",
+        "segments SET count = NULL",
+        "witnesses SET place = NULL",
+        "tokens SET workspace = NULL",
+        "skills SET entry = NULL",
+        "runs SET next_sequence = 'many'",
+        "reservations SET wall_us = NULL",
+    ],
+)
+def test_a_value_that_no_column_takes_is_a_finding_and_ends_no_audit(
+    journal: tuple[Writer, JournalStore], change: str
+) -> None:
+    """A table refuses it, but not who edits the file: reading it ended the audit with an error instead."""
+    writer, store = journal
+    asyncio.run(walk(store, ulid()))
+    with loosened(writer, table := change.split()[0]) as other:
+        if table != "runs":
+            kinds = {"TEXT": "'x'", "BLOB": "x'00'", "INTEGER": "1"}
+            columns = other.execute(f"PRAGMA table_info({table})").fetchall()
+            values = (
+                "'pending'" if name == "state" else "NULL" if name == "scope" else kinds[kind]
+                for _, name, kind, *_ in columns
+            )
+            other.execute(f"INSERT INTO {table} VALUES ({', '.join(values)})")
+        other.execute(f"UPDATE {change}")
+        if table == "segments":
+            other.execute("UPDATE entries SET body = NULL WHERE idx = 1")
+    assert {found.code for found in audit_home(writer.home).findings} & {"UNREADABLE", "KEPT"}
+
+
+@contextlib.contextmanager
+def loosened(writer: Writer, table: str) -> Iterator[sqlite3.Connection]:
+    """The table without its rules, and then with them again, as if nothing had been."""
+    with contextlib.closing(sqlite3.connect(writer.home.database, isolation_level=None)) as other:
+        (text,) = other.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        loose = text.replace(" STRICT, WITHOUT", " WITHOUT").replace(") STRICT", ")").replace(" NOT NULL", "")
+    for spelled in (loose, text):
+        with contextlib.closing(sqlite3.connect(writer.home.database, isolation_level=None)) as other:
+            other.execute("PRAGMA writable_schema = ON")
+            other.execute("UPDATE sqlite_master SET sql = ? WHERE name = ?", (spelled, table))
+        if spelled is loose:
+            with contextlib.closing(sqlite3.connect(writer.home.database, isolation_level=None)) as other:
+                yield other
+
+
+@pytest.mark.parametrize("place", [-5, (1 << 53) - 1])
+def test_an_entry_that_says_an_impossible_place_is_a_finding_and_ends_no_audit(
+    journal: tuple[Writer, JournalStore], place: int
+) -> None:
+    """With openings at that place, the pad over them was worked out for a number below zero, which is an error."""
+    writer, store = journal
+    for _ in range(2):
+        asyncio.run(walk(store, ulid()))
+    with tampering(writer.home) as other:
+        (body,) = other.execute("SELECT body FROM entries WHERE idx = 2").fetchone()
+        body = body.replace(b'"index":2', b'"index":%d' % place)
+        other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 2", (body, leaf_hash(body)))
+        other.execute("INSERT INTO openings SELECT ?, field, run_id, salt FROM openings WHERE entry = 2", (place,))
+    assert [found.code for found in audit_home(writer.home).findings] == ["MOVED", "TREE", "KEPT", "KEPT"]
 
 
 def test_a_table_that_is_gone_is_a_finding(journal: tuple[Writer, JournalStore]) -> None:

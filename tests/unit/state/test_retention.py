@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from palyra.errors import StateError
 from palyra.journal.export import check_lines
 from palyra.journal.merkle import leaf_hash
 from palyra.journal.proof import check_proof, make_proof
+from palyra.journal.pruned_runs import write_uses
+from palyra.journal.run_terms import terms_sha256
 from palyra.journal.store import JournalStore
 from palyra.journal.tree import Tree
+from palyra.model.approval import Scope
 from palyra.model.budget import Spending
 from palyra.model.record import RunSpec
 from palyra.state import sealed, segments
@@ -29,7 +33,7 @@ from palyra.state.rotation import rotate_key
 from palyra.state.rows import JournalRows
 from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.writer import Writer
-from tests.approving import Desk, question
+from tests.approving import YES, Desk, question
 from tests.journaling import NOW, act, audit_home, closing, many_acts, open_store, opening, run_spec, ulid
 from tests.stores import WHERE, on_sqlite, tampering
 
@@ -215,6 +219,36 @@ def test_a_sealed_file_that_was_touched_is_found(kept: tuple[Writer, JournalStor
         with segment.path.open("wb") as file:
             file.truncate(1 << 40)
     assert "EDITED" in audit(writer)
+
+
+@pytest.mark.parametrize("attack", ["header", "end", "more", "row", "no row", "said to be there"])
+def test_a_sealed_file_is_found_to_be_another_where_no_leaf_tells(
+    kept: tuple[Writer, JournalStore, list[str]], attack: str
+) -> None:
+    """Its header and its end are in no leaf: the entries verified, and the file, handed to somebody else, did not."""
+    writer, _, _ = kept
+    (segment,) = seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    if attack == "said to be there":
+        drop_segments(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    assert audit(writer) == []
+    if attack in ("header", "end", "more"):
+        data = segment.path.read_bytes()
+        lines = data.splitlines(keepends=True)
+        changed = {
+            "header": data.replace(b'"first":0', b'"first":1', 1),
+            "end": b"".join(lines[:-1]) + b'{"end":true,"count":9}\n',
+            "more": data + b"more",
+        }
+        segment.path.write_bytes(changed[attack])
+    else:
+        sql = {
+            "row": "UPDATE segments SET bytes = 1",
+            "no row": "UPDATE segments SET first = first + 1000000",
+            "said to be there": "UPDATE segments SET present = 1",
+        }
+        with tampering(writer.home) as other:
+            other.execute(sql[attack])
+    assert "KEPT" in audit(writer)
 
 
 def test_no_segment_ends_between_an_intent_and_its_result(home: Path) -> None:
@@ -572,6 +606,60 @@ def test_approvals_whose_calls_retention_removed_go_on_verifying(home: Path) -> 
         other.execute("UPDATE approvals SET binding = 'something else'")
     assert audit(desk.writer) == ["KEPT"]
     desk.writer.close()
+
+
+@pytest.mark.parametrize("scope", [Scope.ONCE, Scope.UNTIL])
+def test_a_used_approval_is_not_made_good_again_where_retention_removed_its_call(home: Path, scope: Scope) -> None:
+    """Its uses were compared with the calls that are left: with none, a yes for one call was good for another."""
+    desk = Desk(home)
+    until = NOW + 9 * DAY if scope is Scope.UNTIL else None
+
+    async def scenario() -> None:
+        grant = await desk.granted(question(), replace(YES, scope=scope, until_unix_ms=until))
+        call_id = await desk.run(question(), grant)
+        decision = desk.opening(call_id, question(), grant).entry.predicate["decision"]
+        closed = closing(call_id, run_spec(question().run_id))
+        entry = replace(closed.entry, predicate={**closed.entry.predicate, "decision": decision})
+        await desk.journal.close_call(replace(closed, entry=entry))
+
+    asyncio.run(scenario())
+    seal_entries(desk.writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    drop_segments(desk.writer, before_unix_ms=NOW + DAY, at_unix_ms=NOW + DAY)
+    assert audit(desk.writer) == []
+    for uses in (0, 2):
+        with tampering(desk.writer.home) as other:
+            other.execute("UPDATE approvals SET uses = ?", (uses,))
+        assert "differs from its entries: uses." in audit_home(desk.writer.home).findings[0].detail
+    with tampering(desk.writer.home) as other:
+        (name,) = other.execute("SELECT approval_id FROM approvals").fetchone()
+        other.execute("DELETE FROM blobs WHERE sha256 = ?", (sha256(write_uses({name: 1})).digest(),))
+    assert "What entry 5 tells of approvals whose uses it removed is gone." in [
+        one.detail for one in audit_home(desk.writer.home).findings
+    ]
+    desk.writer.close()
+
+
+@pytest.mark.parametrize("change", ["SET workspace = '/'", "SET terms = x'7b7d'", None])
+@pytest.mark.parametrize("again", [False, True], ids=["removed once", "removed again"])
+def test_what_a_run_made_by_name_narrows_cannot_be_changed_where_retention_removed_its_calls(
+    home: Path, change: str | None, again: bool
+) -> None:
+    writer, store = open_store(home)
+    run, terms = run_spec(ulid()), b'{"nonce":"%s"}' % (b"ab" * 32)
+    told = terms_sha256(run.run_id, run.principal, "/w", NOW, terms)
+    row = (run.run_id, run.principal, "/w", terms, NOW)
+    writer.commit_now(lambda tx: tx.execute("INSERT INTO run_terms VALUES (?, ?, ?, ?, ?, NULL)", row))
+    asyncio.run(call(store, replace(run, terms_sha256=told), at=NOW - 5 * DAY))
+    prune(writer)
+    if again:  # a call of the operator's own tells of none
+        asyncio.run(call(store, run, at=NOW - 4 * DAY))
+        prune(writer)
+    assert audit(writer) == []
+    with tampering(writer.home) as other:
+        other.execute(f"UPDATE run_terms {change}" if change else "DELETE FROM run_terms")
+    found = [one.detail for one in audit_home(writer.home).findings]
+    assert found == [f"The row of run {run.run_id} differs from its entries: terms."]
+    writer.close()
 
 
 def test_approvals_whose_salts_an_older_version_removed_go_on_verifying(home: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from palyra.errors import StateError, TrustError
 from palyra.journal.checkpoint import parse_checkpoint, sign_checkpoint
 from palyra.journal.lookup import TREE_SIZE
+from palyra.journal.merkle import leaf_hash
 from palyra.journal.witness import (
     Refusal,
     add_checkpoint,
@@ -25,7 +28,7 @@ from palyra.state.witness import FilePlace, add_witness, push_heads
 from palyra.state.writer import Writer
 from palyra.wiring.anchors import anchor, show_head
 from tests.journaling import NOW, audit_home, many_acts, open_store
-from tests.stores import tampering
+from tests.stores import on_sqlite, tampering
 from tests.unit.journal.evidence import make_evidence
 
 
@@ -302,6 +305,25 @@ def test_a_witness_that_has_seen_more_than_there_is_by_its_row_is_shown_the_head
     writer.close()
 
 
+@pytest.mark.parametrize("what", ["an older head", "another history", "nothing"])
+def test_a_note_set_back_in_the_witness_is_found_by_its_own_audit(home: Path, tmp_path: Path, what: str) -> None:
+    """The size beside it stayed, which alone was compared: the next head was held against the older note, and a
+    rollback was taken."""
+    open_store(tmp_path / "twin")[0].close()
+    writer = witnessed(home, tmp_path / "twin")
+    (older,) = writer.rows("SELECT note FROM checkpoints ORDER BY size LIMIT 1")[0]
+    newest = writer.rows("SELECT size FROM checkpoints ORDER BY size DESC LIMIT 1")[0][0]
+    other_history = sign_checkpoint(NoteSigner(writer.home.origin, SigningKey.generate()), newest, bytes(32)).note
+    twin, _ = open_store(tmp_path / "twin")
+    assert audit_home(twin.home).findings == ()
+    note = {"an older head": older, "another history": other_history, "nothing": ""}[what]
+    with tampering(twin.home) as other:
+        other.execute("UPDATE seen_heads SET note = ?", (note,))
+    assert [one.code for one in audit_home(twin.home).findings] == ["KEPT"]
+    twin.close()
+    writer.close()
+
+
 @pytest.mark.parametrize("sql", ["DELETE FROM seen_heads", "UPDATE seen_heads SET size = 2"])
 def test_a_head_set_back_in_the_witness_is_found_by_its_own_audit(home: Path, tmp_path: Path, sql: str) -> None:
     open_store(tmp_path / "twin")[0].close()
@@ -311,6 +333,63 @@ def test_a_head_set_back_in_the_witness_is_found_by_its_own_audit(home: Path, tm
         other.execute(sql)
     assert [one.code for one in audit_home(twin.home).findings] == ["KEPT"]
     twin.close()
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "damage",
+    ["DROP TABLE seen_heads", "UPDATE seen_heads SET note = CAST(x'ff' AS TEXT)", "UPDATE seen_heads SET note = 'x'"],
+)
+def test_a_witness_that_somebody_damaged_stops_nobody_and_silences_no_other(
+    home: Path, tmp_path: Path, damage: str
+) -> None:
+    """Every command of the witnessed home ended with an internal error, and no other witness was shown a head."""
+    open_store(tmp_path / "twin")[0].close()
+    writer = witnessed(home, tmp_path / "twin")
+    add_witness(writer, "x", tmp_path / "heads.jsonl", actor="user:operator", at_unix_ms=NOW)
+    with closing(sqlite3.connect(tmp_path / "twin" / "state" / "palyra.db")) as other, other:
+        other.execute(damage)
+    many_acts(writer, 2)
+    first, second = push_heads(writer, at_unix_ms=NOW)
+    assert (str(first.refusal).split(":")[0], second.refusal) == ("UNREACHABLE", None)
+    anchor(writer, thorough=True)
+    assert [one.problem is None for one in anchors(writer.rows, writer.home.origin)] == [False, True]
+    writer.close()
+
+
+@on_sqlite
+@pytest.mark.parametrize("sql", ["SET place = place || char(0)", "SET kind = 'x'", "SET place = ''"])
+def test_a_witness_led_nowhere_in_its_row_is_found_and_ends_no_command(home: Path, tmp_path: Path, sql: str) -> None:
+    """A NUL in its place ended the audit, and every start, with an internal error."""
+    writer = witnessed(home, tmp_path / "heads.jsonl")
+    with tampering(writer.home) as other:
+        other.execute(f"UPDATE witnesses {sql}")
+    assert [one.problem is None for one in anchors(writer.rows, writer.home.origin)] == [False]
+    anchor(writer, thorough=True)
+    assert str(push_heads(writer, at_unix_ms=NOW)[0].refusal).startswith("UNREACHABLE")
+    assert [one.code for one in audit_home(writer.home).findings] == ["KEPT"]
+    writer.close()
+
+
+@pytest.mark.parametrize("sql", ["DELETE FROM checkpoints WHERE size = 6", "UPDATE checkpoints SET note = {note}"])
+def test_a_checkpoint_that_somebody_spoilt_does_not_keep_a_home_from_starting(
+    home: Path, tmp_path: Path, sql: str
+) -> None:
+    """Every command said that this was not the journal that the witness had seen, and to run verify, which found none
+    of it: the tree is the same, and it is the tree that was witnessed."""
+    writer = witnessed(home, tmp_path / "heads.jsonl")
+    many_acts(writer, 3)
+    with tampering(writer.home) as other:
+        other.execute(sql.format(note="'spoilt' WHERE size = 6"))
+    anchor(writer, thorough=False)
+    anchor(writer, thorough=True)
+    with tampering(writer.home) as other:
+        (body,) = other.execute("SELECT body FROM entries WHERE idx = 2").fetchone()
+        other.execute("UPDATE entries SET leaf_hash = ? WHERE idx = 2", (leaf_hash(bytes(body) + b" "),))
+    for thorough in (False, True):
+        with pytest.raises(StateError, match="not the journal that the witness"):
+            anchor(writer, thorough=thorough)
+    writer.close()
 
 
 def test_a_pipe_in_a_witnesss_place_keeps_nobody_waiting(home: Path, tmp_path: Path) -> None:
