@@ -17,16 +17,26 @@ import orjson
 
 from palyra.canon import sha256_hex
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
+from palyra.journal.commitments import SALT_BYTES, run_commitment
 from palyra.model.outcome import LIMIT_NAMES
 
 _COUNTED = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence", "created_unix_ms")
-COLUMNS = (*_COUNTED, *SPENT_NAMES, *LIMIT_NAMES)
-"""Of `runs`, as they are written."""
+_WRITTEN = (*_COUNTED, *SPENT_NAMES, *LIMIT_NAMES)
+COLUMNS = (*_WRITTEN, "workspace", "salt")
+"""Of `runs`. All but the last two are written as they are, and those as the commitment of the run's first entry."""
 
 
 def write_runs(rows: Iterable[tuple[Any, ...]]) -> bytes:
     """Each row has `COLUMNS`; a line each, by name, so that later versions may say more."""
-    return b"".join(orjson.dumps(dict(zip(COLUMNS, row, strict=True))) + b"\n" for row in sorted(rows))
+    return b"".join(orjson.dumps(_line(*row)) + b"\n" for row in sorted(rows))
+
+
+def _line(*row: Any) -> dict[str, Any]:
+    *plain, workspace, salt = row
+    said = dict(zip(_WRITTEN, plain, strict=True))
+    if not isinstance(salt, bytes) or len(salt) != SALT_BYTES:  # a run of an older version
+        return said
+    return said | {"run_commitment": run_commitment(workspace, said["created_unix_ms"], salt)}
 
 
 def read_runs(data: bytes | None, sha256: object) -> tuple[RunRow, ...] | None:
@@ -45,4 +55,5 @@ def _row(said: dict[str, Any]) -> RunRow:
     if not isinstance(run_id, str) or not isinstance(principal, str) or any(type(count) is not int for count in counts):
         raise ValueError("this is no row of a run")
     spent, limits = tuple(said[name] for name in SPENT_NAMES), {name: said[name] for name in LIMIT_NAMES}
-    return RunRow(run_id, principal, calls, attempts, sequence, spent, limits, began_unix_ms=began)
+    begun = said.get("run_commitment")
+    return RunRow(run_id, principal, calls, attempts, sequence, spent, limits, began_unix_ms=began, commitment=begun)

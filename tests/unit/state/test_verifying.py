@@ -11,6 +11,7 @@ import pytest
 from palyra.journal.audit import Report
 from palyra.state import beside
 from palyra.state.db import read_home
+from palyra.state.schema import MIGRATIONS
 from palyra.state.verifying import verify_journal
 from tests.unit.journal.evidence import make_evidence
 
@@ -94,3 +95,13 @@ def test_a_journal_that_grows_meanwhile_is_read_as_of_one_moment(home, monkeypat
 
 def make_more(home: Path) -> None:
     make_evidence(home, before=1, after=1).writer.close()
+
+
+def test_a_home_that_an_older_palyra_wrote_verifies_as_it_lies_there(tmp_path, monkeypatch):
+    """Its runs have no salts, its entries tell of none, and nothing is migrated for who only reads."""
+    monkeypatch.setattr("palyra.journal.store._first", lambda *_: {})
+    make_evidence(tmp_path).writer.close()
+    tables = ("ALTER TABLE runs DROP COLUMN salt", f"DELETE FROM migrations WHERE version = {len(MIGRATIONS)}")
+    for sql in (*tables, f"PRAGMA user_version = {len(MIGRATIONS) - 1}"):
+        tamper(tmp_path, sql)
+    assert verify(tmp_path, two=False).findings == verify(tmp_path, two=True).findings == ()
