@@ -23,6 +23,7 @@ from palyra.values import dataclass
 
 if TYPE_CHECKING:
     from palyra.policy.bundle import PolicyBundle
+    from palyra.policy.scan import PolicyError
 
 
 @click.group("policy", cls=NounGroup)

@@ -233,3 +233,18 @@ def test_a_locked_key_opens_with_its_passphrase_only(home: Path, tmp_path: Path)
     opened.close()
     assert not read_home(home).holds_key  # an audit needs no passphrase
     assert audit_home(read_home(home), every=True).findings == ()  # type: ignore[arg-type]
+
+
+def test_a_key_is_changed_no_more_often_than_evidence_can_show(
+    rotated: tuple[Evidence, SigningKey], monkeypatch
+) -> None:
+    """Proofs and exports of such a journal were refused by whoever verified them, and nothing could be done then."""
+    evidence, _ = rotated
+    assert rotation.changes_left(evidence.keys) == 998
+    monkeypatch.setattr(rotation, "MAX_HANDOVERS", 3)
+    rotate(evidence.writer)
+    before = (evidence.writer.home.key, sorted(path.name for path in evidence.writer.home.state.iterdir()))
+    with pytest.raises(StateError, match="was changed 3 times"):
+        rotate(evidence.writer)
+    assert (evidence.writer.home.key, sorted(path.name for path in evidence.writer.home.state.iterdir())) == before
+    assert audit_home(evidence.writer.home, every=True).findings == ()
