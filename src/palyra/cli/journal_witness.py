@@ -12,6 +12,7 @@ import click
 import orjson
 
 from palyra.cli.options import NounGroup, Settings, with_settings
+from palyra.cli.say import say_failure
 from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
@@ -21,13 +22,17 @@ FEW_CHANGES = 100
 
 
 def open_writer(settings: Settings) -> Writer:
-    """Of the home's journal, or of the cluster's where the configuration says that the state is on a server."""
+    """Of the home's journal, which is there already, or of the cluster's where the configuration says that the state is
+    on a server."""
     from palyra.cli.session import find_passphrase
     from palyra.config.load import find_home, load_config
     from palyra.wiring.cluster import open_state
 
     home = find_home(settings.home)
     config, _ = load_config(home, settings.config)
+    if not config.cluster.database and not (home.state / "palyra.db").is_file():
+        say_failure("JOURNAL_DOWN", f"There is no installation in {home.root}.", "Name its folder with --home.")
+        raise click.exceptions.Exit(1)
     return open_state(home.root, config, passphrase=find_passphrase(settings))
 
 
