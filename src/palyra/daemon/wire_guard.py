@@ -4,8 +4,9 @@ headers may take, how many connections there are, and our own shape for what is 
 Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
 connection past the limit is told so and closed before anything is read, but for some of the owner's; who is answered
 before the end of its body gets the answer. Answers that nobody reads have so much room together, what streams hold for
-theirs too, and past that the largest of those that have long stood still go: a reader that waits (a pager) keeps its line as long as
-there is room.
+theirs too, and past that the largest of those that have long stood still go: a reader that waits (a pager) keeps its
+line as long as there is room.
+
 Not here: bodies (daemon/reading), TLS (daemon/server).
 """
 
