@@ -53,6 +53,24 @@ def test_an_export_is_verified_offline_with_a_public_key(cli, calls, tmp_path, w
     assert "this installation's key" in json.loads(cli("verify", str(path), "--json").stdout)["key"]
 
 
+@pytest.mark.parametrize("words", [("export",), ("export", "--format", "tiles")], ids=["lines", "tiles"])
+def test_who_kept_a_checkpoint_holds_an_export_against_it_without_the_home(cli, calls, tmp_path, words):
+    """The page for auditors had this done with the operator's home, which they do not have."""
+    key, kept, older, newer = vkey(cli), tmp_path / "head.txt", tmp_path / "older", tmp_path / "newer"
+    cli("journal", *words, "--output", str(older))
+    cli.outcome("call", "palyra.echo", "{}", "--json")
+    kept.write_bytes(cli("journal", "checkpoint").stdout)
+    cli.outcome("call", "palyra.echo", "{}", "--json")
+    cli("journal", *words, "--output", str(newer))
+    outside = ("--key", key, "--home", str(tmp_path / "nowhere"), "--known", str(kept))
+    good, bad = cli("verify", str(newer), *outside, "--json"), cli("verify", str(older), *outside, "--json")
+    assert (good.returncode, json.loads(good.stdout)["anchored"]) == (0, 8)
+    assert (bad.returncode, [one["code"] for one in json.loads(bad.stdout)["findings"]]) == (1, ["TRUNCATED"])
+    outcome = tmp_path / "outcome.json"
+    outcome.write_text(json.dumps(calls[0]))
+    assert cli("verify", str(outcome), *outside).returncode == 2, "it is no export"
+
+
 def test_a_missing_line_of_an_export_fails(cli, calls, tmp_path):
     path = tmp_path / "journal.jsonl"
     cli("journal", "export", "--output", str(path))

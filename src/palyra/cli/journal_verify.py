@@ -44,7 +44,7 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
     """Check every entry, the tree, the checkpoints, and that open calls belong to a living process. Exit 1 if not."""
     from palyra.state.anchors import with_flooded
 
-    notes = [_checkpoint_of(Path(name)) for name in known]
+    notes = [checkpoint_of(Path(name)) for name in known]
     with reading(settings) as journal:
         anchors = journal.anchors()
     notes += [head.note for anchor in anchors for head in anchor.heads]
@@ -144,7 +144,7 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
         click.echo(f"hint: {advice_on(finding.code for finding in report.findings)}", err=True)
 
 
-def _checkpoint_of(path: Path) -> str:
+def checkpoint_of(path: Path) -> str:
     """A checkpoint as text, or the one in an outcome's receipt."""
     try:
         text = path.read_text(encoding="utf-8")

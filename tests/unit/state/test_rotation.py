@@ -67,7 +67,9 @@ def test_evidence_holds_for_whoever_kept_any_of_the_keys(rotated: tuple[Evidence
     lines = list(export_lines(evidence.bodies(), evidence.head, begin=Frontier(), links=links))
     for key in held:
         assert follow(key, links).newest == evidence.keys.newest
-        assert check_lines(orjson.loads(lines[0]), iter(lines[1:]), key).findings == ()
+        known = [evidence.tree.note(size) for size in (16, 17, 20, 23)]
+        report = check_lines(orjson.loads(lines[0]), iter(lines[1:]), key, known)
+        assert (report.findings, report.anchored) == ((), 23)
         assert check_proof(orjson.loads(orjson.dumps(proof)), key) == ()  # its receipt is by the first key
 
 
