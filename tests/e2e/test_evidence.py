@@ -15,6 +15,7 @@ import pytest
 from palyra.canon import canonical_strict, digest, sha256_hex
 from palyra.journal.keys import write_hashes
 from palyra.journal.merkle import Frontier, leaf_hash
+from tests.command_line import Cli
 
 
 @pytest.fixture
@@ -69,6 +70,25 @@ def test_who_kept_a_checkpoint_holds_an_export_against_it_without_the_home(cli, 
     outcome = tmp_path / "outcome.json"
     outcome.write_text(json.dumps(calls[0]))
     assert cli("verify", str(outcome), *outside).returncode == 2, "it is no export"
+
+
+def test_a_home_that_was_rewritten_under_another_key_does_not_verify_with_the_one_that_is_held(cli, calls, tmp_path):
+    """Where the key's file is not readable, as in a copy, the key was believed that the database names."""
+    held = vkey(cli)
+    assert cli("journal", "verify", "--key", held).returncode == 0
+    assert cli("journal", "rotate-key").returncode == 0
+    (cli.home / "state" / "installation.key").unlink()
+    copied = cli("journal", "verify", "--key", held)
+    assert (copied.returncode, copied.stderr) == (0, b""), "led there by a handover that the held key signed"
+    other = Cli(tmp_path / "other", cli.workspace)
+    other("call", "palyra.echo", "{}")
+    (other.home / "state" / "installation.key").unlink()
+    assert b"--key" in other("journal", "verify").stderr, "what to do about a key that nobody vouches for"
+    done = other("journal", "verify", "--key", held, "--json")
+    said = json.loads(done.stdout)
+    assert (done.returncode, [one["code"] for one in said["findings"]], said["ok"]) == (1, ["KEY"], False)
+    assert "another installation" in said["hint"]
+    assert cli("journal", "verify", "--key", "x").returncode == 2
 
 
 def test_a_missing_line_of_an_export_fails(cli, calls, tmp_path):

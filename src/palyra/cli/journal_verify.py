@@ -7,6 +7,7 @@ otherwise. Not here: the audit itself (journal/audit), decisions made again (jou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,15 @@ from palyra.cli.options import Settings, with_settings
 if TYPE_CHECKING:
     from palyra.config.cluster import ClusterConfig
     from palyra.journal.audit import Report
+    from palyra.journal.keys import Keys
+    from palyra.signing import NoteVerifier
     from palyra.state.anchors import Anchor
     from palyra.wiring.embedded import Installation
+
+NOBODYS_KEY = (
+    "palyra: the key file could not be used; verifying with the key named in the database.\n"
+    "hint: Whoever rewrote the database named that one: give the key you hold with --key VKEY."
+)
 
 
 @click.command("verify", epilog="\b\nExamples:\n  palyra journal verify\n  palyra journal verify --known outcome.json")
@@ -39,19 +47,44 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="An outcome or checkpoint saved earlier; detects truncation.",
 )
+@click.option("--key", "vkey", metavar="VKEY", help="The verifier key you hold; it or a successor of it must sign.")
 @with_settings
-def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
+def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...], vkey: str | None) -> int:
     """Check every entry, the tree, the checkpoints, and that open calls belong to a living process. Exit 1 if not."""
     from palyra.state.anchors import with_flooded
 
     notes = [checkpoint_of(Path(name)) for name in known]
+    held = _held(vkey)
     with reading(settings) as journal:
-        anchors = journal.anchors()
+        anchors, keys, holds_key = journal.anchors(), journal.home.keys, journal.home.holds_key
     notes += [head.note for anchor in anchors for head in anchor.heads]
     if (server := cluster_database(settings)) is not None:
-        return _tell(settings, _audit_server(*server, notes, every_signature=every_signature), (), replay=replay)
+        report = _audit_server(*server, notes, every_signature=every_signature)
+        return _tell(settings, _spoken_for(report, keys, held), (), replay=replay)
     report = with_flooded(_audit_home(settings, notes, every_signature=every_signature), anchors)
-    return _tell(settings, report, anchors, replay=replay)
+    if held is None and not holds_key:
+        click.echo(NOBODYS_KEY, err=True)
+    return _tell(settings, _spoken_for(report, keys, held), anchors, replay=replay)
+
+
+def _held(vkey: str | None) -> NoteVerifier | None:
+    from palyra.errors import TrustError
+    from palyra.signing import parse_vkey
+
+    try:
+        return None if vkey is None else parse_vkey(vkey)
+    except TrustError as error:
+        raise click.UsageError(f"--key: {error} palyra doctor prints it as NAME+HASH+KEY, in one line.") from error
+
+
+def _spoken_for(report: Report, keys: Keys, held: NoteVerifier | None) -> Report:
+    """By the key that is held, or by those that it handed over to: the audit opens each such head with both keys."""
+    from palyra.journal.audit import Finding
+
+    if held is None or held in (keys.newest, *(handover.old for handover in keys.handovers)):
+        return report
+    detail = f"The key given never signed for this journal; its newest key is {keys.newest.vkey}."
+    return replace(report, findings=(Finding("KEY", None, detail), *report.findings))
 
 
 def _audit_server(root: Path, cluster: ClusterConfig, notes: list[str], *, every_signature: bool) -> Report:
@@ -86,8 +119,6 @@ def _audit_home(settings: Settings, notes: list[str], *, every_signature: bool) 
         if report.findings and {f.code for f in report.findings} == {"DANGLING"} and home.is_writable:
             _close_left_open(settings)
             report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
-    if not home.holds_key:
-        click.echo("palyra: the key file could not be used; verifying with the key named in the database.", err=True)
     return report
 
 
