@@ -30,6 +30,7 @@ from palyra.model.outcome import Outcome
 from palyra.protocol.wire import tool_json
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation, open_installation
+from palyra.wiring.ending import run_terms
 from palyra.wiring.grants import egress_word, tier_word
 from palyra.wiring.places import resolve_workspace
 from palyra.wiring.runs import RunDesk
@@ -179,9 +180,11 @@ class AsyncPalyra:
         """
         _check_kinds(limits=(limits, Limits), grant=(grant, OperatorGrant), budget=(budget, Allowance))
         ports = self.installation.ports
+        if run_id is not None:
+            run_terms(self.installation).check_goes_on(parse_ulid(run_id, what="run_id"))
         run = start_run(
             ports.config,
-            run_id=parse_ulid(run_id, what="run_id") if run_id is not None else ports.ids.ulid(),
+            run_id=run_id if run_id is not None else ports.ids.ulid(),
             context=RequestContext(
                 principal=parse_principal(principal), door=Door.PYTHON, device=device, channel=channel
             ),

@@ -56,6 +56,30 @@ def test_a_spent_run_is_refused_until_an_operator_extends_it(cli):
     assert cli("journal", "verify").returncode == 0
 
 
+def test_a_run_that_an_operator_ended_takes_no_more_calls(cli):
+    echo = ("call", "palyra.echo", "{}", "--run", RUN)
+    assert cli("runs", "end", RUN).returncode == 1
+    assert cli.outcome(*echo, "--json")["success"]
+    ended = json.loads(cli("runs", "end", RUN, "--json").stdout)
+    assert (ended["run_id"], ended["budget"]["calls_used"]) == (RUN, 1)
+    for again in ("show", "end"):
+        assert json.loads(cli("runs", again, RUN, "--json").stdout) == ended
+    assert [run["ended_at_unix_ms"] for run in json.loads(cli("runs", "list", "--json").stdout)["items"]] == [
+        ended["ended_at_unix_ms"]
+    ]
+    assert b"ended" in cli("runs", "show", RUN).stdout
+    refused = cli(*echo)
+    assert (refused.returncode, refused.stderr.splitlines()) == (
+        126,
+        [
+            b"palyra: BAD_ARGUMENTS: This run has ended.",
+            b"hint: Leave its id out (--run, run_id): the call is then a run of its own. Or name another.",
+        ],
+    )
+    assert cli("journal", "tail", "--kind", "act", "--json").stdout.count(b'"run.ended"') == 1
+    assert cli("journal", "verify").returncode == 0
+
+
 def test_wall_time_and_output_are_counted_and_end_a_program_that_wants_more(cli):
     configure(cli, "[budget.run]\nwall_ms = 2000\noutput_bytes = 10\n")
     sleep = ("call", "palyra.process.run", '{"command": "sleep", "args": ["30"]}', "--run", RUN, "--json")

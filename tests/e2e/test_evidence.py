@@ -15,6 +15,7 @@ import pytest
 from palyra.canon import canonical_strict, digest, sha256_hex
 from palyra.journal.keys import write_hashes
 from palyra.journal.merkle import Frontier, leaf_hash
+from tests.command_line import Cli
 
 
 @pytest.fixture
@@ -51,6 +52,43 @@ def test_an_export_is_verified_offline_with_a_public_key(cli, calls, tmp_path, w
     assert "the key given" in said["key"]
     assert not (tmp_path / "nowhere").exists()
     assert "this installation's key" in json.loads(cli("verify", str(path), "--json").stdout)["key"]
+
+
+@pytest.mark.parametrize("words", [("export",), ("export", "--format", "tiles")], ids=["lines", "tiles"])
+def test_who_kept_a_checkpoint_holds_an_export_against_it_without_the_home(cli, calls, tmp_path, words):
+    """The page for auditors had this done with the operator's home, which they do not have."""
+    key, kept, older, newer = vkey(cli), tmp_path / "head.txt", tmp_path / "older", tmp_path / "newer"
+    cli("journal", *words, "--output", str(older))
+    cli.outcome("call", "palyra.echo", "{}", "--json")
+    kept.write_bytes(cli("journal", "checkpoint").stdout)
+    cli.outcome("call", "palyra.echo", "{}", "--json")
+    cli("journal", *words, "--output", str(newer))
+    outside = ("--key", key, "--home", str(tmp_path / "nowhere"), "--known", str(kept))
+    good, bad = cli("verify", str(newer), *outside, "--json"), cli("verify", str(older), *outside, "--json")
+    assert (good.returncode, json.loads(good.stdout)["anchored"]) == (0, 8)
+    assert (bad.returncode, [one["code"] for one in json.loads(bad.stdout)["findings"]]) == (1, ["TRUNCATED"])
+    outcome = tmp_path / "outcome.json"
+    outcome.write_text(json.dumps(calls[0]))
+    assert cli("verify", str(outcome), *outside).returncode == 2, "it is no export"
+
+
+def test_a_home_that_was_rewritten_under_another_key_does_not_verify_with_the_one_that_is_held(cli, calls, tmp_path):
+    """Where the key's file is not readable, as in a copy, the key was believed that the database names."""
+    held = vkey(cli)
+    assert cli("journal", "verify", "--key", held).returncode == 0
+    assert cli("journal", "rotate-key").returncode == 0
+    (cli.home / "state" / "installation.key").unlink()
+    copied = cli("journal", "verify", "--key", held)
+    assert (copied.returncode, copied.stderr) == (0, b""), "led there by a handover that the held key signed"
+    other = Cli(tmp_path / "other", cli.workspace)
+    other("call", "palyra.echo", "{}")
+    (other.home / "state" / "installation.key").unlink()
+    assert b"--key" in other("journal", "verify").stderr, "what to do about a key that nobody vouches for"
+    done = other("journal", "verify", "--key", held, "--json")
+    said = json.loads(done.stdout)
+    assert (done.returncode, [one["code"] for one in said["findings"]], said["ok"]) == (1, ["KEY"], False)
+    assert "another installation" in said["hint"]
+    assert cli("journal", "verify", "--key", "x").returncode == 2
 
 
 def test_a_missing_line_of_an_export_fails(cli, calls, tmp_path):

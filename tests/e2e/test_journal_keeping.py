@@ -297,3 +297,30 @@ def test_a_call_whose_program_never_ran_does_not_contradict_its_intent(cli):
     assert verify(cli)["ok"]
     assert cli("journal", "export", "--output", "all.jsonl").returncode == 0
     assert cli("verify", "all.jsonl").returncode == 0
+
+
+def test_a_locked_key_is_not_followed_by_an_open_one_unasked(cli, tmp_path):
+    """Who had chosen a passphrase lost it with the next key, without a word."""
+    call(cli, n=1)
+    secret = tmp_path / "passphrase"
+    secret.write_text("what opens it\n")
+    secret.chmod(0o600)
+    (cli.home / "palyra.toml").write_text(f'[journal]\npassphrase_file = "{secret}"\n')
+    key, locked = cli.home / "state" / "installation.key", []
+    for words in ((), ("--lock",), (), ("--unlock",), ()):
+        assert cli("journal", "rotate-key", *words).returncode == 0
+        locked.append(b"ENCRYPTED" in key.read_bytes())
+        call(cli, n=1)
+    assert locked == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "words", [("rotate-key",), ("retain",), ("redact", "x"), ("witness", "add", "out", "heads.log")], ids=lambda w: w[0]
+)
+def test_where_there_is_no_home_none_is_made_to_change_its_journal(cli, words):
+    """A --home with a slip in it gave a fresh home a second key, and the one that was meant none."""
+    done = cli("journal", *words)
+    said = f"palyra: There is no installation in {cli.home}.\nhint: Name its folder with --home.\n"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", said)
+    assert not cli.home.exists()
+    assert not (cli.workspace / "heads.log").exists()

@@ -187,3 +187,49 @@ def test_a_path_that_a_policy_forbids_is_forbidden_by_its_absolute_name_too(cli:
     ]
     assert [outcome["reason"] for outcome in outcomes] == ["POLICY_DENIED"] * 3 + [None]
     assert said(cli, "journal", "verify", "--replay")[0] == 0
+
+
+NO_RM_EXAMPLE = """[[example]]
+name = "nobody deletes"
+expect = "deny"
+policy = "local.no-rm"
+facts = { program = "rm" }
+"""
+
+
+@pytest.mark.parametrize("named", ["the folder", "the file"])
+def test_policies_of_ones_own_are_tested_by_the_examples_beside_them_and_held_against_the_postures(
+    cli: Cli, tmp_path: Path, named: str
+):
+    folder = write(tmp_path / "new", NO_RM, NO_RM_EXAMPLE)
+    place = str(folder if named == "the folder" else folder / "mine.cedar")
+    code, value = said(cli, "policy", "test", place)
+    assert (code, value["examples"], value["posture"]["otherwise"]) == (0, 1, [])
+    assert value["posture"]["examples"] > 10
+    (folder / "examples.toml").write_text(NO_RM_EXAMPLE.replace("deny", "allow"))
+    code, value = said(cli, "policy", "test", place)
+    assert (code, value["error"]) == (
+        1, f"{folder}/examples.toml: Example 'nobody deletes': expected allow, decided deny (local.no-rm).",
+    )  # fmt: skip
+
+
+def test_policies_without_examples_are_said_to_have_none_and_what_they_decide_otherwise(cli: Cli, tmp_path: Path):
+    folder = write(tmp_path / "new", NO_RM.replace('context.program == "rm"', "true"))
+    code, value = said(cli, "policy", "test", str(folder))
+    assert (code, value["examples"]) == (0, 0)
+    assert value["posture"]["otherwise"][0]["problem"].endswith("decided deny (local.no-rm)")
+    done = cli("policy", "test", str(folder))
+    lines = done.stdout.decode().splitlines()
+    assert "0 examples decide as written" in lines[0]
+    assert lines[1].startswith(f"of the {value['posture']['examples']} examples of standard,")
+    assert done.stderr.decode().splitlines() == [
+        "hint: Say in examples.toml beside your policies what they must do: docs/guide/first-policy.md shows how."
+    ]
+
+
+def test_one_file_whose_examples_speak_of_the_others_is_told_to_be_tested_with_them(cli: Cli, tmp_path: Path):
+    folder = write(tmp_path / "new", NO_RM, NO_RM_EXAMPLE)
+    (folder / "other.cedar").write_text(NO_RM.replace("local.no-rm", "local.no-mv").replace('"rm"', '"mv"'))
+    (folder / "other.cedar").chmod(0o600)
+    code, value = said(cli, "policy", "test", str(folder / "other.cedar"))
+    assert (code, value["hint"]) == (1, f"They speak of all policies there: palyra policy test {folder}")

@@ -309,3 +309,20 @@ def test_the_client_is_quick_to_import():
     program = f"import sys, palyra.client.remote; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
+
+
+def test_a_run_that_is_ended_beside_a_daemon_ends_what_runs_there_and_takes_no_more(beside):
+    _, cli, _ = beside
+    run_id = "01HF7YAT000000000000000RVE"
+    sleeping = '{"command": "sleep", "args": ["60.91"]}'
+    process = cli.start("call", "palyra.process.run", sleeping, "--run", run_id, "--json")
+    wait_for(lambda: running("sleep", "60.91"))
+    ended = json.loads(cli("runs", "end", run_id, "--json").stdout)
+    outcome = json.loads(process.communicate(timeout=30)[0])
+    assert (outcome["status"], running("sleep", "60.91")) == ("cancelled", [])
+    again = json.loads(cli("runs", "end", run_id, "--json").stdout)
+    assert again["ended_at_unix_ms"] == ended["ended_at_unix_ms"]
+    assert cli("runs", "end", run_id).stdout == f"{run_id} ended\n".encode()
+    refused = cli.outcome("call", "palyra.echo", "{}", "--run", run_id, "--json")
+    assert (refused["reason"], refused["message"]) == ("BAD_ARGUMENTS", "This run has ended.")
+    assert cli("runs", "end", "01HF7YAT000000000000000RVX").stderr.startswith(b"palyra: There is no run")

@@ -10,12 +10,14 @@ Not here: the rules of spending (budget/ledger), transactions (state/writer).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from palyra.budget import ledger
 from palyra.errors import StateError
+from palyra.journal.commitments import SALT_BYTES, run_commitment
 from palyra.model.budget import NOTHING, RESOURCES, UNLIMITED, Allowance, Spending
 from palyra.model.outcome import BudgetView, Usage
 from palyra.model.record import RunSpec
@@ -32,12 +34,12 @@ LEDGER_COLUMNS = ", ".join(_NAMES)
 """Of a row of `runs`, for `ledger_of`."""
 _SELECT = f"SELECT {LEDGER_COLUMNS} FROM runs WHERE run_id = ?"  # noqa: S608  # column names of our own, here and below
 _STORED = (
-    *("principal", "workspace", "calls_max", "attempts_max", "created_unix_ms"),
+    *("principal", "workspace", "calls_max", "attempts_max", "created_unix_ms", "salt"),
     *(*_MOST, "calls_used", "next_sequence", "attempts_used"),
 )
 # A row is stored together with an entry that states its limits. One that has none was put there by somebody else, to
 # have the run begin with limits of theirs, which every entry would then confirm: it counts for nothing.
-_INSERT = f"""INSERT INTO runs (run_id, {", ".join(_STORED)}) VALUES ({", ".join("?" * 13)}, 0)
+_INSERT = f"""INSERT INTO runs (run_id, {", ".join(_STORED)}) VALUES ({", ".join("?" * 14)}, 0)
               ON CONFLICT (run_id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _STORED)},
                   {", ".join(f"{name} = 0" for name in _USED)} WHERE runs.next_sequence = 0"""  # noqa: S608
 _USE = ", ".join(f"{name} = {name} + ?" for name in _USED)
@@ -60,24 +62,24 @@ _SHARED_HELD = f"""SELECT {_SUMS} FROM reservations JOIN runs USING (run_id)
 class BudgetStore:
     """What the journal's store needs of the budget; it holds nothing itself."""
 
-    def ensure_run(self, tx: Transaction, run: RunSpec) -> bool:
-        """Store the run if it is new; what is stored stays, once it has an entry. False when it is another
-        principal's."""
+    def ensure_run(self, tx: Transaction, run: RunSpec) -> str | None:
+        """Store the run if it is new; what is stored stays, once it has an entry. The commitment that its first entry
+        tells, empty where it has one; None when it is another principal's."""
         known = tx.rows("SELECT principal FROM runs WHERE run_id = ? AND next_sequence > 0", (run.run_id,))
         if known:
-            return known == [(run.principal,)]
-        _store(tx, run, calls=0)
-        return True
+            return "" if known == [(run.principal,)] else None
+        return _store(tx, run, calls=0)
 
     def spend_call(
         self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending = NOTHING, *, looks_new: bool = False
-    ) -> tuple[int, BudgetView] | None:
-        """With this call, and its entry's number in the run; None when the run is another principal's.
+    ) -> tuple[int, BudgetView, str] | None:
+        """With this call, and its entry's number in the run, and the commitment that its entry tells if it is the run's
+        first; None when the run is another principal's.
         Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use. `looks_new`: the run was not
         known a moment ago, so it is tried to store it with this call."""
         # Counted at once and judged then: a refusal undoes it.
-        found = None if looks_new else _spend(tx, run)
-        if found is None and _store(tx, run, calls=1):
+        found, commitment = None if looks_new else _spend(tx, run), ""
+        if found is None and (commitment := _store(tx, run, calls=1)):
             found = (0, 1, run.calls_max, 0, run.attempts_max, *NOTHING.amounts, *run.most.amounts)
         found = found or _spend(tx, run)
         if found is None:
@@ -86,7 +88,7 @@ class BudgetStore:
         ledger.check_call(ledger_of((row[0] - 1, *row[1:])))
         if _is_limited(row) or not run.quota.is_unlimited:
             self._reserve(tx, run, call_id, reserve)
-        return sequence, _view(row)
+        return sequence, _view(row), commitment
 
     def _reserve(self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending) -> None:
         account = self.read_ledger(tx, run.run_id)
@@ -163,10 +165,14 @@ class BudgetStore:
         )
 
 
-def _store(tx: Transaction, run: RunSpec, *, calls: int) -> bool:
-    """With its first calls, each of which has an entry; False when it is there already, whoever's it is."""
+def _store(tx: Transaction, run: RunSpec, *, calls: int) -> str:
+    """With its first calls, each of which has an entry. What the first is to tell of the row; empty when it is there
+    already, whoever's it is."""
     values = (run.run_id, run.principal, run.workspace, run.calls_max, run.attempts_max, run.created_unix_ms)
-    return tx.execute(_INSERT, (*values, *run.most.amounts, calls, calls)).rowcount == 1
+    salt = os.urandom(SALT_BYTES)
+    if tx.execute(_INSERT, (*values, salt, *run.most.amounts, calls, calls)).rowcount != 1:
+        return ""
+    return run_commitment(run.workspace, run.created_unix_ms, salt)
 
 
 def _spend(tx: Transaction, run: RunSpec) -> Sequence[Any] | None:

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 KEEP = "Stop what uses this home and keep a copy of it as it is. "
 _NOT_CHANGED = frozenset({"KEPT", "DANGLING", "STANDING", "MORE", "KNOWN"})
+_GRAVEST = 3
 _ADVICE = (
+    (
+        frozenset({"KEY"}),
+        "It is the journal of another installation, or was written anew under another key: do not rely on it, and ask "
+        "whoever gave you the key.",
+    ),
     (
         frozenset({"TRUNCATED", "FORK"}),
         f"{KEEP}An older or another journal lies here: restore the newest backup, and compare it with what "
@@ -38,7 +44,7 @@ def advice_on(codes: Iterable[str]) -> str | None:
     found = frozenset(codes)
     if not found:
         return None
-    for named, sentence in _ADVICE[:2]:
+    for named, sentence in _ADVICE[:_GRAVEST]:
         if found & named:
             return sentence
     if found - _NOT_CHANGED:
@@ -46,4 +52,4 @@ def advice_on(codes: Iterable[str]) -> str | None:
             f"{KEEP}Something other than Palyra wrote to it: restore a backup from before the first entry that is "
             "named. Exports and receipts from before still verify."
         )
-    return next((sentence for named, sentence in _ADVICE[2:] if found & named), None)
+    return next((sentence for named, sentence in _ADVICE[_GRAVEST:] if found & named), None)

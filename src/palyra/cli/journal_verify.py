@@ -15,7 +15,7 @@ import click
 import orjson
 
 from palyra.cli.journal_advice import advice_on
-from palyra.cli.journal_home import cluster_database, readable, reading
+from palyra.cli.journal_home import Reading, cluster_database, readable, reading
 from palyra.cli.journal_replay import check_again
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say_error
@@ -24,8 +24,15 @@ from palyra.errors import StateError
 if TYPE_CHECKING:
     from palyra.config.cluster import ClusterConfig
     from palyra.journal.audit import Report
+    from palyra.journal.keys import Keys
+    from palyra.signing import NoteVerifier
     from palyra.state.anchors import Anchor
     from palyra.wiring.embedded import Installation
+
+NOBODYS_KEY = (
+    "palyra: the key file could not be used; verifying with the key named in the database.\n"
+    "hint: Whoever rewrote the database named that one: give the key you hold with --key VKEY."
+)
 
 
 @click.command("verify", epilog="\b\nExamples:\n  palyra journal verify\n  palyra journal verify --known outcome.json")
@@ -42,32 +49,56 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="An outcome or checkpoint saved earlier; detects truncation.",
 )
+@click.option("--key", "vkey", metavar="VKEY", help="The verifier key you hold; it or a successor of it must sign.")
 @with_settings
-def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...]) -> int:
+def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple[str, ...], vkey: str | None) -> int:
     """Check every entry, the tree, the checkpoints, and that open calls belong to a living process. Exit 1 if not."""
     from palyra.journal.audit import Finding
     from palyra.state.anchors import with_flooded
 
-    notes = [_checkpoint_of(Path(name)) for name in known]
-    anchors, problem = _witnesses(settings)
+    notes = [checkpoint_of(Path(name)) for name in known]
+    held = _held(vkey)
+    with reading(settings) as journal:
+        (anchors, problem), keys, holds_key = _witnesses(journal), journal.home.keys, journal.home.holds_key
     notes += [head.note for anchor in anchors for head in anchor.heads]
     if (server := cluster_database(settings)) is not None:
         report = _audit_server(*server, notes, every_signature=every_signature)
     else:
         report = _audit_home(settings, notes, every_signature=every_signature)
+        if held is None and not holds_key:
+            click.echo(NOBODYS_KEY, err=True)
     report = with_flooded(report, anchors)
     if problem and report.sound:
         report = replace(report, findings=(Finding("UNREADABLE", None, problem),))
-    return _tell(settings, report, anchors, replay=replay)
+    return _tell(settings, _spoken_for(report, keys, held), anchors, replay=replay)
 
 
-def _witnesses(settings: Settings) -> tuple[tuple[Anchor, ...], str]:
+def _held(vkey: str | None) -> NoteVerifier | None:
+    from palyra.errors import TrustError
+    from palyra.signing import parse_vkey
+
+    try:
+        return None if vkey is None else parse_vkey(vkey)
+    except TrustError as error:
+        raise click.UsageError(f"--key: {error} palyra doctor prints it as NAME+HASH+KEY, in one line.") from error
+
+
+def _spoken_for(report: Report, keys: Keys, held: NoteVerifier | None) -> Report:
+    """By the key that is held, or by those that it handed over to: the audit opens each such head with both keys."""
+    from palyra.journal.audit import Finding
+
+    if held is None or held in (keys.newest, *(handover.old for handover in keys.handovers)):
+        return report
+    detail = f"The key given never signed for this journal; its newest key is {keys.newest.vkey}."
+    return replace(report, findings=(Finding("KEY", None, detail), *report.findings))
+
+
+def _witnesses(journal: Reading) -> tuple[tuple[Anchor, ...], str]:
     """What they hold; and why nobody can tell who they are, if so: that is for the audit to find, and ends none."""
-    with reading(settings) as journal:
-        try:
-            return journal.anchors(), ""
-        except StateError as error:
-            return (), error.detail
+    try:
+        return journal.anchors(), ""
+    except StateError as error:
+        return (), error.detail
 
 
 def _audit_server(root: Path, cluster: ClusterConfig, notes: list[str], *, every_signature: bool) -> Report:
@@ -102,8 +133,6 @@ def _audit_home(settings: Settings, notes: list[str], *, every_signature: bool) 
         if report.findings and {f.code for f in report.findings} == {"DANGLING"} and home.is_writable:
             _close_left_open(settings)
             report = verify_journal(home, is_alive=is_alive, known=notes, every_signature=every_signature)
-    if not home.holds_key:
-        click.echo("palyra: the key file could not be used; verifying with the key named in the database.", err=True)
     return report
 
 
@@ -160,7 +189,7 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
         click.echo(f"hint: {advice_on(finding.code for finding in report.findings)}", err=True)
 
 
-def _checkpoint_of(path: Path) -> str:
+def checkpoint_of(path: Path) -> str:
     """A checkpoint as text, or the one in an outcome's receipt."""
     try:
         text = path.read_text(encoding="utf-8")

@@ -12,21 +12,27 @@ import click
 import orjson
 
 from palyra.cli.options import NounGroup, Settings, with_settings
-from palyra.cli.say import say_error
+from palyra.cli.say import say_error, say_failure
 from palyra.state.person import owner_principal
 
 if TYPE_CHECKING:
     from palyra.state.writer import Writer
 
+FEW_CHANGES = 100
+
 
 def open_writer(settings: Settings) -> Writer:
-    """Of the home's journal, or of the cluster's where the configuration says that the state is on a server."""
+    """Of the home's journal, which is there already, or of the cluster's where the configuration says that the state is
+    on a server."""
     from palyra.cli.session import find_passphrase
     from palyra.config.load import find_home, load_config
     from palyra.wiring.cluster import open_state
 
     home = find_home(settings.home)
     config, _ = load_config(home, settings.config)
+    if not config.cluster.database and not (home.state / "palyra.db").is_file():
+        say_failure("JOURNAL_DOWN", f"There is no installation in {home.root}.", "Name its folder with --home.")
+        raise click.exceptions.Exit(1)
     return open_state(home.root, config, passphrase=find_passphrase(settings))
 
 
@@ -101,9 +107,13 @@ def list_witnesses(settings: Settings) -> int:
 
 
 @click.command("rotate-key", epilog="Example: palyra journal rotate-key")
-@click.option("--lock", is_flag=True, help="Encrypt the new key's file with the passphrase in journal.passphrase_file.")
+@click.option(
+    "--lock/--unlock",
+    default=None,
+    help="Whether the passphrase in journal.passphrase_file encrypts the new key's file (default: as the old one's).",
+)
 @with_settings
-def rotate_key(settings: Settings, lock: bool) -> int:
+def rotate_key(settings: Settings, lock: bool | None) -> int:
     """Sign with a new key from now on. The old one is destroyed; both sign the head that hands over.
 
     Not while a daemon serves the home, or while background processes run: how they end could no longer be recorded.
@@ -112,7 +122,9 @@ def rotate_key(settings: Settings, lock: bool) -> int:
     from palyra.config.load import find_home
     from palyra.daemon.places import take_home
     from palyra.launch.keeper_client import take_keeping
-    from palyra.state.rotation import rotate_key
+    from palyra.state.identity import KEY_FILE
+    from palyra.state.keyfile import is_locked
+    from palyra.state.rotation import changes_left, rotate_key
     from palyra.state.witness import push_heads
 
     passphrase = find_passphrase(settings)
@@ -123,19 +135,24 @@ def rotate_key(settings: Settings, lock: bool) -> int:
         home = find_home(settings.home).root
         daemonless, keeperless = take_home(home), take_keeping(home)
         at = now_unix_ms()
-        chosen = passphrase if lock else None
+        chosen = passphrase if (is_locked(writer.home.state / KEY_FILE) if lock is None else lock) else None
         handover = rotate_key(writer, actor=owner_principal(), at_unix_ms=at, passphrase=chosen)
+        left = changes_left(writer.home.keys)
         refused = [shown for shown in push_heads(writer, at_unix_ms=at) if shown.refusal is not None]
         keeperless.release()
         daemonless.release()
     finally:
         writer.close()
     if settings.json:
-        said = {"entry": handover.index, "old": handover.old.vkey, "new": handover.new.vkey}
+        said = {"entry": handover.index, "old": handover.old.vkey, "new": handover.new.vkey, "changes_left": left}
         click.echo(orjson.dumps(said))
     else:
         click.echo(f"entry {handover.index} hands the journal over\nold key: {handover.old.vkey}")
         click.echo(f"new key: {handover.new.vkey}")
+    if left <= FEW_CHANGES:
+        click.echo(
+            f"palyra: This journal's key can be changed {left} more times, then another home must begin.", err=True
+        )
     for shown in refused:
         say_error(f"{shown.name} did not accept the head: {shown.refusal}")
     return 1 if refused else 0

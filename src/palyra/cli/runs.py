@@ -1,9 +1,12 @@
-"""`palyra runs list | show | extend`: what runs have used of their budgets, and more of it from an operator."""
+"""`palyra runs list | show | extend | end`: what runs have used of their budgets, more of it from an operator, the end.
+
+A run's end is asked of the home's daemon where one is up: its calls run there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -35,7 +38,7 @@ def _amounts(function: Callable[..., int]) -> Callable[..., int]:
 
 @click.group("runs", cls=NounGroup)
 def command() -> None:
-    """List runs, show what one has used of its budget, extend it."""
+    """List runs, show what one has used of its budget, extend it, end it."""
 
 
 @command.command("list", epilog="\b\nExamples:\n  palyra runs list\n  palyra runs list --json")
@@ -72,8 +75,7 @@ def show(settings: Settings, id: str) -> int:
     async def work(installation: Installation) -> int:
         run = installation.runs.find(id)
         if run is None:
-            say_failure("NOT_FOUND", f"There is no run {id[:40]!r}.", "palyra runs list")
-            return 1
+            return _unknown(id)
         _print(settings, run)
         return 0
 
@@ -106,15 +108,75 @@ def extend(settings: Settings, id: str, calls: int, attempts: int, principal: st
     return with_installation(settings, work)
 
 
+@command.command("end", epilog="\b\nExamples:\n  palyra runs end 01J…\n  palyra runs end 01J… --json")
+@click.argument("id")
+@with_settings
+def end(settings: Settings, id: str) -> int:
+    """End a run: it takes no more calls. Calls under way in the daemon are cancelled, background processes that are
+    the run's own ended; detached ones go on, and so do calls of other processes. Again, it changes nothing."""
+    from palyra.state.person import owner_principal
+
+    if (told := _ask_daemon(settings, id)) is not None:
+        _print_ended(settings, told)
+        return 0
+    from palyra.cli.session import with_installation
+    from palyra.wiring.ending import end_run
+
+    async def work(installation: Installation) -> int:
+        ended = await end_run(installation, id, by=owner_principal())
+        if ended is None:
+            return _unknown(id)
+        _print_ended(settings, ended.as_json())
+        return 0
+
+    return with_installation(settings, work)
+
+
+def _ask_daemon(settings: Settings, run_id: str) -> dict[str, Any] | None:
+    """None where none is up, or where it knows of no such run: then the home is asked, which says so."""
+    from palyra.cli.through_daemon import find_daemon
+    from palyra.client.wire import Unreachable
+    from palyra.client.words import refused
+    from palyra.model.call import is_ulid
+
+    daemon = find_daemon(settings) if is_ulid(run_id) else None
+    if daemon is None:
+        return None
+    try:
+        status, value = daemon.ask("POST", f"/console/v1/runs/{run_id}/end")
+    except Unreachable:
+        return None
+    finally:
+        daemon.close()
+    if status in (200, 404):
+        return value if status == 200 else None
+    raise refused(status, value)
+
+
+def _unknown(run_id: str) -> int:
+    say_failure("NOT_FOUND", f"There is no run {run_id[:40]!r}.", "palyra runs list")
+    return 1
+
+
 def _calls(run: RunView) -> str:
-    return f"{run.budget.calls_used} of {run.budget.calls_max}"
+    return f"{run.budget.calls_used} of {run.budget.calls_max}" + (", ended" if run.ended_unix_ms is not None else "")
+
+
+def _print_ended(settings: Settings, run: dict[str, Any]) -> None:
+    if settings.json:
+        click.echo(orjson.dumps(run))
+    elif not settings.quiet:
+        say(f"{run['run_id']} ended")
 
 
 def _print(settings: Settings, run: RunView) -> None:
+    from palyra.cli.tables import moment
+
     if settings.json:
         click.echo(orjson.dumps(run.as_json()))
         return
-    say(f"{run.run_id}  {run.principal}  {run.workspace}")
+    ended = "" if run.ended_unix_ms is None else f"  ended {moment(run.ended_unix_ms)}"
+    say(f"{run.run_id}  {run.principal}  {run.workspace}{ended}")
     budget, held = run.budget.as_json(), run.reserved.as_json()
     for name in ("calls", "attempts", *(name for name, *_ in AMOUNTS)):
         used, most = budget[f"{name}_used"] or 0, budget[f"{name}_max"]

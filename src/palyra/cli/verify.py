@@ -11,7 +11,7 @@ Not here: whose key counts (cli/verify_keys), the checks themselves (attest, jou
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -35,22 +35,27 @@ SIGNED_WHOLE = frozenset({"proof", "export", "selection", "bundle", "tiles"})
 
 NO_EVIDENCE = (
     "It takes an outcome, an attestation, a proof or an export. A checkpoint is held against its journal: "
-    "palyra journal verify --known FILE"
+    "palyra journal verify --known FILE, or against an export of it: palyra verify EXPORT --known FILE"
 )
+NOT_HELD = "--known holds a checkpoint against an export (palyra journal export) or tiles; this is neither."
 
 
 @click.command(
     "verify",
     epilog="\b\nExamples:\n  palyra verify outcome.json\n  palyra run --json -- ls | palyra verify -\n"
-    "  palyra verify journal.jsonl --key 'palyra.local/…'",
+    "  palyra verify journal.jsonl --key 'palyra.local/…' --known head.txt",
 )
 @click.argument("file")
 @click.option("--key", "vkey", metavar="VKEY", help="The installation's verifier key (palyra doctor prints it).")
+@click.option(
+    "--known", multiple=True, metavar="FILE", help="A checkpoint or outcome saved earlier: an export must contain it."
+)
 @with_settings
-def command(settings: Settings, file: str, vkey: str | None) -> int:
+def command(settings: Settings, file: str, vkey: str | None, known: tuple[str, ...]) -> int:
     """Verify an outcome, attestation, proof or export. Exit 1 if anything is not valid."""
     from palyra.errors import StateError, TrustError
 
+    notes = _known(known)
     try:
         trust = find_keys(settings, vkey)
     except TrustError as error:
@@ -59,7 +64,7 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
         say_failure("JOURNAL_DOWN", error.detail, error.hint or "Name the key with --key VKEY.")
         return 1
     try:
-        kind, findings, told = _check_place(file, trust)
+        kind, findings, told = _check_place(file, trust, notes)
     except Malformed as error:
         kind, findings, told = "file", [("SHAPE", str(error))], {}
     ok = not findings
@@ -79,6 +84,14 @@ def command(settings: Settings, file: str, vkey: str | None) -> int:
     return 0 if ok else 1
 
 
+def _known(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    from palyra.cli.journal_verify import checkpoint_of
+
+    return [checkpoint_of(Path(name)) for name in names]
+
+
 def _extent(kind: str, told: Mapping[str, Any]) -> str:
     """What of the journal it shows. Who handed it on may have left out the rest, which no signature tells."""
     if "call_id" in told:
@@ -90,37 +103,42 @@ def _extent(kind: str, told: Mapping[str, Any]) -> str:
     first, size = told["first"], told["tree_size"]
     if kind == "selection":
         return f"{counted} of a journal of {size}; nothing is said about the others"
+    anchored = f"; the first {told['anchored']} were known" if told.get("anchored") else ""
     if first == 0:
-        return f"{counted}, the journal from its first one on"
-    return f"{counted} from entry {first} on; those before are not shown"
+        return f"{counted}, the journal from its first one on{anchored}"
+    return f"{counted} from entry {first} on; those before are not shown{anchored}"
 
 
 # ── what it is ───────────────────────────────────────────────────────────────
 
 
-def _check_place(file: str, trust: Trust) -> Checked:
+def _check_place(file: str, trust: Trust, known: Sequence[str]) -> Checked:
     if file == "-":
-        return _check_stream(sys.stdin.buffer, trust)
+        return _check_stream(sys.stdin.buffer, trust, known)
     path = Path(file)
     try:
         if path.is_dir():
-            return check_tiles(path, trust.keys.newest)
+            return check_tiles(path, trust.keys.newest, known)
         with path.open("rb") as stream:
-            return _check_stream(stream, trust)
+            return _check_stream(stream, trust, known)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from error
 
 
-def _check_stream(stream: IO[bytes], trust: Trust) -> Checked:
+def _check_stream(stream: IO[bytes], trust: Trust, known: Sequence[str]) -> Checked:
     from palyra.journal.export import is_header
 
     first = stream.readline(MAX_LINE_BYTES + 1)
     if len(first) <= MAX_LINE_BYTES and first.startswith(b"{") and first.endswith(b"}\n"):
         value = parse_json(first)
         if is_header(value):
-            return check_export(value, stream, trust.keys.newest)
+            return check_export(value, stream, trust.keys.newest, known)
+        if known:
+            raise click.UsageError(NOT_HELD)
         if isinstance(value, dict) and "payloadType" in value:
             return check_envelopes(value, stream, trust.keys.newest)
+    if known:
+        raise click.UsageError(NOT_HELD)
     data = first + stream.read(MAX_FILE_BYTES + 1 - len(first))
     if len(data) > MAX_FILE_BYTES:
         raise Malformed(f"It is larger than {MAX_FILE_BYTES} bytes and not an export.")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -27,15 +27,15 @@ Checked = tuple[str, Findings, dict[str, Any]]
 """What it is, what is wrong with it, and what it shows."""
 
 
-def check_export(header: Any, stream: IO[bytes], held: NoteVerifier) -> Checked:
+def check_export(header: Any, stream: IO[bytes], held: NoteVerifier, known: Sequence[str]) -> Checked:
     from palyra.cli.progress import watched
     from palyra.journal.checkpoint import parse_checkpoint
     from palyra.journal.export import SELECTION_TYPE, check_lines
 
     kind = "selection" if header["type"] == SELECTION_TYPE else "export"
     total = header["count"] if isinstance(header.get("count"), int) else None
-    report = check_lines(header, watched(_lines(stream), total, "entries"), held)
-    told = {"entries": report.entries}
+    report = check_lines(header, watched(_lines(stream), total, "entries"), held, known)
+    told = {"entries": report.entries} | ({"anchored": report.anchored} if known else {})
     if report.sound:  # then the header is what was signed
         told |= {"first": header["first"], "tree_size": parse_checkpoint(header["checkpoint"]).size}
     return kind, [(finding.code, finding.detail) for finding in report.findings], told
@@ -80,10 +80,12 @@ def _check_envelope(value: object, held: NoteVerifier, *, after: int) -> int:
     return index
 
 
-def check_tiles(folder: Path, held: NoteVerifier) -> Checked:
+def check_tiles(folder: Path, held: NoteVerifier, known: Sequence[str]) -> Checked:
     from palyra.cli.progress import watched
     from palyra.errors import TrustError
     from palyra.journal.checkpoint import open_checkpoint
+    from palyra.journal.export import open_known
+    from palyra.journal.keys import Keys
     from palyra.journal.merkle import leaf_hash, root_of
     from palyra.journal.tiles import MAX_BUNDLE_BYTES, check_hash_tiles, read_bodies
 
@@ -102,9 +104,18 @@ def check_tiles(folder: Path, held: NoteVerifier) -> Checked:
         if root_of(leaves) != head.root:
             return "tiles", [("TREE", "The entries are not those of the signed checkpoint.")], {"entries": head.size}
         wrong = [("TILE", f"{path} does not match the entries.") for path in check_hash_tiles(read, leaves)]
+        seen = list(open_known(known, Keys(held)))
     except TrustError as error:
         return "tiles", [("TILES", str(error))], {}
-    return "tiles", wrong, {"entries": head.size}
+    wrong += [_other_history(one.size, head.size) for one in seen if root_of(leaves[: one.size]) != one.root]
+    told = {"anchored": max(one.size for one in seen)} if seen and not wrong else {}
+    return "tiles", wrong, {"entries": head.size, **told}
+
+
+def _other_history(known: int, size: int) -> tuple[str, str]:
+    if known > size:
+        return "TRUNCATED", f"A known checkpoint signs {known} entries, and there are {size}: entries were removed."
+    return "FORK", f"A known checkpoint signs another history of the first {known} entries."
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -26,7 +26,8 @@ class DaemonConfig:
     tls_key: str = ""
     """A PEM file with its key, which nobody else may read."""
     max_connections: int = 4096
-    """Connections at once; one more is closed. Fewer where this process may not open enough files (LimitNOFILE)."""
+    """Connections at once; one more is answered 503 and closed, with TLS without the answer. Fewer where this process
+    may not open enough files (LimitNOFILE)."""
     max_header_bytes: int = 32_768
     """Request line and headers together."""
     max_body_bytes: int = 4_194_304

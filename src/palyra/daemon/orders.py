@@ -30,6 +30,7 @@ from palyra.model.limits import Limits
 from palyra.values import dataclass
 from palyra.wiring.grants import grant
 from palyra.wiring.places import resolve_workspace
+from palyra.wiring.run_terms import check_goes_on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +113,7 @@ def _run(state: State, caller: Caller, body: CallBody, shared_run: str | None) -
         parse_ulid(body.run_id, what="--run" if door is Door.CLI else "run_id")
         terms = state.run_terms.find(body.run_id)
         if terms is not None and (terms.principal == principal or (caller.operator and body.principal is None)):
-            if terms.ended_unix_ms is not None:
-                raise Rejected(Reason.BAD_ARGUMENTS, "This run has ended.", "Make another: POST /v1/runs.")
+            check_goes_on(terms)
             _check_same_place(caller, body, terms.workspace)
             run = terms.run(state.installation.config, door=door, device=body.device, channel=body.channel)
             return _granted(run, body)

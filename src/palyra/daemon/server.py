@@ -38,7 +38,7 @@ from palyra.daemon.places import (
 from palyra.daemon.routes import Route
 from palyra.daemon.state import State
 from palyra.daemon.taking import begin_taken
-from palyra.daemon.wire_guard import make_protocol
+from palyra.daemon.wire_guard import make_protocol, too_many
 from palyra.errors import StateError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
@@ -99,7 +99,9 @@ class Server:
         tcp = open_tcp(settings)
         tcp.most = connections
         shakes: dict[str, Any] = {}
-        if context is not None:
+        if context is None:
+            tcp.answer = too_many()
+        else:
             keep_tls_small()
             shakes = {"ssl": context, "ssl_handshake_timeout": settings.header_timeout_ms / 1000}
         self._servers.append(await loop.create_server(factory, sock=tcp, backlog=BACKLOG, **shakes))

@@ -2,10 +2,11 @@
 headers may take, how many connections there are, and our own shape for what is not HTTP.
 
 Rules: headers have a deadline from the connection's or the request's first byte on, however many bytes trickle in; a
-connection past the limit is closed before anything is read, but for some of the owner's; who is answered before the end
-of its body gets the answer. Answers that nobody reads have so much room together, what streams hold for theirs too, and
-past that the largest of those that have long stood still go: a reader that waits (a pager) keeps its line as long as
-there is room.
+connection past the limit is told so and closed before anything is read, but for some of the owner's; who is answered
+before the end of its body gets the answer. Answers that nobody reads have so much room together, what streams hold for
+theirs too, and past that the largest of those that have long stood still go: a reader that waits (a pager) keeps its
+line as long as there is room.
+
 Not here: bodies (daemon/reading), TLS (daemon/server).
 """
 
@@ -15,6 +16,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import ClassVar
 
 import h11
@@ -73,6 +75,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_made(JoiningTransport(transport))
         uid = peer_uid(transport)
         if len(self.connections) > self.max_connections + (OWNERS_OWN if uid == self.owner_uid else 0):
+            transport.write(too_many())  # at once, or not at all
             transport.abort()
             return
         if uid is not None:
@@ -238,6 +241,15 @@ class GuardedProtocol(H11Protocol):
         except h11.LocalProtocolError:  # an answer was under way
             pass
         self.transport.close()
+
+
+@cache
+def too_many() -> bytes:
+    """What a connection past the limit is told: the same bytes for each."""
+    hint = "Close those that are idle, try again later, or raise daemon.max_connections."
+    body = bytes(Refused(503, "BUSY", "The daemon has as many connections as it takes.", hint).response().body)
+    head = f"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    return head.encode() + b"connection: close\r\n\r\n" + body
 
 
 def make_protocol(

@@ -105,7 +105,7 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.RUN_LABELLED: _shape(
         "run", "principal labels call_id", "A run is marked from here on by what one of its calls may do."
     ),
-    ActKind.RUN_ENDED: _shape("run", "principal", "A run that was made by name was ended: it takes no more calls."),
+    ActKind.RUN_ENDED: _shape("run", "principal", "A run was ended: it takes no more calls."),
     ActKind.SECRET_SET: _shape("secret", _SECRET, "A secret was set; its name and binding are recorded."),
     ActKind.SECRET_DELETED: _shape("secret", _SECRET, "A secret was deleted."),
     ActKind.TOKEN_CREATED: _shape(

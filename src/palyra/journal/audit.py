@@ -125,7 +125,13 @@ class Audit:
             except TrustError as error:
                 self._find("KNOWN", None, f"A known checkpoint is not valid: {error}")
             else:
-                self._wanted.setdefault(checkpoint.size, []).append(checkpoint.root)
+                self.expect(checkpoint)
+
+    def expect(self, checkpoint: Checkpoint) -> None:
+        """A head from outside, whose signature was checked: the tree must come to it."""
+        self._wanted.setdefault(checkpoint.size, []).append(checkpoint.root)
+        if checkpoint.size == self._next > 0:  # an export begins there
+            self._compare_known(checkpoint.size)
 
     def _find(self, code: str, index: int | None, detail: str) -> None:
         if len(self._findings) <= MAX_FINDINGS:

@@ -57,6 +57,8 @@ class RunRow:
     """As those say."""
     began_unix_ms: int | None = None
     """The day for which it counts in what its principal's runs share."""
+    commitment: str | None = None
+    """To its workspace and that time, by its salt."""
 
 
 def deletion_of(view: EntryView) -> Deletion | None:
@@ -88,6 +90,7 @@ class _Counted:
     terms: Json = None
     ended_unix_ms: int | None = None
     began: Json = None
+    commitment: Json = None
 
     def row(self, run_id: str) -> RunRow:
         return RunRow(run_id, self.principal, self.calls, self.attempts, self.entries, self.spent, self.limits)
@@ -161,7 +164,8 @@ class CallsAudit:
         """A run is its first caller's; what others send under its id is recorded and costs it nothing."""
         run = self._runs.get(run_id)
         if run is None:
-            run = self._runs[run_id] = _Counted(began=view.predicate.get("run_began_unix_ms"))
+            began, commitment = (view.predicate.get(name) for name in ("run_began_unix_ms", "run_commitment"))
+            run = self._runs[run_id] = _Counted(began=began, commitment=commitment)
         run.entries += 1
         run.limits = self._limits(run_id, run.limits, view)
         if view.kind != INTENT:
@@ -218,6 +222,7 @@ class CallsAudit:
                 terms=before.terms if row.terms_sha256 is None else row.terms_sha256,
                 ended_unix_ms=before.ended_unix_ms,
                 began=row.began_unix_ms,
+                commitment=row.commitment or before.commitment,
             )
             self._sequences[row.run_id] = (row.next_sequence, index)
             self._partly.discard(row.run_id)
@@ -288,7 +293,7 @@ class CallsAudit:
                 names += [name for name, stored, said in both if stored != said]
             names += [name for name, limit in counted.limits.items() if row.limits.get(name) != limit]
             names += ["terms"] if found.terms not in (None, row.terms_sha256) else []
-            names += ["created_unix_ms"] if found.began not in (None, row.began_unix_ms) else []
+            names += _begun_otherwise(found, row)
             names += ["ended_unix_ms"] if found.ended_unix_ms not in (None, row.ended_unix_ms) else []
             if names:
                 self.find("KEPT", None, f"The row of run {row.run_id} differs from its entries: {', '.join(names)}.")
@@ -311,6 +316,15 @@ class CallsAudit:
         if not (isinstance(boot, str) and isinstance(pid, int) and isinstance(start, int)):
             return False
         return self.is_alive(Owner(boot, pid, start))
+
+
+def _begun_otherwise(said: _Counted, row: RunRow) -> list[str]:
+    """Of where a run works and when it was made: a commitment does not tell which of both was changed."""
+    if said.began not in (None, row.began_unix_ms):
+        return ["created_unix_ms"]
+    if said.commitment in (None, row.commitment):
+        return []
+    return ["workspace or created_unix_ms" if said.began is None else "workspace"]
 
 
 def _at_least(row: RunRow, counted: RunRow, *, next_sequence: int) -> RunRow:

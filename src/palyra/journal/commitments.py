@@ -55,6 +55,12 @@ _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5
 _INNER_REST, _OUTER_REST = (bytes([pad]) * (64 - SALT_BYTES) for pad in (0x36, 0x5C))
 
 
+def run_commitment(workspace: str, created_unix_ms: int, salt: bytes) -> str:
+    """What a run's first entry says of where it works and when it was made: without a salt, paths are guessed."""
+    said = b"%d\0" % created_unix_ms + workspace.encode("utf-8", "surrogatepass")
+    return commit_value("run", said, salt).mac
+
+
 def seal_salt(salt: bytes, key: bytes, index: int, field: str) -> bytes:
     """A salt as it is stored: under its run's key, so that one key deleted closes every commitment of a run.
 

@@ -20,7 +20,7 @@ from palyra.canon import Json
 from palyra.errors import TrustError
 from palyra.journal.audit import Audit, Finding, Report
 from palyra.journal.chain import MAX_ENTRY_BYTES
-from palyra.journal.keys import Keys, follow, read_hashes, write_hashes
+from palyra.journal.keys import Keys, follow, follow_both_ways, read_hashes, write_hashes
 from palyra.journal.merkle import Frontier, leaf_hash
 from palyra.journal.proof import check_included
 from palyra.model.record import Checkpoint
@@ -90,19 +90,26 @@ def is_header(value: object) -> bool:
     return isinstance(value, Mapping) and value.get("type") in (EXPORT_TYPE, SELECTION_TYPE)
 
 
-def check_lines(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteVerifier) -> Report:
-    """Everything an export does not keep of its promises. `lines` are those after the header, each with its newline."""
+def check_lines(
+    header: Mapping[str, Any], lines: Iterator[bytes], held: NoteVerifier, known: Sequence[str] = ()
+) -> Report:
+    """Everything an export does not keep of its promises. `lines` are those after the header, each with its newline.
+    `known`: heads that its reader has seen before."""
     try:
         if header["type"] == SELECTION_TYPE:
+            if known:
+                raise TrustError("A selection shows no tree that a known checkpoint could be held against.")
             return _check_selection(header, lines, held)
-        return _check_export(header, lines, held)
+        return _check_export(header, lines, held, known)
     except TrustError as error:
         return Report(
             findings=(Finding("EXPORT", None, str(error)),), entries=0, checkpoints=0, open_calls=0, anchored=0
         )
 
 
-def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteVerifier) -> Report:
+def _check_export(
+    header: Mapping[str, Any], lines: Iterator[bytes], held: NoteVerifier, known: Sequence[str]
+) -> Report:
     first, count, keys, head = _read_header(header, _EXPORT, held)
     try:
         begin = Frontier(first, read_hashes(header["frontier"]))
@@ -111,6 +118,10 @@ def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteV
     if first + count != head.size:
         raise TrustError(f"It shows entries {first} to {first + count - 1} of a signed tree of {head.size}.")
     audit = Audit(verifier=keys.newest, is_alive=lambda _: True, begin=begin, handovers=None)
+    for checkpoint in open_known(known, follow_both_ways(held, header["keys"])[1]):
+        if checkpoint.size < first:
+            raise TrustError(f"It begins at entry {first}, and a known checkpoint is of the first {checkpoint.size}.")
+        audit.expect(checkpoint)
     seen = 0
     for line in lines:
         if seen == count:
@@ -127,6 +138,14 @@ def _check_export(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteV
         audit.feed(first + seen, leaf_hash(body), body)
         seen += 1
     raise TrustError(f"It ends after {seen} of {count} entries.")
+
+
+def open_known(known: Sequence[str], keys: Keys) -> Iterator[Checkpoint]:
+    for note in known:
+        try:
+            yield keys.open(note)
+        except TrustError as error:
+            raise TrustError(f"A known checkpoint is not valid: {error}") from error
 
 
 def _check_selection(header: Mapping[str, Any], lines: Iterator[bytes], held: NoteVerifier) -> Report:

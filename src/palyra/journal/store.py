@@ -71,14 +71,16 @@ def __getattr__(name: str) -> object:
 class Budget(Protocol):
     """The ledger's rows; budget/store fits."""
 
-    def ensure_run(self, tx: Transaction, run: RunSpec) -> bool:
-        """Store the run if it is new. False when it is another principal's."""
+    def ensure_run(self, tx: Transaction, run: RunSpec) -> str | None:
+        """Store the run if it is new. What its first entry tells of the row, empty where it has one; None when it is
+        another principal's."""
 
     def spend_call(
         self, tx: Transaction, run: RunSpec, call_id: str, reserve: Spending, *, looks_new: bool
-    ) -> tuple[int, BudgetView] | None:
+    ) -> tuple[int, BudgetView, str] | None:
         """The number of the call's entry in its run, and the budget with this one, what it may use held back for it;
-        or `Rejected`. The run is stored if it is new; None when it is another principal's."""
+        or `Rejected`. The run is stored if it is new, and its first entry tells the last; None when it is another
+        principal's."""
 
     def settle(
         self, tx: Transaction, run: RunSpec, call_id: str, spent: Spending | None, *, holds: bool = False
@@ -223,12 +225,12 @@ class JournalStore:
                 f"Run {opening.run.run_id} belongs to another principal.",
                 "Start a run of your own: leave run_id out.",
             )
-        (sequence, budget), at = spent, opening.opened_unix_ms
+        (sequence, budget, commitment), at = spent, opening.opened_unix_ms
         if opening.permission is not None:
             if self._approvals is None:
                 raise StateError("Approvals are not kept here.")
             self._approvals.use(tx, opening.permission, at_unix_ms=at)
-        said = _limits(opening.run, budget, is_first=sequence == 0)
+        said: dict[str, Json] = {"budget": budget.limits_json(), **_first(opening.run, commitment)}
         if budget.is_limited or not opening.run.quota.is_unlimited:
             said["reserved"] = opening.reserve.as_json()
         if opening.run.terms_sha256 is not None:
@@ -279,10 +281,9 @@ class JournalStore:
             raise DuplicateCall(closing.call_id)
         # What somebody sends under another principal's run id is recorded, and costs that principal nothing.
         budget = BudgetView(calls_max=closing.run.calls_max)
-        if self._budget.ensure_run(tx, closing.run):
+        if (commitment := self._budget.ensure_run(tx, closing.run)) is not None:
             budget = self._budget.spend_attempt(tx, run_id)
-            is_first = (budget.calls_used, budget.attempts_used) == (0, 1)
-            entry = _with(entry, _limits(closing.run, budget, is_first=is_first), {})
+            entry = _with(entry, {"budget": budget.limits_json(), **_first(closing.run, commitment)}, {})
         if not closing.keep_call:
             tx.append(entry, at_unix_ms=at)
             return budget
@@ -338,12 +339,12 @@ def _with(entry: EntryDraft, more: Mapping[str, Json], kept: Mapping[str, bytes]
     )
 
 
-def _limits(run: RunSpec, budget: BudgetView, *, is_first: bool) -> dict[str, Json]:
-    """What an entry says of its run's limits; the first also, where a day's runs share something, for which day."""
-    said: dict[str, Json] = {"budget": budget.limits_json()}
-    if is_first and not run.quota.is_unlimited:
-        said["run_began_unix_ms"] = run.created_unix_ms
-    return said
+def _first(run: RunSpec, commitment: str) -> dict[str, Json]:
+    """What a run's first entry alone says of its row; where a day's runs share something, its day in the clear."""
+    if not commitment:
+        return {}
+    day: dict[str, Json] = {} if run.quota.is_unlimited else {"run_began_unix_ms": run.created_unix_ms}
+    return {"run_commitment": commitment, **day}
 
 
 def _recorded(receipt: Receipt | None, budget: BudgetView) -> Recorded:

@@ -156,6 +156,15 @@ def check_examples(bundle: PolicyBundle, file: str, text: str) -> int:
     return len(examples)
 
 
+def decided_otherwise(bundle: PolicyBundle, file: str, text: str) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """How many examples there are, and what came instead of each that does not hold: by name."""
+    from palyra.policy.examples import parse_examples
+
+    examples = parse_examples(file, text)
+    problems = ((one.name, one.differs(judge(bundle.cedar, bundle.index, one.request))) for one in examples)
+    return len(examples), tuple((name, problem) for name, problem in problems if problem)
+
+
 def _check_names(files: Mapping[str, str]) -> None:
     """A forbid in a misnamed file would be missing without a word."""
     for file in files:

@@ -18,6 +18,7 @@ from pathlib import Path
 from palyra.model.ownership import folders_above, is_absent, writable_by
 from palyra.policy.scan import MAX_BUNDLE_BYTES, MAX_FILES, PolicyError
 
+_EXAMPLES = "examples.toml"
 _NAME_A_SOURCE = "Name a folder of policies, or a .cedar file."
 Signature = tuple[tuple[str, int, int, int], ...]
 """(name, inode, size, time of change) of each file: equal when nobody touched the folder in between."""
@@ -43,6 +44,14 @@ def read_source(path: Path) -> dict[str, str]:
     files = _one_file(path) if is_file else read_folder(path)
     if not files:
         raise PolicyError("There are no policies here.", _NAME_A_SOURCE, file=str(path))
+    return files
+
+
+def read_tested(path: Path) -> dict[str, str]:
+    """The same, and with one file the examples beside it."""
+    files, beside = read_source(path), path.parent / _EXAMPLES
+    if path.is_file() and _EXAMPLES not in files and beside.is_file():
+        files |= _one_file(beside)
     return files
 
 

@@ -67,6 +67,15 @@ def read_key(path: Path, *, passphrase: bytes | None = None) -> SigningKey:
         raise StateError(f"The installation's key {path} is damaged.", "Restore it from a backup.") from error
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a passphrase opens it; one that cannot be read is told of by who needs it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(LOCKED_PEM)) == LOCKED_PEM
+    except OSError:
+        return False
+
+
 def check_private(path: Path, found: os.stat_result, *, is_kind: Callable[[int], bool]) -> None:
     """Ours, of the kind expected, and closed to everyone else."""
     if not is_kind(found.st_mode):

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from palyra.errors import StateError
 from palyra.journal.acts import Act, ActKind, record_act
-from palyra.journal.keys import Handover, Keys
+from palyra.journal.keys import MAX_HANDOVERS, Handover, Keys
 from palyra.signing import NoteSigner, NoteVerifier, SigningKey
 from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, alone_with_keys
 from palyra.state.keyfile import create_key, sync_folder
@@ -33,6 +33,11 @@ def rotate_key(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes
 
 
 def _rotate(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes | None) -> Handover:
+    if not changes_left(writer.home.keys):
+        raise StateError(
+            f"This journal's key was changed {MAX_HANDOVERS} times; no proof or export can show another change.",
+            "Begin another home (palyra --home DIR init); this one and its evidence go on verifying.",
+        )
     state = writer.home.state
     following = state / NEXT_KEY_FILE
     _check_newest(writer)
@@ -49,6 +54,11 @@ def _rotate(writer: Writer, *, actor: str, at_unix_ms: int, passphrase: bytes | 
         os.replace(following, state / KEY_FILE)  # 3
     sync_folder(state)
     return handover
+
+
+def changes_left(keys: Keys) -> int:
+    """A proof and an export bring every change along, and whoever verifies one reads no more of them."""
+    return max(MAX_HANDOVERS - len(keys.handovers), 0)
 
 
 def _check_newest(writer: Writer) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from palyra.journal.audit import Head
 from palyra.journal.audit_calls import SPENT_NAMES, RunRow
 from palyra.journal.audit_kept import Artifact, Deletion, Kept, KeptAudit
-from palyra.journal.commitments import open_salt
+from palyra.journal.commitments import SALT_BYTES, open_salt, run_commitment
 from palyra.journal.held_standing import HeldRow
 from palyra.journal.lookup import as_bytes
 from palyra.journal.merkle import Frontier
@@ -43,10 +43,13 @@ _KEPT = """SELECT c.run_id, c.tool, c.principal, c.intent_index, c.owner_boot_id
            FROM calls c LEFT JOIN blobs d ON d.sha256 = c.details LEFT JOIN blobs o ON o.sha256 = c.outcome
            WHERE c.call_id = ?"""
 _COUNTED = ("run_id", "principal", "calls_used", "attempts_used", "next_sequence", "created_unix_ms")
+_OF_RUN = (*_COUNTED, "workspace", "salt")
+_HAS_SALT = "SELECT 1 FROM pragma_table_info('runs') WHERE name = 'salt'"
 _TERMS = ("workspace", "created_unix_ms", "terms", "ended_unix_ms")
-_SPENT_AT = len(_COUNTED) + len(_TERMS)
+_TERMS_AT = len(_OF_RUN)
+_SPENT_AT = _TERMS_AT + len(_TERMS)
 _LIMITS_AT = _SPENT_AT + len(SPENT_NAMES)
-_RUNS = f"""SELECT {", ".join(f"r.{name}" for name in _COUNTED)}, {", ".join(f"t.{name}" for name in _TERMS)},
+_RUNS = f"""SELECT {", ".join(f"r.{name}" for name in _OF_RUN)}, {", ".join(f"t.{name}" for name in _TERMS)},
                    {", ".join(f"r.{name}" for name in (*SPENT_NAMES, *LIMIT_NAMES))}
             FROM runs r LEFT JOIN run_terms t ON t.run_id = r.run_id AND t.principal = r.principal"""  # noqa: S608
 _GOES_ON = "SELECT 1 FROM processes p WHERE p.call_id = r.call_id AND p.status = 'running'"
@@ -129,12 +132,15 @@ class JournalRows:
         return count
 
     def runs(self) -> Iterator[RunRow]:
-        for row in self._connection.execute(_RUNS):
-            of_terms, spent, limits = row[:_SPENT_AT], row[_SPENT_AT:_LIMITS_AT], row[_LIMITS_AT:]
-            run_id, principal, calls, attempts, sequence, began, workspace, created, terms, ended = of_terms
+        # A home that no newer version has written yet is read as it lies there.
+        has_salt = self._connection.execute(_HAS_SALT).fetchone() is not None
+        for row in self._connection.execute(_RUNS if has_salt else _RUNS.replace("r.salt", "NULL")):
+            run_id, principal, calls, attempts, sequence, began, folder, salt = row[:_TERMS_AT]
+            workspace, created, terms, ended = row[_TERMS_AT:_SPENT_AT]
+            spent, limits = row[_SPENT_AT:_LIMITS_AT], row[_LIMITS_AT:]
             said = None if terms is None else terms_sha256(run_id, principal, workspace, created, as_bytes(terms))
-            named = dict(zip(LIMIT_NAMES, limits, strict=True))
-            yield RunRow(run_id, principal, calls, attempts, sequence, tuple(spent), named, said, ended, began)
+            named, begun = dict(zip(LIMIT_NAMES, limits, strict=True)), _commitment(folder, began, salt)
+            yield RunRow(run_id, principal, calls, attempts, sequence, tuple(spent), named, said, ended, began, begun)
 
     def approvals(self) -> Iterator[ApprovalRow]:
         salts = "SELECT field, salt FROM openings WHERE entry IN (?, ?) AND field IN ('request', 'terms')"
@@ -233,3 +239,9 @@ class JournalRows:
             row = self._connection.execute("SELECT key FROM run_keys WHERE run_id = ?", (run_id,)).fetchone()
             self._run_keys[run_id] = None if row is None else as_bytes(row[0])
         return self._run_keys[run_id]
+
+
+def _commitment(workspace: str, created_unix_ms: int, salt: object) -> str | None:
+    """As its first entry tells it; None where nothing can open it."""
+    key = as_bytes(salt)
+    return run_commitment(workspace, created_unix_ms, key) if len(key) == SALT_BYTES else None

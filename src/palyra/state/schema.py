@@ -246,4 +246,8 @@ MIGRATIONS: tuple[Migration, ...] = (
         # From here on an act tells of every login; of earlier ones none does, and they are made once more.
         "DELETE FROM sessions",
     ),
+    (
+        # Opens what a run's first entry says of where it works and when it was made; NULL where it says nothing.
+        "ALTER TABLE runs ADD COLUMN salt BLOB",
+    ),
 )

@@ -271,6 +271,6 @@ def _keep_runs(tx: Transaction, said: Gone, *, at_unix_ms: int) -> dict[str, Jso
         some = tuple(names[at : at + _RUNS_AT_ONCE])
         sql = f"SELECT {', '.join(COLUMNS)} FROM runs WHERE run_id IN ({', '.join('?' * len(some))})"  # noqa: S608
         rows += tx.rows(sql, some)
-    runs = tx.keep_blob(write_runs(rows, said.terms), at_unix_ms=at_unix_ms)
+    runs = tx.keep_blob(write_runs(rows, said), at_unix_ms=at_unix_ms)
     uses = tx.keep_blob(write_uses(said.uses), at_unix_ms=at_unix_ms)
     return {"runs": len(rows), "runs_sha256": runs.hex(), "approvals_sha256": uses.hex()}

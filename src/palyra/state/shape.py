@@ -18,7 +18,7 @@ import sqlite3
 from palyra.errors import StateError
 from palyra.state.schema import MIGRATIONS, Migration
 
-LAYOUT_SHA256 = "7fb10b096a954ea5e4a4cc20e4b029821b305fe2c10b87ab62c7a381501b7fad"
+LAYOUT_SHA256 = "beb73d77ca1ea05738dff5d89acdd6bb6a792790ca18840b3003fec4a0682b38"
 """Of the newest migrations; a test says what it is."""
 _LAYOUT = """SELECT type, name, tbl_name, CAST(sql AS TEXT) FROM sqlite_master
              WHERE sql IS NOT NULL AND NOT (type = 'table' AND name IN

@@ -2,7 +2,9 @@
 
 A run that forgot its terms would be wider after a crash than before. One that no call ever came for is forgotten when
 its principal has made many more: making runs costs no budget, and must not fill the disk. Entries tell of the others,
-by a digest (journal/run_terms). Not here: budgets (wiring/runs), what a run means to the engine (engine/runs).
+by a digest (journal/run_terms). A run that calls alone named gets such a row when it is ended.
+
+Not here: budgets (wiring/runs), what a run means to the engine (engine/runs).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -40,6 +43,9 @@ _UNUSED = """SELECT newest.run_id FROM (
              ORDER BY newest.created_unix_ms DESC"""
 _BEGUN = """SELECT runs.principal FROM runs JOIN run_terms USING (run_id, principal)
             WHERE runs.run_id = ? AND runs.next_sequence > 0"""
+# Of a run that calls alone named. Without a random number among them, no entry tells of such terms.
+_ADOPT = """INSERT INTO run_terms SELECT run_id, principal, workspace, ?, created_unix_ms, NULL FROM runs
+            WHERE run_id = ? AND next_sequence > 0 ON CONFLICT DO NOTHING"""
 _STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
 
 
@@ -107,6 +113,12 @@ def check_narrows(config: Config, terms: Terms) -> None:
         )
 
 
+def check_goes_on(terms: Terms) -> None:
+    if terms.ended_unix_ms is not None:
+        hint = "Leave its id out (--run, run_id): the call is then a run of its own. Or name another."
+        raise Rejected(Reason.BAD_ARGUMENTS, "This run has ended.", hint)
+
+
 def _rank(mode: EgressMode) -> int:
     return _STRICTNESS.index(mode)
 
@@ -139,21 +151,36 @@ class RunTerms:
         rows = self._writer.rows("SELECT * FROM run_terms WHERE run_id = ?", (run_id,))
         return _terms(rows[0]) if rows else None
 
+    def check_goes_on(self, run_id: str) -> None:
+        """Before a call or a session of it begins."""
+        terms = self.find(run_id)
+        if terms is not None:
+            check_goes_on(terms)
+
     async def end(self, run_id: str, *, by: str) -> Terms | None:
         """No call is taken for it from here on. None for a run that nobody made."""
-        now, sql = self._now(), "UPDATE run_terms SET ended_unix_ms = ? WHERE run_id = ? AND ended_unix_ms IS NULL"
+        await self._writer.commit(partial(self._end, run_id=run_id, by=by))
+        return self.find(run_id)
+
+    async def end_begun(self, run_id: str, *, by: str) -> Terms | None:
+        """The same also for one that calls alone named."""
 
         def work(tx: Transaction) -> None:
-            ended = tx.execute(sql, (now, run_id)).rowcount
-            found = tx.rows(_BEGUN, (run_id,))
-            # One that no call came for has no entry, nor has one whose id an operator used for another's calls.
-            if ended and found:
-                told = {"principal": found[0][0]}
-                act = Act(kind=ActKind.RUN_ENDED, actor=by, subject=f"run/{run_id}", details=told, run_id=run_id)
-                record_act(tx, act, at_unix_ms=now)
+            tx.execute(_ADOPT, (b"{}", run_id))
+            self._end(tx, run_id=run_id, by=by)
 
         await self._writer.commit(work)
         return self.find(run_id)
+
+    def _end(self, tx: Transaction, *, run_id: str, by: str) -> None:
+        now, sql = self._now(), "UPDATE run_terms SET ended_unix_ms = ? WHERE run_id = ? AND ended_unix_ms IS NULL"
+        ended = tx.execute(sql, (now, run_id)).rowcount
+        found = tx.rows(_BEGUN, (run_id,))
+        # One that no call came for has no entry, nor has one whose id an operator used for another's calls.
+        if ended and found:
+            told = {"principal": found[0][0]}
+            act = Act(kind=ActKind.RUN_ENDED, actor=by, subject=f"run/{run_id}", details=told, run_id=run_id)
+            record_act(tx, act, at_unix_ms=now)
 
 
 _KEPT = ("limits", "egress", "block_all", "tier", "calls_max", "most", "device", "channel", "narrowing")

@@ -24,7 +24,8 @@ from palyra.values import dataclass
 LAST = "\uffff"
 """Past every id, for a list that begins with the newest."""
 _NAMES = ("run_id", "principal", "workspace", "created_unix_ms", *BUDGET_NAMES)
-_SELECT = f"SELECT {', '.join(_NAMES)} FROM runs "  # noqa: S608  # column names of our own, here and below
+_ENDED = "SELECT t.ended_unix_ms FROM run_terms t WHERE t.run_id = runs.run_id AND t.principal = runs.principal"
+_SELECT = f"SELECT ({_ENDED}), {', '.join(_NAMES)} FROM runs "  # noqa: S608  # column names of our own, here and below
 _LIMITS = ("calls_max", "attempts_max", *(f"{name}_max" for name in RESOURCES))
 _BEGUN = "SELECT 1 FROM runs WHERE run_id = ? AND next_sequence > 0"
 _UPDATE = f"UPDATE runs SET {', '.join(f'{name} = ?' for name in _LIMITS)} WHERE run_id = ?"  # noqa: S608
@@ -39,6 +40,8 @@ class RunView:
     budget: BudgetView
     reserved: Spending = NOTHING
     """By running calls."""
+    ended_unix_ms: int | None = None
+    """It takes no more calls."""
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -46,6 +49,7 @@ class RunView:
             "principal": self.principal,
             "workspace": self.workspace,
             "created_at_unix_ms": self.created_unix_ms,
+            "ended_at_unix_ms": self.ended_unix_ms,
             "budget": self.budget.as_json(),
             "reserved": self.reserved.as_json(),
         }
@@ -97,11 +101,12 @@ class RunDesk:
 
 
 def _view(row: tuple[Any, ...]) -> RunView:
-    run_id, principal, workspace, created, *budget = row
+    ended, run_id, principal, workspace, created, *budget = row
     return RunView(
         run_id=run_id,
         principal=principal,
         workspace=workspace,
         created_unix_ms=created,
+        ended_unix_ms=ended,
         budget=BudgetView(**dict(zip(BUDGET_NAMES, budget, strict=True))),
     )

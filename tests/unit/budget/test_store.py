@@ -12,6 +12,7 @@ import pytest
 
 from palyra.budget.store import BudgetStore
 from palyra.errors import Reason, Rejected, StateError
+from palyra.journal.commitments import run_commitment
 from palyra.model.budget import UNLIMITED, Allowance, Quota, Spending
 from palyra.model.outcome import Usage
 from palyra.model.record import Opening, Recorded, RunSpec
@@ -49,14 +50,16 @@ def test_sixty_four_at_once_on_a_budget_of_forty_spend_exactly_forty(home: Path)
 def test_a_run_is_stored_once_and_keeps_what_it_started_with(writer: Writer) -> None:
     run_id = ulid()
 
-    def work(tx: Any) -> list[bool]:
+    def work(tx: Any) -> list[str | None]:
         wider = run_spec(run_id, calls_max=10**6)
         stranger = run_spec(run_id, principal="agent:other")
         first = BUDGET.ensure_run(tx, run_spec(run_id, calls_max=3))
         tx.append(act(run_id=run_id), at_unix_ms=NOW)
         return [first, *(BUDGET.ensure_run(tx, run) for run in (wider, stranger))]
 
-    assert writer.commit_now(work)[0] == [True, True, False]
+    first, *later = writer.commit_now(work)[0]
+    assert first == run_commitment("/workspace", NOW, *writer.rows("SELECT salt FROM runs")[0])
+    assert later == ["", None], "told once; and it is another's"
     assert BUDGET.read_ledger(writer, run_id).counts == (0, 3, 0, 1000)
 
 

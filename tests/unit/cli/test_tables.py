@@ -16,6 +16,20 @@ def test_columns_stand_under_their_headings():
     ]
 
 
+def test_at_a_narrow_terminal_a_row_goes_on_under_headings_of_its_own():
+    """A hundred columns, broken by the terminal wherever it ended, are nothing that anybody reads."""
+    rows = [("1", "user:alice", "a long thing"), ("1000", "agent:b", "")]
+    assert table_lines(("ID", "WHO", "WHAT"), rows, columns=18) == [
+        "ID    WHO",
+        "    WHAT",
+        "1     user:alice",
+        "    a long thing",
+        "1000  agent:b",
+    ]
+    assert table_lines(("ID", "WHO", "WHAT"), rows, columns=30) == table_lines(("ID", "WHO", "WHAT"), rows)
+    assert table_lines(("A", "B"), [("xxxx", "yyyy")], columns=1) == ["A", "    B", "xxxx", "    yyyy"]
+
+
 def test_an_empty_cell_at_the_end_leaves_no_blanks():
     assert table_lines(("A", "B"), [("x", "")]) == ["A  B", "x"]
 

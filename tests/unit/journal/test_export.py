@@ -8,6 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from palyra.journal.checkpoint import sign_head
 from palyra.journal.export import MAX_SELECTED, Shown, check_lines, export_lines, selection_lines
 from palyra.journal.merkle import Frontier
 from palyra.signing import NoteSigner, NoteVerifier, SigningKey
@@ -156,3 +157,39 @@ def test_how_many_entries_are_missing_is_said(evidence: Evidence) -> None:
     assert [finding.detail for finding in report.findings] == [
         "It holds 14 of the 16 entries that its header announces: 2 missing."
     ]
+
+
+# ── a checkpoint that its reader kept ──
+
+
+def note_of(evidence: Evidence, size: int) -> str:
+    return evidence.tree.note(size)
+
+
+def held_against(evidence: Evidence, lines: list[bytes], known: list[str]) -> tuple[list[str], int]:
+    report = check_lines(orjson.loads(lines[0]), iter(lines[1:]), evidence.writer.home.verifier, known)
+    return [finding.code for finding in report.findings], report.anchored
+
+
+@pytest.mark.parametrize(("first", "size"), [(0, 16), (0, 5), (5, 5), (5, 9)])
+def test_an_export_holds_the_head_that_its_reader_saw_before(evidence: Evidence, first: int, size: int) -> None:
+    lines = whole(evidence, first)
+    assert held_against(evidence, lines, [note_of(evidence, size)]) == ([], size)
+
+
+def test_an_export_that_is_another_journals_or_an_older_one_or_begins_too_late_does_not(
+    evidence: Evidence, tmp_path: Path
+) -> None:
+    signer = NoteSigner(evidence.writer.home.verifier.name, evidence.writer.home.key)
+    other = sign_head(signer, 9, bytes(32))
+    later, stranger = sign_head(signer, 17, bytes(32)), make_evidence(tmp_path / "other")
+    assert held_against(evidence, whole(evidence), [other]) == (["FORK"], 0)
+    assert held_against(evidence, whole(evidence, 9), [other]) == (["FORK"], 0)
+    assert held_against(evidence, whole(evidence), [note_of(evidence, 5), later]) == (["TRUNCATED"], 5)
+    for lines, note in (
+        (whole(evidence, 9), note_of(evidence, 5)),
+        (chosen(evidence), note_of(evidence, 5)),
+        (whole(evidence), note_of(stranger, 5)),
+    ):
+        assert held_against(evidence, lines, [note]) == (["EXPORT"], 0)
+    stranger.writer.close()

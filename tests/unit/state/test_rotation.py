@@ -69,7 +69,9 @@ def test_evidence_holds_for_whoever_kept_any_of_the_keys(rotated: tuple[Evidence
     lines = list(export_lines(evidence.bodies(), evidence.head, begin=Frontier(), links=links))
     for key in held:
         assert follow(key, links).newest == evidence.keys.newest
-        assert check_lines(orjson.loads(lines[0]), iter(lines[1:]), key).findings == ()
+        known = [evidence.tree.note(size) for size in (16, 17, 20, 23)]
+        report = check_lines(orjson.loads(lines[0]), iter(lines[1:]), key, known)
+        assert (report.findings, report.anchored) == ((), 23)
         assert check_proof(orjson.loads(orjson.dumps(proof)), key) == ()  # its receipt is by the first key
 
 
@@ -336,3 +338,18 @@ def test_a_rotation_is_done_though_a_start_put_its_key_into_place(home: Path, mo
     many_acts(writer, 1)
     assert audit_home(writer.home, every=True).findings == ()
     writer.close()
+
+
+def test_a_key_is_changed_no_more_often_than_evidence_can_show(
+    rotated: tuple[Evidence, SigningKey], monkeypatch
+) -> None:
+    """Proofs and exports of such a journal were refused by whoever verified them, and nothing could be done then."""
+    evidence, _ = rotated
+    assert rotation.changes_left(evidence.keys) == 998
+    monkeypatch.setattr(rotation, "MAX_HANDOVERS", 3)
+    rotate(evidence.writer)
+    before = (evidence.writer.home.key, sorted(path.name for path in evidence.writer.home.state.iterdir()))
+    with pytest.raises(StateError, match="was changed 3 times"):
+        rotate(evidence.writer)
+    assert (evidence.writer.home.key, sorted(path.name for path in evidence.writer.home.state.iterdir())) == before
+    assert audit_home(evidence.writer.home, every=True).findings == ()

@@ -17,6 +17,7 @@ from palyra.model.record import EntryDraft, Owner, RunSpec
 from palyra.state import beside
 from palyra.state.db import read_home
 from palyra.state.rotation import rotate_key
+from palyra.state.schema import MIGRATIONS
 from palyra.state.segments import drop_segments, seal_entries
 from palyra.state.verifying import verify_journal
 from palyra.state.writer import Writer
@@ -153,3 +154,13 @@ def test_a_journal_that_is_handed_over_or_thinned_while_it_is_read_verifies(home
     report = verify_journal(found, is_alive=lambda _: True, progress=between, beside=two)
     assert (report.findings, bool(report.pruned)) == ((), what == "removed")
     writer.close()
+
+
+def test_a_home_that_an_older_palyra_wrote_verifies_as_it_lies_there(tmp_path, monkeypatch):
+    """Its runs have no salts, its entries tell of none, and nothing is migrated for who only reads."""
+    monkeypatch.setattr("palyra.journal.store._first", lambda *_: {})
+    make_evidence(tmp_path).writer.close()
+    tables = ("ALTER TABLE runs DROP COLUMN salt", f"DELETE FROM migrations WHERE version = {len(MIGRATIONS)}")
+    for sql in (*tables, f"PRAGMA user_version = {len(MIGRATIONS) - 1}"):
+        tamper(tmp_path, sql)
+    assert verify(tmp_path, two=False).findings == verify(tmp_path, two=True).findings == ()

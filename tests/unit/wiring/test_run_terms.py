@@ -99,6 +99,29 @@ def test_terms_of_a_run_that_somebody_changed_are_found(kept, edit):
     assert findings(store) == [f"The row of run {ulid(1)} differs from its entries: {named}."]
 
 
+@pytest.mark.parametrize("edit", ["reopened", "ended at another time", "gone"])
+def test_a_run_that_calls_alone_named_can_be_ended_and_is_not_reopened_unseen(kept, edit):
+    terms, store = kept
+
+    async def story():
+        assert await terms.end_begun(ulid(1), by="user:operator") is None, "nobody began it"
+        await called(terms, store)
+        assert await terms.end(ulid(1), by="agent:demo") is None, "nobody made it"
+        ended = await terms.end_begun(ulid(1), by="user:operator")
+        assert (ended.ended_unix_ms, ended.workspace, ended.principal) == (NOW, "/workspace", "agent:demo")
+        assert ended == await terms.end_begun(ulid(1), by="user:other"), "again, it changes nothing"
+        with pytest.raises(Rejected, match="This run has ended"):
+            terms.check_goes_on(ulid(1))
+        terms.check_goes_on(ulid(2))
+
+    asyncio.run(story())
+    assert [b'"act":"run.ended"' in entry.body for entry in store.tail(9)] == [False, False, True]
+    assert findings(store) == []
+    with tampering(store._writer.home) as other:
+        other.execute(EDITS[edit])
+    assert findings(store) == [f"The row of run {ulid(1)} differs from its entries: ended_unix_ms."]
+
+
 def test_terms_that_were_changed_for_one_call_and_put_back_are_found(kept):
     terms, store = kept
     asyncio.run(terms.keep(made(1)))

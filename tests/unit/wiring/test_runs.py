@@ -64,6 +64,51 @@ def test_limits_that_somebody_raised_in_the_row_are_found_whatever_came_after(de
 
 
 @pytest.mark.parametrize("opened", [True, False], ids=["a call", "a refusal"])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE runs SET workspace = '/'",
+        "UPDATE runs SET created_unix_ms = created_unix_ms + 86400000",
+        "UPDATE runs SET salt = NULL",
+        "UPDATE runs SET salt = zeroblob(32), workspace = '/'",
+        "UPDATE runs SET salt = x'00'",
+    ],
+)
+def test_a_run_that_somebody_moved_to_another_workspace_or_day_is_found(desk, edit, opened):
+    """Its later calls would begin where the row says; an entry tells of it, and nobody learns the path by that."""
+    _, store, writer = desk
+
+    async def scenario():
+        call_id = ulid()
+        if opened:
+            await store.open_call(opening(call_id, RUN))
+        await store.close_call(closing(call_id, RUN, opened=opened))
+        await call(store, run_spec(ulid()))
+
+    asyncio.run(scenario())
+    assert about_runs(writer) == []
+    bodies = [entry.body for entry in store.tail(9)]
+    told = [b'"run_commitment":"' in body for body in bodies]
+    assert told == ([True, False] if opened else [True]) + [True, False], "the first entry of each run"
+    assert not any(RUN.workspace.encode() in body for body in bodies)
+    with tampering(writer.home) as other:
+        other.execute(f"{edit} WHERE run_id = ?", (RUN.run_id,))
+    named = "workspace or created_unix_ms"
+    assert about_runs(writer) == [f"The row of run {RUN.run_id} differs from its entries: {named}."]
+
+
+def test_a_run_of_an_older_version_whose_entries_tell_of_no_workspace_verifies(desk, monkeypatch):
+    _, store, writer = desk
+    with monkeypatch.context() as older:
+        older.setattr("palyra.journal.store._first", lambda *_: {})
+        asyncio.run(call(store, run := run_spec(ulid())))
+    with tampering(writer.home) as other:
+        other.execute("UPDATE runs SET salt = NULL")
+    asyncio.run(call(store, run))
+    assert about_runs(writer) == []
+
+
+@pytest.mark.parametrize("opened", [True, False], ids=["a call", "a refusal"])
 @pytest.mark.parametrize("looks_new", [True, False])
 def test_a_row_that_somebody_made_before_the_run_began_raises_no_limit(desk, opened, looks_new):
     """The run's first entry would state whatever limits stand there, and every later one the same."""

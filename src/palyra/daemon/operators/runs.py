@@ -1,4 +1,4 @@
-"""`/console/v1/runs`: what runs have used of their budgets, and more of it from an operator."""
+"""`/console/v1/runs`: what runs have used of their budgets, more of it from an operator, and their end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from palyra.canon import Json
 from palyra.daemon.operators.answering import Listed, Maybe, NextPage, change, get, installed
 from palyra.daemon.routes import AnswerModel, Asked, Model, Refused, not_found
 from palyra.model.budget import Spending
+from palyra.wiring import ending
 from palyra.wiring.runs import LAST, RunView
 
 Amount = Annotated[Annotated[int, Field(ge=0, le=1 << 50)] | None, Maybe]
@@ -20,6 +21,7 @@ class RunBudget(AnswerModel):
     principal: str
     workspace: str
     created_at_unix_ms: int
+    ended_at_unix_ms: int | None
     budget: dict[str, int | None]
     reserved: dict[str, int | None]
 
@@ -67,9 +69,19 @@ async def extend_run(asked: Asked) -> Json:
     return extended.as_json()
 
 
+async def end_run(asked: Asked) -> Json:
+    ended = await ending.end_run(installed(asked), asked.path["id"], by=asked.caller.principal)
+    if ended is None:
+        raise not_found("run")
+    return ended.as_json()
+
+
 ROUTES = (
     get("/runs", list_runs, name="list_runs", says="Runs, the newest first.", model=Listed[RunBudget], query=NextPage),
     get("/runs/{id}", show_run, name="show_run_budget", says="What a run has used and may use.", model=RunBudget),
     change("/runs/{id}/extend", extend_run, name="extend_run", says="Raise a run's limits.",
            model=RunBudget, body=Extending),
+    change("/runs/{id}/end", end_run, name="end_any_run",
+           says="End a run: it takes no more calls, its calls are cancelled, its background processes ended.",
+           model=RunBudget),
 )  # fmt: skip
