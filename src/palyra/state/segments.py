@@ -266,7 +266,7 @@ def _dropping(
 def _keep_runs(tx: Transaction, said: Gone, *, at_unix_ms: int) -> dict[str, Json]:
     """Their rows as they are now, and what else the entries say: the audit goes on from it. What the act says of it."""
     rows: list[tuple[Any, ...]] = []
-    names = sorted(said.terms)
+    names = sorted(said.of_runs)
     for at in range(0, len(names), _RUNS_AT_ONCE):
         some = tuple(names[at : at + _RUNS_AT_ONCE])
         sql = f"SELECT {', '.join(COLUMNS)} FROM runs WHERE run_id IN ({', '.join('?' * len(some))})"  # noqa: S608
