@@ -110,7 +110,7 @@ def test_the_folder_answers_for_its_files_once_its_last_change_is_old(
     writer.commit_now(append)
     monkeypatch.setattr(place.time, "monotonic", lambda: 1e12)
     writer.commit_now(append)
-    everything = ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm"]
+    everything = ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm", "reserve"]
     assert names == ["state", *everything, *everything]
     writer.close()
 
@@ -124,7 +124,7 @@ def test_a_folder_that_changed_just_now_does_not_answer_for_its_files(
     writer.commit_now(append)
     names = looked_up(monkeypatch)
     writer.commit_now(append)
-    assert names == ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm"]
+    assert names == ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm", "reserve"]
     writer.close()
 
 
