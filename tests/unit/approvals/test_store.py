@@ -13,7 +13,7 @@ from palyra.errors import Reason, Rejected, StateError
 from palyra.model.approval import ApprovalState, Fatigue, Scope
 from palyra.state.rotation import rotate_key
 from tests.approving import NO, OPERATOR, YES, Desk, question
-from tests.journaling import audit_home, closing, run_spec, ulid
+from tests.journaling import NOW, audit_home, closing, run_spec, ulid
 from tests.stores import tampering
 
 
@@ -253,6 +253,24 @@ EDITS = {
     "unreadable": "UPDATE approvals SET state = 'maybe'",
     "signed by another": "UPDATE approvals SET decided_by = 'user:boss'",
 }
+
+
+def test_a_decision_that_somebody_set_back_to_a_question_is_not_signed_as_expired(home):
+    """The next start said so in an entry that contradicts the one before: the journal never verified again, though the
+    row was put right."""
+    desk = Desk(home)
+    grant = asyncio.run(desk.granted(question()))
+    with tampering(desk.writer.home) as other:
+        other.execute("UPDATE approvals SET state = 'pending'")
+    desk.now = NOW + 10**9
+    assert asyncio.run(desk.store.expire_overdue()) == 1
+    with pytest.raises(StateError, match="is not what was asked"):
+        asyncio.run(desk.store.look(grant.approval_id))
+    assert desk.acts() == ["approval.requested", "approval.decided"]
+    with tampering(desk.writer.home) as other:
+        other.execute("UPDATE approvals SET state = 'approved'")
+    assert audit_home(desk.writer.home).findings == ()
+    desk.writer.close()
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=list(EDITS))

@@ -237,6 +237,7 @@ class ApprovalStore:
         approval = rows.find_known(tx, approval_id)
         if not rules.is_overdue(approval, now_unix_ms=now):
             return approval
+        seals.check_asked(self._writer.home, approval)  # an entry that contradicts the ones before it stays for ever
         index = tx.append(_act(ActKind.APPROVAL_EXPIRED, ACTOR, approval, {}), at_unix_ms=now)
         return rows.change(tx, approval, replace(rules.expire(approval), ended_index=index))
 
