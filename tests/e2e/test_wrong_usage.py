@@ -69,6 +69,7 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("call palyra.fs.write {}", 126, "needs exactly one of text, base64"),
     ("run --allow-host example.org:99999 -- ls", 126, "hint: Write a host as example.com, example.com:8443,"),
     # 2 again, now that there is something to export
+    ("journal tail --before 99999999999999999999", 2, "is not in the range"),
     ("journal export --output nowhere/x", 2, "there is no folder nowhere"),
     ("journal export --output .", 2, "--output: . is a folder"),
 )

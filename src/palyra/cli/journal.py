@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 import orjson
 
+from palyra.canon import MAX_INT
 from palyra.cli.journal_export import export, prove
 from palyra.cli.journal_home import Reading, entries_of, reading
 from palyra.cli.journal_keep import redact, retain
@@ -48,7 +49,9 @@ command.add_command(witness)
 @click.option(
     "-n", "count", type=click.IntRange(1, 1000), default=20, show_default=True, metavar="N", help="How many entries."
 )
-@click.option("--before", type=click.IntRange(0), default=None, metavar="INDEX", help="Only entries before this one.")
+@click.option(
+    "--before", type=click.IntRange(0, MAX_INT), default=None, metavar="INDEX", help="Only entries before this one."
+)
 @click.option("--since", metavar="TIME", help="Only since then: 2026-01-31, 2026-01-31T12:00, or 90m, 24h, 7d ago.")
 @click.option("--until", metavar="TIME", help="Only entries before this time.")
 @click.option("--principal", metavar="P", help="Only calls and acts of this principal.")

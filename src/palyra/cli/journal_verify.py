@@ -7,6 +7,7 @@ otherwise. Not here: the audit itself (journal/audit), decisions made again (jou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +21,10 @@ from palyra.cli.journal_replay import check_again
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say_error
 from palyra.errors import StateError
+from palyra.journal.lookup import TREE_SIZE
 
 if TYPE_CHECKING:
+    from palyra.cli.journal_home import Reading
     from palyra.config.cluster import ClusterConfig
     from palyra.journal.audit import Report
     from palyra.journal.keys import Keys
@@ -60,17 +63,28 @@ def verify(settings: Settings, replay: bool, every_signature: bool, known: tuple
     held = _held(vkey)
     with reading(settings) as journal:
         (anchors, problem), keys, holds_key = _witnesses(journal), journal.home.keys, journal.home.holds_key
+        size = _size(journal)
     notes += [head.note for anchor in anchors for head in anchor.heads]
     if (server := cluster_database(settings)) is not None:
         report = _audit_server(*server, notes, every_signature=every_signature)
     else:
-        report = _audit_home(settings, notes, every_signature=every_signature)
+        report = _audit_home(settings, notes, size, every_signature=every_signature)
         if held is None and not holds_key:
             click.echo(NOBODYS_KEY, err=True)
     report = with_flooded(report, anchors)
     if problem and report.sound:
         report = replace(report, findings=(Finding("UNREADABLE", None, problem),))
     return _tell(settings, _spoken_for(report, keys, held), anchors, replay=replay)
+
+
+def _size(journal: Reading) -> int | None:
+    """For the bar alone: what cannot be read is the audit's to tell of."""
+    from palyra.errors import StateError
+
+    with suppress(StateError):
+        size: int = journal.query(TREE_SIZE, ())[0][0]
+        return size
+    return None
 
 
 def _held(vkey: str | None) -> NoteVerifier | None:
@@ -118,14 +132,14 @@ def _audit_server(root: Path, cluster: ClusterConfig, notes: list[str], *, every
         )
 
 
-def _audit_home(settings: Settings, notes: list[str], *, every_signature: bool) -> Report:
+def _audit_home(settings: Settings, notes: list[str], size: int | None, *, every_signature: bool) -> Report:
     from palyra.cli.progress import bar
     from palyra.journal.store import verify_journal
     from palyra.wiring.owners import ProcessOwners
 
     with readable(settings) as home:
         is_alive = ProcessOwners(home.lock).is_alive
-        with bar(None, "entries") as move:
+        with bar(size, "entries") as move:
             report = verify_journal(
                 home, is_alive=is_alive, known=notes, every_signature=every_signature, progress=move
             )

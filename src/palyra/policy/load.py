@@ -19,7 +19,7 @@ from palyra.model.ownership import folders_above, is_absent, writable_by
 from palyra.policy.scan import MAX_BUNDLE_BYTES, MAX_FILES, PolicyError
 
 _EXAMPLES = "examples.toml"
-_NAME_A_SOURCE = "Name a folder of policies, or a .cedar file."
+_NAME_A_SOURCE = "Name a folder of policies, a .cedar file or a version of palyra policy versions."
 Signature = tuple[tuple[str, int, int, int], ...]
 """(name, inode, size, time of change) of each file: equal when nobody touched the folder in between."""
 

@@ -187,8 +187,9 @@ def add_witness(writer: Writer, name: str, path: Path, *, actor: str, at_unix_ms
     if writer.rows("SELECT 1 FROM witnesses WHERE name = ?", (name,)):
         raise StateError(f"There is already a witness {name}.", "List them with: palyra journal witness list")
     place, kind = str(path.absolute()), kind_of(path)
-    if problem := _unusable(path.absolute(), kind):
-        raise StateError(f"{place}: {problem}.", "Nothing was added: name a place that exists and can be written.")
+    if problem := _unusable(path.absolute(), kind, writer.home.state.parent):
+        hint = "Nothing was added: name a place outside this home that exists and can be written."
+        raise StateError(f"{place}: {problem}.", hint)
     details = {"kind": kind, "place_sha256": place_sha256(place)}
     act = Act(kind=ActKind.WITNESS_ADDED, actor=actor, subject=f"witness/{name}", details=details)
 
@@ -200,8 +201,14 @@ def add_witness(writer: Writer, name: str, path: Path, *, actor: str, at_unix_ms
     return next(one for one in push_heads(writer, at_unix_ms=at_unix_ms) if one.name == name)
 
 
-def _unusable(path: Path, kind: str) -> str:
-    """What keeps heads from being written there, as far as it can be seen without writing one."""
+def _unusable(path: Path, kind: str, home: Path) -> str:
+    """What keeps heads from being written there, as far as it can be seen without writing one; and what makes them no
+    evidence: whoever puts an old copy of the home back puts back what lies in it, and a home that vouches for itself
+    was said to be outside evidence."""
+    if path.resolve().is_relative_to(home.resolve()):
+        return "It lies in the home that it is to be a witness for"
+    if kind == "folder" and (path / "palyra.toml").is_file():
+        return "It is a home that has no journal yet, and would be taken for a plain folder: run something in it first"
     folder = path.parent if kind == "file" else path
     if not folder.is_dir():
         return os.strerror(errno.ENOENT)

@@ -73,6 +73,28 @@ def test_a_place_that_cannot_be_written_is_not_added_as_a_witness(home: Path, tm
     writer.close()
 
 
+@pytest.mark.parametrize("place", [".", "state", "heads.jsonl", "linked/heads.jsonl"])
+def test_a_home_is_no_witness_of_its_own(home: Path, tmp_path: Path, place: str) -> None:
+    """What it held was told as outside evidence, and went back with the home when an old copy was put back."""
+    writer, _ = open_store(home)
+    many_acts(writer, 1)
+    (tmp_path / "linked").symlink_to(home)
+    where = tmp_path / place if place.startswith("linked") else home / place
+    with pytest.raises(StateError, match="It lies in the home that it is to be a witness for"):
+        add_witness(writer, "self", where, actor="user:operator", at_unix_ms=NOW)
+    assert writer.rows("SELECT name FROM witnesses") == []
+    writer.close()
+
+
+def test_a_home_that_was_never_used_is_not_taken_for_a_folder_of_heads(home: Path, tmp_path: Path) -> None:
+    writer, _ = open_store(home)
+    (tmp_path / "twin").mkdir()
+    (tmp_path / "twin" / "palyra.toml").touch()
+    with pytest.raises(StateError, match="is a home that has no journal yet"):
+        add_witness(writer, "twin", tmp_path / "twin", actor="user:operator", at_unix_ms=NOW)
+    writer.close()
+
+
 def test_a_witness_follows_a_journal_that_grows(home: Path, place: Path) -> None:
     writer = witnessed(home, place)
     for count in (1, 250, 300):
