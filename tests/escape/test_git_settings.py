@@ -193,6 +193,38 @@ def test_an_included_file_that_was_not_there_is_told_when_a_call_makes_it(run: S
     refused(run, "rm later")
 
 
+def test_a_link_on_the_way_to_a_closed_file_is_not_replaced(run: SyncRun, workspace: Path, tmp_path: Path) -> None:
+    """What it leads to was closed, and the link was the agent's to make anew: of its own file the operator's git took
+    the settings and the hooks."""
+    committed(workspace)
+    tmp_path.chmod(0o755)
+    (tmp_path / "hooks").mkdir()
+    (workspace / "conf").mkdir()
+    (workspace / "conf" / "real").write_text("")
+    (workspace / "shared").symlink_to("conf/real")
+    (workspace / "folder").symlink_to("conf")
+    shutil.rmtree(workspace / ".git" / "hooks")
+    (workspace / ".git" / "hooks").symlink_to(tmp_path / "hooks")
+    (workspace / ".github").symlink_to("nowhere")
+    plainly("config", "include.path", "../shared", at=workspace)
+    plainly("config", "--add", "include.path", "../folder/real", at=workspace)
+    (workspace / "evil").write_text(f"[core]\n\tfsmonitor = {trap(workspace / 'monitor', workspace / 'ran')}\n")
+    refused(
+        run,
+        "ln -sfn evil shared",
+        "mv evil shared",
+        "rm shared",
+        "rm folder",
+        "ln -sfnT evil folder",
+        "find .git -name hooks -delete",
+        "rm .github",
+        "mv conf old",
+    )
+    assert called(run, "cat shared folder/real").success
+    obeyed(workspace, "status")
+    assert not (workspace / "ran").exists()
+
+
 # ── the operator's own settings ──────────────────────────────────────────────
 
 

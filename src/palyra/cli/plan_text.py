@@ -54,8 +54,8 @@ def _program(plan: Mapping[str, Json]) -> Iterator[str]:
     yield row("sandbox", f"tier {plan['tier']}, {plan['backend']} ({plan['executor']})")
     yield row("folder", str(plan["cwd"]))
     for kind, place in plan["closed"]:
-        if kind in ("protected", "copied"):
-            yield row("read-only" if kind == "protected" else "a copy of", str(place))
+        if kind in ("protected", "copied", "link"):
+            yield row("a copy of" if kind == "copied" else "read-only", str(place))
     yield row("network", f"{net['mode']}; hosts granted: {', '.join(net['allowed_hosts']) or 'none'}")
     yield row(
         "limits",

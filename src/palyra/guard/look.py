@@ -170,9 +170,11 @@ class Looker:
         protected, masked = self._find_guarded(workspace, allowance)
         if len(masked) > MAX_MASKED:
             allowance.refuse(f"The workspace contains more than {MAX_MASKED} .env files to be hidden.", FEWER_ENV)
-        elif len(protected) > MAX_PROTECTED or count_closed(workspace.path, protected) > MAX_CLOSED:
+        elif (
+            len(protected) > MAX_PROTECTED or count_closed(workspace.path, (*protected, *allowance.links)) > MAX_CLOSED
+        ):
             allowance.refuse(f"The workspace contains more than {MAX_PROTECTED} guarded files.", FEWER)
-        if not (allowance.problem or protected or masked or allowance.unclosable):
+        if not (allowance.problem or protected or masked or allowance.links or allowance.unclosable):
             return workspace
         return replace(
             workspace,
@@ -181,11 +183,15 @@ class Looker:
             remedy=allowance.remedy,
             protected=protected[:MAX_PROTECTED],
             masked=masked[:MAX_MASKED],
+            links=tuple(sorted(allowance.links)),
         )
 
     def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
         allowance.homes, git_files = self._operators.get(workspace.owner_uid) or self._operators_of(workspace.owner_uid)
-        return find_guarded(workspace.path, allowance, git_files)
+        found = find_guarded(workspace.path, allowance, git_files)
+        if allowance.links:
+            allowance.links = {link for link in allowance.links if inside(workspace.path, link)}
+        return found
 
     def _operators_of(self, owner_uid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(homes, settings of git's) of those who use git in the workspaces of this owner."""

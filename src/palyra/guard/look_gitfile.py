@@ -77,10 +77,12 @@ def _end(said: bytes, place: str, allowance: Allowance | None) -> str:
     text = os.fsdecode(said.rstrip(b"\r\n").partition(b"\0")[0])
     if not text:
         return ""
-    end = follow_links(text, os.path.dirname(place), allowance).path
-    if _is_others(end):
+    end = follow_links(text, os.path.dirname(place), allowance)
+    if allowance is not None:
+        allowance.links.update(end.links)
+    if _is_others(end.path):
         raise Elsewhere(place)
-    return end
+    return end.path
 
 
 def _is_led_away(descriptor: int, path: str) -> bool:

@@ -4,7 +4,7 @@ Touches the file system, reading only. A protected or masked path that is a link
 leads to, when that is inside the workspace; one that leads out is left out, because a launcher would bind the outside
 target, and outside the workspace nothing is writable anyway. One that leads to the workspace itself (`.vscode -> .`),
 or through /proc to wherever its reader works (`.claude -> /proc/self/cwd/x`), closes nothing that could be closed, and
-is told after each call. The link's own name can be replaced; names that appear or change are judged after the call.
+is told after each call. Links on the way are closed as links; names that appear or change are judged after the call.
 
 A program may take away its own user's rights (`chmod 0 .git`, `chmod 311 .`) and give them back in its next call, for
 which nothing would have been found and closed. So a folder that cannot be looked into stays closed itself; and nothing
@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import islice
 
 from palyra.guard.look_links import FEWER, MAX_FOLDERS, TOO_MANY, Allowance, follow_links
@@ -249,7 +248,9 @@ def _find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allo
 
         told, included = told_by(git_files, allowance)
         allowance.hooks_everywhere = told.hooks
-        for path in (*filter(partial(inside, workspace), real_files(git_files)), *included):
+        # Of one that no link leads to it is known at once whether it lies here.
+        own = (file for file, real in real_files(git_files) if file != real or inside(workspace, real))
+        for path in (*own, *included):
             yield from _close(workspace, path, allowance)
         for path in (path for value in (*told.hooks, *told.templates) for path in expanded(value, allowance)):
             if path.startswith("/"):
@@ -316,6 +317,7 @@ def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: A
 def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
     """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
     end = follow_links(name, workspace, allowance)
+    allowance.links.update(end.links)
     is_told = end.links and (end.path == workspace or end.path.startswith("/proc/"))
     if is_told and not name.startswith(".env"):  # a crowd to hide the others among, and a folder is no such file
         allowance.untold.add(os.path.join(workspace, name))

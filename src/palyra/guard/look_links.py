@@ -58,6 +58,8 @@ class Allowance:
     """What settings that hold for every repository say of where its hooks are."""
     shut: set[str] = field(default_factory=set)
     """Folders of a workspace that we may not look into."""
+    links: set[str] = field(default_factory=set)
+    """On the way to what is guarded, in the workspace or not: whoever makes one anew leads its readers elsewhere."""
     untold: set[str] = field(default_factory=set)
     """Links under a guarded name that close nothing, and lead back into the workspace all the same."""
 

@@ -70,8 +70,10 @@ def _placed(includes: Sequence[str], file: str, allowance: Allowance) -> Iterato
     """Without links on the way to the last name: the same file has one name then, however many loops lead to it."""
     for path in (one for value in includes for one in expanded(value, allowance)):
         folder, name = os.path.split(os.path.join(os.path.dirname(file), path))
+        end = follow_links(folder, "/", allowance)
+        allowance.links.update(end.links)
         if name not in ("", ".", ".."):
-            yield f"{follow_links(folder, '/', allowance).path.rstrip('/')}/{name}"
+            yield f"{end.path.rstrip('/')}/{name}"
 
 
 def expanded(value: str, allowance: Allowance) -> tuple[str, ...]:
@@ -82,17 +84,17 @@ def expanded(value: str, allowance: Allowance) -> tuple[str, ...]:
     return (os.path.expanduser(path),) if path.startswith("~") else (path,) if path else ()
 
 
-def real_files(files: Iterable[str]) -> Iterator[str]:
-    """Where they really are, those that exist: asked of the kernel, because it is asked before and after every call."""
+def real_files(files: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(file, where it really is) of those that exist. The kernel is asked: this is, before and after every call."""
     for file in files:
         try:
             descriptor = os.open(file, _PLACE)
         except (OSError, ValueError):
             continue
         try:
-            yield os.readlink(f"/proc/self/fd/{descriptor}")
+            yield file, os.readlink(f"/proc/self/fd/{descriptor}")
         except OSError:  # a system without
-            yield os.path.realpath(file)
+            yield file, os.path.realpath(file)
         finally:
             os.close(descriptor)
 

@@ -8,12 +8,13 @@ link, and what is mounted over is the very file or folder that was reached. Exit
 sandbox away.
 
 Kinds: `sealed` is a mount that becomes read-only as it is; `parent` stays writable but can no longer be renamed;
-`protected` is read-only; `hidden_file` and `hidden_folder` show the empty file and folder that the launcher put under
-/etc; `copied` is a file of which the program has a copy in the sandbox's own memory, and a link to it in the file's
-place. A program that writes such a file anew beside it, and renames it over the old one, as git does with its settings,
-follows the link first: it gets its way with the copy, the name stays a mount that nobody can rename or remove, and the
-host's file stays as it is. Copied is only what the program itself may read: an agent can move a file of somebody else's
-to that name. Where it may not, or the kernel mounts no link, the file is protected like any other.
+`protected` is read-only; `link` is a link, not what it leads to, that can no longer be replaced, where the kernel lets
+that be; `hidden_file` and `hidden_folder` show the empty file and folder that the launcher put under /etc; `copied` is
+a file of which the program has a copy in the sandbox's own memory, and a link to it in the file's place. A program that
+writes such a file anew beside it, and renames it over the old one, as git does with its settings, follows the link
+first: it gets its way with the copy, the name stays a mount that nobody can rename or remove, and the host's file stays
+as it is. Copied is only what the program itself may read: an agent can move a file of somebody else's to that name.
+Where it may not, or the kernel mounts no link, the file is protected like any other.
 """
 
 import ctypes
@@ -66,14 +67,14 @@ def part() -> None:
         raise OSError(ctypes.get_errno(), "the sandbox's mounts cannot be made its own")
 
 
-def walk(path: str) -> int:
+def walk(path: str, *, to_link: bool = False) -> int:
     """A descriptor of what the path names, no link followed on the way nor at its end."""
     fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
     for part in os.fsencode(path).strip(b"/").split(b"/"):
         above, fd = fd, os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         os.close(above)
-    if stat.S_ISLNK(os.fstat(fd).st_mode):
-        raise OSError("there is a link where there was none")
+    if stat.S_ISLNK(os.fstat(fd).st_mode) != to_link:
+        raise OSError("there is a link where there was none, or none where there was one")
     return fd
 
 
@@ -157,9 +158,18 @@ def cover_by_copy(target: int, path: str) -> None:
         cover(target, target, read_only=True)
 
 
+def cover_link(target: int) -> None:
+    try:
+        cover(target, target, read_only=True)
+    except OSError:
+        return  # it stays as it is, and what takes its place is told after the call
+
+
 def close(kind: str, path: str) -> None:
-    target = walk(path)
-    if kind == "sealed":
+    target = walk(path, to_link=kind == "link")
+    if kind == "link":
+        cover_link(target)
+    elif kind == "sealed":
         restrict(target, READ_ONLY)
     elif kind == "copied":
         cover_by_copy(target, path)

@@ -72,6 +72,8 @@ class WorkspaceSight:
     owner_gid: int = 0
     protected: tuple[str, ...] = ()
     """Absolute paths inside it that exist and stay read-only: .git/hooks, .git/config, CI folders …"""
+    links: tuple[str, ...] = ()
+    """Absolute paths inside it of links that lead to what is closed, and stay what they are."""
     copied: tuple[str, ...] = ()
     """Of `protected`, files that the program may write a copy of, which ends with the call (guard/gitmodules)."""
     masked: tuple[str, ...] = ()

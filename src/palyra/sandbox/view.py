@@ -41,6 +41,8 @@ class View:
     protected: tuple[str, ...]
     hidden_files: tuple[str, ...]
     hidden_folders: tuple[str, ...]
+    links: tuple[str, ...] = ()
+    """Links inside the workspace that cannot be replaced."""
     copied: tuple[str, ...] = ()
     """Of those that are protected, files that the program gets a copy of."""
 
@@ -71,11 +73,13 @@ def view_of(job: Shown, host: HostFacts) -> View:
     hidden_files = {path for path in job.workspace.masked if not path.endswith("/")}
     # In a read-only workspace nothing can be renamed or written anyway.
     protected = set(job.workspace.protected) if job.workspace_writable else set()
-    closed = {*protected, *hidden_files, *hidden_folders} if job.workspace_writable else set()
+    links = set(job.workspace.links) - protected if job.workspace_writable else set()
+    closed = {*protected, *links, *hidden_files, *hidden_folders} if job.workspace_writable else set()
     return View(
         readable=readable,
         parents=tuple(sorted(_parents(workspace, closed) - protected)),
         protected=tuple(sorted(protected)),
+        links=tuple(sorted(links)),
         hidden_files=tuple(sorted(hidden_files)),
         hidden_folders=tuple(sorted(hidden_folders)),
         copied=tuple(sorted(protected & set(job.workspace.copied))),
@@ -92,6 +96,7 @@ def closings(view: View) -> tuple[tuple[str, str], ...]:
     return (
         *(("parent", path) for path in view.parents),
         *(("copied" if path in view.copied else "protected", path) for path in view.protected),
+        *(("link", path) for path in view.links),
         *(("hidden_file", path) for path in view.hidden_files),
         *(("hidden_folder", path) for path in view.hidden_folders),
     )

@@ -107,6 +107,15 @@ def test_a_copy_is_the_sandboxs_own_or_the_file_itself_and_read_only_either_way(
     assert first_difference(closed, changed("93", "tmpfs tmpfs", "btrfs /dev/vda")) == f"{WS}/.env is not hidden"
 
 
+def test_a_link_is_itself_and_read_only_or_no_mount_at_all() -> None:
+    """Not every kernel mounts something over a link."""
+    closed = (("link", f"{WS}/.git/hooks"),)
+    assert first_difference(closed, "\n".join(TABLE)) == ""
+    assert first_difference((("link", f"{WS}/link"),), "\n".join(TABLE)) == ""
+    assert first_difference(closed, changed("92", "ro,", "rw,")) == f"{WS}/.git/hooks is not read-only"
+    assert first_difference(closed, changed("92", f"/@home{P[5:]}/.git/hooks", "/@home/other")) != ""
+
+
 def test_a_folder_that_was_a_mount_of_its_own_on_the_host_is_still_itself() -> None:
     own = [line for line in TABLE if not line.startswith("91")]
     own += [

@@ -51,6 +51,25 @@ def test_a_copy_is_shown_only_of_what_is_protected_and_can_be_written() -> None:
     assert closings(view_of(make_job(workspace=copied, workspace_writable=False), make_host())) == ()
 
 
+def test_a_link_to_what_is_closed_is_closed_as_a_link() -> None:
+    job = make_job(workspace=sight(protected=(f"{WS}/conf/real",), links=(f"{WS}/tools/shared", f"{WS}/link")))
+    assert closings(view_of(job, make_host())) == (
+        ("parent", f"{WS}/conf"),
+        ("parent", f"{WS}/tools"),
+        ("protected", f"{WS}/conf/real"),
+        ("link", f"{WS}/link"),
+        ("link", f"{WS}/tools/shared"),
+    )
+
+
+def test_what_nothing_can_close_is_refused_to_who_may_write_and_to_nobody_else() -> None:
+    told = sight(unclosable="Too many names.", remedy="Take some away.")
+    with pytest.raises(Unenforceable, match="Too many names") as refused:
+        view_of(make_job(workspace=told), make_host())
+    assert refused.value.hint == "Take some away."
+    view_of(make_job(workspace=told, workspace_writable=False), make_host())
+
+
 def test_a_protected_folder_stays_read_only_even_where_it_is_a_parent() -> None:
     view = view_of(make_job(workspace=sight(protected=(f"{WS}/.git", f"{WS}/.git/hooks"))), make_host())
     assert view.parents == ()
