@@ -64,6 +64,17 @@ def test_a_daemon_whose_clock_is_off_is_not_taken_for_dead_nor_takes_others_for_
         assert (here.is_alive(THERE), here.living()) == (False, [])
 
 
+@pytest.mark.parametrize("seen", [(1 << 63) - 1, -(1 << 63)])
+def test_a_word_that_nobody_can_have_said_keeps_no_dead_daemon_alive(writer, seen):
+    """By one row, with a time to come, its open calls were left alone for ever, and verify found none of them."""
+    here = Leases(writer, ProcessOwners(), now_unix_ms)
+    Leases(writer, Elsewhere(), now_unix_ms).renew()
+    writer.commit_now(lambda tx: tx.execute("UPDATE daemons SET seen_unix_ms = ? WHERE pid = 7", (seen,)))
+    assert (here.is_alive(THERE), here.living()) == (False, [])
+    assert here.is_gone(THERE)
+    assert writer.rows("SELECT count(*) FROM daemons") == [(0,)]
+
+
 def test_a_word_before_the_burial_saves_and_one_after_it_tells(writer):
     there, here = Leases(writer, Elsewhere(), now_unix_ms), Leases(writer, ProcessOwners(), now_unix_ms)
     there.renew()

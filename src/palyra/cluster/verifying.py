@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from palyra.cluster import dialect
-from palyra.cluster.leases import LEASE_MS
+from palyra.cluster.leases import AGE, LEASE_MS
 from palyra.cluster.opening import read_keys, strangers
 from palyra.cluster.postgres import connect
 from palyra.errors import StateError
@@ -98,6 +98,5 @@ def server_home(root: Path, connection: psycopg.Connection[tuple[Any, ...]], seg
 
 def _says_it_lives(rows: Snapshot, owner: Owner) -> bool:
     """A daemon of another machine, by the server's clock."""
-    sql = """SELECT 1 FROM daemons WHERE boot_id = ? AND pid = ? AND start_ticks = ?
-             AND seen_unix_ms > extract(epoch FROM now()) * 1000 - ?"""
+    sql = f"SELECT 1 FROM daemons WHERE boot_id = ? AND pid = ? AND start_ticks = ? AND {AGE} < ?"  # noqa: S608
     return rows.execute(sql, (owner.boot_id, owner.pid, owner.start_ticks, LEASE_MS)).fetchone() is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from palyra.journal.config_standing import ConfigStanding
 from palyra.journal.entry import EntryView
 from palyra.journal.label_standing import Label, LabelStanding
 from palyra.journal.policy_standing import PolicyRows, PolicyStanding
@@ -30,6 +31,8 @@ class StandingRows:
     tokens: Iterable[TokenRow]
     vault: str
     """The digest of the vault's file, as the database names it."""
+    config: str
+    """The digest of the configuration, as the database names it."""
     labels: Iterable[Label]
     processes: Iterable[ProcessRow]
     sessions: Iterable[SessionRow]
@@ -43,6 +46,7 @@ class Standings:
         self._policies = PolicyStanding()
         self._tokens = TokenStanding()
         self._vault = VaultStanding()
+        self._config = ConfigStanding()
         self._labels = LabelStanding()
         self._processes = ProcessStanding()
         self._sessions = SessionStanding()
@@ -55,6 +59,7 @@ class Standings:
         self._policies.read(view)
         self._tokens.read(view)
         self._vault.read(view)
+        self._config.read(view)
         self._labels.read(view)
         self._processes.read(view)
         self._sessions.read(view)
@@ -67,6 +72,7 @@ class Standings:
         yield from self._policies.check(rows.policies)
         yield from self._tokens.check(rows.tokens)
         yield from self._vault.check(rows.vault)
+        yield from self._config.check(rows.config)
         yield from self._labels.check(rows.labels)
         yield from self._processes.check(rows.processes, from_index=from_index)
         yield from self._sessions.check(rows.sessions)

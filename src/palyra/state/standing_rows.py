@@ -50,7 +50,8 @@ def read_standing(source: Reading) -> StandingRows:
         witnesses=_witnesses(source),
         policies=_policies(source),
         tokens=_tokens(source),
-        vault=_vault(source),
+        vault=_meta(source, "vault_sha256"),
+        config=_meta(source, "config_sha256"),
         labels=_labels(source),
         processes=_processes(source),
         sessions=_sessions(source),
@@ -110,9 +111,9 @@ def _tokens(source: Reading) -> Iterator[TokenRow]:
         yield TokenRow(token_id=token_id, said=said, is_revoked=revoked is not None)
 
 
-def _vault(source: Reading) -> str:
-    """The digest of the vault's file; empty where there is none."""
-    row = source.execute("SELECT value FROM meta WHERE name = 'vault_sha256'").fetchone()
+def _meta(source: Reading, name: str) -> str:
+    """A digest of what lies beside the database; empty where there is none."""
+    row = source.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return "" if row is None else str(row[0])
 
 
