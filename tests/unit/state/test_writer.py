@@ -596,6 +596,57 @@ def test_a_commit_that_ctrl_c_breaks_off_stops_nobody(
     assert audit_home(writer.home).findings == ()
 
 
+def test_who_shared_a_commit_that_ctrl_c_broke_off_is_answered(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody had their answers any more, and they waited for ever in a loop that was run on."""
+    commit = writer.database.commit
+
+    def broken_off(**given: int) -> None:
+        commit(**given)
+        raise KeyboardInterrupt
+
+    with closing(asyncio.new_event_loop()) as loop:
+        waiting: list[asyncio.Future[Any]] = []
+
+        async def begin() -> None:
+            waiting.extend(writer.commit(append) for _ in range(3))
+            with contextlib.suppress(StateError):
+                await waiting[-1]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(writer.database, "try_begin", lambda _: False)
+            patched.setattr(writer, "commit_alone", lambda *_: None)
+            patched.setattr(sharing, "FIRST_PAUSE_S", 0.0)
+            task = loop.create_task(begin())
+            loop.run_until_complete(asyncio.sleep(0.02))
+        with monkeypatch.context() as patched:
+            patched.setattr(writer.database, "commit", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                loop.run_until_complete(asyncio.sleep(5))
+        loop.run_until_complete(asyncio.wait_for(task, 5))
+        assert [type(one.exception()) for one in waiting] == [StateError] * 3
+        assert "broken off" in str(waiting[0].exception())
+
+
+def test_ctrl_c_while_somebody_begins_to_wait_keeps_nobody_waiting(writer: Writer) -> None:
+    """Between taking a place in the queue and seeing to it that the queue is looked at: it never was again."""
+
+    async def scenario() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(writer.commit(append) for _ in range(3)))  # from now on they go together
+        call_soon = loop.call_soon
+
+        def broken_off(*_: object, **__: object) -> None:
+            loop.call_soon = call_soon  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+
+        loop.call_soon = broken_off  # type: ignore[method-assign, assignment]
+        with contextlib.suppress(KeyboardInterrupt):
+            writer.commit(append)
+        return (await asyncio.wait_for(writer.commit(append), 5))[0], count(writer)
+
+    assert asyncio.run(scenario()) == (3, 4)
+
+
 def test_a_closed_writer_says_so(home: Path) -> None:
     writer = Writer.open(home)
     writer.close()
