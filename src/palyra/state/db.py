@@ -257,3 +257,6 @@ def _build(root: Path, migrations: tuple[Migration, ...]) -> None:
     sync_folder(folder)
     folder.rename(root / "state")
     sync_folder(root)
+    for parent in root.parents:  # whoever made them: what is acknowledged goes with the folder around it
+        with contextlib.suppress(OSError):
+            sync_folder(parent)

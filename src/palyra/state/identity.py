@@ -53,7 +53,8 @@ def read_keys(connection: sqlite3.Connection) -> Keys:
     try:
         return read_keys(connection)
     finally:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a damaged page may have ended it
+            connection.execute("ROLLBACK")
 
 
 def keys_of(meta: Mapping[str, str], rows: Sequence[tuple[int, str]]) -> Keys:

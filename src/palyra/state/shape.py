@@ -33,7 +33,19 @@ Part = tuple[str, str]
 
 
 def strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[str, ...]:
-    """What no migration made, each named so that "The database holds …" can be said of it."""
+    """What no migration made, each named so that "The database holds …" can be said of it. As of one moment: another
+    process may be migrating."""
+    if connection.in_transaction:
+        return _strangers(connection, migrations)
+    connection.execute("BEGIN")
+    try:
+        return _strangers(connection, migrations)
+    finally:
+        if connection.in_transaction:  # a damaged page may have ended it
+            connection.execute("ROLLBACK")
+
+
+def _strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...]) -> tuple[str, ...]:
     rows = connection.execute(_LAYOUT).fetchall()
     if _digest(rows) == LAYOUT_SHA256:
         return ()
