@@ -16,6 +16,7 @@ import hashlib
 import sqlite3
 
 from palyra.errors import StateError
+from palyra.state.connection import of_one_moment
 from palyra.state.schema import MIGRATIONS, Migration
 
 LAYOUT_SHA256 = "7fb10b096a954ea5e4a4cc20e4b029821b305fe2c10b87ab62c7a381501b7fad"
@@ -35,14 +36,8 @@ Part = tuple[str, str]
 def strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[str, ...]:
     """What no migration made, each named so that "The database holds …" can be said of it. As of one moment: another
     process may be migrating."""
-    if connection.in_transaction:
+    with of_one_moment(connection):
         return _strangers(connection, migrations)
-    connection.execute("BEGIN")
-    try:
-        return _strangers(connection, migrations)
-    finally:
-        if connection.in_transaction:  # a damaged page may have ended it
-            connection.execute("ROLLBACK")
 
 
 def _strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...]) -> tuple[str, ...]:

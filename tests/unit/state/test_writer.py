@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import sqlite3
 import threading
@@ -562,6 +563,21 @@ def test_a_lock_file_that_is_gone_is_an_answer_and_not_a_hang(writer: Writer) ->
 
     with pytest.raises(StateError):
         asyncio.run(commit())
+
+
+def test_a_file_system_that_keeps_no_locks_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was to be checked, which had nothing."""
+
+    def refuse(_fd: int, operation: int) -> None:
+        if operation != fcntl.LOCK_UN:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with contextlib.closing(Writer.open(home)) as writer:
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        for _ in range(2):
+            with pytest.raises(StateError, match=r"writer\.lock cannot be locked: No locks available") as refused:
+                writer.commit_now(append)
+            assert refused.value.hint == "Its file system keeps no locks: name a --home on a local one."
 
 
 def test_a_pipe_in_the_locks_place_keeps_nobody_waiting(home: Path) -> None:
