@@ -59,6 +59,20 @@ def connect(database: Path) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
+def of_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+    """What is read inside belongs together, whoever commits meanwhile; in a transaction it does anyway."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(sqlite3.Error):  # a damaged page may have ended it
+            connection.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
 def snapshot(database: Path) -> Iterator[sqlite3.Connection]:
     """One unchanging view of the database for long reads, while others go on writing."""
     with contextlib.ExitStack() as stack:

@@ -41,7 +41,7 @@ from palyra.state.identity import (
     read_keys,
 )
 from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
-from palyra.state.lock import FileLock
+from palyra.state.lock import FileLock, NoLocks
 from palyra.state.mark import check_mark, read_mark
 from palyra.state.reserve import refill_reserve, restore_reserve
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, PAGE_BYTES, Migration
@@ -123,7 +123,7 @@ def read_home(root: Path) -> ReadHome:
     try:
         return _look(root.absolute())
     except OtherKey:  # a change of keys may have been in the middle
-        with contextlib.suppress(OSError), alone_with_keys(state):
+        with contextlib.suppress(OSError, NoLocks), alone_with_keys(state):
             return _look(root.absolute())
         raise
 
@@ -257,3 +257,6 @@ def _build(root: Path, migrations: tuple[Migration, ...]) -> None:
     sync_folder(folder)
     folder.rename(root / "state")
     sync_folder(root)
+    for parent in root.parents:  # whoever made them: what is acknowledged goes with the folder around it
+        with contextlib.suppress(OSError):
+            sync_folder(parent)

@@ -20,6 +20,7 @@ from pathlib import Path
 from palyra.errors import StateError, TrustError
 from palyra.journal.keys import Handover, Keys
 from palyra.signing import NoteVerifier, SigningKey, parse_vkey
+from palyra.state.connection import of_one_moment
 from palyra.state.keyfile import read_key, sync_folder
 from palyra.state.lock import FileLock
 
@@ -47,13 +48,8 @@ def alone_with_keys(state: Path) -> Iterator[None]:
 
 def read_keys(connection: sqlite3.Connection) -> Keys:
     """The keys the database names, as of one moment; `StateError` when they do not follow from each other."""
-    if connection.in_transaction:
+    with of_one_moment(connection):
         return keys_of(dict(connection.execute("SELECT name, value FROM meta")), _rows(connection))
-    connection.execute("BEGIN")
-    try:
-        return read_keys(connection)
-    finally:
-        connection.execute("ROLLBACK")
 
 
 def keys_of(meta: Mapping[str, str], rows: Sequence[tuple[int, str]]) -> Keys:

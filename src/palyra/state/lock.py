@@ -8,14 +8,22 @@ otherwise it would keep alive a lock that its parent died with.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
 import weakref
 from pathlib import Path
 
+from palyra.errors import StateError
+
 FIRST_PAUSE_S = 0.0005
 LONGEST_PAUSE_S = 0.008
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+class NoLocks(StateError):
+    """Some network file systems have none: two processes would write at once."""
 
 
 class FileLock:
@@ -33,6 +41,11 @@ class FileLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            hint = "Its file system keeps no locks: name a --home on a local one."
+            raise NoLocks(f"{self._path} cannot be locked: {error.strerror}.", hint) from error
         return True
 
     def acquire(self, patience_s: float) -> bool:

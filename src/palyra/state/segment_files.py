@@ -16,7 +16,7 @@ from pathlib import Path
 
 from palyra.errors import StateError
 from palyra.state.keyfile import sync_folder
-from palyra.state.lock import FileLock
+from palyra.state.lock import FileLock, NoLocks
 from palyra.state.sealed import segment_file
 from palyra.state.writer import Writer
 
@@ -46,7 +46,7 @@ def alone_with_segments(writer: Writer) -> Iterator[None]:
 def _acquire(lock: FileLock) -> bool:
     try:
         return lock.acquire(PATIENCE_S)
-    except OSError:  # no locks are kept here
+    except (OSError, NoLocks):
         return True
 
 

@@ -16,6 +16,7 @@ import hashlib
 import sqlite3
 
 from palyra.errors import StateError
+from palyra.state.connection import of_one_moment
 from palyra.state.schema import MIGRATIONS, Migration
 
 LAYOUT_SHA256 = "beb73d77ca1ea05738dff5d89acdd6bb6a792790ca18840b3003fec4a0682b38"
@@ -33,7 +34,13 @@ Part = tuple[str, str]
 
 
 def strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[str, ...]:
-    """What no migration made, each named so that "The database holds …" can be said of it."""
+    """What no migration made, each named so that "The database holds …" can be said of it. As of one moment: another
+    process may be migrating."""
+    with of_one_moment(connection):
+        return _strangers(connection, migrations)
+
+
+def _strangers(connection: sqlite3.Connection, migrations: tuple[Migration, ...]) -> tuple[str, ...]:
     rows = connection.execute(_LAYOUT).fetchall()
     if _digest(rows) == LAYOUT_SHA256:
         return ()

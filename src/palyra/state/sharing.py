@@ -66,10 +66,10 @@ class Sharing:
         if goes_at_once and self._commits.try_all([waiting]):
             waiting.answer()
             return waiting.future
-        self._queue.append(waiting)
-        if len(self._queue) == 1:
+        if not self._queue:  # before there is one: Ctrl-C in between would leave a queue that nobody looks at
             self._pause_s, self._waiting_since = FIRST_PAUSE_S, None
             loop.call_soon(self._gather, loop, TURNS_TO_GATHER)
+        self._queue.append(waiting)
         return waiting.future
 
     def goes_at_once(self) -> bool:
@@ -127,8 +127,14 @@ class Sharing:
         if not batch:
             return
         self._last_batch = len(batch)
-        if not self._commits.try_all(batch):
-            batch = self._again_or_over(loop, batch)
+        try:
+            if not self._commits.try_all(batch):
+                batch = self._again_or_over(loop, batch)
+        except BaseException:  # Ctrl-C: whoever runs the loop on finds nobody waiting for ever
+            for waiting in batch:
+                waiting.error = waiting.error or _broken_off()
+                waiting.answer()
+            raise
         for waiting in batch:
             waiting.answer()
         self._commits.look_after(loop)
@@ -145,3 +151,9 @@ class Sharing:
         for waiting in batch:
             waiting.error = waiting.error if waiting.is_over else self._commits.too_long()
         return batch
+
+
+def _broken_off() -> StateError:
+    return StateError(
+        "The commit was broken off (Ctrl-C), perhaps behind its own end.", "Look what is recorded: palyra journal tail"
+    )

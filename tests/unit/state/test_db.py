@@ -13,6 +13,7 @@ import pytest
 
 from palyra.errors import StateError
 from palyra.signing import parse_vkey
+from palyra.state import db, shape
 from palyra.state.connection import snapshot
 from palyra.state.db import Home, open_home, read_home
 from palyra.state.keyfile import create_key, read_key
@@ -222,6 +223,31 @@ def test_an_older_database_is_backed_up_and_migrated(home: Path) -> None:
         ]
         assert connection.execute("SELECT count(*) FROM novelty").fetchone() == (0,)
     assert audit_home(after).findings == ()
+
+
+def test_a_start_while_another_process_migrates_finds_nothing_strange(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layout was read before and its number behind: all that was new was missing, as if somebody had dropped it."""
+    open_home(home, migrations=MIGRATIONS[:5])[1].close()
+    parts, left = shape._parts, [home]
+
+    def between(rows: list[tuple[str, str, str, str]]) -> dict[shape.Part, shape.Part]:
+        if left:
+            opened(left.pop())
+        return parts(rows)
+
+    monkeypatch.setattr(shape, "_parts", between)
+    assert opened(home).root == home
+    assert left == []
+
+
+def test_the_folders_that_a_first_start_makes_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state was, and a power cut could take the folder around it, with all that had been acknowledged."""
+    synced: list[Path] = []
+    monkeypatch.setattr(db, "sync_folder", synced.append)
+    opened(tmp_path / "new" / "and" / "deep")
+    assert {tmp_path, tmp_path / "new", tmp_path / "new" / "and", tmp_path / "new" / "and" / "deep"} <= set(synced)
 
 
 def test_a_migrated_database_is_refused_by_the_older_palyra(home: Path) -> None:

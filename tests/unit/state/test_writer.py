@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import sqlite3
 import threading
@@ -564,6 +565,21 @@ def test_a_lock_file_that_is_gone_is_an_answer_and_not_a_hang(writer: Writer) ->
         asyncio.run(commit())
 
 
+def test_a_file_system_that_keeps_no_locks_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was to be checked, which had nothing."""
+
+    def refuse(_fd: int, operation: int) -> None:
+        if operation != fcntl.LOCK_UN:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with contextlib.closing(Writer.open(home)) as writer:
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        for _ in range(2):
+            with pytest.raises(StateError, match=r"writer\.lock cannot be locked: No locks available") as refused:
+                writer.commit_now(append)
+            assert refused.value.hint == "Its file system keeps no locks: name a --home on a local one."
+
+
 def test_a_pipe_in_the_locks_place_keeps_nobody_waiting(home: Path) -> None:
     with contextlib.closing(Writer.open(home)) as writer:
         lock = writer.home.lock
@@ -594,6 +610,57 @@ def test_a_commit_that_ctrl_c_breaks_off_stops_nobody(
             writer.commit_now(append)
     assert writer.commit_now(append)[0] == (2 if durable else 1)
     assert audit_home(writer.home).findings == ()
+
+
+def test_who_shared_a_commit_that_ctrl_c_broke_off_is_answered(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody had their answers any more, and they waited for ever in a loop that was run on."""
+    commit = writer.database.commit
+
+    def broken_off(**given: int) -> None:
+        commit(**given)
+        raise KeyboardInterrupt
+
+    with closing(asyncio.new_event_loop()) as loop:
+        waiting: list[asyncio.Future[Any]] = []
+
+        async def begin() -> None:
+            waiting.extend(writer.commit(append) for _ in range(3))
+            with contextlib.suppress(StateError):
+                await waiting[-1]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(writer.database, "try_begin", lambda _: False)
+            patched.setattr(writer, "commit_alone", lambda *_: None)
+            patched.setattr(sharing, "FIRST_PAUSE_S", 0.0)
+            task = loop.create_task(begin())
+            loop.run_until_complete(asyncio.sleep(0.02))
+        with monkeypatch.context() as patched:
+            patched.setattr(writer.database, "commit", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                loop.run_until_complete(asyncio.sleep(5))
+        loop.run_until_complete(asyncio.wait_for(task, 5))
+        assert [type(one.exception()) for one in waiting] == [StateError] * 3
+        assert "broken off" in str(waiting[0].exception())
+
+
+def test_ctrl_c_while_somebody_begins_to_wait_keeps_nobody_waiting(writer: Writer) -> None:
+    """Between taking a place in the queue and seeing to it that the queue is looked at: it never was again."""
+
+    async def scenario() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(writer.commit(append) for _ in range(3)))  # from now on they go together
+        call_soon = loop.call_soon
+
+        def broken_off(*_: object, **__: object) -> None:
+            loop.call_soon = call_soon  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+
+        loop.call_soon = broken_off  # type: ignore[method-assign, assignment]
+        with contextlib.suppress(KeyboardInterrupt):
+            writer.commit(append)
+        return (await asyncio.wait_for(writer.commit(append), 5))[0], count(writer)
+
+    assert asyncio.run(scenario()) == (3, 4)
 
 
 def test_a_closed_writer_says_so(home: Path) -> None:
