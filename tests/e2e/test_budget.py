@@ -6,6 +6,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from palyra.api import Palyra, Rejected
+
 RUN = "01HF7YAT000000000000000RVN"
 SPENDER = """
 import asyncio, sys
@@ -77,6 +81,19 @@ def test_a_run_that_an_operator_ended_takes_no_more_calls(cli):
         ],
     )
     assert cli("journal", "tail", "--kind", "act", "--json").stdout.count(b'"run.ended"') == 1
+    assert cli("journal", "verify").returncode == 0
+
+
+def test_who_holds_a_run_that_was_ended_meanwhile_makes_no_more_calls_in_it(cli):
+    """A session of another process did not hear of it, and went on."""
+    with Palyra.open(cli.home) as palyra:
+        run = palyra.run("agent:demo", cli.workspace, run_id=RUN)
+        assert run.call("palyra.echo", {"n": 1}).success
+        assert cli("runs", "end", RUN).returncode == 0
+        late = run.call("palyra.echo", {"n": 2})
+        assert (late.status, late.reason, late.message) == ("refused", "BAD_ARGUMENTS", "This run has ended.")
+        with pytest.raises(Rejected, match="This run has ended"):
+            palyra.run("agent:demo", cli.workspace, run_id=RUN)
     assert cli("journal", "verify").returncode == 0
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from palyra.budget import ledger
 from palyra.errors import StateError
 from palyra.journal.commitments import SALT_BYTES, run_commitment
+from palyra.journal.run_terms import run_has_ended
 from palyra.model.budget import NOTHING, RESOURCES, UNLIMITED, Allowance, Spending
 from palyra.model.outcome import BudgetView, Usage
 from palyra.model.record import RunSpec
@@ -46,8 +47,11 @@ _USE = ", ".join(f"{name} = {name} + ?" for name in _USED)
 _SETTLE = f"""UPDATE runs SET {_USE}, next_sequence = next_sequence + 1
               WHERE run_id = ? RETURNING next_sequence - 1, {LEDGER_COLUMNS}"""  # noqa: S608
 _SETTLE_LATE = f"UPDATE runs SET {_USE} WHERE run_id = ?"  # noqa: S608
+_ENDED = """SELECT 1 FROM run_terms t WHERE t.run_id = runs.run_id AND t.principal = runs.principal
+            AND t.ended_unix_ms IS NOT NULL"""
+_HAS_ENDED = f"SELECT 1 FROM runs WHERE run_id = ? AND principal = ? AND EXISTS ({_ENDED})"  # noqa: S608
 _SPEND = f"""UPDATE runs SET calls_used = calls_used + 1, next_sequence = next_sequence + 1
-             WHERE run_id = ? AND principal = ? AND next_sequence > 0
+             WHERE run_id = ? AND principal = ? AND next_sequence > 0 AND NOT EXISTS ({_ENDED})
              RETURNING next_sequence - 1, {LEDGER_COLUMNS}"""  # noqa: S608
 _ATTEMPT = f"UPDATE runs SET attempts_used = attempts_used + 1 WHERE run_id = ? RETURNING {LEDGER_COLUMNS}"  # noqa: S608
 _SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in RESOURCES)
@@ -75,14 +79,15 @@ class BudgetStore:
     ) -> tuple[int, BudgetView, str] | None:
         """With this call, and its entry's number in the run, and the commitment that its entry tells if it is the run's
         first; None when the run is another principal's.
-        Rejected(BUDGET_SPENT) when there is none left, or not enough of what it may use. `looks_new`: the run was not
-        known a moment ago, so it is tried to store it with this call."""
+        Rejected when the run has ended; BUDGET_SPENT when there is none left, or not enough of what it may use.
+        `looks_new`: the run was not known a moment ago, so it is tried to store it with this call."""
         # Counted at once and judged then: a refusal undoes it.
         found, commitment = None if looks_new else _spend(tx, run), ""
         if found is None and (commitment := _store(tx, run, calls=1)):
             found = (0, 1, run.calls_max, 0, run.attempts_max, *NOTHING.amounts, *run.most.amounts)
         found = found or _spend(tx, run)
         if found is None:
+            _check_goes_on(tx, run)
             return None
         sequence, *row = found
         ledger.check_call(ledger_of((row[0] - 1, *row[1:])))
@@ -176,8 +181,17 @@ def _store(tx: Transaction, run: RunSpec, *, calls: int) -> str:
 
 
 def _spend(tx: Transaction, run: RunSpec) -> Sequence[Any] | None:
-    rows = tx.rows(_SPEND, (run.run_id, run.principal))
+    rows = tx.rows(_SPEND, _key(run))
     return rows[0] if rows else None
+
+
+def _check_goes_on(tx: Transaction, run: RunSpec) -> None:
+    if tx.rows(_HAS_ENDED, _key(run)):
+        raise run_has_ended()
+
+
+def _key(run: RunSpec) -> tuple[str, str]:
+    return run.run_id, run.principal
 
 
 def _unknown(run_id: str) -> StateError:

@@ -36,6 +36,11 @@ def terms_sha256(run_id: str, principal: str, workspace: str, created_unix_ms: i
     return sha256_hex(b"palyra run terms\0" + said + b"\0" + terms)
 
 
+def run_has_ended() -> Rejected:
+    hint = "Leave its id out (--run, run_id): the call is then a run of its own. Or name another."
+    return Rejected(Reason.BAD_ARGUMENTS, "This run has ended.", hint)
+
+
 def check_terms(tx: Rows, run: RunSpec) -> None:
     """In the transaction that an entry is to tell of them in."""
     found = tx.rows(_SELECT, (run.run_id, run.principal))

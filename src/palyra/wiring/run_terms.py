@@ -21,7 +21,7 @@ from palyra.config.schema import Config
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.errors import ConfigError, Reason, Rejected
 from palyra.journal.acts import Act, ActKind, record_act
-from palyra.journal.run_terms import NONCE, terms_sha256
+from palyra.journal.run_terms import NONCE, run_has_ended, terms_sha256
 from palyra.model.budget import Allowance
 from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice, parse_principal
 from palyra.model.limits import Limits
@@ -115,8 +115,7 @@ def check_narrows(config: Config, terms: Terms) -> None:
 
 def check_goes_on(terms: Terms) -> None:
     if terms.ended_unix_ms is not None:
-        hint = "Leave its id out (--run, run_id): the call is then a run of its own. Or name another."
-        raise Rejected(Reason.BAD_ARGUMENTS, "This run has ended.", hint)
+        raise run_has_ended()
 
 
 def _rank(mode: EgressMode) -> int:

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.canon import sha256_hex
-from palyra.journal.commitments import SEALED, commit_value, commit_values, open_salt, seal_salt, seal_salts
+from palyra.journal.commitments import (
+    SEALED,
+    commit_value,
+    commit_values,
+    open_salt,
+    run_commitment,
+    seal_salt,
+    seal_salts,
+)
 
 
 def test_a_commitment_cannot_be_guessed_without_its_salt() -> None:
@@ -60,3 +68,12 @@ def test_salts_sealed_together_are_each_sealed_and_open_again(salts, key, index)
     sealed = seal_salts(commitments, key, index)
     assert sealed == [SEALED + seal_salt(one.salt, key, index, one.field) for one in commitments]
     assert [open_salt(one, key, index, f"field{at}") for at, one in enumerate(sealed)] == salts
+
+
+def test_a_runs_commitment_is_what_the_specification_says() -> None:
+    salt = bytes(range(32))
+    said = hmac.digest(salt, b"run\x001700000000000\x00/srv/\xc3\xa4", "sha256").hex()
+    assert run_commitment("/srv/\xe4", 1_700_000_000_000, salt) == said
+    assert run_commitment("/srv/\xe4", 1_700_000_000_001, salt) != said
+    with pytest.raises(ValueError, match="32 bytes"):
+        run_commitment("/srv/\xe4", 1_700_000_000_000, b"")

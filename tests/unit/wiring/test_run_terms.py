@@ -112,6 +112,10 @@ def test_a_run_that_calls_alone_named_can_be_ended_and_is_not_reopened_unseen(ke
         assert ended == await terms.end_begun(ulid(1), by="user:other"), "again, it changes nothing"
         with pytest.raises(Rejected, match="This run has ended"):
             terms.check_goes_on(ulid(1))
+        for looks_new in (False, True):  # whoever held the run before it was ended: a session, another process
+            late = replace(opening(ulid(), run_spec(ulid(1))), run_looks_new=looks_new)
+            with pytest.raises(Rejected, match="This run has ended"):
+                await store.open_call(late)
         terms.check_goes_on(ulid(2))
 
     asyncio.run(story())
