@@ -40,7 +40,7 @@ HEAVY = frozenset(
         (("--version",), 12, 80),
         (("--help",), 12, 95),
         (("run", "--help"), 15, 95),
-        (("run", "--", "true"), 291, 190),
+        (("run", "--", "true"), 294, 190),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )

@@ -15,9 +15,11 @@ import pytest
 from palyra import Palyra
 from palyra.api import Outcome, SyncRun, grant
 from palyra.errors import Reason
+from palyra.guard.look import Looker
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance
 from palyra.guard.protected import HOOKS
+from palyra.model.sights import WorkspaceSight
 from tests.escape.test_git import committed, plainly, repository, trap
 
 AS = "-c user.name=a -c user.email=a@b.c"
@@ -254,6 +256,14 @@ def test_what_the_operators_own_settings_name_in_a_workspace_is_closed(
     assert not closed & closed_in(workspace)
 
 
+def test_hooks_of_husky_that_the_operators_own_settings_name_are_closed(tmp_path: Path) -> None:
+    workspace = committed(tmp_path / "work")
+    (workspace / "web" / "_").mkdir(parents=True)
+    (workspace / "web" / "_" / "h").touch()
+    (tmp_path / ".gitconfig").write_text("[core]\n\thooksPath = ~/work/web/_\n")
+    assert {"web", "web/_"} <= closed_in(workspace, tmp_path / ".gitconfig", home=tmp_path)
+
+
 def test_settings_of_the_operators_that_lie_in_the_workspace_are_closed(tmp_path: Path) -> None:
     """A folder of dot files, to which ~/.gitconfig is a link: an agent that works in it wrote aliases and filters."""
     workspace = tmp_path / "dotfiles"
@@ -305,6 +315,35 @@ def test_hooks_of_a_worktree_whose_repository_lies_elsewhere_are_closed(tmp_path
     plainly("worktree", "add", "-q", str(workspace), at=main)
     (workspace / "tools" / "hooks").mkdir(parents=True)
     assert closed_in(workspace) == {".git", "tools/hooks"}
+
+
+def test_settings_and_hooks_of_worktrees_far_below_or_outside_are_closed(tmp_path: Path) -> None:
+    """.git/worktrees says where they are; only two folders below the top are looked through for a `.git`."""
+    workspace = committed(tmp_path / "work")
+    plainly("config", "core.hooksPath", "own", at=workspace)
+    plainly("config", "extensions.worktreeConfig", "true", at=workspace)
+    for name, place in (("far", workspace / "a" / "b" / "c" / "far"), ("out", tmp_path / "out")):
+        plainly("worktree", "add", "-q", str(place), at=workspace)
+        (workspace / f"of-{name}").write_text("")
+        plainly("config", "--worktree", "include.path", f"../../../of-{name}", at=place)
+    (workspace / "a" / "b" / "c" / "far" / "own").mkdir()
+    assert {"of-far", "of-out", "a/b/c/far/own", "a/b/c/far/.git"} <= closed_in(workspace)
+
+
+def test_the_file_that_leads_to_a_submodule_far_below_is_closed(workspace: Path, tmp_path: Path) -> None:
+    """Written anew it leads the operator's `git status` to a repository of the agent's, with settings of its own."""
+    committed(workspace)
+    other = committed(tmp_path / "other")
+    plainly("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "a/b/c/inner", at=workspace)
+    assert "a/b/c/inner/.git" in closed_in(workspace)
+
+
+def test_a_pipe_in_the_place_of_an_included_file_is_told(workspace: Path) -> None:
+    """Nothing can be closed that says something else to each who reads, and a process that stays could fill it."""
+    committed(workspace)
+    plainly("config", "include.path", "../later", at=workspace)
+    os.mkfifo(workspace / "later")
+    assert "later" in Looker(home="", state_home="").appeared(WorkspaceSight(path=str(workspace)))
 
 
 # ── hooks among everyday files ───────────────────────────────────────────────

@@ -66,6 +66,12 @@ def common_folder(repository: str, allowance: Allowance | None = None) -> str:
     return _end(read_file(place, MAX_PATH_BYTES), place, allowance)
 
 
+def worktree_file(repository: str, allowance: Allowance | None = None) -> str:
+    """The `.git` of a worktree, as the folder that its repository keeps for it says; empty where it says nothing."""
+    place = f"{repository}/gitdir"
+    return _end(read_file(place, MAX_PATH_BYTES), place, allowance)
+
+
 def own_folder(workspace: str, place: str) -> str:
     """`git_folder`, if that is in the workspace. At the top no honest one is: a worktree's or a submodule's repository
     is elsewhere, and one in the workspace has settings of the agent's."""

@@ -8,7 +8,7 @@ is told after each call. Links on the way are closed as links; names that appear
 
 A program may take away its own user's rights (`chmod 0 .git`, `chmod 311 .`) and give them back in its next call, for
 which nothing would have been found and closed. So a folder that cannot be looked into stays closed itself; and nothing
-runs in a workspace that cannot. Not here: the names (protected), the mounts (sandbox).
+runs in a workspace that cannot. Not here: the names (protected), what settings name (look_named), mounts (sandbox).
 """
 
 from __future__ import annotations
@@ -18,21 +18,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from palyra.guard.look_links import FEWER, MAX_FOLDERS, TOO_MANY, Allowance, follow_links
+from palyra.guard.look_links import FEWER, MAX_FOLDERS, TOO_MANY, Allowance, is_there, kind_of, mode_of, nearest, settle
+from palyra.guard.look_named import find_named, find_of_operators
 from palyra.guard.paths import inside
-from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, HOOKS, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
+from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
 MAX_DEPTH = 16
 TOO_FULL = "The workspace has too many files in one folder to be checked."
-TOP_IS_HOOKS = (
-    "git takes each file at the top of the workspace for a hook (core.hooksPath, init.templateDir), and what a program "
-    "makes there under a hook's name would run with your next git command: names that do not exist cannot be closed"
-)
-HOOKS_ELSEWHERE = (
-    "Give hooks a folder of their own, which is closed as a whole: git config core.hooksPath .githooks (git config "
-    "--show-origin --get-all core.hooksPath says where it is set). Or make each missing name a plain file that is not "
-    "executable, which git passes over:"
-)
 SHUT = "What must stay closed in the workspace cannot be looked for: it may not be read and entered (chmod u+rwx)."
 
 
@@ -46,19 +38,19 @@ def find_guarded(
     names, folders = _scan(workspace, allowance)
     if allowance.entries < 0 or shut:  # what has a name that is known is not hidden by a crowd, nor by a mode
         allowance.refuse(SHUT if shut else TOO_FULL)
-        names += [name for name in (*PROTECTED_NAMES, ".git") if _is_there(f"{workspace}/{name}", allowance)]
-    protected.update(_find_of_operators(workspace, git_files, allowance))
+        names += [name for name in (*PROTECTED_NAMES, ".git") if is_there(f"{workspace}/{name}", allowance)]
+    protected.update(find_of_operators(workspace, git_files, allowance))
     if not names:
         return tuple(sorted(protected)), ()
     for name in PROTECTED_NAMES.intersection(names):
-        protected.update(real for kind, real in (_settle(workspace, name, allowance),) if kind)
+        protected.update(real for kind, real in (settle(workspace, name, allowance),) if kind)
     if ".git" in names:
         protected.update(_find_in_git(workspace, allowance))
     for folder in _find_nested(workspace, folders, allowance):
         protected.update(_find_in_repository(workspace, folder, allowance))
     for name in names:  # last: there can be any number of them
         if name.startswith(".env"):
-            kind, real = _settle(workspace, name, allowance)
+            kind, real = settle(workspace, name, allowance)
             if kind == "file" and name not in ENV_EXAMPLES:
                 masked.add(real)
             elif kind:
@@ -88,7 +80,7 @@ def _list(place: str, allowance: Allowance) -> list[str]:
 
 
 def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
-    kind, folder = _settle(workspace, ".git", allowance)
+    kind, folder = settle(workspace, ".git", allowance)
     if not kind:
         return
     yield from _find_in_repository(workspace, folder, allowance, workspace)
@@ -117,7 +109,7 @@ def _find_submodules(place: str, depth: int, allowance: Allowance) -> Iterator[s
     for name in folders:
         path = f"{place}/{name}"
         is_store = repository and name in GIT_STORES  # asked for two names: an honest one has hundreds
-        if not is_store or _is_there(f"{path}/HEAD", allowance) or _is_there(f"{path}/config", allowance):
+        if not is_store or is_there(f"{path}/HEAD", allowance) or is_there(f"{path}/config", allowance):
             yield from _find_submodules(path, depth + 1, allowance)
 
 
@@ -134,43 +126,18 @@ def _find_nested(workspace: str, folders: Sequence[str], allowance: Allowance) -
         yield from (path for path in inner if _is_in_ours(path, allowance))
 
 
-def _is_there(path: str, allowance: Allowance) -> bool:
-    """Whether something has this name, a link too."""
-    return _mode_of(path, allowance) != 0
-
-
-def _mode_of(path: str, allowance: Allowance) -> int:
-    """0 where nothing has this name. Where we may not know, the folder that hides it is shut."""
-    try:
-        return os.lstat(path).st_mode
-    except PermissionError:
-        allowance.shut.add(_nearest(path))
-    except (OSError, ValueError):
-        pass
-    return 0
-
-
 def _is_in_ours(path: str, allowance: Allowance) -> bool:
     """The same, but a folder of another user, which a program of ours may not open either, is left alone."""
     try:
         os.lstat(path)
     except PermissionError:
-        folder = _nearest(path)
+        folder = nearest(path)
         if os.lstat(folder).st_uid == os.geteuid():
             allowance.shut.add(folder)
         return False
     except (OSError, ValueError):
         return False
     return True
-
-
-def _nearest(path: str) -> str:
-    """The innermost folder on the way there that can be seen: what is in it cannot."""
-    while path != "/":
-        path = os.path.dirname(path)
-        if os.path.lexists(path):
-            break
-    return path
 
 
 def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
@@ -183,7 +150,7 @@ def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
         with os.scandir(place) as entries:
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, most)]
     except PermissionError:
-        allowance.shut.add(place if os.path.lexists(place) else _nearest(place))
+        allowance.shut.add(place if os.path.lexists(place) else nearest(place))
         return [], []
     except (OSError, ValueError):
         return [], []
@@ -193,7 +160,7 @@ def _scan(place: str, allowance: Allowance) -> tuple[list[str], list[str]]:
 
 def _find_in_repository(workspace: str, folder: str, allowance: Allowance, files: str = "") -> Iterator[str]:
     """`files`: the top of its files, where that is not the folder it lies in."""
-    kind, real = _settle(workspace, folder.removeprefix(f"{workspace}/"), allowance)
+    kind, real = settle(workspace, folder.removeprefix(f"{workspace}/"), allowance)
     if kind == "file":  # a worktree or submodule: the file says where the repository is, and must go on saying so
         yield real
         yield from _find_led_to(workspace, real, allowance)
@@ -204,74 +171,7 @@ def _find_in_repository(workspace: str, folder: str, allowance: Allowance, files
 def _find_in_folder(workspace: str, real: str, files: str, allowance: Allowance) -> Iterator[str]:
     """`real`: where the repository really is."""
     yield from _find_names(workspace, real, IN_GIT, allowance)
-    yield from _find_named(workspace, real, files, allowance)
-
-
-def _find_named(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
-    """What git obeys or runs on the host beside a repository's own files, because its settings say so."""
-    from palyra.guard.look_hooks import FILES, hooks_of
-    from palyra.guard.look_settings import told_by
-
-    told, included = told_by([f"{repository}/{name}" for name in FILES], allowance)
-    for path in included:
-        yield from _close(workspace, path, allowance)
-    for path in hooks_of(repository, files, told, allowance):
-        yield from _close_hooks(workspace, path, allowance)
-
-
-def _close(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
-    kind, real = _settle(workspace, path, allowance)
-    if kind:
-        yield real
-
-
-def _close_hooks(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
-    """The whole folder. Of the workspace itself each name that git runs: a mount needs something to lie on, so one that
-    is missing, or a link that can be replaced, is left for whoever plans a sandbox to refuse."""
-    kind, real = _settle(workspace, path, allowance)
-    if kind:
-        yield real
-    elif follow_links(path, workspace, allowance).path == workspace:
-        plain = {name for name in HOOKS if _settle(workspace, name, allowance) == ("file", f"{workspace}/{name}")}
-        yield from (f"{workspace}/{name}" for name in plain)
-        if missing := sorted(HOOKS - plain):
-            allowance.unclosable = f"{TOP_IS_HOOKS}: {', '.join(missing)}."
-            if not allowance.problem:
-                allowance.remedy = f"{HOOKS_ELSEWHERE} touch {' '.join(missing)}"
-
-
-def _find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
-    """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
-    hold for the operator's git everywhere: a folder of dot files may even hold them."""
-    if git_files:
-        from palyra.guard.look_settings import expanded, real_files, told_by
-
-        told, included = told_by(git_files, allowance)
-        allowance.hooks_everywhere = told.hooks
-        # Of one that no link leads to it is known at once whether it lies here.
-        own = (file for file, real in real_files(git_files) if file != real or inside(workspace, real))
-        for path in (*own, *included):
-            yield from _close(workspace, path, allowance)
-        for path in (path for value in (*told.hooks, *told.templates) for path in expanded(value, allowance)):
-            if path.startswith("/"):
-                yield from _close_hooks(workspace, path, allowance)
-    above = os.path.dirname(workspace)
-    while above != "/":
-        if os.path.lexists(f"{above}/.git"):
-            yield from _find_around(workspace, above, allowance)
-        above = os.path.dirname(above)
-
-
-def _find_around(workspace: str, top: str, allowance: Allowance) -> Iterator[str]:
-    from palyra.guard.look_gitfile import Elsewhere, common_folder, git_folder
-
-    try:
-        folder = git_folder(f"{top}/.git", allowance) or f"{top}/.git"
-        places = {folder, common_folder(folder, allowance) or folder}
-    except Elsewhere:  # not an agent's to write
-        return
-    for place in places:
-        yield from _find_named(workspace, place, top, allowance)
+    yield from find_named(workspace, real, files, allowance)
 
 
 def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[str]:
@@ -292,43 +192,36 @@ def _find_led_to(workspace: str, file: str, allowance: Allowance) -> Iterator[st
         if place and not is_known and inside(workspace, place):
             yield from _find_names(workspace, place, names, allowance)
         if place:
-            yield from _find_named(workspace, place, os.path.dirname(file), allowance)
+            yield from find_named(workspace, place, os.path.dirname(file), allowance)
 
 
 def _find_in_worktree(workspace: str, place: str, allowance: Allowance) -> Iterator[str]:
-    kind, folder = _settle(workspace, place, allowance)
-    if kind == "folder":
-        yield from _find_names(workspace, folder, IN_WORKTREE, allowance)
+    """Its files are anywhere: too far below to be found there, or where no agent is, with settings that lead here."""
+    from palyra.guard.look_gitfile import Elsewhere, worktree_file
+
+    kind, folder = settle(workspace, place, allowance)
+    if kind != "folder":
+        return
+    yield from _find_names(workspace, folder, IN_WORKTREE, allowance)
+    try:
+        file = worktree_file(folder, allowance)
+    except Elsewhere:
+        allowance.untold.add(f"{folder}/gitdir")
+        return
+    if inside(workspace, file):
+        yield from _find_in_repository(workspace, file, allowance)
+    elif file:
+        yield from find_named(workspace, folder, os.path.dirname(file), allowance)
 
 
 def _find_names(workspace: str, folder: str, names: frozenset[str], allowance: Allowance) -> Iterator[str]:
     """`folder`: where it really is."""
     for name in names:  # asked for one by one: a crowd beside them hides none
         path = f"{folder}/{name}"
-        mode = _mode_of(path, allowance)
+        mode = mode_of(path, allowance)
         if stat.S_ISLNK(mode):
-            kind, path = _settle(workspace, path, allowance)
+            kind, path = settle(workspace, path, allowance)
         else:
-            kind = _kind_of(mode)
+            kind = kind_of(mode)
         if kind and not (kind == "folder" and name == "config"):  # a submodule of that name
             yield path
-
-
-def _settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
-    """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
-    end = follow_links(name, workspace, allowance)
-    allowance.links.update(end.links)
-    is_told = end.links and (end.path == workspace or end.path.startswith("/proc/"))
-    if is_told and not name.startswith(".env"):  # a crowd to hide the others among, and a folder is no such file
-        allowance.untold.add(os.path.join(workspace, name))
-    if end.path == workspace or not inside(workspace, end.path):
-        return "", ""
-    if not end.exists:
-        _is_there(end.path, allowance)
-        return "", ""
-    kind = _kind_of(_mode_of(end.path, allowance))
-    return kind, end.path if kind else ""
-
-
-def _kind_of(mode: int) -> str:
-    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else ""

@@ -3,7 +3,9 @@
 Touches the file system, reading only. Links are followed component by component, at most 40, a dangling link to its
 target too; devices and descriptors of the program itself (/dev/stdin) are not followed. Links of /proc lead each
 process elsewhere (`/proc/self/cwd/..` is ours here and the program's there), so a path that takes one ends at it.
-Beyond something missing the rest is taken by its text. Not here: what is looked at (look), what it means (facts).
+Beyond something missing the rest is taken by its text. What
+a guarded name comes to is asked here too: a file or a folder that can be closed, or nothing; the links on the way there
+are remembered, and a folder into which we may not look. Not here: what is looked at (look), what it means (facts).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import stat
 from dataclasses import field
 from functools import cache
 
-from palyra.guard.paths import is_device
+from palyra.guard.paths import inside, is_device
 from palyra.values import dataclass
 
 MAX_LINKS = 40
@@ -136,3 +138,48 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
             current = "/" if target.startswith("/") else os.path.dirname(current)
             parts += target.split("/")[::-1]
     return End(current, not missing, tuple(links))
+
+
+def settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
+    """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
+    end = follow_links(name, workspace, allowance)
+    allowance.links.update(end.links)
+    is_told = end.links and (end.path == workspace or end.path.startswith("/proc/"))
+    if is_told and not name.startswith(".env"):  # a crowd to hide the others among, and a folder is no such file
+        allowance.untold.add(os.path.join(workspace, name))
+    if end.path == workspace or not inside(workspace, end.path):
+        return "", ""
+    if not end.exists:
+        is_there(end.path, allowance)
+        return "", ""
+    kind = kind_of(mode_of(end.path, allowance))
+    return kind, end.path if kind else ""
+
+
+def is_there(path: str, allowance: Allowance) -> bool:
+    """Whether something has this name, a link too."""
+    return mode_of(path, allowance) != 0
+
+
+def mode_of(path: str, allowance: Allowance) -> int:
+    """0 where nothing has this name. Where we may not know, the folder that hides it is shut."""
+    try:
+        return os.lstat(path).st_mode
+    except PermissionError:
+        allowance.shut.add(nearest(path))
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+def kind_of(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else ""
+
+
+def nearest(path: str) -> str:
+    """The innermost folder on the way there that can be seen: what is in it cannot."""
+    while path != "/":
+        path = os.path.dirname(path)
+        if os.path.lexists(path):
+            break
+    return path

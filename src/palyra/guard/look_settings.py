@@ -16,7 +16,6 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from palyra.guard.look_gitfile import Elsewhere, read_file
 from palyra.guard.look_links import Allowance, follow_links
 from palyra.values import dataclass
 
@@ -117,6 +116,8 @@ def said_in(config: str) -> Told:
 def _read(config: str, seen: os.stat_result) -> Told:
     if not stat.S_ISREG(seen.st_mode):
         return _NOTHING
+    from palyra.guard.look_gitfile import Elsewhere, read_file
+
     try:
         data = read_file(config, MAX_CONFIG_BYTES + 1)
     except Elsewhere:

@@ -1,0 +1,117 @@
+"""What git obeys or runs on the host because settings name it: included files, folders of hooks, wherever they lie.
+
+Touches the file system, reading only. Settings of a repository in the workspace, of one that the workspace is part of,
+and the operator's own: an agent writes none of them, but all of them may lead into its workspace. Of a folder of hooks
+all is closed; of the workspace itself, which cannot be, each name that git runs. A relative folder is taken from the
+top of the files, not from where the repository lies (a submodule's in .git/modules, a worktree's elsewhere), though a
+push looks from the repository itself. Husky's `_/h` starts what lies beside that folder.
+
+Not here: reading settings (look_settings), where repositories are found (look_guarded).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from palyra.guard.look_links import Allowance, follow_links, settle
+from palyra.guard.look_settings import Told, expanded, real_files, told_by
+from palyra.guard.paths import inside
+from palyra.guard.protected import HOOKS
+
+_FILES = ("config", "config.worktree")
+TOP_IS_HOOKS = (
+    "git takes each file at the top of the workspace for a hook (core.hooksPath, init.templateDir), and what a program "
+    "makes there under a hook's name would run with your next git command: names that do not exist cannot be closed"
+)
+HOOKS_ELSEWHERE = (
+    "Give hooks a folder of their own, which is closed as a whole: git config core.hooksPath .githooks (git config "
+    "--show-origin --get-all core.hooksPath says where it is set). Or make each missing name a plain file that is not "
+    "executable, which git passes over:"
+)
+
+
+def find_named(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
+    """What git obeys or runs on the host beside a repository's own files, because its settings say so."""
+    told, included = told_by([f"{repository}/{name}" for name in _FILES], allowance)
+    for path in included:
+        yield from _close(workspace, path, allowance)
+    for worktree in told.worktrees:  # a submodule's, whose .git may lie too far below to be found
+        kind, file = settle(workspace, os.path.join(repository, worktree.partition("\0")[0], ".git"), allowance)
+        if kind == "file":
+            yield file
+    for path in _hooks_of(repository, files, told, allowance):
+        yield from _close_hooks(workspace, path, allowance)
+
+
+def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
+    """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
+    hold for the operator's git everywhere: a folder of dot files may even hold them."""
+    if git_files:
+        told, included = told_by(git_files, allowance)
+        allowance.hooks_everywhere = tuple(path for path in told.hooks if not path.startswith(("/", "~")))
+        # Of one that no link leads to it is known at once whether it lies here.
+        own = (file for file, real in real_files(git_files) if file != real or inside(workspace, real))
+        for path in (*own, *included):
+            yield from _close(workspace, path, allowance)
+        for path in (path for value in (*told.hooks, *told.templates) for path in expanded(value, allowance)):
+            for folder in _with_husky(path.rstrip("/")) if path.startswith("/") else ():
+                yield from _close_hooks(workspace, folder, allowance)
+    above = os.path.dirname(workspace)
+    while above != "/":
+        if os.path.lexists(f"{above}/.git"):
+            yield from _find_around(workspace, above, allowance)
+        above = os.path.dirname(above)
+
+
+def _find_around(workspace: str, top: str, allowance: Allowance) -> Iterator[str]:
+    from palyra.guard.look_gitfile import Elsewhere, common_folder, git_folder
+
+    try:
+        folder = git_folder(f"{top}/.git", allowance) or f"{top}/.git"
+        places = {folder, common_folder(folder, allowance) or folder}
+    except Elsewhere:  # not an agent's to write
+        return
+    for place in places:
+        yield from find_named(workspace, place, top, allowance)
+
+
+def _close(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
+    """A file of settings."""
+    kind, real = settle(workspace, path, allowance)
+    if kind:
+        yield real
+    elif os.path.lexists(path) and inside(workspace, path) and not os.path.islink(path):
+        allowance.untold.add(path)  # a pipe, say, which says something else to each who reads
+
+
+def _close_hooks(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
+    """The whole folder. Of the workspace itself each name that git runs: a mount needs something to lie on, so one that
+    is missing, or a link that can be replaced, is left for whoever plans a sandbox to refuse."""
+    kind, real = settle(workspace, path, allowance)
+    if kind:
+        yield real
+    elif follow_links(path, workspace, allowance).path == workspace:
+        plain = {name for name in HOOKS if settle(workspace, name, allowance) == ("file", f"{workspace}/{name}")}
+        yield from (f"{workspace}/{name}" for name in plain)
+        if missing := sorted(HOOKS - plain):
+            allowance.unclosable = f"{TOP_IS_HOOKS}: {', '.join(missing)}."
+            if not allowance.problem:
+                allowance.remedy = f"{HOOKS_ELSEWHERE} touch {' '.join(missing)}"
+
+
+def _hooks_of(repository: str, files: str, told: Told, allowance: Allowance) -> Iterator[str]:
+    """Absolute paths, links in them not followed. `files`: the top of its files, where its settings do not say so."""
+    for worktree in told.worktrees:
+        files = os.path.join(repository, worktree.partition("\0")[0])
+    for value in (*told.hooks, *allowance.hooks_everywhere):
+        for path in expanded(value, allowance):
+            yield from _with_husky(os.path.join(files, path).rstrip("/"))
+            if not path.startswith("/") and ".." not in path.split("/") and path.strip("./"):
+                yield f"{repository}/{path}".rstrip("/")
+
+
+def _with_husky(hooks: str) -> Iterator[str]:
+    yield hooks
+    if hooks.endswith("/_") and os.path.lexists(f"{hooks}/h"):
+        yield os.path.dirname(hooks)
