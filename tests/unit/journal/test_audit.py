@@ -317,6 +317,20 @@ def test_a_known_checkpoint_that_is_no_checkpoint_is_named() -> None:
     assert found(sample().audit(known=("nonsense",))) == [("KNOWN", None)]
 
 
+def test_of_known_checkpoints_that_nobody_signed_no_more_are_opened_than_are_told() -> None:
+    """Who can append to a witness filled it with heads, each of which cost a signature: an audit took minutes."""
+    opened: list[str] = []
+
+    class Told(str):
+        def rpartition(self, sep: str) -> tuple[str, str, str]:
+            opened.append(sep)
+            return super().rpartition(sep)
+
+    report = sample().audit(known=tuple(Told(f"nonsense {number}") for number in range(5 * MAX_FINDINGS)))
+    assert (report.findings[0].code, report.findings[-1].code) == ("KNOWN", "MORE")
+    assert len(opened) <= MAX_FINDINGS + 1
+
+
 # ── calls ────────────────────────────────────────────────────────────────────
 
 
