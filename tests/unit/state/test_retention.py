@@ -27,7 +27,7 @@ from palyra.journal.tree import Tree
 from palyra.model.approval import Scope
 from palyra.model.budget import Spending
 from palyra.model.record import RunSpec
-from palyra.state import sealed, segments
+from palyra.state import retention, sealed, segments
 from palyra.state.retention import Removed, delete_records, redact_call
 from palyra.state.rotation import rotate_key
 from palyra.state.rows import JournalRows
@@ -711,6 +711,21 @@ def test_a_hash_taken_out_where_retention_had_been_hides_no_edit(home: Path, has
         other.execute("UPDATE entries SET body = ?, leaf_hash = ? WHERE idx = 3", (body, leaf_hash(body)))
     assert [(one.code, one.index) for one in audit_home(writer.home).findings] == [("EDITED", 0)]
     writer.close()
+
+
+def test_others_write_while_many_records_are_removed(
+    kept: tuple[Writer, JournalStore, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them went in one commit: from some hundred thousand on it took longer than anybody waits for a turn, and
+    calls of the home were refused."""
+    writer, store, calls = kept
+    monkeypatch.setattr(retention, "CALLS_AT_ONCE", 1)
+    monkeypatch.setattr(retention.time, "sleep", lambda _: many_acts(writer, 1))
+    assert delete_records(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW) == Removed(calls=2, blobs=4, openings=10)
+    told = [entry.body for entry in store.tail(100) if b"records.deleted" in entry.body]
+    assert [orjson.loads(body)["predicate"]["details"]["calls"] for body in told] == [1, 1]
+    assert all(SECRET + call_id.encode() not in bytes_of(writer) for call_id in calls[:2])
+    assert audit_home(writer.home).findings == ()
 
 
 # ── between the steps, and two at once ───────────────────────────────────────
