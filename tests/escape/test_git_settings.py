@@ -273,6 +273,22 @@ def test_settings_of_the_operators_that_lie_in_the_workspace_are_closed(tmp_path
     assert closed_in(workspace, tmp_path / ".gitconfig", home=tmp_path) == {"gitconfig"}
 
 
+def test_settings_of_the_operators_in_a_folder_of_dot_files_leave_git_usable(
+    home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the operator's git's: a sandbox has another home, and git in it obeys no filter of theirs."""
+    committed(workspace)
+    (workspace / "git").mkdir()
+    (workspace / "git" / "config").write_text('[filter "x"]\n\tclean = cat\n[include]\n\tpath = more\n')
+    (tmp_path / ".config").mkdir()
+    (tmp_path / ".config" / "git").symlink_to(workspace / "git")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:probe", workspace)
+        assert called(run, "git status").success
+        refused(run, "cp file git/config")
+
+
 def test_an_agent_writes_no_hook_that_the_operators_own_settings_lead_to(
     home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ def look_at_git(workspace: WorkspaceSight, *, recurses: bool = False, reports: R
     submodules' submodules are once they have been checked out."""
     top = f"{workspace.path}/.git"
     look = _Look(workspace.path, recurses=recurses, reports=reports)
-    beside = (os.path.dirname(path) for path in workspace.protected if os.path.basename(path) in _FILES)
+    beside = (os.path.dirname(path) for path in workspace.protected if _is_of_repository(path))
     try:
         if own_folder(workspace.path, top):
             return "what .git, a file here, says: the repository is another folder of the workspace"
@@ -86,6 +86,12 @@ def look_at_steps(workspace: WorkspaceSight) -> tuple[str, ...]:
         if not names_no_program(name, todo, options):
             return ()
     return tuple(place for _, place in there)
+
+
+def _is_of_repository(path: str) -> bool:
+    """And not the operator's own settings in a folder of dot files, which git in a sandbox does not obey."""
+    folder, name = os.path.split(path)
+    return name in _FILES and ("/.git/" in path or os.path.lexists(f"{folder}/HEAD"))
 
 
 class _TooMuch(Exception):
