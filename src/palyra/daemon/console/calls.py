@@ -106,4 +106,6 @@ ROUTES = (
     page("/runs/{id}", run_page, name="run", says="One run: its budget and its calls."),
     form("/runs/{id}/extend", then(run_acts.extend_run, to_the("runs", "id", said="extended")), name="extend_run",
          says="Give it more.", body=run_acts.Extending),
+    form("/runs/{id}/end", then(run_acts.end_run, to_the("runs", "id", said="run_ended")), name="end_run",
+         says="End it: no more calls, and what is under way is ended."),
 )  # fmt: skip

@@ -39,6 +39,7 @@ SAID = {
     "denied": "Denied.",
     "revoked": "Taken back.",
     "extended": "The budget was extended.",
+    "run_ended": "The run was ended: it takes no more calls.",
     "cancelled": "The call was told to end.",
     "stopped": "The process was ended.",
     "set": "The secret was stored.",

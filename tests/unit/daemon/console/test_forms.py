@@ -161,6 +161,18 @@ def test_a_budget_is_extended(fresh):
     assert fresh.send(f"/console/runs/{run}/extend", {"calls": "-1"}).status_code == 422
 
 
+def test_a_run_is_ended_and_its_page_offers_nothing_more(fresh):
+    run = fresh.calls["echo"].run_id
+    assert "End the run" in fresh.page(f"/console/runs/{run}").text
+    assert fresh.send(f"/console/runs/{run}/end", {}).status_code == 303
+    shown = fresh.daemon.ask("GET", f"/console/v1/runs/{run}", session=fresh.session).json()
+    assert shown["ended_at_unix_ms"] > 0
+    page = fresh.page(f"/console/runs/{run}").text
+    assert ("<dt>Ended</dt>" in page, "End the run" in page) == (True, False)
+    assert "run.ended" in {act for act, _ in acts(fresh)}
+    assert fresh.send("/console/runs/nobody/end", {}).status_code == 404
+
+
 def test_a_secret_goes_in_and_never_comes_out(fresh):
     value = "swordfish-0123456789"
     answer = fresh.send("/console/secrets", {"name": "FORGE_TOKEN", "value": value, "host": "api.example.com",
