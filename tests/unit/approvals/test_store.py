@@ -273,6 +273,19 @@ def test_a_decision_that_somebody_set_back_to_a_question_is_not_signed_as_expire
     desk.writer.close()
 
 
+def test_a_decision_that_somebody_brought_back_is_not_signed_as_revoked_once_more(home):
+    """The operator who saw it among the grants and took it back signed what the journal never verified with again."""
+    desk = Desk(home)
+    grant = asyncio.run(desk.granted(question()))
+    asyncio.run(desk.store.revoke(grant.approval_id, by="user:operator"))
+    with tampering(desk.writer.home) as other:
+        other.execute("UPDATE approvals SET state = 'approved', ended_index = NULL")
+    with pytest.raises(StateError, match="is not what was decided"):
+        asyncio.run(desk.store.revoke(grant.approval_id, by="user:operator"))
+    assert desk.acts() == ["approval.requested", "approval.decided", "approval.revoked"]
+    desk.writer.close()
+
+
 @pytest.mark.parametrize("edit", EDITS, ids=list(EDITS))
 def test_an_edited_row_is_found_by_verify(home, edit):
     desk = Desk(home)

@@ -244,6 +244,7 @@ class ApprovalStore:
     def _revoke(self, tx: Transaction, approval_id: str, by: str, logins: Collection[str]) -> Approval:
         approval, now = rows.find_known(tx, approval_id), self._now()
         revoked = rules.revoke(approval, by=by, logins=logins, now_unix_ms=now)
+        seals.check_decided(self._writer.home, approval)
         index = tx.append(_act(ActKind.APPROVAL_REVOKED, by, approval, {}), at_unix_ms=now)
         return rows.change(tx, approval, replace(revoked, ended_index=index, seal=b""))
 

@@ -37,12 +37,23 @@ def check_asked(home: Home, approval: Approval) -> None:
         raise StateError(detail, "Run: palyra journal verify")
 
 
+def check_decided(home: Home, approval: Approval) -> None:
+    """A decision that somebody made up, or brought back, would be ended by an entry that contradicts the ones before."""
+    if not _is_decided(home, approval):
+        detail = f"The approval {approval.approval_id[:40]} is not what was decided, and lets nothing through."
+        raise StateError(detail, "Run: palyra journal verify")
+
+
 def is_as_decided(home: Home, approval: Approval) -> bool:
-    entry = approval.decided_index
-    if entry is not None and _is_signed(home, approval.seal, _DECIDED + approval.terms_bytes(), entry=entry):
+    if _is_decided(home, approval):
         return True
     log.warning("approval %.40s is not what was decided: run palyra journal verify", approval.approval_id)
     return False
+
+
+def _is_decided(home: Home, approval: Approval) -> bool:
+    entry = approval.decided_index
+    return entry is not None and _is_signed(home, approval.seal, _DECIDED + approval.terms_bytes(), entry=entry)
 
 
 def _is_signed(home: Home, seal: bytes, data: bytes, *, entry: int) -> bool:
