@@ -30,7 +30,6 @@ from palyra.model.outcome import Outcome
 from palyra.protocol.wire import tool_json
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation, open_installation
-from palyra.wiring.ending import run_terms
 from palyra.wiring.grants import egress_word, tier_word
 from palyra.wiring.places import resolve_workspace
 from palyra.wiring.runs import RunDesk
@@ -181,6 +180,8 @@ class AsyncPalyra:
         _check_kinds(limits=(limits, Limits), grant=(grant, OperatorGrant), budget=(budget, Allowance))
         ports = self.installation.ports
         if run_id is not None:
+            from palyra.wiring.ending import run_terms  # only for runs that are named
+
             run_terms(self.installation).check_goes_on(parse_ulid(run_id, what="run_id"))
         run = start_run(
             ports.config,

@@ -18,7 +18,6 @@ from typing import Any
 from palyra.budget import ledger
 from palyra.errors import StateError
 from palyra.journal.commitments import SALT_BYTES, run_commitment
-from palyra.journal.run_terms import run_has_ended
 from palyra.model.budget import NOTHING, RESOURCES, UNLIMITED, Allowance, Spending
 from palyra.model.outcome import BudgetView, Usage
 from palyra.model.record import RunSpec
@@ -187,6 +186,8 @@ def _spend(tx: Transaction, run: RunSpec) -> Sequence[Any] | None:
 
 def _check_goes_on(tx: Transaction, run: RunSpec) -> None:
     if tx.rows(_HAS_ENDED, _key(run)):
+        from palyra.journal.run_terms import run_has_ended  # only for runs that were ended
+
         raise run_has_ended()
 
 

@@ -24,7 +24,6 @@ from palyra.model.call import Door, OperatorGrant, RequestContext, parse_princip
 from palyra.model.outcome import Outcome, Status
 from palyra.protocol.wire import outcome_bytes
 from palyra.wiring.embedded import Installation, open_installation
-from palyra.wiring.ending import run_terms
 from palyra.wiring.places import resolve_workspace
 
 CHUNK_BYTES = 64 * 1024
@@ -76,6 +75,8 @@ def make_run(
     installation.policies.current()  # a policy file that cannot be used stops us here, with its line, not amid a call
     installation.vault.load()  # nor can output be redacted by what cannot be read
     if run_id:
+        from palyra.wiring.ending import run_terms  # only for runs that are named
+
         run_terms(installation).check_goes_on(parse_ulid(run_id, what="--run"))
     return start_run(
         ports.config,

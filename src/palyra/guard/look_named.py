@@ -47,7 +47,8 @@ def find_named(workspace: str, repository: str, files: str, allowance: Allowance
 def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
     """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
     hold for the operator's git everywhere: a folder of dot files may even hold them."""
-    if git_files:
+    # Asked before and after every call: without an error to be made for each that is not there.
+    if git_files := [file for file in git_files if os.access(file, os.F_OK)]:
         told, included = told_by(git_files, allowance)
         allowance.hooks_everywhere = tuple(path for path in told.hooks if not path.startswith(("/", "~")))
         # Of one that no link leads to it is known at once whether it lies here.
@@ -59,7 +60,7 @@ def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allow
                 yield from _close_hooks(workspace, folder, allowance)
     above = os.path.dirname(workspace)
     while above != "/":
-        if os.path.lexists(f"{above}/.git"):
+        if os.access(f"{above}/.git", os.F_OK):
             yield from _find_around(workspace, above, allowance)
         above = os.path.dirname(above)
 

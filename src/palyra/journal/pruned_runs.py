@@ -4,7 +4,7 @@ What a run has used is counted by its entries. Where those are gone, nothing wou
 can write the database would make another run of it, with other limits. So the act `entries.pruned` names a digest of
 the rows of all runs that had entries there; the rows themselves are kept beside, by that digest. A run that nobody told
 of then is one that somebody made up. What a run made by name narrows, and that an approval was used, is told by calls
-alone as well: the digest of such terms goes into the run's line, and so does the commitment of its first entry to where it
+alone as well: the digest of such terms goes into the run's line, like the commitment of its first entry to where it
 works; how often approvals were used goes into a value of its own. All are taken from the entries, which are signed, and
 not from rows.
 

@@ -38,7 +38,7 @@ def check_asked(home: Home, approval: Approval) -> None:
 
 
 def check_decided(home: Home, approval: Approval) -> None:
-    """A decision that somebody made up, or brought back, would be ended by an entry that contradicts the ones before."""
+    """One that somebody made up, or brought back, would be ended by an entry that contradicts the ones before."""
     if not _is_decided(home, approval):
         detail = f"The approval {approval.approval_id[:40]} is not what was decided, and lets nothing through."
         raise StateError(detail, "Run: palyra journal verify")
