@@ -2,8 +2,8 @@
 
 Touches: that folder. Rules: whoever seals or removes holds its lock, because two that sealed at once wrote into one
 file, and what the first had taken out of the database was nowhere; what a crash left between a file and its row is
-removed by the next one, unless entries say that it stands, whatever its row says. Where a file system keeps no locks (a folder that a cluster shares), the commit itself refuses
-the second.
+removed by the next one, unless entries say that it stands, whatever its row says. Where a file system keeps no locks (a
+folder that a cluster shares), the commit itself refuses the second.
 
 Not here: what is sealed and removed, and when (state/segments), reading it back (state/sealed).
 """
