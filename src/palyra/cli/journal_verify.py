@@ -204,20 +204,27 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
 
 
 def checkpoint_of(path: Path) -> str:
-    """A checkpoint as text, or the one in an outcome's receipt."""
+    """A checkpoint as text, or the one in an outcome's receipt. An agent may have written that: it is read as
+    `palyra verify` reads one."""
+    from palyra.cli.verify_json import MAX_FILE_BYTES, Malformed, parse_json
+
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise click.UsageError(f"{path} is larger than {MAX_FILE_BYTES} bytes.")
+        if not data.lstrip().startswith(b"{"):
+            return data.decode("utf-8")
+        value = parse_json(data)
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{path} is not text.") from error
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        value = orjson.loads(text)
-        found = value.get("checkpoint") or (value.get("receipt") or {}).get("checkpoint")
-    except (orjson.JSONDecodeError, AttributeError) as error:
-        raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt") from error
+    except Malformed as error:
+        raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt. {error}") from error
+    outcome = value if isinstance(value, dict) else {}
+    receipt = outcome.get("receipt")
+    found = outcome.get("checkpoint") or (receipt.get("checkpoint") if isinstance(receipt, dict) else None)
     if not isinstance(found, str):
         raise click.UsageError(f"{path}: neither a checkpoint nor an outcome with a receipt")
     return found

@@ -21,13 +21,12 @@ import orjson
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say_failure
 from palyra.cli.verify_files import MAX_LINE_BYTES, Checked, Findings, check_envelopes, check_export, check_tiles
-from palyra.cli.verify_json import Malformed, parse_json
+from palyra.cli.verify_json import MAX_FILE_BYTES, Malformed, parse_json
 from palyra.cli.verify_keys import Trust, find_keys
 
 if TYPE_CHECKING:
     from palyra.signing import NoteVerifier
 
-MAX_FILE_BYTES = 256 << 20
 """Of one JSON value; an export is read line by line and may be larger."""
 
 SIGNED_WHOLE = frozenset({"proof", "export", "selection", "bundle", "tiles"})

@@ -13,6 +13,8 @@ import orjson
 
 from palyra.late import late
 
+MAX_FILE_BYTES = 256 << 20
+"""Of what is no export."""
 MAX_DEPTH = 64
 """An input has at most 32 levels, and an outcome puts it one or two deeper."""
 MAX_VALUES = 1_000_000

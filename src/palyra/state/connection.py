@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from palyra.errors import StateError
-from palyra.state.forking import note_opened
+from palyra.state.forking import in_use, note_opened
 from palyra.state.keyfile import sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.schema import APPLICATION_ID, MIGRATIONS, Migration
@@ -76,6 +76,7 @@ def of_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
 def snapshot(database: Path) -> Iterator[sqlite3.Connection]:
     """One unchanging view of the database for long reads, while others go on writing."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(in_use(database))
         try:
             connection = _connect_to_look(database, stack)
         except (sqlite3.Error, OSError) as error:

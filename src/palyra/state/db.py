@@ -30,6 +30,7 @@ from palyra.state.connection import (
     migrate,
     snapshot,
 )
+from palyra.state.forking import in_use
 from palyra.state.identity import (
     KEY_FILE,
     NEXT_KEY_FILE,
@@ -174,10 +175,11 @@ def open_home(
         hint = "Free some space, or name another --home." if full else "Name another --home."
         raise StateError(f"The state in {root} cannot be used: {error.strerror}.", hint) from error
     try:
-        check_strangers(connection, migrations)
-        check_version(connection, root, migrations)
-        check_mark(state, had=had, has=connection.execute(TREE_SIZE).fetchone()[0])
-        keys, key = current_key(state, lambda: read_keys(connection), passphrase=passphrase)
+        with in_use(state / "palyra.db"):
+            check_strangers(connection, migrations)
+            check_version(connection, root, migrations)
+            check_mark(state, had=had, has=connection.execute(TREE_SIZE).fetchone()[0])
+            keys, key = current_key(state, lambda: read_keys(connection), passphrase=passphrase)
     except sqlite3.Error as error:
         trouble = unusable(state / "palyra.db", error)
         connection.close()

@@ -5,9 +5,11 @@ it was connected, and asked the kernel for nothing more. Once its parent had clo
 next saw nobody, copied the log back and removed it; and the child went on by an index in its memory, beside a log that
 others had made anew: both acknowledged entries of the same number. A connection of the child's own shares that memory.
 
-Order: 1 commits and upkeep of other threads end first, since a lock that one of them holds would be remembered for ever
-· 2 the fork · 3 the child takes the locks · 4 the parent goes on, and may close or end. Where 4 came before 3 all the
-same (it was killed), the child finds other files than it remembers, or none, and may not use that database any more.
+Order: 1 commits and upkeep of other threads end first, and short reads, since a lock that one of them holds would be
+remembered for ever · 2 the fork · 3 the child takes the locks · 4 the parent goes on, and may close or end. Where 4
+came before 3 all the same (it was killed), the child finds other files than it remembers, or none. What did not end
+before 2 (an audit, an export) holds locks that the child remembers and nobody keeps for it: others would begin the log
+anew while it reads. Such a child may not use that database any more.
 
 Not here: what else a writer forgets in a child (state/writer).
 """
@@ -20,6 +22,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ Lock = Any
 """`threading.Lock` and `RLock` are functions, and share no type."""
 PATIENCE_S = 5.0
 """For what other threads are at, and in the parent for its child."""
+SHORT_S = 0.5
+"""A read that is no older may end in a moment: forks wait for it. One that goes on for minutes delays none."""
 _SHARED, _SHARED_BYTES = 0x40000002, 510
 _CONNECTED = 128
 """SQLite's own places: in the database, whose holders keep its log from being removed; in the log's index, whose
@@ -36,7 +41,9 @@ holders keep that from being made anew."""
 
 _opened: set[str] = set()
 _lost: set[str] = set()
-_waited_for: weakref.WeakSet[Lock] = weakref.WeakSet()
+_waited_for: weakref.WeakValueDictionary[int, Lock] = weakref.WeakValueDictionary()
+_in_use: dict[object, tuple[str, int, float]] = {}
+"""Databases in which something holds locks from one statement to the next, on which thread, and since when."""
 
 
 class _Fork:
@@ -46,6 +53,8 @@ class _Fork:
         self.held: list[Lock] = []
         self.ends: tuple[int, ...] = ()
         """Of a pipe, on which the child says that it is ready."""
+        self.unsettled: set[str] = set(_opened)
+        """In which something is under way, as far as is known."""
 
     def leave(self) -> None:
         for lock in self.held:
@@ -59,8 +68,19 @@ _under_way: dict[int, _Fork] = {}
 
 def waited_for(lock: Lock) -> Lock:
     """Nobody forks while another thread holds it."""
-    _waited_for.add(lock)
+    _waited_for[id(lock)] = lock
     return lock
+
+
+@contextlib.contextmanager
+def in_use(database: Path) -> Iterator[None]:
+    """While a connection reads more than one statement's worth: who is forked meanwhile may not use it."""
+    key = object()
+    _in_use[key] = (str(database), threading.get_ident(), time.monotonic())
+    try:
+        yield
+    finally:
+        _in_use.pop(key, None)
 
 
 def note_opened(database: Path) -> None:
@@ -68,8 +88,8 @@ def note_opened(database: Path) -> None:
     name = str(database)
     if name in _lost:
         raise StateError(
-            f"This process was forked from one that has closed {name} or ended since, and cannot use it.",
-            "Start a program of its own instead of a fork.",
+            f"This process was forked from one that was just using {name}, has closed it or ended, and cannot use it.",
+            "Start a program of its own instead of a fork (multiprocessing: spawn), or fork when nothing is under way.",
         )
     _opened.add(name)
 
@@ -78,11 +98,26 @@ def note_opened(database: Path) -> None:
 
 
 def _hold_still() -> None:
+    """Ctrl-C may break it off anywhere: what it took by then is given back, and the child relies on nothing."""
     fork = _under_way[threading.get_ident()] = _Fork()
-    fork.held = [lock for lock in tuple(_waited_for) if lock.acquire(timeout=PATIENCE_S)]
+    while _may_end_soon():
+        time.sleep(0.005)
+    until_s, all_still = time.monotonic() + PATIENCE_S, True
+    for lock in [ref() for ref in _waited_for.valuerefs()]:
+        if lock is not None and lock.acquire(timeout=max(until_s - time.monotonic(), 0)):
+            fork.held.append(lock)
+        elif lock is not None:
+            all_still = False
     if _opened:
         with contextlib.suppress(OSError):
             fork.ends = os.pipe()
+    if all_still:
+        fork.unsettled = {name for name, _, _ in tuple(_in_use.values())}
+
+
+def _may_end_soon() -> bool:
+    me, now_s = threading.get_ident(), time.monotonic()
+    return any(thread != me and now_s - since_s < SHORT_S for _, thread, since_s in tuple(_in_use.values()))
 
 
 def _go_on() -> None:
@@ -90,24 +125,31 @@ def _go_on() -> None:
     fork = _under_way.pop(threading.get_ident(), None)
     if fork is None:
         return
-    if fork.ends:
-        import select
+    try:
+        if fork.ends:
+            _wait_for_child(fork)
+    finally:  # Ctrl-C meanwhile: nobody would ever commit again
+        fork.leave()
 
-        reading, writing = fork.ends
-        fork.ends = (reading,)
-        os.close(writing)  # a fork that failed says nothing, and keeps nobody waiting
-        poll = select.poll()
-        poll.register(reading, select.POLLIN)
-        poll.poll(PATIENCE_S * 1000)
-    fork.leave()
+
+def _wait_for_child(fork: _Fork) -> None:
+    import select
+
+    reading, writing = fork.ends
+    fork.ends = (reading,)
+    os.close(writing)  # a fork that failed says nothing, and keeps nobody waiting
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    poll.poll(PATIENCE_S * 1000)
 
 
 def _take_over() -> None:
     """In the child."""
     fork, others = _under_way.pop(threading.get_ident(), _Fork()), tuple(_under_way.values())
     _under_way.clear()
+    _in_use.clear()
     own = _own_files() if _opened else {}
-    _lost.update(name for name in _opened if not _holds(name, own))
+    _lost.update(name for name in _opened if not _holds(name, own, is_settled=name not in fork.unsettled))
     if fork.ends:
         with contextlib.suppress(OSError):
             os.write(fork.ends[1], b".")
@@ -133,12 +175,12 @@ def _own_files() -> Files:
     return own
 
 
-def _holds(database: str, own: Files) -> bool:
-    """False where SQLite remembers files that nobody else will find."""
+def _holds(database: str, own: Files, *, is_settled: bool) -> bool:
+    """False where SQLite remembers files that nobody else will find, or locks that nobody will give back."""
     fd = _find(database, own)
     if fd < 0:
         return True  # there is nothing that it could remember of the file that lies there
-    if not _share(fd, _SHARED, _SHARED_BYTES):
+    if not is_settled or not _share(fd, _SHARED, _SHARED_BYTES):
         return False
     # From here on nobody removes them.
     log, index = _find(f"{database}-wal", own), _find(f"{database}-shm", own)

@@ -2,8 +2,8 @@
 
 Touches: that folder. Rules: whoever seals or removes holds its lock, because two that sealed at once wrote into one
 file, and what the first had taken out of the database was nowhere; what a crash left between a file and its row is
-removed by the next one. Where a file system keeps no locks (a folder that a cluster shares), the commit itself refuses
-the second.
+removed by the next one, unless entries say that it stands, whatever its row says. Where a file system keeps no locks (a
+folder that a cluster shares), the commit itself refuses the second.
 
 Not here: what is sealed and removed, and when (state/segments), reading it back (state/sealed).
 """
@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from palyra.errors import StateError
+from palyra.journal.acts import ActKind
+from palyra.journal.lookup import Lookup
 from palyra.state.keyfile import sync_folder
 from palyra.state.lock import FileLock, NoLocks
 from palyra.state.sealed import segment_file
@@ -56,10 +58,29 @@ def _remove_left(writer: Writer, folder: Path) -> None:
     rows = writer.rows("SELECT first, count, present FROM segments")
     kept = {segment_file(folder, first, count) for first, count, present in rows if present}
     end = max((first + count for first, count, _ in rows), default=0)
+    left = []
     for path in folder.glob("*-*.jsonl"):
         first = path.name.partition("-")[0]
         if first.isdecimal() and int(first) < end and path not in kept:
-            remove_segment(path)
+            left.append(path)
+    if left:
+        _check_left(writer, left)
+    for path in left:
+        remove_segment(path)
+
+
+def _check_left(writer: Writer, left: list[Path]) -> None:
+    """That no entry says that they stand: whoever edits a row would have them removed by whoever runs retention next,
+    and with them the only copy of entries of whatever age."""
+    lookup = Lookup(writer.rows, writer.home.verifier)
+    names = {f"segment/{path.name}" for path in left}
+    sealed = lookup.acts_about(names, ActKind.SEGMENT_SEALED.value)
+    removed = lookup.acts_about(set(sealed), ActKind.ENTRIES_PRUNED.value) if sealed else {}
+    if standing := sorted(set(sealed) - set(removed)):
+        raise StateError(
+            f"The row of the sealed file {standing[0].removeprefix('segment/')} is not what its entries say: it stays.",
+            "Run: palyra journal verify",
+        )
 
 
 def remove_segment(path: Path) -> None:

@@ -43,9 +43,13 @@ _UNUSED = """SELECT newest.run_id FROM (
              ORDER BY newest.created_unix_ms DESC"""
 _BEGUN = """SELECT runs.principal FROM runs JOIN run_terms USING (run_id, principal)
             WHERE runs.run_id = ? AND runs.next_sequence > 0"""
-# Of a run that calls alone named. Without a random number among them, no entry tells of such terms.
+# Of a run that calls alone named. Without a random number among them, no entry tells of such terms. Those of somebody
+# else, who made a run of this name and came too late with its first call, are nobody's any more.
 _ADOPT = """INSERT INTO run_terms SELECT run_id, principal, workspace, ?, created_unix_ms, NULL FROM runs
-            WHERE run_id = ? AND next_sequence > 0 ON CONFLICT DO NOTHING"""
+            WHERE run_id = ? AND next_sequence > 0
+            ON CONFLICT (run_id) DO UPDATE SET principal = excluded.principal, workspace = excluded.workspace,
+                terms = excluded.terms, created_unix_ms = excluded.created_unix_ms, ended_unix_ms = NULL
+            WHERE run_terms.principal <> excluded.principal"""
 _STRICTNESS = (EgressMode.NONE, EgressMode.PREFLIGHT, EgressMode.STRICT)
 
 

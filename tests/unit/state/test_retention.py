@@ -251,6 +251,23 @@ def test_a_sealed_file_is_found_to_be_another_where_no_leaf_tells(
     assert "KEPT" in audit(writer)
 
 
+@pytest.mark.parametrize("attack", ["UPDATE segments SET present = 0", "UPDATE segments SET first = first + 1000000"])
+def test_retention_removes_no_sealed_file_that_a_row_alone_calls_removed(
+    kept: tuple[Writer, JournalStore, list[str]], attack: str
+) -> None:
+    """It took the file for what a crash had left there: the only copy of entries went, however young they were."""
+    writer, _, _ = kept
+    (segment,) = seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    with tampering(writer.home) as other:
+        other.execute(attack)
+    with pytest.raises(StateError, match="is not what its entries say: it stays"):
+        seal_entries(writer, before_unix_ms=NOW - 1, at_unix_ms=NOW)
+    assert segment.path.is_file()
+    with tampering(writer.home) as other:
+        other.execute("UPDATE segments SET present = 1, first = 0")
+    assert audit(writer) == []
+
+
 def test_no_segment_ends_between_an_intent_and_its_result(home: Path) -> None:
     writer, store = open_store(home)
     run = run_spec(ulid())

@@ -186,6 +186,25 @@ def test_the_end_of_a_run_whose_id_an_operator_used_for_another_verifies(kept):
     assert findings(store) == []
 
 
+def test_a_run_whose_id_somebody_else_had_made_before_can_be_ended_by_an_operator(kept):
+    """Their terms were marked, `palyra runs end` said that it was done, and the run took calls on and on."""
+    terms, store = kept
+    run = run_spec(ulid(1), principal="agent:other")
+
+    async def story():
+        assert await terms.keep(made(1))
+        await store.open_call(opening(ulid(50), run))
+        await store.close_call(closing(ulid(50), run))
+        ended = await terms.end_begun(ulid(1), by="user:operator")
+        assert (ended.principal, ended.ended_unix_ms) == ("agent:other", NOW)
+        assert ended == await terms.end_begun(ulid(1), by="user:operator"), "again, it changes nothing"
+        with pytest.raises(Rejected, match="This run has ended"):
+            await store.open_call(opening(ulid(51), run))
+
+    asyncio.run(story())
+    assert findings(store) == []
+
+
 def test_an_entry_tells_nothing_by_which_a_workspace_could_be_guessed(kept):
     """Two runs of the same words have different digests."""
     terms, _ = kept
