@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from palyra.guard.command import shebang_program
 from palyra.guard.look_guarded import count_closed, find_guarded
-from palyra.guard.look_links import FEWER, Allowance, End, follow_links
+from palyra.guard.look_links import FEWER, GUARDED_STEPS, Allowance, End, follow_links
 from palyra.guard.look_settings import homes_of
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
@@ -104,7 +104,7 @@ class Looker:
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
-        allowance = Allowance()
+        allowance = Allowance(steps=GUARDED_STEPS)
         protected, masked = self._find_guarded(workspace, allowance)
         known = {*workspace.protected, *workspace.masked} - allowance.untold
         told_first = sorted({*protected, *allowance.untold})  # hooks before any crowd of .env files
@@ -166,7 +166,7 @@ class Looker:
 
     def _with_guarded(self, workspace: WorkspaceSight) -> WorkspaceSight:
         """What stays closed in it, as the disk has it now."""
-        allowance = Allowance()
+        allowance = Allowance(steps=GUARDED_STEPS)
         protected, masked = self._find_guarded(workspace, allowance)
         if len(masked) > MAX_MASKED:
             allowance.refuse(f"The workspace contains more than {MAX_MASKED} .env files to be hidden.", FEWER_ENV)
@@ -187,6 +187,7 @@ class Looker:
         )
 
     def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        allowance.owners = (workspace.owner_uid,)
         allowance.homes, git_files = self._operators.get(workspace.owner_uid) or self._operators_of(workspace.owner_uid)
         found = find_guarded(workspace.path, allowance, git_files)
         if allowance.links:
