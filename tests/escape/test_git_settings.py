@@ -129,6 +129,9 @@ def test_git_goes_on_working_where_settings_include_files(run: SyncRun, workspac
         "[include]\n\tpath = ../shared\n[a line that git refuses",
         "\ufeff[include]\r\n\tpath = ../shared\r\n",
         "[include]\n\tpath = loop",
+        '[include]\n\tpath = "../blank "',
+        '[include]\n\tpath = ../blank" " # a comment',
+        '[include]\n\tpath =   "../blank"\\\n" "  ',
     ],
 )
 def test_included_files_are_closed_however_settings_spell_where_they_are(
@@ -138,6 +141,7 @@ def test_included_files_are_closed_however_settings_spell_where_they_are(
     workspace = repository(tmp_path / "work")
     (workspace / "x").mkdir()
     (workspace / "shared").write_text("")
+    (workspace / "blank ").symlink_to("shared")
     (workspace / "link").symlink_to("shared")
     (workspace / "linked").symlink_to(".")
     (workspace / ".git" / "loop").write_text("[include]\n\tpath = loop\n\tpath = ./loop\n\tpath = ../shared\n")
@@ -383,6 +387,17 @@ def test_a_pipe_in_the_place_of_an_included_file_is_told(workspace: Path) -> Non
     plainly("config", "include.path", "../later", at=workspace)
     os.mkfifo(workspace / "later")
     assert "later" in Looker(home="", state_home="").appeared(WorkspaceSight(path=str(workspace)))
+
+
+def test_a_workspace_that_is_a_repositorys_own_folder_or_its_hooks_is_closed(tmp_path: Path) -> None:
+    """No `.git` lies in it, and its hooks and settings were the agent's to write."""
+    around = committed(tmp_path / "around")
+    (around / ".git" / "trees" / "one" / "config").mkdir(parents=True)  # a worktree that somebody keeps there
+    assert closed_in(around / ".git") == {"hooks", "config"}
+    assert seen(around / ".git" / "hooks").unclosable
+    assert seen(around / ".git" / "trees" / "one") == WorkspaceSight(
+        path=str(around / ".git" / "trees" / "one"), owner_uid=os.geteuid(), owner_gid=around.stat().st_gid
+    )
 
 
 # ── hooks among everyday files ───────────────────────────────────────────────

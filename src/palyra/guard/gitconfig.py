@@ -175,21 +175,26 @@ class _Reader:
         return key, self._value()
 
     def _value(self) -> str:
-        value, quoted = list[str](), False
+        value, quoted, length, kept = list[str](), False, 0, 0
         while True:
-            value.append(self.run(_QUOTED if quoted else _VALUE))
+            read = self.run(_QUOTED if quoted else _VALUE)
+            value.append(read if quoted or length else read.lstrip(_SPACES))
+            length += len(value[-1])
+            kept = length if quoted else kept
             mark = self.take()
             if mark == '"':
                 quoted = not quoted
             elif mark == "\\":
                 value.append(self._escaped())
+                kept = length = length + len(value[-1])
             elif quoted:
                 raise ValueError(mark)
             else:
                 break
         if mark and mark in "#;":
             self.skip_line()
-        return "".join(value).strip(_SPACES)
+        text = "".join(value)
+        return text[:kept] + text[kept:].rstrip(_SPACES)  # blanks in quotes are the value's own
 
     def _escaped(self) -> str:
         mark = self.take()

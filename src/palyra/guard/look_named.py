@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from palyra.guard.look_links import Allowance, follow_links, settle
 from palyra.guard.look_settings import Told, expanded, is_itself, real_files, told_by
 from palyra.guard.paths import inside
-from palyra.guard.protected import HOOKS
+from palyra.guard.protected import HOOKS, IN_GIT
 
 _FILES = ("config", "config.worktree")
 TOP_IS_HOOKS = (
@@ -96,6 +96,10 @@ def _find_around(workspace: str, top: str, allowance: Allowance) -> Iterator[str
     except Elsewhere:  # not an agent's to write
         return
     for place in places:
+        if place == workspace:
+            yield from (real for name in IN_GIT for kind, real in (settle(workspace, name, allowance),) if kind)
+        elif workspace == f"{place}/hooks":
+            yield from _close_hooks(workspace, workspace, allowance)
         yield from find_named(workspace, place, top, allowance)
 
 
