@@ -237,6 +237,22 @@ def test_a_link_on_the_way_to_a_closed_file_is_not_replaced(run: SyncRun, worksp
     assert not (workspace / "ran").exists()
 
 
+def test_a_folder_on_the_way_to_a_closed_file_is_not_made_a_link(run: SyncRun, workspace: Path) -> None:
+    """`..` behind it led git to a file of the agent's: what the folder itself held was empty, and so not closed."""
+    committed(workspace)
+    (workspace / "sub").mkdir()
+    (workspace / "other" / "inner").mkdir(parents=True)
+    (workspace / "shared").write_text("")
+    (workspace / "hooks").mkdir()
+    plainly("config", "include.path", "../sub/../shared", at=workspace)
+    plainly("config", "core.hooksPath", "other/inner/../../hooks", at=workspace)
+    trap(workspace / "evil", workspace / "ran")
+    refused(run, "rmdir sub", "mv sub x", "mv other/inner x", "mv other x")
+    assert called(run, "cp file sub/new").success
+    obeyed(workspace, "status")
+    assert not (workspace / "ran").exists()
+
+
 def test_a_link_that_the_operator_makes_anew_is_closed_in_sandboxes_started_before(
     run: SyncRun, workspace: Path
 ) -> None:

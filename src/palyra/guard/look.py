@@ -171,10 +171,11 @@ class Looker:
         if len(masked) > MAX_MASKED:
             allowance.refuse(f"The workspace contains more than {MAX_MASKED} .env files to be hidden.", FEWER_ENV)
         elif (
-            len(protected) > MAX_PROTECTED or count_closed(workspace.path, (*protected, *allowance.links)) > MAX_CLOSED
+            len(protected) > MAX_PROTECTED
+            or count_closed(workspace.path, (*protected, *allowance.links, *allowance.left)) > MAX_CLOSED
         ):
             allowance.refuse(f"The workspace contains more than {MAX_PROTECTED} guarded files.", FEWER)
-        if not (allowance.problem or protected or masked or allowance.links or allowance.unclosable):
+        if not (allowance.problem or protected or masked or allowance.links or allowance.left or allowance.unclosable):
             return workspace
         return replace(
             workspace,
@@ -184,12 +185,15 @@ class Looker:
             protected=protected[:MAX_PROTECTED],
             masked=masked[:MAX_MASKED],
             links=tuple(sorted(allowance.links)),
+            left=tuple(sorted(allowance.left)),
         )
 
     def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
         allowance.owners = (workspace.owner_uid,)
         allowance.homes, git_files = self._operators.get(workspace.owner_uid) or self._operators_of(workspace.owner_uid)
         found = find_guarded(workspace.path, allowance, git_files)
+        if allowance.left:
+            allowance.left = {folder for folder in allowance.left if folder.startswith(f"{workspace.path}/")}
         if allowance.links:
             allowance.links = {link for link in allowance.links if inside(workspace.path, link)}
         return found

@@ -42,6 +42,8 @@ class End:
     path: str
     exists: bool
     links: tuple[str, ...]
+    left: tuple[str, ...] = ()
+    """Folders that `..` led out of: with a link in the place of one it would lead elsewhere."""
 
 
 @dataclass(slots=True)
@@ -73,8 +75,14 @@ class Allowance:
     """Folders of a workspace that we may not look into."""
     links: set[str] = field(default_factory=set)
     """On the way to what is guarded, in the workspace or not: whoever makes one anew leads its readers elsewhere."""
+    left: set[str] = field(default_factory=set)
+    """Folders on the way there that `..` led out of."""
     untold: set[str] = field(default_factory=set)
     """Links under a guarded name that close nothing, and lead back into the workspace all the same."""
+
+    def remember(self, end: End) -> None:
+        self.links.update(end.links)
+        self.left.update(end.left)
 
     def step(self, count: int) -> bool:
         self.steps -= count
@@ -129,6 +137,7 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
     current = "/" if text.startswith("/") else base
     parts = text.split("/")[::-1] if allowance.step(text.count("/") + 1) else []
     links: list[str] = []
+    left: list[str] = []
     missing = not parts
     while parts:
         part = parts.pop()
@@ -137,6 +146,8 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
         if part == ".." and current.startswith("/dev/fd"):
             return End(PROC_SELF, exists=True, links=tuple(links))
         if part == "..":
+            if not missing:
+                left.append(current)
             current, missing = os.path.dirname(current), False
             continue
         current = f"{current.rstrip('/')}/{part}"
@@ -161,7 +172,7 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
                 continue
             current = "/" if target.startswith("/") else os.path.dirname(current)
             parts += target.split("/")[::-1]
-    return End(current, not missing, tuple(links))
+    return End(current, not missing, tuple(links), tuple(left))
 
 
 def settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
@@ -170,7 +181,7 @@ def settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
     if name.startswith(f"{workspace}/"):  # which is real: nothing on the way there is a link
         name = name[len(workspace) :].lstrip("/")
     end = follow_links(name, workspace, allowance)
-    allowance.links.update(end.links)
+    allowance.remember(end)
     is_told = end.links and (end.path == workspace or end.path.startswith("/proc/"))
     if is_told and not name.startswith(".env"):  # a crowd to hide the others among, and a folder is no such file
         allowance.untold.add(os.path.join(workspace, name))

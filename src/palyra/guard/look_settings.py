@@ -72,7 +72,7 @@ def _placed(includes: Sequence[str], file: str, allowance: Allowance) -> Iterato
         folder, name = os.path.split(os.path.join(os.path.dirname(file), path))
         if not is_itself(folder):
             end = follow_links(folder, "/", allowance)
-            allowance.links.update(end.links)
+            allowance.remember(end)
             folder = end.path
         if name not in ("", ".", ".."):
             yield f"{folder.rstrip('/')}/{name}"
