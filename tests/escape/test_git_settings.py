@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from palyra.guard.look import Looker
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance
 from palyra.guard.protected import HOOKS
-from palyra.model.sights import WorkspaceSight
+from palyra.model.sights import LookRequest, WorkspaceSight
 from tests.escape.test_git import committed, plainly, repository, trap
 
 AS = "-c user.name=a -c user.email=a@b.c"
@@ -51,6 +52,11 @@ def closed_in(workspace: Path, *git_files: Path | str, home: Path | str = "") ->
     allowance = Allowance(homes=(str(home),) if home else ())
     protected, _ = find_guarded(str(workspace), allowance, [str(file) for file in git_files])
     return {os.path.relpath(path, workspace) for path in protected}
+
+
+def seen(workspace: Path, *git_files: Path) -> WorkspaceSight:
+    looker = Looker(home="", state_home="", git_files=[str(file) for file in git_files])
+    return looker.look(LookRequest(workspace=str(workspace), cwd="", command="")).workspace
 
 
 def obeyed(workspace: Path, *words: str, **environ: str) -> None:
@@ -123,6 +129,9 @@ def test_git_goes_on_working_where_settings_include_files(run: SyncRun, workspac
         "[include]\n\tpath = ../shared\n[a line that git refuses",
         "\ufeff[include]\r\n\tpath = ../shared\r\n",
         "[include]\n\tpath = loop",
+        '[include]\n\tpath = "../blank "',
+        '[include]\n\tpath = ../blank" " # a comment',
+        '[include]\n\tpath =   "../blank"\\\n" "  ',
     ],
 )
 def test_included_files_are_closed_however_settings_spell_where_they_are(
@@ -132,6 +141,7 @@ def test_included_files_are_closed_however_settings_spell_where_they_are(
     workspace = repository(tmp_path / "work")
     (workspace / "x").mkdir()
     (workspace / "shared").write_text("")
+    (workspace / "blank ").symlink_to("shared")
     (workspace / "link").symlink_to("shared")
     (workspace / "linked").symlink_to(".")
     (workspace / ".git" / "loop").write_text("[include]\n\tpath = loop\n\tpath = ./loop\n\tpath = ../shared\n")
@@ -225,6 +235,39 @@ def test_a_link_on_the_way_to_a_closed_file_is_not_replaced(run: SyncRun, worksp
     assert called(run, "cat shared folder/real").success
     obeyed(workspace, "status")
     assert not (workspace / "ran").exists()
+
+
+def test_a_folder_on_the_way_to_a_closed_file_is_not_made_a_link(run: SyncRun, workspace: Path) -> None:
+    """`..` behind it led git to a file of the agent's: what the folder itself held was empty, and so not closed."""
+    committed(workspace)
+    (workspace / "sub").mkdir()
+    (workspace / "other" / "inner").mkdir(parents=True)
+    (workspace / "shared").write_text("")
+    (workspace / "hooks").mkdir()
+    plainly("config", "include.path", "../sub/../shared", at=workspace)
+    plainly("config", "core.hooksPath", "other/inner/../../hooks", at=workspace)
+    trap(workspace / "evil", workspace / "ran")
+    refused(run, "rmdir sub", "mv sub x", "mv other/inner x", "mv other x")
+    assert called(run, "cp file sub/new").success
+    obeyed(workspace, "status")
+    assert not (workspace / "ran").exists()
+
+
+def test_a_link_that_the_operator_makes_anew_is_closed_in_sandboxes_started_before(
+    run: SyncRun, workspace: Path
+) -> None:
+    """A checkout there and back does. The mount over the link was gone with it, and the next call's to replace."""
+    committed(workspace)
+    (workspace / "conf").mkdir()
+    (workspace / "conf" / "real").write_text("")
+    (workspace / "shared").symlink_to("conf/real")
+    plainly("config", "include.path", "../shared", at=workspace)
+    for _ in range(3):
+        refused(run, "ln -sfn file shared")
+        time.sleep(0.3)  # for the sandbox that is started ahead
+    (workspace / "shared").unlink()
+    (workspace / "shared").symlink_to("conf/real")
+    refused(run, "ln -sfn file shared")
 
 
 # ── the operator's own settings ──────────────────────────────────────────────
@@ -362,6 +405,17 @@ def test_a_pipe_in_the_place_of_an_included_file_is_told(workspace: Path) -> Non
     assert "later" in Looker(home="", state_home="").appeared(WorkspaceSight(path=str(workspace)))
 
 
+def test_a_workspace_that_is_a_repositorys_own_folder_or_its_hooks_is_closed(tmp_path: Path) -> None:
+    """No `.git` lies in it, and its hooks and settings were the agent's to write."""
+    around = committed(tmp_path / "around")
+    (around / ".git" / "trees" / "one" / "config").mkdir(parents=True)  # a worktree that somebody keeps there
+    assert closed_in(around / ".git") == {"hooks", "config"}
+    assert seen(around / ".git" / "hooks").unclosable
+    assert seen(around / ".git" / "trees" / "one") == WorkspaceSight(
+        path=str(around / ".git" / "trees" / "one"), owner_uid=os.geteuid(), owner_gid=around.stat().st_gid
+    )
+
+
 # ── hooks among everyday files ───────────────────────────────────────────────
 
 
@@ -454,3 +508,106 @@ def test_a_workspace_of_too_many_submodules_is_told_what_to_do(run: SyncRun, wor
     assert outcome.message == "The workspace contains more than 2048 guarded files."
     assert outcome.hint is not None
     assert outcome.hint.startswith("Each submodule or repository in it counts for two or three")
+
+
+def test_a_folder_of_hooks_everywhere_leaves_a_workspace_of_some_hundred_submodules_usable(tmp_path: Path) -> None:
+    """An ordinary `git config --global core.hooksPath .githooks`: looking for it in each took all steps there are."""
+    workspace = tmp_path / "one" / "two" / "work"
+    for number in range(600):
+        inner = workspace / ".git" / "modules" / "third" / f"s{number}"
+        (inner / "hooks").mkdir(parents=True)
+        (inner / "HEAD").touch()
+        (inner / "config").write_text(f"[core]\n\tworktree = ../../../../third/s{number}\n")
+        (workspace / "third" / f"s{number}").mkdir(parents=True)
+        (workspace / "third" / f"s{number}" / ".git").write_text(f"gitdir: ../../.git/modules/third/s{number}\n")
+    (tmp_path / "own").write_text("[core]\n\thooksPath = .githooks\n")
+    sight = seen(workspace, tmp_path / "own")
+    assert (sight.problem, len(sight.protected)) == ("", 1800)
+
+
+# ── settings that are made to be looked at for long ──────────────────────────
+
+
+def test_settings_of_many_branches_refuse_no_call_and_say_where_hooks_are(workspace: Path) -> None:
+    """One of 2600 branches with `include` in its name, and every call in the workspace was refused."""
+    committed(workspace)
+    (workspace / "tools").mkdir()
+    with (workspace / ".git" / "config").open("a") as config:
+        for number in range(4000):
+            config.write(f'[branch "fix/include-{number}"]\n\tremote = origin\n\tmerge = refs/heads/{number}\n')
+        config.write("[core]\n\thooksPath = tools\n")
+    sight = seen(workspace)
+    assert sight.problem == ""
+    assert f"{workspace}/tools" in sight.protected
+
+
+def test_settings_of_nested_repositories_keep_nobody_waiting(workspace: Path) -> None:
+    """An agent fills those of repositories that it makes; each was read for a second, before and after its calls."""
+    for number in range(100):
+        inner = workspace / f"r{number}" / ".git"
+        inner.mkdir(parents=True)
+        (inner / "config").write_text("[include]\n\tpath = x\n" + "#" * 250_000)
+    sight = seen(workspace)
+    assert sight.problem == "git's settings for this workspace are longer than 8 MiB in all, and not looked at."
+    assert "git config --show-origin --list" in sight.remedy
+
+
+def test_names_of_users_in_settings_are_asked_for_a_few_times_only(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of users may lie on another machine."""
+    repository(workspace)
+    asked: list[str] = []
+
+    def expanded(path: str) -> str:
+        asked.append(path)
+        return path
+
+    monkeypatch.setattr(os.path, "expanduser", expanded)
+    (workspace / ".git" / "config").write_text("[core]\n" + "".join(f"\thooksPath = ~u{at}\n" for at in range(9000)))
+    assert seen(workspace).problem == "The paths lead through too many folders and links to be checked."
+    assert 0 < len(asked) < 1000
+
+
+# ── folders that git copies, and repositories of others ──────────────────────
+
+
+@pytest.mark.parametrize("inner", ["", "hooks"])
+def test_nothing_writes_what_git_copies_into_each_new_repository(
+    home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str
+) -> None:
+    """A workspace that init.templateDir names, or its `hooks`: a hook of the agent's ran in the operator's next clone,
+    and with each hook's name made at the top, as a hint had it, no less."""
+    place = workspace / inner
+    (workspace / "hooks").mkdir()
+    (tmp_path / ".gitconfig").write_text(f"[init]\n\ttemplateDir = {workspace}\n")
+    trap(place / "evil", tmp_path / "ran")
+    tmp_path.chmod(0o755)
+    for name in HOOKS:
+        (place / name).touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Palyra.open(str(home)) as palyra:
+        run = palyra.run("agent:probe", place, grant=grant(interpreters=True))
+        hook = "post-checkout" if inner else "hooks/post-checkout"
+        outcome = run.call("palyra.process.run", {"command": "cp", "args": ["evil", hook]})
+        assert outcome.reason is Reason.UNENFORCEABLE
+        assert "init.templateDir" in outcome.message
+        assert run.call("palyra.fs.read", {"path": "evil"}).success
+    obeyed(tmp_path, "clone", "-q", str(committed(tmp_path / "source")), "copy", HOME=str(tmp_path))
+    assert (tmp_path / "copy" / "file").exists()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_repository_of_somebody_elses_around_a_workspace_closes_and_refuses_nothing(tmp_path: Path) -> None:
+    """Whoever shares the machine makes one in /tmp: git obeys it only where the operator said so."""
+    around = committed(tmp_path / "around")
+    (around / "work" / "src").mkdir(parents=True)
+    (around / "own").write_text("[safe]\n\tdirectory = *\n")
+    plainly("config", "core.hooksPath", "work/src", at=around)
+    assert closed_in(around / "work") == {"src"}
+    os.chown(around / ".git", 4242, 4242)
+    assert closed_in(around / "work") == set()
+    assert closed_in(around / "work", around / "own") == {"src"}
+    (around / ".git" / "config").write_text("[include]\n" + "".join(f"\tpath = {at}\n" for at in range(5000)))
+    assert seen(around / "work").problem == ""

@@ -10,6 +10,7 @@ Not here: where those files are (look_git), what it means for a call (facts).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from palyra.guard.gitline import PLAIN
@@ -46,6 +47,8 @@ _LFS = frozenset(
 }  # fmt: skip
 _UPDATES = frozenset({"checkout", "rebase", "merge", "none"})
 _SPACES = " \t\n\r"
+_KEY, _SECTION = re.compile("[A-Za-z0-9-]+"), re.compile("[A-Za-z0-9.-]+")
+_LINE, _VALUE, _QUOTED = (re.compile(f"[^{stop}]+") for stop in ("\n", '\n"\\\\#;', '\n"\\\\'))
 _ESCAPED = {"\n": "", "t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
 
 
@@ -83,9 +86,9 @@ def read_config(data: bytes) -> Reading:
     return Reading(worktree=worktree, sha256=sha256, stashes=stashes)
 
 
-def read_settings(data: bytes) -> Iterator[tuple[str, str, str]]:
+def read_settings(data: bytes, most: int = MAX_BYTES) -> Iterator[tuple[str, str, str]]:
     """(section without its subsection, key, value); ValueError where git would stop, or beyond what is read."""
-    if len(data) > MAX_BYTES:
+    if len(data) > most:
         raise ValueError(len(data))
     return _settings(data.decode("latin-1"))
 
@@ -128,19 +131,25 @@ class _Reader:
         self._at += 1
         return taken
 
+    def run(self, letters: re.Pattern[str]) -> str:
+        """All of these that follow: one by one, a word that fills a file takes seconds."""
+        found = letters.match(self._text, self._at)
+        if found is None:
+            return ""
+        self._at = found.end()
+        return found[0]
+
     def skip_line(self) -> None:
-        while self.take() not in ("\n", ""):
-            pass
+        self.run(_LINE)
+        self.take()
 
     def section(self) -> str:
-        name = ""
-        while (mark := self.take()) != "]":
-            if mark and mark in _SPACES:
-                self._subsection(mark)
-                break
-            if not (_is_key(mark) or mark == "."):
-                raise ValueError(mark)
-            name += mark.lower()
+        name = self.run(_SECTION).lower()
+        mark = self.take()
+        if mark and mark in _SPACES:
+            self._subsection(mark)
+        elif mark != "]":
+            raise ValueError(mark)
         return name.partition(".")[0]
 
     def _subsection(self, mark: str) -> None:
@@ -156,9 +165,7 @@ class _Reader:
             raise ValueError(mark)
 
     def setting(self, first: str) -> tuple[str, str]:
-        key, mark = first.lower(), self.take()
-        while _is_key(mark):
-            key, mark = key + mark.lower(), self.take()
+        key, mark = (first + self.run(_KEY)).lower(), self.take()
         while mark and mark in " \t":
             mark = self.take()
         if mark in ("\n", ""):
@@ -168,27 +175,29 @@ class _Reader:
         return key, self._value()
 
     def _value(self) -> str:
-        value, quoted = "", False
-        while (mark := self.take()) not in ("\n", ""):
-            if mark in "#;" and not quoted:
-                self.skip_line()
-                return value.strip(_SPACES)
+        value, quoted, length, kept = list[str](), False, 0, 0
+        while True:
+            read = self.run(_QUOTED if quoted else _VALUE)
+            value.append(read if quoted or length else read.lstrip(_SPACES))
+            length += len(value[-1])
+            kept = length if quoted else kept
+            mark = self.take()
             if mark == '"':
                 quoted = not quoted
             elif mark == "\\":
-                value += self._escaped()
+                value.append(self._escaped())
+                kept = length = length + len(value[-1])
+            elif quoted:
+                raise ValueError(mark)
             else:
-                value += mark
-        if quoted:
-            raise ValueError(value)
-        return value.strip(_SPACES)
+                break
+        if mark and mark in "#;":
+            self.skip_line()
+        text = "".join(value)
+        return text[:kept] + text[kept:].rstrip(_SPACES)  # blanks in quotes are the value's own
 
     def _escaped(self) -> str:
         mark = self.take()
         if mark not in _ESCAPED:
             raise ValueError(mark)
         return _ESCAPED[mark]
-
-
-def _is_key(mark: str) -> bool:
-    return mark.isascii() and (mark.isalnum() or mark == "-")

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from palyra.guard.command import shebang_program
 from palyra.guard.look_guarded import count_closed, find_guarded
-from palyra.guard.look_links import FEWER, Allowance, End, follow_links
+from palyra.guard.look_links import FEWER, GUARDED_STEPS, Allowance, End, follow_links
 from palyra.guard.look_settings import homes_of
 from palyra.guard.look_trail import Trail, has_changed, has_writers, take_trail
 from palyra.guard.paths import inside, workspace_problem
@@ -104,7 +104,7 @@ class Looker:
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
-        allowance = Allowance()
+        allowance = Allowance(steps=GUARDED_STEPS)
         protected, masked = self._find_guarded(workspace, allowance)
         known = {*workspace.protected, *workspace.masked} - allowance.untold
         told_first = sorted({*protected, *allowance.untold})  # hooks before any crowd of .env files
@@ -166,15 +166,16 @@ class Looker:
 
     def _with_guarded(self, workspace: WorkspaceSight) -> WorkspaceSight:
         """What stays closed in it, as the disk has it now."""
-        allowance = Allowance()
+        allowance = Allowance(steps=GUARDED_STEPS)
         protected, masked = self._find_guarded(workspace, allowance)
         if len(masked) > MAX_MASKED:
             allowance.refuse(f"The workspace contains more than {MAX_MASKED} .env files to be hidden.", FEWER_ENV)
         elif (
-            len(protected) > MAX_PROTECTED or count_closed(workspace.path, (*protected, *allowance.links)) > MAX_CLOSED
+            len(protected) > MAX_PROTECTED
+            or count_closed(workspace.path, (*protected, *allowance.links, *allowance.left)) > MAX_CLOSED
         ):
             allowance.refuse(f"The workspace contains more than {MAX_PROTECTED} guarded files.", FEWER)
-        if not (allowance.problem or protected or masked or allowance.links or allowance.unclosable):
+        if not (allowance.problem or protected or masked or allowance.links or allowance.left or allowance.unclosable):
             return workspace
         return replace(
             workspace,
@@ -184,11 +185,15 @@ class Looker:
             protected=protected[:MAX_PROTECTED],
             masked=masked[:MAX_MASKED],
             links=tuple(sorted(allowance.links)),
+            left=tuple(sorted(allowance.left)),
         )
 
     def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        allowance.owners = (workspace.owner_uid,)
         allowance.homes, git_files = self._operators.get(workspace.owner_uid) or self._operators_of(workspace.owner_uid)
         found = find_guarded(workspace.path, allowance, git_files)
+        if allowance.left:
+            allowance.left = {folder for folder in allowance.left if folder.startswith(f"{workspace.path}/")}
         if allowance.links:
             allowance.links = {link for link in allowance.links if inside(workspace.path, link)}
         return found

@@ -85,7 +85,7 @@ def _end(said: bytes, place: str, allowance: Allowance | None) -> str:
         return ""
     end = follow_links(text, os.path.dirname(place), allowance)
     if allowance is not None:
-        allowance.links.update(end.links)
+        allowance.remember(end)
     if _is_others(end.path):
         raise Elsewhere(place)
     return end.path

@@ -23,6 +23,11 @@ MAX_FOLDERS = 2000
 MAX_STEPS = 20_000
 MAX_ENTRIES = 200_000
 MAX_INCLUDED = 1024
+GUARDED_STEPS = 60_000
+"""For what stays closed: hundreds of submodules, each with folders of hooks to look for."""
+MAX_CONFIG_BYTES = 8 << 20
+USER_STEPS = 100
+"""For a question to the list of users, which may lie on another machine."""
 PROC_SELF = "/proc/self"
 TOO_MANY = "The workspace's .git has too many submodules or worktrees to be protected."
 FEWER = (
@@ -37,6 +42,8 @@ class End:
     path: str
     exists: bool
     links: tuple[str, ...]
+    left: tuple[str, ...] = ()
+    """Folders that `..` led out of: with a link in the place of one it would lead elsewhere."""
 
 
 @dataclass(slots=True)
@@ -49,6 +56,10 @@ class Allowance:
     """Names that folders may hold in all: a folder with a million files would hold everybody up, before every call."""
     included: int = MAX_INCLUDED
     """Files that git's settings may include in all."""
+    config_bytes: int = MAX_CONFIG_BYTES
+    """Of git's settings in all: an agent can fill each of 1000 nested repositories with them."""
+    configs: set[str] = field(default_factory=set)
+    """Files of settings that are counted in that."""
     problem: str = ""
     unclosable: str = ""
     """Why a program that may write there cannot be kept from what must stay closed."""
@@ -56,14 +67,22 @@ class Allowance:
     """What to do about either, where that is not to take another workspace."""
     homes: tuple[str, ...] = ()
     """`~` to whoever uses git in the workspace; that of who runs this, where none is named."""
+    owners: tuple[int, ...] = ()
+    """Who they are, beside root and who runs this."""
     hooks_everywhere: tuple[str, ...] = ()
     """What settings that hold for every repository say of where its hooks are."""
     shut: set[str] = field(default_factory=set)
     """Folders of a workspace that we may not look into."""
     links: set[str] = field(default_factory=set)
     """On the way to what is guarded, in the workspace or not: whoever makes one anew leads its readers elsewhere."""
+    left: set[str] = field(default_factory=set)
+    """Folders on the way there that `..` led out of."""
     untold: set[str] = field(default_factory=set)
     """Links under a guarded name that close nothing, and lead back into the workspace all the same."""
+
+    def remember(self, end: End) -> None:
+        self.links.update(end.links)
+        self.left.update(end.left)
 
     def step(self, count: int) -> bool:
         self.steps -= count
@@ -76,6 +95,19 @@ class Allowance:
         if self.included < 0:
             self.refuse(problem, remedy)
         return self.included >= 0
+
+    def read(self, config: str, size: int, problem: str, remedy: str) -> bool:
+        if config not in self.configs:
+            self.configs.add(config)
+            self.config_bytes -= size
+        if self.config_bytes < 0:
+            self.refuse(problem, remedy)
+        return self.config_bytes >= 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more is found anyway: the call is refused."""
+        return self.steps < 0 or self.included < 0 or self.config_bytes < 0
 
     def refuse(self, problem: str, remedy: str = "") -> None:
         """The first one is told."""
@@ -105,6 +137,7 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
     current = "/" if text.startswith("/") else base
     parts = text.split("/")[::-1] if allowance.step(text.count("/") + 1) else []
     links: list[str] = []
+    left: list[str] = []
     missing = not parts
     while parts:
         part = parts.pop()
@@ -113,6 +146,8 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
         if part == ".." and current.startswith("/dev/fd"):
             return End(PROC_SELF, exists=True, links=tuple(links))
         if part == "..":
+            if not missing:
+                left.append(current)
             current, missing = os.path.dirname(current), False
             continue
         current = f"{current.rstrip('/')}/{part}"
@@ -137,18 +172,21 @@ def follow_links(text: str, base: str, allowance: Allowance | None = None, *, vi
                 continue
             current = "/" if target.startswith("/") else os.path.dirname(current)
             parts += target.split("/")[::-1]
-    return End(current, not missing, tuple(links))
+    return End(current, not missing, tuple(links), tuple(left))
 
 
 def settle(workspace: str, name: str, allowance: Allowance) -> tuple[str, str]:
-    """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out."""
+    """("file" | "folder" | "", real path) of something in the workspace; "" when missing, special or leading out, and
+    the workspace when it is that."""
+    if name.startswith(f"{workspace}/"):  # which is real: nothing on the way there is a link
+        name = name[len(workspace) :].lstrip("/")
     end = follow_links(name, workspace, allowance)
-    allowance.links.update(end.links)
+    allowance.remember(end)
     is_told = end.links and (end.path == workspace or end.path.startswith("/proc/"))
     if is_told and not name.startswith(".env"):  # a crowd to hide the others among, and a folder is no such file
         allowance.untold.add(os.path.join(workspace, name))
     if end.path == workspace or not inside(workspace, end.path):
-        return "", ""
+        return "", workspace if end.path == workspace and allowance.steps >= 0 else ""
     if not end.exists:
         is_there(end.path, allowance)
         return "", ""

@@ -15,9 +15,9 @@ import os
 from collections.abc import Iterator, Sequence
 
 from palyra.guard.look_links import Allowance, follow_links, settle
-from palyra.guard.look_settings import Told, expanded, real_files, told_by
+from palyra.guard.look_settings import Told, expanded, is_itself, real_files, told_by
 from palyra.guard.paths import inside
-from palyra.guard.protected import HOOKS
+from palyra.guard.protected import HOOKS, IN_GIT
 
 _FILES = ("config", "config.worktree")
 TOP_IS_HOOKS = (
@@ -31,6 +31,13 @@ HOOKS_ELSEWHERE = (
 )
 
 
+TOP_IS_TEMPLATE = (
+    "git copies what lies here into each repository that it makes (init.templateDir): hooks and settings that a "
+    "program writes here would run with your next git command there"
+)
+TEMPLATE_ELSEWHERE = "Work on a copy of the folder that git does not use, and copy back what you have read."
+
+
 def find_named(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
     """What git obeys or runs on the host beside a repository's own files, because its settings say so."""
     told, included = told_by([f"{repository}/{name}" for name in _FILES], allowance)
@@ -41,6 +48,8 @@ def find_named(workspace: str, repository: str, files: str, allowance: Allowance
         if kind == "file":
             yield file
     for path in _hooks_of(repository, files, told, allowance):
+        if allowance.is_spent:
+            return
         yield from _close_hooks(workspace, path, allowance)
 
 
@@ -48,6 +57,7 @@ def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allow
     """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
     hold for the operator's git everywhere: a folder of dot files may even hold them."""
     # Asked before and after every call: without an error to be made for each that is not there.
+    trusts_others = False
     if git_files := [file for file in git_files if os.access(file, os.F_OK)]:
         told, included = told_by(git_files, allowance)
         allowance.hooks_everywhere = tuple(path for path in told.hooks if not path.startswith(("/", "~")))
@@ -55,14 +65,26 @@ def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allow
         own = (file for file, real in real_files(git_files) if file != real or inside(workspace, real))
         for path in (*own, *included):
             yield from _close(workspace, path, allowance)
-        for path in (path for value in (*told.hooks, *told.templates) for path in expanded(value, allowance)):
+        for path in (path for value in told.hooks for path in expanded(value, allowance)):
             for folder in _with_husky(path.rstrip("/")) if path.startswith("/") else ():
                 yield from _close_hooks(workspace, folder, allowance)
+        for path in (path for value in told.templates for path in expanded(value, allowance)):
+            yield from _close_template(workspace, path, allowance) if path.startswith("/") else ()
+        trusts_others = bool(told.trusted)
     above = os.path.dirname(workspace)
     while above != "/":
-        if os.access(f"{above}/.git", os.F_OK):
+        if os.access(f"{above}/.git", os.F_OK) and (trusts_others or _is_obeyed(above, allowance)):
             yield from _find_around(workspace, above, allowance)
         above = os.path.dirname(above)
+
+
+def _is_obeyed(top: str, allowance: Allowance) -> bool:
+    """git takes no settings from a repository of another user's, where nobody told it to: in /tmp anybody makes one."""
+    try:
+        owners = {os.lstat(top).st_uid, os.lstat(f"{top}/.git").st_uid}
+    except OSError:
+        return False
+    return owners <= {0, os.geteuid(), *allowance.owners}
 
 
 def _find_around(workspace: str, top: str, allowance: Allowance) -> Iterator[str]:
@@ -74,11 +96,17 @@ def _find_around(workspace: str, top: str, allowance: Allowance) -> Iterator[str
     except Elsewhere:  # not an agent's to write
         return
     for place in places:
+        if place == workspace:
+            yield from (real for name in IN_GIT for kind, real in (settle(workspace, name, allowance),) if kind)
+        elif workspace == f"{place}/hooks":
+            yield from _close_hooks(workspace, workspace, allowance)
         yield from find_named(workspace, place, top, allowance)
 
 
 def _close(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
     """A file of settings."""
+    if _is_plainly_outside(workspace, path):
+        return
     kind, real = settle(workspace, path, allowance)
     if kind:
         yield real
@@ -89,16 +117,33 @@ def _close(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
 def _close_hooks(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
     """The whole folder. Of the workspace itself each name that git runs: a mount needs something to lie on, so one that
     is missing, or a link that can be replaced, is left for whoever plans a sandbox to refuse."""
+    if _is_plainly_outside(workspace, path):
+        return
     kind, real = settle(workspace, path, allowance)
     if kind:
         yield real
-    elif follow_links(path, workspace, allowance).path == workspace:
+    elif real == workspace:
         plain = {name for name in HOOKS if settle(workspace, name, allowance) == ("file", f"{workspace}/{name}")}
         yield from (f"{workspace}/{name}" for name in plain)
         if missing := sorted(HOOKS - plain):
             allowance.unclosable = f"{TOP_IS_HOOKS}: {', '.join(missing)}."
             if not allowance.problem:
                 allowance.remedy = f"{HOOKS_ELSEWHERE} touch {' '.join(missing)}"
+
+
+def _close_template(workspace: str, path: str, allowance: Allowance) -> Iterator[str]:
+    """Of the workspace itself nothing can be closed: what is not there yet (`commondir`) is copied as well."""
+    kind, real = settle(workspace, path, allowance)
+    if kind:
+        yield real
+    elif real == workspace or follow_links(path, "/", allowance).path == os.path.dirname(workspace):
+        allowance.unclosable, allowance.remedy = TOP_IS_TEMPLATE, allowance.remedy or TEMPLATE_ELSEWHERE
+
+
+def _is_plainly_outside(workspace: str, path: str) -> bool:
+    if inside(workspace, path):
+        return False
+    return is_itself(path) if os.path.lexists(path) else is_itself(os.path.dirname(path))
 
 
 def _hooks_of(repository: str, files: str, told: Told, allowance: Allowance) -> Iterator[str]:

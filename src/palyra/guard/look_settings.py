@@ -16,17 +16,16 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from palyra.guard.look_links import Allowance, follow_links
+from palyra.guard.look_links import MAX_CONFIG_BYTES, USER_STEPS, Allowance, follow_links
 from palyra.values import dataclass
 
 MAX_KNOWN = 4096
-MAX_CONFIG_BYTES = 1 << 22
 TOO_MANY = "git's settings for this workspace include too many files to be looked at."
 REMEDY = "git config --show-origin --list, in the workspace, says which files they are: include fewer of them."
-TOO_LONG = "Settings of git's for this workspace are longer than can be read, and name hooks or include files."
-SHORTEN = "git config --show-origin --list, in the workspace, says which file it is: take out of it what is not needed."
+TOO_LONG = f"git's settings for this workspace are longer than {MAX_CONFIG_BYTES >> 20} MiB in all, and not looked at."
+SHORTEN = "git config --show-origin --list, in the workspace, says which files they are: take out what is not needed."
 _PLACE = getattr(os, "O_PATH", os.O_NONBLOCK) | os.O_CLOEXEC
-_WORDS = (b"hookspath", b"include", b"templatedir")
+_WORDS = (b"hookspath", b"include", b"templatedir", b"worktree", b"safe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class Told:
     templates: tuple[str, ...] = ()
     """What git copies into each repository that it makes, hooks among it."""
     includes: tuple[str, ...] = ()
-    is_cut: bool = False
-    """Whether more is said than was read."""
+    trusted: tuple[str, ...] = ()
+    """Repositories of others that git obeys all the same."""
 
 
 _NOTHING = Told()
@@ -48,31 +47,35 @@ _known: dict[str, tuple[tuple[int, ...], Told]] = {}
 
 def told_by(files: Iterable[str], allowance: Allowance) -> tuple[Told, tuple[str, ...]]:
     """What these files and those that they include say, and which were included; missing ones, too."""
-    hooks, worktrees, templates = list[str](), list[str](), list[str]()
+    hooks, worktrees, templates, trusted = list[str](), list[str](), list[str](), list[str]()
     waiting, met = list(files), set[str]()
     own = len(waiting)
     for at, file in enumerate(waiting):  # which grows meanwhile
-        told = said_in(file)
-        if told.is_cut:
-            allowance.refuse(TOO_LONG, SHORTEN)
+        if allowance.is_spent:
+            break
+        told = said_in(file, allowance)
         hooks += told.hooks
         templates += told.templates
+        trusted += told.trusted
         worktrees += told.worktrees if at < own else ()  # git obeys it in no other file
         for path in _placed(told.includes, file, allowance):
             if path not in met and allowance.include(TOO_MANY, REMEDY):
                 met.add(path)
                 waiting.append(path)
-    return Told(tuple(hooks), tuple(worktrees), tuple(templates)), tuple(waiting[own:])
+    found = Told(tuple(hooks), tuple(worktrees), tuple(templates), trusted=tuple(trusted))
+    return found, tuple(waiting[own:])
 
 
 def _placed(includes: Sequence[str], file: str, allowance: Allowance) -> Iterator[str]:
     """Without links on the way to the last name: the same file has one name then, however many loops lead to it."""
     for path in (one for value in includes for one in expanded(value, allowance)):
         folder, name = os.path.split(os.path.join(os.path.dirname(file), path))
-        end = follow_links(folder, "/", allowance)
-        allowance.links.update(end.links)
+        if not is_itself(folder):
+            end = follow_links(folder, "/", allowance)
+            allowance.remember(end)
+            folder = end.path
         if name not in ("", ".", ".."):
-            yield f"{end.path.rstrip('/')}/{name}"
+            yield f"{folder.rstrip('/')}/{name}"
 
 
 def expanded(value: str, allowance: Allowance) -> tuple[str, ...]:
@@ -80,7 +83,9 @@ def expanded(value: str, allowance: Allowance) -> tuple[str, ...]:
     path = value.partition("\0")[0].removeprefix(":(optional)")
     if path == "~" or path.startswith("~/"):
         return tuple(home + path[1:] for home in allowance.homes or (os.path.expanduser("~"),))
-    return (os.path.expanduser(path),) if path.startswith("~") else (path,) if path else ()
+    if path.startswith("~"):
+        return (os.path.expanduser(path),) if allowance.step(USER_STEPS) else ()
+    return (path,) if path else ()
 
 
 def real_files(files: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -98,41 +103,43 @@ def real_files(files: Iterable[str]) -> Iterator[tuple[str, str]]:
             os.close(descriptor)
 
 
-def said_in(config: str) -> Told:
+def is_itself(path: str) -> bool:
+    """Whether it exists, and no link leads there: a fifth of what it costs to follow it."""
+    return any(file == real for file, real in real_files((path,)))
+
+
+def said_in(config: str, allowance: Allowance) -> Told:
     """In this one file."""
     try:
         seen = os.stat(config)
     except (OSError, ValueError):
+        return _NOTHING
+    if not stat.S_ISREG(seen.st_mode) or not allowance.read(config, seen.st_size, TOO_LONG, SHORTEN):
         return _NOTHING
     which = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns)
     known = _known.get(config)
     if known is None or known[0] != which:
         while len(_known) >= MAX_KNOWN:
             del _known[next(iter(_known))]
-        known = _known[config] = which, _read(config, seen)
+        known = _known[config] = which, _read(config)
     return known[1]
 
 
-def _read(config: str, seen: os.stat_result) -> Told:
-    if not stat.S_ISREG(seen.st_mode):
-        return _NOTHING
+def _read(config: str) -> Told:
     from palyra.guard.look_gitfile import Elsewhere, read_file
 
     try:
-        data = read_file(config, MAX_CONFIG_BYTES + 1)
+        data = read_file(config, MAX_CONFIG_BYTES)
     except Elsewhere:
         return _NOTHING
     lowered = data.lower()
-    tells = any(word in lowered for word in _WORDS)
-    if not tells and b"worktree" not in lowered and len(data) <= MAX_CONFIG_BYTES:
+    if not any(word in lowered for word in _WORDS):
         return _NOTHING
-    from palyra.guard.gitconfig import MAX_BYTES, read_settings
+    from palyra.guard.gitconfig import read_settings
 
-    if len(data) > MAX_BYTES:
-        return Told(is_cut=tells or len(data) > MAX_CONFIG_BYTES)
     settings: list[tuple[str, str, str]] = []
     with suppress(ValueError):
-        settings.extend(read_settings(data))  # one by one: what stands before an error stays
+        settings.extend(read_settings(data, MAX_CONFIG_BYTES))  # one by one: what stands before an error stays
     return _sorted([(section, key, os.fsdecode(value.encode("latin-1"))) for section, key, value in settings])
 
 
@@ -145,6 +152,7 @@ def _sorted(settings: Sequence[tuple[str, str, str]]) -> Told:
         worktrees=values("worktree", "core"),
         templates=values("templatedir", "init"),
         includes=values("path", "include", "includeif"),
+        trusted=values("directory", "safe"),
     )
 
 

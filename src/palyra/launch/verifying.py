@@ -105,7 +105,7 @@ def difference(held: Held, template: Template, pid: int, table: str = "") -> str
         return ""
     table, workspace = table or mountinfo(pid), workspace_of(template.launcher)
     shown = stat_inside(pid, workspace)
-    found = first_difference(template.closed, table)
+    found = first_difference(template.closed, table, held.table)
     if not found and identity_of(template.workspace_source) != shown:
         found = f"{workspace} is another folder inside"
     if not found:

@@ -74,6 +74,8 @@ class WorkspaceSight:
     """Absolute paths inside it that exist and stay read-only: .git/hooks, .git/config, CI folders …"""
     links: tuple[str, ...] = ()
     """Absolute paths inside it of links that lead to what is closed, and stay what they are."""
+    left: tuple[str, ...] = ()
+    """Absolute paths inside it of folders that stay where they are: `..` behind them leads to what is closed."""
     copied: tuple[str, ...] = ()
     """Of `protected`, files that the program may write a copy of, which ends with the call (guard/gitmodules)."""
     masked: tuple[str, ...] = ()

@@ -90,6 +90,7 @@ def _rules(host: HostFacts, view: View) -> tuple[tuple[str, str, tuple[str, ...]
         ),
         ('(deny file-write-unlink (literal (param "NAME")))', "PARENT", view.parents),
         ('(deny file-write* (subpath (param "NAME")))', "CLOSED", view.protected),
+        ('(deny file-write* (literal (param "NAME")))', "LINK", view.links),
         (
             '(deny file-read* file-map-executable file-write* (subpath (param "NAME")))',
             "HIDDEN",

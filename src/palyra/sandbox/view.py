@@ -75,9 +75,12 @@ def view_of(job: Shown, host: HostFacts) -> View:
     protected = set(job.workspace.protected) if job.workspace_writable else set()
     links = set(job.workspace.links) - protected if job.workspace_writable else set()
     closed = {*protected, *links, *hidden_files, *hidden_folders} if job.workspace_writable else set()
+    shut = protected | hidden_folders
+    stay = {f"{folder}/." for folder in job.workspace.left if shut.isdisjoint(_parents(workspace, {f"{folder}/."}))}
+    parents = _parents(workspace, closed | stay if job.workspace_writable else closed)
     return View(
         readable=readable,
-        parents=tuple(sorted(_parents(workspace, closed) - protected)),
+        parents=tuple(sorted(parents - protected)),
         protected=tuple(sorted(protected)),
         links=tuple(sorted(links)),
         hidden_files=tuple(sorted(hidden_files)),

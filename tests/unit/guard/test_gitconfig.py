@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palyra.guard.gitconfig import MAX_BYTES, UNREADABLE, program_in
+from palyra.guard.gitconfig import MAX_BYTES, UNREADABLE, program_in, read_settings
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,19 @@ def test_whatever_git_reads_as_a_filter_is_one_here(tmp_path: Path, text: str) -
         programs = [name for name in names if name.startswith("filter.") or name in ("diff.textconv", "diff.command")]
         assert bool(program_in(text.encode())) >= bool(programs)
         assert program_in(text.encode()) != UNREADABLE
+
+
+@pytest.mark.parametrize("said", ["[a]\n{}", "[{}]", "[a]\nb={}", '[a]\nb="{}"', "#{}"])
+def test_a_word_that_fills_a_file_of_settings_is_read_as_quickly_as_any_other(said):
+    """It was copied once for each of its letters: an agent writes hundreds of such files."""
+
+    def seconds(text):
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            with suppress(ValueError):
+                list(read_settings(text.encode()))
+            times.append(time.perf_counter() - began)
+        return min(times)
+
+    assert seconds(said.format("a" * 200_000)) < 3 * seconds("[a]\nbb = cc\n" * 15_000)

@@ -112,6 +112,9 @@ def test_a_link_is_itself_and_read_only_or_no_mount_at_all() -> None:
     closed = (("link", f"{WS}/.git/hooks"),)
     assert first_difference(closed, "\n".join(TABLE)) == ""
     assert first_difference((("link", f"{WS}/link"),), "\n".join(TABLE)) == ""
+    without = "\n".join(line for line in TABLE if not line.startswith("92"))
+    assert first_difference(closed, without) == ""
+    assert first_difference(closed, without, "\n".join(TABLE)) == f"{WS}/.git/hooks is not covered as planned"
     assert first_difference(closed, changed("92", "ro,", "rw,")) == f"{WS}/.git/hooks is not read-only"
     assert first_difference(closed, changed("92", f"/@home{P[5:]}/.git/hooks", "/@home/other")) != ""
 

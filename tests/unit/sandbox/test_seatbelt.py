@@ -53,7 +53,8 @@ def defined(made: ProcessPlan) -> dict[str, str]:
 
 
 CLOSED = sight(
-    protected=(f"{WS}/.git/hooks", f"{WS}/.github"), masked=(f"{WS}/.env", f"{WS}/.palyra/")
+    protected=(f"{WS}/.git/hooks", f"{WS}/.github"), masked=(f"{WS}/.env", f"{WS}/.palyra/"),
+    links=(f"{WS}/shared",),
 )  # fmt: skip
 PLANS = {
     "plain": plan,
@@ -103,7 +104,8 @@ def test_no_network_rule_stands_in_a_closed_profile() -> None:
 def test_what_is_closed_stands_after_what_is_opened() -> None:
     made = plan(workspace=CLOSED, read_roots=("/opt/homebrew",))
     text = profile(made)
-    order = [text.index(f'(param "{name}")') for name in ("WORKSPACE", "READ_0", "PARENT_0", "CLOSED_0", "HIDDEN_0")]
+    names = ("WORKSPACE", "READ_0", "PARENT_0", "CLOSED_0", "LINK_0", "HIDDEN_0")
+    order = [text.index(f'(param "{name}")') for name in names]
     assert order == sorted(order)
     assert defined(made) == {
         "WORKSPACE": WS,
@@ -111,10 +113,13 @@ def test_what_is_closed_stands_after_what_is_opened() -> None:
         "PARENT_0": f"{WS}/.git",
         "CLOSED_0": f"{WS}/.git/hooks",
         "CLOSED_1": f"{WS}/.github",
+        "LINK_0": f"{WS}/shared",
         "HIDDEN_0": "/Users/alice/Library/Application Support/palyra",
         "HIDDEN_1": f"{WS}/.env",
         "HIDDEN_2": f"{WS}/.palyra",
     }
+    # Whoever makes the link anew leads its readers elsewhere.
+    assert '(deny file-write* (literal (param "LINK_0")))' in text
 
 
 def test_only_the_workspace_and_empty_devices_can_be_written() -> None:
