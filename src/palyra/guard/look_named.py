@@ -12,6 +12,7 @@ Not here: reading settings (look_settings), where repositories are found (look_g
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 
 from palyra.guard.look_links import Allowance, follow_links, settle
@@ -20,6 +21,8 @@ from palyra.guard.paths import inside
 from palyra.guard.protected import HOOKS, IN_GIT
 
 _FILES = ("config", "config.worktree")
+BELIEVED_S, MAX_BELIEVED = 1.0, 256
+_itself_until_s: dict[str, float] = {}
 TOP_IS_HOOKS = (
     "git takes each file at the top of the workspace for a hook (core.hooksPath, init.templateDir), and what a program "
     "makes there under a hook's name would run with your next git command: names that do not exist cannot be closed"
@@ -61,9 +64,7 @@ def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allow
     if git_files := [file for file in git_files if os.access(file, os.F_OK)]:
         told, included = told_by(git_files, allowance)
         allowance.hooks_everywhere = tuple(path for path in told.hooks if not path.startswith(("/", "~")))
-        # Of one that no link leads to it is known at once whether it lies here.
-        own = (file for file, real in real_files(git_files) if file != real or inside(workspace, real))
-        for path in (*own, *included):
+        for path in (*_that_may_lie_here(workspace, git_files), *included):
             yield from _close(workspace, path, allowance)
         for path in (path for value in told.hooks for path in expanded(value, allowance)):
             for folder in _with_husky(path.rstrip("/")) if path.startswith("/") else ():
@@ -76,6 +77,22 @@ def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allow
         if os.access(f"{above}/.git", os.F_OK) and (trusts_others or _is_obeyed(above, allowance)):
             yield from _find_around(workspace, above, allowance)
         above = os.path.dirname(above)
+
+
+def _that_may_lie_here(workspace: str, files: Sequence[str]) -> list[str]:
+    """By their names or by links. That none leads to one is believed for a moment: the operator alone makes one there,
+    and this is asked before and after every call."""
+    now_s = time.monotonic()
+    asked = [file for file in files if inside(workspace, file) or _itself_until_s.get(file, 0.0) <= now_s]
+    here: list[str] = []
+    for file, real in real_files(asked):
+        if file != real or inside(workspace, real):
+            here.append(file)
+            continue
+        if len(_itself_until_s) >= MAX_BELIEVED:
+            _itself_until_s.clear()
+        _itself_until_s[file] = now_s + BELIEVED_S
+    return here
 
 
 def _is_obeyed(top: str, allowance: Allowance) -> bool:
