@@ -19,6 +19,7 @@ from palyra.errors import Reason
 from palyra.guard.look import Looker
 from palyra.guard.look_guarded import find_guarded
 from palyra.guard.look_links import Allowance
+from palyra.guard.look_named import BELIEVED_S
 from palyra.guard.protected import HOOKS
 from palyra.model.sights import LookRequest, WorkspaceSight
 from tests.escape.test_git import committed, plainly, repository, trap
@@ -63,6 +64,34 @@ def obeyed(workspace: Path, *words: str, **environ: str) -> None:
     """The operator's git, with the operator's own settings."""
     given = {"HOME": "/nonexistent", "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", **environ}
     subprocess.run(["git", *words], cwd=workspace, env=given, check=False, capture_output=True)
+
+
+# ── the operator's own ──
+
+
+@pytest.mark.parametrize("by", ["its name", "a link"])
+def test_settings_that_a_call_makes_where_git_looks_for_the_operators_are_told(
+    workspace: Path, tmp_path: Path, by: str
+) -> None:
+    """That there were none was believed a moment longer than it was true."""
+    (workspace / "dots").mkdir()
+    (tmp_path / "config").symlink_to(workspace / "dots")
+    file = (workspace / "dots" if by == "its name" else tmp_path / "config") / "settings"
+    looker = Looker(home="", state_home="", git_files=[str(tmp_path / "none" / "config"), str(file)])
+    before = looker.look(LookRequest(workspace=str(workspace), cwd="", command="")).workspace
+    file.write_text("[core]\n\tfsmonitor = ./monitor\n")
+    assert looker.appeared(before) == ("dots/settings",)
+
+
+def test_that_settings_lead_nowhere_is_believed_for_a_moment_only(workspace: Path, tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "gitconfig"
+    file.write_text("[user]\n\tname = a\n")
+    (workspace / "hooks").mkdir()
+    assert closed_in(workspace, file) == set()
+    file.write_text(f"[core]\n\thooksPath = {workspace}/hooks\n")
+    later = time.monotonic() + BELIEVED_S
+    monkeypatch.setattr("palyra.guard.look_named.time.monotonic", lambda: later)
+    assert closed_in(workspace, file) == {"hooks"}
 
 
 # ── included files ───────────────────────────────────────────────────────────

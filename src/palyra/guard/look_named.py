@@ -22,7 +22,8 @@ from palyra.guard.protected import HOOKS, IN_GIT
 
 _FILES = ("config", "config.worktree")
 BELIEVED_S, MAX_BELIEVED = 1.0, 256
-_itself_until_s: dict[str, float] = {}
+_quiet_until_s: dict[tuple[str, ...], float] = {}
+_NOTHING = Told()
 TOP_IS_HOOKS = (
     "git takes each file at the top of the workspace for a hook (core.hooksPath, init.templateDir), and what a program "
     "makes there under a hook's name would run with your next git command: names that do not exist cannot be closed"
@@ -59,18 +60,13 @@ def find_named(workspace: str, repository: str, files: str, allowance: Allowance
 def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
     """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
     hold for the operator's git everywhere: a folder of dot files may even hold them."""
-    # Asked before and after every call: without an error to be made for each that is not there.
-    trusts_others = False
-    if git_files := [file for file in git_files if os.access(file, os.F_OK)]:
+    trusts_others, now_s = False, time.monotonic()
+    if git_files and _quiet_until_s.get((workspace, *git_files), 0.0) <= now_s:
         told, included = told_by(git_files, allowance)
-        allowance.hooks_everywhere = tuple(path for path in told.hooks if not path.startswith(("/", "~")))
-        for path in (*_that_may_lie_here(workspace, git_files), *included):
-            yield from _close(workspace, path, allowance)
-        for path in (path for value in told.hooks for path in expanded(value, allowance)):
-            for folder in _with_husky(path.rstrip("/")) if path.startswith("/") else ():
-                yield from _close_hooks(workspace, folder, allowance)
-        for path in (path for value in told.templates for path in expanded(value, allowance)):
-            yield from _close_template(workspace, path, allowance) if path.startswith("/") else ()
+        own = [file for file, real in real_files(git_files) if file != real or inside(workspace, real)]
+        if told == _NOTHING and not included and all(_lies_elsewhere(workspace, file) for file in git_files):
+            _believe((workspace, *git_files), now_s)
+        yield from _find_told(workspace, told, (*own, *included), allowance)
         trusts_others = bool(told.trusted)
     above = os.path.dirname(workspace)
     while above != "/":
@@ -79,20 +75,32 @@ def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allow
         above = os.path.dirname(above)
 
 
-def _that_may_lie_here(workspace: str, files: Sequence[str]) -> list[str]:
-    """By their names or by links. That none leads to one is believed for a moment: the operator alone makes one there,
-    and this is asked before and after every call."""
-    now_s = time.monotonic()
-    asked = [file for file in files if inside(workspace, file) or _itself_until_s.get(file, 0.0) <= now_s]
-    here: list[str] = []
-    for file, real in real_files(asked):
-        if file != real or inside(workspace, real):
-            here.append(file)
-            continue
-        if len(_itself_until_s) >= MAX_BELIEVED:
-            _itself_until_s.clear()
-        _itself_until_s[file] = now_s + BELIEVED_S
-    return here
+def _believe(which: tuple[str, ...], now_s: float) -> None:
+    """That these settings lead nowhere, for a moment: it is asked before and after every call, and no agent changes
+    or makes what lies elsewhere."""
+    if len(_quiet_until_s) >= MAX_BELIEVED:
+        _quiet_until_s.clear()
+    _quiet_until_s[which] = now_s + BELIEVED_S
+
+
+def _lies_elsewhere(workspace: str, file: str) -> bool:
+    """Whether it is there or not: no name and no link leads into the workspace."""
+    place, above = file, os.path.dirname(file)
+    while place != above and not os.path.lexists(place):
+        place, above = above, os.path.dirname(above)
+    return not inside(workspace, file) and is_itself(place)
+
+
+def _find_told(workspace: str, told: Told, files: Sequence[str], allowance: Allowance) -> Iterator[str]:
+    """`files`: settings that may lie here."""
+    allowance.hooks_everywhere = tuple(path for path in told.hooks if not path.startswith(("/", "~")))
+    for path in files:
+        yield from _close(workspace, path, allowance)
+    for path in (path for value in told.hooks for path in expanded(value, allowance)):
+        for folder in _with_husky(path.rstrip("/")) if path.startswith("/") else ():
+            yield from _close_hooks(workspace, folder, allowance)
+    for path in (path for value in told.templates for path in expanded(value, allowance)):
+        yield from _close_template(workspace, path, allowance) if path.startswith("/") else ()
 
 
 def _is_obeyed(top: str, allowance: Allowance) -> bool:
