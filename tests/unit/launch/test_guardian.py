@@ -143,7 +143,12 @@ def test_a_program_cannot_signal_it_may_move_files_and_a_dead_one_is_replaced(tm
         assert guardians_of(os.getpid()) == [first], "one for all"
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: not command_line(first))
-        spawn(tmp_path, "true", 2)
+
+        def is_replaced() -> bool:  # whose thread may be a moment behind the kernel
+            spawn(tmp_path, "true", 2)
+            return bool(guardians_of(os.getpid()))
+
+        wait_for(is_replaced)
         (second,) = guardians_of(os.getpid())
         assert second != first
     finally:
