@@ -83,6 +83,17 @@ def test_settings_that_a_call_makes_where_git_looks_for_the_operators_are_told(
     assert looker.appeared(before) == ("dots/settings",)
 
 
+def test_settings_too_long_to_be_looked_at_are_not_believed_to_lead_nowhere(workspace: Path, tmp_path: Path) -> None:
+    """The first call was refused, and the next one ran beside hooks that nobody had looked for."""
+    file = tmp_path / "gitconfig"
+    file.write_text(f"[core]\n\thooksPath = {workspace}/hooks\n")
+    (workspace / "hooks").mkdir()
+    short = Allowance(config_bytes=8)
+    find_guarded(str(workspace), short, [str(file)])
+    assert "not looked at" in short.problem
+    assert closed_in(workspace, file) == {"hooks"}
+
+
 def test_that_settings_lead_nowhere_is_believed_for_a_moment_only(workspace: Path, tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "gitconfig"
     file.write_text("[user]\n\tname = a\n")

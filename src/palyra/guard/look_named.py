@@ -64,7 +64,8 @@ def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allow
     if git_files and _quiet_until_s.get((workspace, *git_files), 0.0) <= now_s:
         told, included = told_by(git_files, allowance)
         own = [file for file, real in real_files(git_files) if file != real or inside(workspace, real)]
-        if told == _NOTHING and not included and all(_lies_elsewhere(workspace, file) for file in git_files):
+        nothing = told == _NOTHING and not included and not allowance.is_spent
+        if nothing and all(_lies_elsewhere(workspace, file) for file in git_files):
             _believe((workspace, *git_files), now_s)
         yield from _find_told(workspace, told, (*own, *included), allowance)
         trusts_others = bool(told.trusted)
