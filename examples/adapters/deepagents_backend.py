@@ -1,6 +1,6 @@
 """LangChain deepagents with Palyra as its backend: one command that runs, one that is refused, one that is approved.
 
-Offline: the model is a script. `pip install 'palyra[deepagents]'`
+Offline: the model is a script. In a checkout of Palyra: `pip install '.[deepagents]'`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Inspect AI with Palyra as its sandbox: one command that runs, one that is refused, one that a person approves.
 
-Offline: the model is Inspect's own mock. `pip install 'palyra[inspect]'`
+Offline: the model is Inspect's own mock. In a checkout of Palyra: `pip install '.[inspect]'`
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LangChain's shell tool in a sandbox of Palyra's: lines that run, one that meets the wall, a shell that is refused,
 and one that a person approves.
 
-Offline: the model is a script. `pip install 'palyra[langchain]'`
+Offline: the model is a script. In a checkout of Palyra: `pip install '.[langchain]'`
 """
 
 from __future__ import annotations

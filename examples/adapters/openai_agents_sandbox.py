@@ -1,6 +1,6 @@
 """OpenAI Agents with Palyra as its sandbox: one command that runs, one that is refused, one that a person approves.
 
-Offline: the model is the SDK's own scripted one. `pip install 'palyra[openai-agents]'`
+Offline: the model is the SDK's own scripted one. In a checkout of Palyra: `pip install '.[openai-agents]'`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pydantic AI with Palyra as its workspace: one command that runs, one that is refused, one that a person approves.
 
-Offline: the model is a script. `pip install 'palyra[pydantic-ai]'`
+Offline: the model is a script. In a checkout of Palyra: `pip install '.[pydantic-ai]'`
 """
 
 from __future__ import annotations

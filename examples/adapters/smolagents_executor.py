@@ -1,6 +1,6 @@
 """smolagents with its code in Palyra's sandbox: a step that runs, one that meets the wall, one that a person approves.
 
-Offline: the model is a script. `pip install 'palyra[smolagents]'`
+Offline: the model is a script. In a checkout of Palyra: `pip install '.[smolagents]'`
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_a_command_whose_extra_is_missing_names_it(
     done = run(plain / "palyra", *words, home=tmp_path, cwd=workspace)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert f"palyra[{extra}]" in done.stderr
+    assert f"pip install '.[{extra}]'" in done.stderr
 
 
 def test_the_sdist_builds_the_very_wheel(built: Path, tmp_path: Path) -> None:

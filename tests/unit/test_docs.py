@@ -132,6 +132,12 @@ def test_every_test_and_file_that_a_page_names_exists(page: Path) -> None:
     assert missing == []
 
 
+def test_nothing_tells_to_install_from_an_index_where_nothing_is_published() -> None:
+    files = [*PAGES, *(PROJECT / "src").rglob("*.py"), *(PROJECT / "examples").rglob("*.py")]
+    wrong = re.compile(r"(?:pipx?|uv tool|uv pip) install (?:-\S+ )*['\"]?palyra\b|[Ii]nstall `?palyra\[")
+    assert [str(file) for file in files if wrong.search(file.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("row", [*rows("docs/reference/glossary.md", "name")], ids=lambda row: row[0])
 def test_every_name_in_the_glossary_exists_with_its_file_and_test(row: list[str]) -> None:
     _, path, file, test = row

@@ -53,7 +53,7 @@ def run_a_skill(palyra: Palyra, base: Path, tell: Tell) -> list[Outcome]:
     """Written, built in a sandbox, signed, trusted, enabled, called. Empty where it cannot be packed."""
     tell("\n• A WebAssembly skill runs with nothing but what was granted to it: here nothing")
     if find_spec("cyclonedx") is None:
-        tell("    skipped: packing a skill needs pip install 'palyra[skills]'")
+        tell("    skipped: packing a skill needs an extra. In a checkout of Palyra: pip install '.[skills]'")
         return []
     assert palyra._thread is not None
     palyra._thread.wait_for(_install(palyra, base / SKILL_ID))

@@ -82,7 +82,7 @@ EXTRAS = {
     **dict.fromkeys(("ray", "psycopg"), "cluster"),
 }
 """Whose module belongs to which extra of the package."""
-INSTALL = "Install it: pip install 'palyra[{}]'"
+INSTALL = "In a checkout of Palyra: pip install '.[{}]'"
 NO_THREAD = "can't start new thread"
 """All that Python says when the user has no more processes."""
 _KINDS = {"integer range": "whole number", "integer": "whole number", "float range": "number", "float": "number"}

@@ -39,7 +39,9 @@ def command(settings: Settings, principal: str, workspace: str | None) -> int:
     try:
         import mcp_types  # noqa: F401  # an extra: palyra[mcp]
     except ImportError as error:
-        raise click.ClickException("palyra mcp needs the extra: pip install 'palyra[mcp]'") from error
+        raise click.ClickException(
+            "palyra mcp needs an extra. In a checkout of Palyra: pip install '.[mcp]'"
+        ) from error
     from palyra.cli.mcp_session import serve
 
     if sys.stdin is not None and sys.stdin.isatty() and not settings.quiet:

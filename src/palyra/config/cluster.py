@@ -1,4 +1,4 @@
-"""`[cluster]`: the state on a server, and calls on other machines. Needs `pip install palyra[cluster]`.
+"""`[cluster]`: the state on a server, and calls on other machines. Needs the extra `palyra[cluster]`.
 
 Not here: using these values (cluster, wiring/cluster).
 """

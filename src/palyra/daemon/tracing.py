@@ -75,7 +75,8 @@ def make_tracing(*, now_unix_ms: Any) -> Tracing:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise ConfigError(
-            "daemon.traces needs OpenTelemetry, which is not installed.", "Install palyra[otel], or set traces = false."
+            "daemon.traces needs OpenTelemetry, which is not installed.",
+            "In a checkout of Palyra: pip install '.[otel]'. Or set traces = false.",
         ) from error
     provider = TracerProvider(resource=Resource.create({"service.name": "palyra", "service.version": __version__}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

@@ -48,7 +48,7 @@ def from_keyring(account: str, *, create: bool) -> bytes:
     except ImportError:
         raise StateError(
             "The vault's key is in the system's keyring, and the Python package keyring is not installed.",
-            "Install palyra[keyring].",
+            "In a checkout of Palyra: pip install '.[keyring]'.",
         ) from None
     try:
         found = keyring.get_password(SERVICE, account)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("palyra.cluster")
 LOOK_S = 2.0
 LOST_S = 0.5
-INSTALL = "Run: pip install 'palyra[cluster]'"
+INSTALL = "In a checkout of Palyra: pip install '.[cluster]'"
 
 
 def open_state(root: Path, config: Config, *, passphrase: bytes | None) -> Writer:

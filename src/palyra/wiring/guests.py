@@ -120,7 +120,9 @@ def _plan(
 def _folder_of(package: str) -> Path:
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise Unenforceable((), f"{package} is not installed.", "Reinstall palyra: pip install palyra.")
+        raise Unenforceable(
+            (), f"{package} is not installed.", "Reinstall it, in a checkout of Palyra: pip install --force-reinstall ."
+        )
     return Path(found.origin).resolve().parent
 
 
