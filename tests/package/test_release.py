@@ -69,6 +69,16 @@ def test_the_wheel_runs_a_call_in_a_clean_environment(plain: Path, tmp_path: Pat
     assert run(plain / "palyra", "demo", home=tmp_path, cwd=workspace).returncode == 0
 
 
+def test_the_install_command_of_the_readme_works_in_a_checkout(tmp_path: Path, workspace: Path) -> None:
+    assert "`pip install .`" in (PROJECT / "README.md").read_text(encoding="utf-8")
+    release.export(tmp_path / "checkout")
+    assert run("/usr/bin/python3", "-m", "venv", tmp_path / "venv").returncode == 0
+    installed = run(tmp_path / "venv" / "bin" / "pip", "install", ".", cwd=tmp_path / "checkout")
+    assert installed.returncode == 0, installed.stderr
+    done = run(tmp_path / "venv" / "bin" / "palyra", "run", "--", "echo", "hello", home=tmp_path, cwd=workspace)
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+
+
 def test_only_what_was_asked_for_is_installed(plain: Path) -> None:
     script = "import importlib.util as u; print([n for n in %r if u.find_spec(n)])"
     extras = ("starlette", "uvicorn", "pydantic", "jinja2", "mcp", "cyclonedx", "pytest", "hypothesis", "keyring")
@@ -105,6 +115,7 @@ def test_the_wheel_holds_the_package_and_its_data_and_no_tests(built: Path) -> N
         "sandbox/profiles/base.sbpl",
     ):
         assert f"palyra/{needed}" in names
+    assert [name for name in names if name.endswith("dist-info/licenses/LICENSE")]
     assert [name for name in names if "test_" in name or name.endswith(".pyc")] == []
 
 
