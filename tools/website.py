@@ -18,7 +18,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
 STAGE = PROJECT / ".make" / "site"
-OWN = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+OWN = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md")
 """Pages outside docs/; staged below project/."""
 NAV: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Start", (("Home", "index.md"), ("Quickstart", "quickstart.md"), ("Concepts", "concepts.md"),
@@ -41,14 +41,14 @@ NAV: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("Decisions", ()),
     ("Project", (("Architecture", "project/ARCHITECTURE.md"), ("Documentation map", "README.md"),
                  ("Readme", "project/README.md"), ("Contributing", "project/CONTRIBUTING.md"),
-                 ("Changes", "project/CHANGELOG.md"))),
+                 ("Code of conduct", "project/CODE_OF_CONDUCT.md"), ("Changes", "project/CHANGELOG.md"))),
 )  # fmt: skip
 FOLDERS = {"Reference": "reference", "Specifications": "spec", "Decisions": "adr"}
 """Sections that list every page of a folder."""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 CONFIG = """[project]
 site_name = "Palyra"
-site_description = "Runs the tool calls of AI agents: decided by policy, confined by a sandbox, signed and journaled."
+site_description = "Runs an AI agent's commands in a Linux sandbox: decided by policy, signed and journaled."
 docs_dir = "pages"
 site_dir = "built"
 use_directory_urls = false
