@@ -1,8 +1,10 @@
 """The commands in the documentation are run, page by page, in a home and a folder of their own.
 
 A line of an `sh` or `console` fence is a command. It must end as the page says (`# exit 126`), else with 0; what may
-end otherwise is in `ENDS`. A daemon that a page starts serves the rest of that page. What another test types from the
+end otherwise is in `ENDS`. Lines below a `$` command are its output: each must be printed, in that order, where `…` is
+any text and `01J…` an id. A daemon that a page starts serves the rest of that page. What another test types from the
 same page is in `ELSEWHERE`, what nobody runs is in `NOT_RUN`, each with its reason; docs/testing.md states the share.
+Python of the README is run as well.
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ from typing import Any
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+README = PROJECT / "README.md"
+PAGES = [README, *sorted((PROJECT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(?:sh|console)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CEDAR = re.compile(r"^```cedar\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXIT = re.compile(r"#.*\bexit (\d+)\b(?! where)")
-EXTRA = re.compile(r"palyra\[([a-z-]+)\]")
+EXTRA = re.compile(r"(?:palyra|'\.)\[([a-z,-]+)\]")
 PROMPT = "$ "
 FOLLOWS = "/console/v1/events"
 """Goes on until it is ended."""
@@ -34,17 +39,15 @@ ELSEWHERE = {
     r"\bacme\.greet\b(?!.*\bnpm )": "tests/e2e/test_write_a_skill.py",  # from the page itself, in a project it edits
 }
 NOT_RUN = {
-    r"^make test": "make test runs these tests",
     r"--allow-host example\.org .*curl": "goes to the network; with a host on loopback: tests/e2e/test_egress.py",
     r"\bnpm install left-pad": "goes to a registry; with one on loopback: tests/e2e/test_egress.py",
     r"\bpip3 install": "goes to a registry; with one on loopback: tests/e2e/test_egress.py",
     r"^npm install": "goes to a registry; what it brings is there from the lock: tests/e2e/test_write_a_skill.py",
     r"^pip install": "goes to a registry; that the extra exists is tested here, that it installs by make test-package",
-    r"^claude ": "another product's command; what it would start: tests/e2e/test_mcp.py",
+    r"^(claude|codex) ": "another product's command; what it would start: tests/e2e/test_mcp.py",
 }
-SETTINGS = {
-    "docs/guide/approvals.md": '[tool_call.process_runner]\negress_enforcement_mode = "none"\n',  # so that calls ask
-}
+IN_FORCE = {"docs/guide/approvals.md"}
+"""Pages whose first policy is in force while their commands run."""
 ENDS = {
     "palyra policy diff ./policies": {0, 1},
     "palyra policy replay ./policies --since 7d": {0, 1},
@@ -54,13 +57,31 @@ ENDS = {
 }
 
 
-def commands_of(page: Path) -> list[str]:
-    lines = []
+def steps_of(page: Path) -> list[tuple[str, list[str]]]:
+    """Each command of a page with the lines of output that the page shows below it."""
+    steps: list[tuple[str, list[str]]] = []
     for fence in FENCE.findall(page.read_text(encoding="utf-8")):
-        shown = [line for line in fence.replace("\\\n", " ").replace("|\n", "| ").splitlines() if line.strip()]
-        prompted = [line for line in shown if line.startswith(PROMPT)]  # then the rest is what it says
-        lines += [line.removeprefix(PROMPT).strip() for line in prompted or shown]
-    return [line.replace(".venv/bin/palyra", "palyra") for line in lines if not line.startswith("#")]
+        lines = [line for line in fence.replace("\\\n", " ").replace("|\n", "| ").splitlines() if line.strip()]
+        has_prompts = any(line.startswith(PROMPT) for line in lines)
+        for line in lines:
+            if not has_prompts or line.startswith(PROMPT):
+                steps.append((line.removeprefix(PROMPT).strip().replace(".venv/bin/palyra", "palyra"), []))
+            else:
+                steps[-1][1].append(line)
+    return [(command, shown) for command, shown in steps if not command.startswith("#")]
+
+
+def commands_of(page: Path) -> list[str]:
+    return [command for command, _ in steps_of(page)]
+
+
+def missing_lines(shown: list[str], printed: str) -> list[str]:
+    """The lines a page shows that the command does not print, or prints in another order."""
+    rest = iter(printed.splitlines())
+    patterns = [re.escape(line).replace("01J…", "[0-9A-Z]{26}").replace("…", ".*") for line in shown]
+    return [
+        line for line, pattern in zip(shown, patterns, strict=True) if not any(map(re.compile(pattern).fullmatch, rest))
+    ]
 
 
 def why_not(command: str) -> str | None:
@@ -109,17 +130,22 @@ class Reader:
     def fill(self, command: str) -> str:
         """The ids a reader would have by now: of a call, of a request that waits, of a grant."""
         if "CALL_ID" in command:
-            assert self.type("palyra run -- true")[0] == 0
-            entries = [item["entry"]["predicate"] for item in self.items("journal tail")]
-            command = command.replace("CALL_ID", next(one["call_id"] for one in reversed(entries) if "call_id" in one))
+            if not self.calls():
+                assert self.type("palyra run -- true")[0] == 0
+            command = command.replace("CALL_ID", self.calls()[-1])
         if "revoke 01J…" in command:
             return command.replace("01J…", self.items("approvals grants")[0]["approval_id"])
         if "01J…" in command:
             self.asked += 1  # another call each time: a yes or a no is for one
-            asked = json.dumps({"command": "git", "args": ["fetch", "--depth", str(self.asked), "origin"]})
+            place = "build/" if "--pattern" in command else ""
+            asked = json.dumps({"command": "rm", "args": [f"{place}{self.asked}"]})
             _, said = self.type(f"palyra call palyra.process.run '{asked}' --as agent:demo --json")
             return command.replace("01J…", json.loads(said.splitlines()[0])["approval"]["approval_id"])
         return command
+
+    def calls(self) -> list[str]:
+        entries = [item["entry"]["predicate"] for item in self.items("journal tail")]
+        return [entry["call_id"] for entry in entries if "call_id" in entry]
 
     def items(self, words: str) -> list[dict[str, Any]]:
         argv = ["palyra", *words.split(), "--json"]
@@ -171,15 +197,39 @@ def reader(workspace: Path, person: Path, tmp_path: Path) -> Iterator[Reader]:
     ids=lambda page: str(page.relative_to(PROJECT)),
 )
 def test_every_command_on_a_page_does_what_the_page_says(page: Path, reader: Reader, person: Path) -> None:
-    if settings := SETTINGS.get(str(page.relative_to(PROJECT))):
-        home = person / ".local" / "share" / "palyra"
-        home.mkdir(mode=0o700, parents=True)
-        (home / "palyra.toml").write_text(settings)
-    for command in commands_of(page):
+    if str(page.relative_to(PROJECT)) in IN_FORCE:
+        policies = person / ".local" / "share" / "palyra" / "policies"
+        policies.mkdir(mode=0o700, parents=True)
+        (policies / "local.cedar").write_text(CEDAR.findall(page.read_text(encoding="utf-8"))[0])
+    for command, shown in steps_of(page):
         if why_not(command) is None:
             code, said = reader.type(command)
             assert code in ({124} if FOLLOWS in command else expected(command)), (command, code, said[-1500:])
             assert "Traceback" not in said, (command, said[-1500:])
+            assert missing_lines(shown, said) == [], (command, said[-1500:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", PYTHON.findall(README.read_text(encoding="utf-8")))
+def test_the_python_in_the_readme_prints_the_output_of_the_program(script: str, reader: Reader) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=reader.workspace, env=reader.environ, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert "token.txt" in done.stdout
+
+
+def test_output_that_a_page_shows_must_be_printed_in_its_order() -> None:
+    printed = "one\nid 01M7V1Z0CX8MFJFGSMKRSFWMKF is 7\nlast\n"
+    assert missing_lines(["one", "id 01J… is …", "last"], printed) == []
+    assert missing_lines(["last", "one"], printed) == ["one"]
+    assert missing_lines(["id 01J… is 8"], printed) == ["id 01J… is 8"]
+
+
+def test_the_public_workflow_runs_the_two_commands_of_the_readme() -> None:
+    workflow = (PROJECT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    named = re.findall(r"\bmake [a-z]+\b", README.read_text(encoding="utf-8"))
+    assert re.findall(r"^\s+- run: (make .*)$", workflow, re.MULTILINE) == named == ["make demo", "make test"]
 
 
 def test_the_share_of_commands_that_are_run_is_what_the_testing_page_says() -> None:
@@ -199,5 +249,6 @@ def test_every_reason_for_not_running_is_needed_and_names_what_is_there() -> Non
 
 def test_every_extra_that_a_page_tells_to_install_exists() -> None:
     extras = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    told = {extra for page in PAGES for extra in EXTRA.findall(page.read_text(encoding="utf-8"))}
+    named = {found for page in PAGES for found in EXTRA.findall(page.read_text(encoding="utf-8"))}
+    told = {extra for names in named for extra in names.split(",")}
     assert told <= set(extras), told - set(extras)
