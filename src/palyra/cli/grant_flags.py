@@ -49,17 +49,21 @@ _OPTIONS = (
         "--tier",
         type=click.Choice(["auto", "b", "c"]),
         default=None,
-        help="c: a sandbox of its own, the default; b: limits on a plain process.",
+        help="c (default): a sandbox. b: a plain process under limits. auto: as configured.",
     ),
     click.option(
         "--egress",
         type=click.Choice(EGRESS_WORDS),
         default=None,
-        help="strict: only granted hosts, held by the kernel (default). preflight: hosts in the arguments are "
-        "checked. none or allow_all: no limit. block_all: nothing.",
+        help="strict (default): only the hosts of --allow-host and the configuration, else no network. block_all: no "
+        "network. preflight: only hosts named in the arguments are checked. none, allow_all: every host.",
     ),
     click.option(
-        "--allow-host", "hosts", multiple=True, metavar="HOST[:PORT]", help="A host it may reach. Repeatable."
+        "--allow-host",
+        "hosts",
+        multiple=True,
+        metavar="HOST[:PORT]",
+        help="A host it may reach. Repeatable.",
     ),
     click.option(
         "--allow",
@@ -67,7 +71,7 @@ _OPTIONS = (
         multiple=True,
         metavar="EXE",
         callback=parse_names,
-        help="Allow this program too. Repeatable.",
+        help="Allow a program that is not on the allowlist. Repeatable.",
     ),
     click.option(
         "--allow-interpreters",
@@ -80,7 +84,7 @@ _OPTIONS = (
         multiple=True,
         metavar="PATH",
         callback=parse_folders,
-        help="A folder or file it may read. Repeatable.",
+        help="A folder or file outside the workspace that it may read. Repeatable.",
     ),
     click.option(
         "--env", "env", multiple=True, metavar="K=V", callback=parse_pairs, help="Set a variable. Repeatable."

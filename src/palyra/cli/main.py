@@ -142,7 +142,7 @@ class LazyGroup(click.Group):
 @global_options
 @click.pass_context
 def cli(ctx: click.Context, /, **given: object) -> None:
-    """Run AI agents' tool calls: decided by policy, enforced by the kernel, proven by a signed journal."""
+    """Run an AI agent's commands in a sandbox: your rules decide, and every call leaves a signed record."""
     ctx.obj = Settings.of(given)
 
 
