@@ -171,7 +171,7 @@ fuzz: dev ## new cases for every property test, random bytes against every parse
 release: dev ## wheel, sdist, manuals, bill of materials, provenance, checksums in dist/ (KEY=key.pem signs)
 	@$(PY) tools/release.py $(if $(KEY),--key $(KEY))
 
-picture: dev ## the terminal in the README, drawn from palyra demo
+picture: dev ## the terminal in the quickstart, drawn from palyra demo
 	@$(PY) tools/picture.py
 
 test-package: dev ## wheel and sdist in clean environments, with what was asked for and nothing else; built twice

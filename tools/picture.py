@@ -1,4 +1,4 @@
-"""The picture of a terminal in the README: `palyra demo` is run, and what it says is drawn.
+"""The picture of a terminal in the quickstart: `palyra demo` is run, and what it says is drawn.
 
     python tools/picture.py [--output docs/pictures/demo.svg]
 
@@ -20,7 +20,8 @@ COLUMNS, LINE, CHAR, MARGIN = 108, 19, 8.4, 20
 STEADY = (
     (re.compile(r"/\S*palyra-demo-\w+"), "/tmp/palyra-demo"),
     (re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d"), "Jan  1 12:00"),
-    (re.compile(r"\('127\.0\.0\.1', \d+\)"), "('127.0.0.1', 8080)"),
+    (re.compile(r"127\.0\.0\.1([\"']), \d+\)"), r"127.0.0.1\1, 8080)"),
+    (re.compile(r"\b01[0-9A-Z]{24}\b"), "01J00000000000000000000000"),
     (re.compile(r"line \d+, in"), "line 1, in"),
     (re.compile(r"/usr/lib/python3\.\d+/"), "/usr/lib/python3/"),
 )
