@@ -17,6 +17,8 @@ ASC := .make/assemblyscript
 ROUNDS = 60
 MINUTES = 1
 ROWS =
+GATE = 1.05
+COMMIT = HEAD
 SECONDS_EACH = 30
 MUTANTS = 8
 KEY =
@@ -182,6 +184,9 @@ mutate: dev ## small wrongs in guard, policy and egress: does a test notice? (MU
 
 bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c tier_c_cold growth")
 	@$(PY) -m bench --rounds $(ROUNDS) $(ROWS)
+
+bench-against: dev ## this tree beside COMMIT, round by round; fails when a row got slower (COMMIT=HEAD~9 ROWS="tier_c http" GATE=1.05)
+	@$(PY) -m bench.against --rounds $(ROUNDS) --gate $(GATE) $(COMMIT) $(ROWS)
 
 docs: dev ## write the generated pages again
 	@$(PY) tools/reference.py

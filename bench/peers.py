@@ -116,22 +116,27 @@ def worker(name: str, script: str, *words: str) -> Iterator[Contender]:
         yield Contender(name=name, run=None, why_missing=f"could not be installed ({type(error).__name__})")
         return
 
-    def ask() -> int:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write("run\n")
-        answer = process.stdout.readline()
-        if not answer.strip().isdigit():
-            raise RuntimeError(f"its worker answered {answer!r}")
-        return int(answer)
-
     with process:
         try:
-            ask()
+            ask_worker(process)
         except (OSError, RuntimeError) as error:
             yield Contender(name=name, run=None, why_missing=f"it does not start on this machine: {error}")
         else:
-            yield Contender(name=name, run=ask)
+            yield Contender(name=name, run=lambda: ask_worker(process))
+
+
+def ask_worker(process: subprocess.Popen[str]) -> int:
+    """Ask a worker for one round; return the nanoseconds it answers."""
+    assert process.stdin
+    assert process.stdout
+    try:
+        process.stdin.write("run\n")
+        answer = process.stdout.readline()
+    except OSError:  # the worker ended and left its reason in the pipe
+        answer = process.stdout.readline()
+    if not answer.strip().isdigit():
+        raise RuntimeError(f"its worker answered {answer!r}")
+    return int(answer)
 
 
 def sandlock() -> AbstractContextManager[Contender]:
