@@ -74,7 +74,11 @@ $(ASC)/.ready: requirements/assemblyscript/package-lock.json requirements/node.t
 	@echo "palyra: installing the AssemblyScript compiler into $(ASC) …"
 	@tools/assemblyscript.sh $(PYTHON) $(ASC) || echo "palyra: the sample skills will not be built" >&2
 
-test: lint $(ASC)/.ready ## everything: style, types, house, all tests; as root also the plain-user half
+# What tests use beside what Palyra needs: strace counts system calls.
+test-programs:
+	@tools/system.sh $(PYTHON) $(PY) strace
+
+test: lint $(ASC)/.ready ## everything: style, types, layers, all tests; as root also the plain-user half
 	@$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) tests || { $(AGAIN); $(PY) -m pytest $(ALONE) $(PYTEST_FLAGS) tests; }
 	@test "$$(id -u)" != 0 || $(MAKE) --no-print-directory test-user
 
@@ -122,17 +126,15 @@ test-cluster: dev ## the stores' tests on a real PostgreSQL, and many machines; 
 	@PALYRA_TEST_STORES=postgres $(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) $(STORE_TESTS)
 	@PALYRA_TEST_CLUSTER=1 PALYRA_TEST_STORES=postgres $(PY) -m pytest $(PYTEST_FLAGS) tests/cluster
 
-lint: dev house ## ruff, mypy, house
+lint: dev ## ruff, mypy, and which package may import which
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check --quiet . || { echo 'palyra: `make fmt` formats these files' >&2; exit 1; }
 	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo --cache-dir .make/import-linter
 
 fmt: dev ## format, and fix what ruff can fix
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
-
-house: dev ## storeys, cycles, purity, sizes
-	@$(PY) tools/house.py @tools/house.args
 
 test-standards: dev ## exports checked by securesystemslib, in-toto-attestation and Go's sumdb; as root Go is installed
 	@test -x .make/standards/bin/python || $(PYTHON) -m venv .make/standards
