@@ -15,11 +15,12 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "palyra"
 MAX_LINES = 800
 PURE = """
-    errors canon signing attest model.* protocol.* policy.* budget.* approvals.* guard.* sandbox.* egress.* redact.*
-    journal.* skills.* artifacts.* tokens.* config.*
+    palyra.errors palyra.canon palyra.signing palyra.attest palyra.model.* palyra.protocol.* palyra.policy.*
+    palyra.budget.* palyra.approvals.* palyra.guard.* palyra.sandbox.* palyra.egress.* palyra.redact.*
+    palyra.journal.* palyra.skills.* palyra.artifacts.* palyra.tokens.* palyra.config.*
 """.split()
 ADAPTERS = """
-    *.store *.store.* *.dial egress.fetch egress.server.* guard.look* sandbox.probe* *.load
+    *.store *.store.* *.dial *.load palyra.egress.fetch palyra.egress.server.* palyra.guard.look* palyra.sandbox.probe*
 """.split()
 """Modules inside those packages that do touch the world."""
 IMPURE = frozenset(
@@ -33,7 +34,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 def is_pure(name: str) -> bool:
