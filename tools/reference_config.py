@@ -41,7 +41,8 @@ MEANINGS = {
     "tool_call.process_runner.egress_enforcement_mode": "Network of native programs; see "
     "[egress.md](../spec/egress.md). `allow_all` is `none`, `block_all` is `strict` without any host.",
     "tool_call.process_runner.allowed_egress_hosts": "Hosts that calls may name: `host`, `host:port`, `.suffix`, "
-    "`*.suffix`, an address or a CIDR.",
+    "`*.suffix`, an address or a CIDR. For a protocol that Palyra does not know, "
+    '`{ host = "db.example.com", port = 9042, raw = true }` lets every byte pass there.',
     "tool_call.process_runner.cpu_time_limit_ms": "CPU time of each process, rounded up to whole seconds.",
     "tool_call.process_runner.memory_limit_bytes": "Private memory of each process (`RLIMIT_DATA`).",
     "tool_call.process_runner.max_processes": "Processes and threads of one call, where the host can bound them.",

@@ -27,7 +27,7 @@ import pytest
 from palyra.egress.asked import in_order
 from palyra.egress.dial import Dialer
 from palyra.egress.face import face_of
-from palyra.egress.hosts import parse_pattern
+from palyra.egress.hosts import parse_grant
 from palyra.egress.limits import EgressLimits
 from palyra.egress.server.serving import EgressServer
 from palyra.launch.held import template_of
@@ -66,7 +66,7 @@ def egress(**bounds: Any) -> EgressServer:
 
 
 def grant(*patterns: str) -> NetGrant:
-    return NetGrant(EgressMode.STRICT, in_order(parse_pattern(text) for text in patterns))
+    return NetGrant(EgressMode.STRICT, in_order(parse_grant(text) for text in patterns))
 
 
 @dataclass

@@ -11,7 +11,9 @@ import shutil
 import socket
 import subprocess
 import textwrap
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,44 @@ def test_git_clones_over_http(tier_c: Arena, tmp_path: Path) -> None:
     assert (tier_c.workspace / "copy" / "file").read_text() == "content\n"
 
 
+def test_git_clones_over_its_own_protocol(tier_c: Arena, tmp_path: Path) -> None:
+    git = shutil.which("git", path="/usr/bin:/bin")
+    if git is None:
+        pytest.skip("there is no git")
+    make_repository(tmp_path, git)
+    with git_daemon(tmp_path, git) as port:
+        env = (("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"))
+        url = f"git://granted.test:{port}/repository.git"
+        result = tier_c.run(git, "clone", "--quiet", url, "copy", net=grant(*at_port(port)), env=env)
+        named = (*env, ("GIT_OVERRIDE_VIRTUAL_HOST", "other.test"))
+        other = tier_c.run(git, "ls-remote", url, net=grant(*at_port(port)), env=named)
+    assert (result.execution.exit_code, result.output.stderr) == (0, "")
+    assert (tier_c.workspace / "copy" / "file").read_text() == "content\n"
+    assert other.execution.exit_code != 0
+    assert verdicts(other)[-1] == ("other.test", 9418, "denied")
+
+
+@contextmanager
+def git_daemon(folder: Path, git: str) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        words = [git, "daemon", "--inetd", "--export-all", f"--base-path={folder}", str(folder)]
+
+        def serve() -> None:
+            with suppress(OSError):  # the listener was closed
+                while True:
+                    client, _ = listener.accept()
+                    with client:
+                        subprocess.run(words, stdin=client, stdout=client, stderr=subprocess.DEVNULL, check=False)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
 def make_repository(folder: Path, git: str) -> None:
     """One commit, served as plain files."""
     work, bare = folder / "work", folder / "repository.git"
@@ -130,18 +170,48 @@ def test_a_host_that_speaks_first_and_a_granted_address_are_reached(tier_c: Aren
     def echo(host, port):
         with socket.create_connection((host, port), 5) as s:
             first = s.recv(100)
-            s.sendall(b"question")
+            s.sendall(b"SSH-2.0-question\\r\\n")
             s.shutdown(socket.SHUT_WR)
             return (first + s.recv(100)).decode() + ("" if s.recv(1) == b"" else " and more")
     port = int(sys.argv[1])
     report([echo("granted.test", port), echo("127.0.0.1", port)])
     """
-    with tcp(greeting=b"welcome ") as seen:
+    with tcp(greeting=b"SSH-2.0-welcome\r\n") as seen:
         result = attack(
             tier_c, program, str(seen.port), granted=(f"granted.test:{seen.port}", f"127.0.0.1:{seen.port}")
         )
-    assert result.json == ["welcome question", "welcome question"]
+    assert result.json == ["SSH-2.0-welcome\r\nSSH-2.0-question\r\n"] * 2
     assert verdicts(result) == [("granted.test", seen.port, "allowed"), ("127.0.0.1", seen.port, "allowed")]
+
+
+SENDS_MAIL = """
+def talk(host, port):
+    with socket.create_connection((host, port), 5) as s:
+        s.sendall(b"%s" + b"\\r\\nMAIL FROM:<a@b.test>\\r\\n")
+        s.shutdown(socket.SHUT_WR)
+        return s.makefile("rb").read().decode("latin-1")
+report(tried(talk, "granted.test", int(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("start", [r"SSH-2.0-x", r"*1\\r\\n$4\\r\\nPING", r"EHLO me", r"\\x16\\x03\\x01"])
+def test_a_mail_server_on_a_granted_port_is_not_spoken_to(tier_c: Arena, start: str) -> None:
+    with tcp(greeting=b"220 mail.test ESMTP\r\n") as seen:
+        result = attack(tier_c, SENDS_MAIL % start, str(seen.port), granted=at_port(seen.port))
+    assert "MAIL" not in str(result.json)
+    assert ("granted.test", seen.port, "denied") in verdicts(result)
+
+
+def test_a_host_granted_raw_is_spoken_to_in_any_protocol(tier_c: Arena) -> None:
+    with tcp(greeting=b"220 mail.test ESMTP\r\n") as seen:
+        name, address = at_port(seen.port)
+        result = attack(tier_c, SENDS_MAIL % "EHLO me", str(seen.port), granted=(f"{name} raw", address))
+    assert "MAIL FROM:<a@b.test>" in str(result.json)
+    assert verdicts(result) == [("granted.test", seen.port, "allowed")]
+
+
+def at_port(port: int) -> tuple[str, str]:
+    return f"granted.test:{port}", f"127.0.0.1:{port}"
 
 
 def test_a_granted_ipv6_address_is_reached(tier_c: Arena) -> None:

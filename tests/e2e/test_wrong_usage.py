@@ -63,7 +63,8 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("serve --host 0.0.0.0 --port 0", 125, "can be reached from other machines"),
     # 126: the call is refused
     ("run --workspace nowhere -- ls", 126, "hint: Name a folder of yours: --workspace DIR"),
-    ("run --allow-host http://x/y -- ls", 126, "is an address of a page, not a host"),
+    ("run --allow-host http://x.test/y -- ls", 126, "is a URL; a grant names a host.\nhint: Write x.test instead."),
+    ("run --allow-raw db.test -- ls", 126, "'db.test' is not one host and port, which raw is for."),
     ("run -- ./script.sh", 126, "hint: For an installed program use command="),
     ("call palyra.echo {bad", 126, "MALFORMED"),
     ("call palyra.fs.write {}", 126, "needs exactly one of text, base64"),

@@ -20,7 +20,8 @@ from palyra.egress.grammar import Malformed, parse_authority
 from palyra.egress.hosts import parse_host, parse_pattern
 from palyra.egress.http import find_head, parse_request, parse_response, read_url, write_head
 from palyra.egress.names import NameTable
-from palyra.egress.sniff import OPEN, Kind, Sniffer, sniff
+from palyra.egress.protocols import Protocol, UnknownProtocol, is_answered, read_opening
+from palyra.egress.protocols import read_greeting as read_greeting_of
 from palyra.egress.socks import read_greeting, read_request
 from palyra.errors import Rejected
 from palyra.model.net import EgressMode, NetGrant
@@ -100,20 +101,31 @@ def hello(data: bytes) -> None:
         return None
 
     assert read(step) == read(len(rest) or 1)
-    is_retry(HandshakeReader(), bytearray(rest))
+    with contextlib.suppress(Malformed):
+        is_retry(HandshakeReader(), bytearray(rest))
 
 
 def first_bytes(data: bytes) -> None:
-    decided: set[Kind] = set()
-    sniffer = Sniffer()
-    for at in range(min(len(data), 200) + 1):
-        kind = sniff(data[:at])
-        if kind not in OPEN:
-            decided.add(kind)
-        else:
-            assert not decided
-        assert sniffer.feed(data[max(0, at - 1) : at]) is kind
-    assert len(decided) <= 1
+    """Decided once, the same in any pieces; a first message lies within what was read."""
+    for port in (443, 5432):
+        for greeted in (None, Protocol.MYSQL):
+            decided: set[object] = set()
+            for at in range(1, min(len(data), 200) + 1):
+                try:
+                    found = read_opening(data[:at], port, greeted)
+                except UnknownProtocol:
+                    decided.add(None)
+                    continue
+                if found is None:
+                    assert not decided
+                else:
+                    assert found.length <= at
+                    decided.add(found)
+            assert len(decided) <= 1
+    with contextlib.suppress(UnknownProtocol):
+        read_greeting_of(data)
+    for protocol in Protocol:
+        is_answered(protocol, data)
 
 
 def socks(data: bytes) -> None:
@@ -205,7 +217,11 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
         b"\x01\x16\x03\x01\0\x01\x01",
         b"\x02\x16\x03\x03\0\x2a\x02\0\0\x26\x03\x03" + bytes(32),
     ),
-    "first_bytes": (_GET, b"SSH-2.0-x\r\n", b"PROXY TCP4 ", b"\r\n\r\n\0\r\nQUIT\n", b"\x16\x03\x01"),
+    "first_bytes": (
+        *(_GET, b"SSH-2.0-x\r\n", b"PROXY TCP4 ", b"\r\n\r\n\0\r\nQUIT\n", b"\x16\x03\x01", b"*1\r\n$4\r\nPING\r\n"),
+        *(b"0031git-upload-pack /x\0host=a.test\0\0version=2\0", b"\0\0\0\x08\x04\xd2\x16\x2f", b" \0\0\1" + bytes(40)),
+        b"\0\0\0\x10\0\3\0\0user\0a\0\0",
+    ),
     "socks": (b"\x05\x01\x00", b"\x05\x01\x00\x03\x06a.test\x01\xbb", b"\x05\x01\x00\x04" + bytes(18)),
     "dns": (
         bytes.fromhex("beef01000001000000000000 01610474657374000001 0001"),

@@ -66,6 +66,13 @@ _OPTIONS = (
         help="A host it may reach. Repeatable.",
     ),
     click.option(
+        "--allow-raw",
+        "raw_hosts",
+        multiple=True,
+        metavar="HOST:PORT",
+        help="A host it may reach on this port in any protocol, unread. Repeatable.",
+    ),
+    click.option(
         "--allow",
         "executables",
         multiple=True,
@@ -99,6 +106,11 @@ def with_grant_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def hosts_of(flags: dict[str, Any]) -> list[str]:
+    """Of both flags, as the engine and a daemon read them: `HOST:PORT raw` for --allow-raw."""
+    return [*flags["hosts"], *(f"{host} raw" for host in flags["raw_hosts"])]
+
+
 def grant_of(flags: dict[str, Any]) -> OperatorGrant:
     from palyra.wiring.grants import grant
 
@@ -108,7 +120,7 @@ def grant_of(flags: dict[str, Any]) -> OperatorGrant:
         read_roots=flags["read_roots"],
         env=dict(flags["env"]),
         egress=flags["egress"],
-        hosts=flags["hosts"],
+        hosts=hosts_of(flags),
         tier=None if flags["tier"] == "auto" else flags["tier"],
     )
 
@@ -118,7 +130,7 @@ def grant_words(flags: dict[str, Any]) -> dict[str, Any]:
     return {
         "tier": flags["tier"],
         "egress": flags["egress"],
-        "allow_host": list(flags["hosts"]) or None,
+        "allow_host": hosts_of(flags) or None,
         "allow": list(flags["executables"]) or None,
         "allow_interpreters": flags["allow_interpreters"] or None,
         "read": [os.path.abspath(folder) for folder in flags["read_roots"]] or None,

@@ -56,13 +56,13 @@ def learned_lines(learned: dict[str, Any], flags: dict[str, Any]) -> list[str]:
         lines.append("palyra: it asked for more than could be recorded")
     roots, hosts = learned["grant"]["read_roots"], learned["grant"]["allowed_egress_hosts"]
     if not roots and not hosts:
-        return [*lines, "palyra: it was denied nothing that could be granted"]
+        return [*lines, "palyra: nothing was refused that a grant would allow"]
     return [*lines, *_spellings(roots, hosts, flags)]
 
 
 def _spellings(roots: list[str], hosts: list[str], flags: dict[str, Any]) -> list[str]:
     words = [word for root in roots for word in ("--read", root)]
-    words += [word for host in hosts for word in ("--allow-host", host)]
+    words += [word for host in hosts for word in _host_words(host)]
     lines = [
         "palyra: the smallest grant, for one call:",
         f"  {shell_words(['palyra', 'run', *_given(flags), *words])} \\",
@@ -74,6 +74,11 @@ def _spellings(roots: list[str], hosts: list[str], flags: dict[str, Any]) -> lis
     if hosts:
         lines.append(f"  allowed_egress_hosts = {_toml(hosts)}")
     return lines
+
+
+def _host_words(pattern: str) -> tuple[str, str]:
+    plain = pattern.removesuffix(" raw")
+    return ("--allow-host" if plain == pattern else "--allow-raw", plain)
 
 
 _SPELLED = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"}
@@ -94,7 +99,7 @@ def _bytes_of(one: str) -> str:
 
 def _given(flags: dict[str, Any]) -> list[str]:
     """The flags of this call that its next run needs as well."""
-    words = [word for name in ("executables", "read_roots", "hosts") for value in flags[name]
+    words = [word for name in ("executables", "read_roots", "hosts", "raw_hosts") for value in flags[name]
              for word in (_OPTIONS[name], value)]  # fmt: skip
     words += [word for key, value in flags["env"] for word in ("--env", f"{key}={value}")]
     words += [word for name in ("workspace", "egress", "principal") if flags[name]
@@ -106,6 +111,7 @@ _OPTIONS = {
     "executables": "--allow",
     "read_roots": "--read",
     "hosts": "--allow-host",
+    "raw_hosts": "--allow-raw",
     "workspace": "--workspace",
     "egress": "--egress",
     "principal": "--as",

@@ -259,11 +259,26 @@ def _parse_value(hint: Any, raw: Any, path: tuple[str, ...]) -> Any:
             raise ConfigKeyError(path, f"{name} must be {_KINDS[hint]}.")
         _check_scalar(raw, path)
         return raw
+    if path[-1] == "allowed_egress_hosts" and isinstance(raw, list):
+        raw = [parse_host_entry(item, path) if isinstance(item, Mapping) else item for item in raw]
     if not (isinstance(raw, list) and all(isinstance(item, str) for item in raw)):
         raise ConfigKeyError(path, f"{name} must be a list of strings.")
     if path[-1] in _FOLDERS and not all(item.startswith("/") for item in raw):
         raise ConfigKeyError(path, f"{name} must list absolute folders.")
     return tuple(raw)
+
+
+def parse_host_entry(entry: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    """`{ host = "db.example.com", port = 9042, raw = true }` → `db.example.com:9042 raw`."""
+    host, port, is_raw = entry.get("host"), entry.get("port"), entry.get("raw", False)
+    if {*entry} - {"host", "port", "raw"} or type(host) is not str or type(port) is not int or type(is_raw) is not bool:
+        raise ConfigKeyError(
+            path,
+            f"A table in {'.'.join(path)} has a host, a port and raw, nothing else.",
+            'Write { host = "db.example.com", port = 9042, raw = true }.',
+        )
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{authority} raw" if is_raw else authority
 
 
 _KINDS = {bool: "true or false", int: "a whole number", str: "a string"}

@@ -25,7 +25,7 @@ def narrow(grant: NetGrant, asked: Sequence[str]) -> NetGrant:
         name = parse_host(host)
         if read_address(name) is None:
             kept |= {
-                HostPattern(HostKind.EXACT, name, pattern.port if port is None else port)
+                HostPattern(HostKind.EXACT, name, pattern.port if port is None else port, raw=pattern.raw)
                 for pattern in grant.hosts
                 if judge_host(NetGrant(grant.mode, (pattern,)), name, port).allowed
             }
@@ -34,4 +34,4 @@ def narrow(grant: NetGrant, asked: Sequence[str]) -> NetGrant:
 
 def in_order(patterns: Iterable[HostPattern]) -> tuple[HostPattern, ...]:
     """One order for one set, so that equal grants are equal plans. A pattern without a port comes first."""
-    return tuple(sorted(set(patterns), key=lambda one: (one.kind.value, one.value, one.port or 0)))
+    return tuple(sorted(set(patterns), key=lambda one: (one.kind.value, one.value, one.port or 0, one.raw)))

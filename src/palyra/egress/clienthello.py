@@ -15,7 +15,10 @@ from palyra.values import dataclass
 MAX_HELLO = 32_768
 MAX_RECORDS = 49_152
 """Of raw bytes, headers included, until the hello is whole."""
-HANDSHAKE, CHANGE_CIPHER, APPLICATION = 22, 20, 23
+HANDSHAKE, CHANGE_CIPHER, ALERT, APPLICATION = 22, 20, 21, 23
+_ALERT_START, _HANDSHAKE_START = b"\x15\x03", b"\x16\x03"
+_ALERT_LEVEL, _FATAL = 5, 2
+_NO_TLS = "the host does not answer as TLS does"
 _CLIENT_HELLO, _SERVER_HELLO = 1, 2
 _SNI, _ECH = 0, 0xFE0D
 _RETRY = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
@@ -69,7 +72,7 @@ class HandshakeReader:
         if len(buffer) - at < 5:
             return False
         kind, length = buffer[at], int.from_bytes(buffer[at + 3 : at + 5], "big")
-        if buffer[at + 1] != 3 or not 1 <= length <= 16_640:
+        if buffer[at + 1] != 3 or buffer[at + 2] > 4 or not 1 <= length <= 16_640:
             raise Malformed("this does not begin as TLS does")
         if kind != HANDSHAKE and (kind not in self._skips or self._message):
             raise Malformed("another TLS record comes where a ClientHello should")
@@ -96,14 +99,24 @@ def read_hello(reader: HandshakeReader, buffer: bytearray) -> Hello | None:
 
 
 def is_retry(reader: HandshakeReader, buffer: bytearray) -> bool | None:
-    """Whether the host asks for another ClientHello; None: more bytes are needed."""
-    if buffer and buffer[0] != HANDSHAKE:
-        return False  # an alert, or no TLS at all: nothing that a second hello could follow
+    """Whether the host asks for another ClientHello; None: more bytes are needed. Raises `Malformed` for an answer that
+    is not TLS: a host that skips what it does not understand would read what follows the hello."""
+    if buffer[:2] == _ALERT_START:
+        if len(buffer) < _ALERT_LEVEL + 1:
+            return None
+        if buffer[_ALERT_LEVEL] == _FATAL:
+            return False  # nothing that a second hello could follow; behind a warning comes the answer itself
+    if not any(start.startswith(bytes(buffer[:2])) for start in (_ALERT_START, _HANDSHAKE_START)):
+        raise Malformed(_NO_TLS)
     try:
         start = reader.read(buffer, need=38)
     except Malformed:
-        return False
-    return None if start is None else start[0] == _SERVER_HELLO and start[6:38] == _RETRY
+        start = b"\0"
+    if start is None:
+        return None
+    if start[0] != _SERVER_HELLO:
+        raise Malformed(_NO_TLS)
+    return start[6:38] == _RETRY
 
 
 def parse_hello(message: bytes) -> Hello:

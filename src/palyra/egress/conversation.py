@@ -3,12 +3,13 @@
 The order of judgement, the same on every face:
  1. the host that is meant: the dialled address, CONNECT, SOCKS or an http:// address, in its one spelling;
  2. host and port are granted;
- 3. on 80 and 443, and wherever the first bytes look like it: TLS whose SNI, or HTTP whose Host, is that host;
+ 3. the first bytes are of a protocol of the table (egress/protocols); TLS whose SNI, or HTTP whose Host, is that host;
  4. one look-up; every address of the answer may be reached; the first that connects is pinned.
-On other ports 4 comes before 3, so that hosts that speak first can; their bytes wait for 3 only as long as the client
-says nothing that may be TLS or HTTP. Refusals are said in the client's own protocol, and each is a record.
+On other ports than 80 and 443, 4 comes before 3, so that hosts that speak first can. Behind a client's first message
+nothing more of it passes until the host's first bytes are of the same protocol. Where the grant says `raw`, 3 is left
+out. Refusals are said in the client's own protocol, and each is a record.
 
-Not here: sockets, clocks and limits (egress/server, egress/limits), what first bytes may be (egress/first_bytes), HTTP
+Not here: sockets, clocks and limits (egress/server, egress/limits), the table of protocols (egress/protocols), HTTP
 itself (egress/exchange), what a TLS hello may say (egress/hello).
 """
 
@@ -21,12 +22,12 @@ from palyra.egress import events as ev
 from palyra.egress import socks
 from palyra.egress.events import Command, Event, Face, Ruling, Side, Timer
 from palyra.egress.exchange import Exchange
-from palyra.egress.first_bytes import JUDGED_PORTS, FirstBytes
+from palyra.egress.first_messages import Ends, FirstMessages, Next, is_text
 from palyra.egress.grammar import Malformed, Target
 from palyra.egress.hello import HelloTalk
 from palyra.egress.hosts import embedded
 from palyra.egress.outbox import Outbox
-from palyra.egress.sniff import OPEN, Kind
+from palyra.egress.protocols import WEB_PORTS
 from palyra.egress.terms import Broken, Refused, Terms
 from palyra.egress.voice import Voice, say_failed, say_refused
 from palyra.egress.way import Way
@@ -44,7 +45,9 @@ class Conversation:
         self._voice = Voice.NONE
         self._inbox = bytearray()
         self._answer = bytearray()
-        self._first = FirstBytes()
+        self._first: FirstMessages | None = None
+        self._is_outer = True
+        """The TLS hello is the connection's first message, and stands in no other protocol."""
         self._client_eof = self._upstream_eof = False
         self._is_open = self._is_over = self._is_handshaking = False
         self._target: Target | None = None
@@ -62,8 +65,7 @@ class Conversation:
             while self._step():
                 pass
         except Refused as refused:
-            self._out.rule(refused.target, Ruling.REFUSED, refused.why)
-            self._say(say_refused(self._voice, refused.told, status=403))
+            self._refuse(refused)
         except Malformed as bad:
             self._out.rule(self._target, Ruling.REFUSED, bad.why)
             self._say(bad.words or say_refused(self._voice, bad.why, status=bad.status))
@@ -133,12 +135,6 @@ class Conversation:
         self._out.rang(timer)
         if timer is Timer.HEAD:
             raise Malformed("the program took too long to say what it wants", status=408)
-        if self._step == self._first_bytes:
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        if gone := self._first.take(self._inbox):
-            self._out.put(ev.SendUpstream(gone))
 
     # ── which host is meant ──
 
@@ -150,11 +146,20 @@ class Conversation:
         local = embedded(opened.local_address)
         self._target = Target(self._terms.names.name_of(local) or str(local), opened.local_port)
         Way.check(self._terms, self._target)
-        if self._target.port in JUDGED_PORTS:
-            self._out.start(Timer.HEAD)
-            self._step = self._first_bytes
+        then = self._next_step(self._target)
+        if then == self._first_bytes and self._target.port in WEB_PORTS:
+            self._step = then
         else:
-            self._reach(self._target, self._first_bytes)
+            self._reach(self._target, then)
+
+    def _next_step(self, target: Target) -> Callable[[], bool]:
+        """What is done with the bytes of a connection to `target`, once one is meant."""
+        if self._terms.is_raw(target):
+            return self._relay
+        self._first = FirstMessages(self._terms, target, self._out)
+        if target.port in WEB_PORTS:
+            self._out.start(Timer.HEAD)
+        return self._first_bytes
 
     def _greeting(self) -> bool:
         if not self._inbox:
@@ -184,42 +189,35 @@ class Conversation:
         return self._tunnel()
 
     def _tunnel(self) -> bool:
-        self._voice, self._exchange, self._step = Voice.NONE, None, self._first_bytes
-        if self._target is not None and self._target.port in JUDGED_PORTS:
-            self._out.start(Timer.HEAD)
+        assert self._target is not None
+        self._voice, self._exchange = Voice.NONE, None
+        self._step = self._next_step(self._target)
         return True
 
     # ── the first bytes ──
 
     def _first_bytes(self) -> bool:
-        assert self._target is not None
-        port, is_ended = self._target.port, self._client_eof or self._upstream_eof
-        kind = self._first.look(self._inbox, port)
-        if kind in OPEN and (is_ended or self._answer):
-            if port in JUDGED_PORTS and not self._answer:
-                return self._end_if(is_ended)
-            kind = Kind.OTHER
-        if kind is Kind.UNDECIDED:
-            if port not in JUDGED_PORTS and self._inbox:
-                self._out.start(Timer.SNIFF)
-            return False
-        self._out.stop(Timer.SNIFF)
-        if kind is Kind.LOOSE:
-            self._pass_on()
-            return False
-        self._first.check(kind, port)
-        if kind is Kind.OTHER:
-            return self._relay()
-        if kind is Kind.TLS:
-            self._out.start(Timer.HEAD)
-            self._voice, self._step = Voice.TLS, self._first_hello
-        else:
-            self._speak_http(self._target, "http")
+        assert self._first is not None
+        ends = Ends(client=self._client_eof, upstream=self._upstream_eof, is_open=self._is_open)
+        match self._first.advance(self._inbox, self._answer, ends):
+            case Next.WAIT:
+                return False
+            case Next.END:
+                return self._end_if(is_ended=True)
+            case Next.RELAY:
+                return self._relay()
+            case Next.HTTP:
+                self._speak_http(self._target, "http")
+            case Next.HELLO:
+                self._out.start(Timer.HEAD)
+                self._voice, self._step = Voice.TLS, self._first_hello
+                self._is_outer = self._first.greeted is None
         return True
 
     def _relay(self) -> bool:
         if self._answer:
             self._out.put(ev.SendClient(bytes(self._answer)))
+            self._answer.clear()
         if self._inbox:
             self._out.put(ev.SendUpstream(bytes(self._inbox)))
         if self._client_eof:
@@ -235,10 +233,10 @@ class Conversation:
 
     def _first_hello(self) -> bool:
         assert self._target is not None
-        if not self._hello.is_judged(self._inbox, self._target, eof=self._client_eof):
+        if not self._hello.is_judged(self._inbox, self._target, eof=self._client_eof, needs_name=self._is_outer):
             return False
         self._out.stop(Timer.HEAD)
-        then = self._intercept if self._terms.intercepts(self._target) else self._pass_hello
+        then = self._intercept if self._is_outer and self._terms.intercepts(self._target) else self._pass_hello
         if self._is_open:
             self._step = then
         else:
@@ -265,7 +263,7 @@ class Conversation:
             self._out.put(ev.SendClient(bytes(self._answer)))
             self._answer.clear()
         assert self._target is not None
-        if not self._hello.is_judged(self._inbox, self._target, eof=self._client_eof):
+        if not self._hello.is_judged(self._inbox, self._target, eof=self._client_eof, needs_name=self._is_outer):
             return self._end_if(self._upstream_eof)
         return self._relay()
 
@@ -345,6 +343,12 @@ class Conversation:
                 )
             self._close()
         return False
+
+    def _refuse(self, refused: Refused) -> None:
+        self._out.rule(refused.target, Ruling.REFUSED, refused.why, refused.grants)
+        if self._voice is Voice.NONE and is_text(self._inbox):
+            self._voice = Voice.HTTP
+        self._say(say_refused(self._voice, refused.told, status=403))
 
     def _fail(self, broken: Broken) -> None:
         self._out.rule(self._target, Ruling.FAILED, broken.why)

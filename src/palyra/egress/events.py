@@ -37,8 +37,6 @@ class Side(StrEnum):
 class Timer(StrEnum):
     HEAD = "head"
     """The client has to finish its greeting, request head or ClientHello: some seconds. Ends slow clients."""
-    SNIFF = "sniff"
-    """First bytes that may or may not become HTTP are held back for this long: a quarter of a second."""
 
 
 class Ruling(StrEnum):
@@ -213,6 +211,8 @@ class Ruled:
     ruling: Ruling
     why: str
     """A clause for people, bounded, printable: "granted by *.example.com"."""
+    grants: tuple[str, ...] = ()
+    """Of a refusal: the patterns that an operator would have to grant; empty where no grant changes it."""
 
 
 Command = (

@@ -122,7 +122,7 @@ class Exchange:
             raise Malformed("TRACE would show what was added to the request", status=405)
         target, path = self._judge_target(request)
         fields = _forwarded(request, write_authority(self._named(request, target), default_port=self._port))
-        fields = add_credentials(fields, self._terms.credentials, target, is_tls=self._scheme == "https")
+        fields = add_credentials(fields, self._terms.credentials_for(target), target, is_tls=self._scheme == "https")
         self._waiting = write_head(f"{request.method} {path} HTTP/1.{request.minor}", fields)
         self._request = request
         self._upload = Chunked(is_request=True) if request.body_bytes is None else Counted(request.body_bytes)

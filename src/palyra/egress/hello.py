@@ -9,9 +9,15 @@ Not here: how a hello is read (egress/clienthello), when it is passed on (egress
 
 from __future__ import annotations
 
-from palyra.egress.clienthello import APPLICATION, CHANGE_CIPHER, HandshakeReader, is_retry, read_hello
+import re
+
+from palyra.egress.clienthello import ALERT, APPLICATION, CHANGE_CIPHER, HandshakeReader, is_retry, read_hello
 from palyra.egress.grammar import Malformed, Target
 from palyra.egress.terms import Refused, Terms
+
+_LINE = re.compile(rb"[\r\n][\t\x20-\x7e]{12,}[\r\n]")
+"""`RCPT TO:<a@b>` in an extension: a mail server steps over what stands around it. One hello in a million with 1300
+random bytes has such a line."""
 
 
 class HelloTalk:
@@ -19,14 +25,19 @@ class HelloTalk:
         self._terms = terms
         self._reader = HandshakeReader()
 
-    def is_judged(self, inbox: bytearray, target: Target, *, eof: bool) -> bool:
-        """Whole, and of this host; False: more bytes are needed. Raises `Malformed` and `Refused`."""
+    def is_judged(self, inbox: bytearray, target: Target, *, eof: bool, needs_name: bool = True) -> bool:
+        """Whole, and of this host; False: more bytes are needed. Raises `Malformed` and `Refused`.
+
+        `needs_name` False: the host has shown that it speaks a protocol that names none, and clients leave it out.
+        """
         hello = read_hello(self._reader, inbox)
         if hello is None:
             if eof:
                 raise Malformed("the connection ended in the middle of a TLS hello")
             return False
-        if hello.name is None and not target.is_literal:
+        if _LINE.search(inbox, 0, self._reader.end):
+            raise Malformed("the TLS hello holds a line of text")
+        if hello.name is None and needs_name and not target.is_literal:
             raise Malformed("the TLS hello does not say which host is meant (no SNI)")
         if hello.name is not None:
             named = Target(hello.name, target.port)
@@ -38,11 +49,12 @@ class HelloTalk:
         """The hello that was judged, out of the inbox; what is read next is the host's answer."""
         hello = bytes(inbox[: self._reader.end])
         del inbox[: self._reader.end]
-        self._reader = HandshakeReader()
+        self._reader = HandshakeReader(skips=(ALERT,))
         return hello
 
     def is_asked_again(self, answer: bytearray) -> bool | None:
-        """Whether the host wants another hello, which is then read next; None: more bytes are needed."""
+        """Whether the host wants another hello, which is then read next; None: more bytes are needed. Raises `Refused`
+        for an answer that is not TLS."""
         again = is_retry(self._reader, answer)
         if again:
             self._reader = HandshakeReader(skips=(CHANGE_CIPHER, APPLICATION))

@@ -11,12 +11,13 @@ Not here: whether a host is granted (egress/rules), looking names up (egress/dia
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from palyra.errors import Reason, Rejected
 from palyra.late import late
-from palyra.model.net import HostKind, HostPattern
+from palyra.model.net import RAW, HostKind, HostPattern
 
 Address = IPv4Address | IPv6Address
 
@@ -167,13 +168,12 @@ def _encode(text: str) -> str:
         raise _refuse(text, "is not a valid international host name") from None
 
 
-def _refuse(text: str, what: str) -> Rejected:
+_FORMS = "Write a host as example.com, example.com:8443, 203.0.113.7 or [2001:db8::1]."
+
+
+def _refuse(text: str, what: str, hint: str = _FORMS) -> Rejected:
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:80])
-    return Rejected(
-        Reason.BAD_ARGUMENTS,
-        f"{shown!r} {what}.",
-        "Write a host as example.com, example.com:8443, 203.0.113.7 or [2001:db8::1].",
-    )
+    return Rejected(Reason.BAD_ARGUMENTS, f"{shown!r} {what}.", hint)
 
 
 def parse_pattern(text: str) -> HostPattern:
@@ -182,7 +182,7 @@ def parse_pattern(text: str) -> HostPattern:
     if port == 0:
         raise _refuse(text, "has a port that is not between 1 and 65535")
     if "://" in text:
-        raise _refuse(text, "is an address of a page, not a host")
+        raise _refuse(text, "is a URL; a grant names a host", _of_url(text))
     if "/" in host:
         return HostPattern(HostKind.NETWORK, _parse_network(text, host.strip("[]")), port)
     if host.startswith(("*.", ".")):
@@ -199,6 +199,20 @@ def parse_pattern(text: str) -> HostPattern:
     return HostPattern(HostKind.EXACT, name, port)
 
 
+def parse_grant(text: str) -> HostPattern:
+    """What an operator grants: a pattern, or `HOST:PORT raw` for one host or address. Agents never write these."""
+    head, _, word = text.rpartition(" ")
+    if not head or word != RAW:
+        return parse_pattern(text)
+    pattern = parse_pattern(head)
+    is_one = pattern.kind is HostKind.EXACT or (
+        pattern.kind is HostKind.NETWORK and ip_network(pattern.value).num_addresses == 1
+    )
+    if pattern.port is None or not is_one:
+        raise _refuse(head, "is not one host and port, which raw is for", "Write it as db.example.com:9042.")
+    return replace(pattern, raw=True)
+
+
 def split_port(text: str) -> tuple[str, int | None]:
     """(host, port). No port is None, one out of range is 0. A bare IPv6 literal has no port."""
     head, colon, tail = text.rpartition(":")
@@ -208,6 +222,15 @@ def split_port(text: str) -> tuple[str, int | None]:
         return text, None
     number = int(tail) if len(tail) <= 5 else 0
     return head, number if number <= 65535 else 0
+
+
+def _of_url(text: str) -> str:
+    """`https://example.com:8443/x` → what to write instead."""
+    authority = re.split(r"[/?#]", text.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
+    try:
+        return f"Write {parse_pattern(authority)} instead."
+    except Rejected:
+        return _FORMS
 
 
 def _parse_network(text: str, cidr: str) -> str:

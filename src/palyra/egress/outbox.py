@@ -23,9 +23,9 @@ class Outbox:
     def put(self, *commands: Command) -> None:
         self.commands += commands
 
-    def rule(self, target: Target | None, ruling: Ruling, why: str) -> None:
+    def rule(self, target: Target | None, ruling: Ruling, why: str, grants: tuple[str, ...] = ()) -> None:
         host, port = (target.host, target.port) if target else ("", 0)
-        self.put(Ruled(host=host, port=port, ruling=ruling, why=show(why)))
+        self.put(Ruled(host=host, port=port, ruling=ruling, why=show(why), grants=grants))
 
     def start(self, timer: Timer) -> None:
         if timer not in self._running:

@@ -1,7 +1,9 @@
 """What two lists of hosts both cover, as a list again: how a run's own hosts narrow the configured ones.
 
 Rules: a host is covered only where both lists cover it, by name, by address range and by port; of a wider and a
-narrower pattern the narrower is left. Not here: reading patterns (egress/hosts), judging hosts (egress/rules).
+narrower pattern the narrower is left. `raw` is the first list's to give, the configuration's.
+
+Not here: reading patterns (egress/hosts), judging hosts (egress/rules).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def _both(one: HostPattern, other: HostPattern) -> HostPattern | None:
     ports = _ports(one) & _ports(other)
     if narrower is None or not ports:
         return None
-    return HostPattern(narrower.kind, narrower.value, None if ports == {*DEFAULT_PORTS} else next(iter(ports)))
+    port = None if ports == {*DEFAULT_PORTS} else next(iter(ports))
+    return HostPattern(narrower.kind, narrower.value, port, raw=one.raw)
 
 
 def _ports(pattern: HostPattern) -> set[int]:

@@ -24,23 +24,23 @@ class Records:
     def __init__(self) -> None:
         self._rows: list[list[int]] = []
         self._what: list[tuple[str, int, str]] = []
-        self._why: list[str] = []
+        self._why: list[tuple[str, tuple[str, ...]]] = []
         self._sums: dict[tuple[str, int, str], int] = {}
 
     def open(self, ruled: Ruled) -> int:
         """The place to count its bytes at."""
         key = (ruled.host, ruled.port, VERDICTS[ruled.ruling])
         if len(self._rows) < EACH:
-            return self._add(key, ruled.why)
+            return self._add(key, ruled.why, ruled.grants)
         if key not in self._sums and len(self._sums) >= SUMMED:
             key = (REST, 0, key[2])
         if key not in self._sums:
-            self._sums[key] = self._add(key, "")
+            self._sums[key] = self._add(key, "", ())
         return self._sums[key]
 
-    def _add(self, key: tuple[str, int, str], why: str) -> int:
+    def _add(self, key: tuple[str, int, str], why: str, grants: tuple[str, ...]) -> int:
         self._what.append(key)
-        self._why.append(why)
+        self._why.append((why, grants))
         self._rows.append([0, 0])
         return len(self._rows) - 1
 
@@ -51,6 +51,6 @@ class Records:
 
     def connections(self) -> tuple[Connection, ...]:
         return tuple(
-            Connection(host=host, port=port, verdict=verdict, bytes_up=up, bytes_down=down, why=why)
-            for (host, port, verdict), (up, down), why in zip(self._what, self._rows, self._why, strict=True)
+            Connection(host=host, port=port, verdict=verdict, bytes_up=up, bytes_down=down, why=why, grants=grants)
+            for (host, port, verdict), (up, down), (why, grants) in zip(self._what, self._rows, self._why, strict=True)
         )

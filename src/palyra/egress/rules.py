@@ -12,6 +12,7 @@ Not here: reading patterns (egress/hosts), looking up and connecting (egress/dia
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from palyra.egress.hosts import Address, AddressClass, classify_address, embedded, parse_host, read_address
@@ -28,6 +29,10 @@ class Verdict:
     pattern: HostPattern | None = None
     """What granted it."""
     why: str = ""
+    needs: tuple[HostPattern, ...] = ()
+    """What would allow it, where a grant can."""
+    is_raw: bool = False
+    """All bytes may pass there."""
 
 
 def judge_host(grant: NetGrant, host: str, port: int | None) -> Verdict:
@@ -41,10 +46,11 @@ def judge_host(grant: NetGrant, host: str, port: int | None) -> Verdict:
     address = read_address(name)
     if address is not None:
         return _judge_literal(grant, address, port)
-    for pattern in grant.hosts:
-        if _names(pattern, name) and _covers_port(pattern, port):
-            return Verdict(allowed=True, pattern=pattern, why=f"granted by {pattern}")
-    return Verdict(allowed=False, why=f"{name}{_shown(port)} is not among the granted hosts")
+    found = [pattern for pattern in grant.hosts if _names(pattern, name) and _covers_port(pattern, port)]
+    if found:
+        return _granted(found)
+    needs = (HostPattern(HostKind.EXACT, name, _own_port(port)),)
+    return Verdict(allowed=False, why=f"{name}{_shown(port)} is not among the granted hosts", needs=needs)
 
 
 def judge_address(grant: NetGrant, address: Address | str, port: int | None, *, name: str | None) -> Verdict:
@@ -69,7 +75,8 @@ def judge_address(grant: NetGrant, address: Address | str, port: int | None, *, 
     for pattern in grant.hosts:
         if _holds(pattern, real) and _covers_port(pattern, port):
             return Verdict(allowed=True, pattern=pattern, why=f"granted by {by_name.pattern} and {pattern}")
-    return Verdict(allowed=False, why=f"{name} leads to {real}, which is {kind.value} and not granted as a range")
+    why = f"{name} leads to {real}, which is {kind.value} and not granted as an address or range"
+    return Verdict(allowed=False, why=why, needs=(_of_address(real, port),))
 
 
 def judge_answer(grant: NetGrant, addresses: Sequence[Address | str], port: int | None, *, name: str) -> Verdict:
@@ -77,18 +84,40 @@ def judge_answer(grant: NetGrant, addresses: Sequence[Address | str], port: int 
     if not addresses:
         return Verdict(allowed=False, why=f"{name} has no address")
     verdicts = [judge_address(grant, address, port, name=name) for address in addresses]
-    return next((verdict for verdict in verdicts if not verdict.allowed), verdicts[0])
+    refused = [verdict for verdict in verdicts if not verdict.allowed]
+    if not refused:
+        return verdicts[0]
+    needs = dict.fromkeys(pattern for verdict in refused for pattern in verdict.needs)
+    return replace(refused[0], needs=tuple(needs) if all(verdict.needs for verdict in refused) else ())
 
 
 def _judge_literal(grant: NetGrant, address: Address, port: int | None) -> Verdict:
-    kind = classify_address(address)
-    for pattern in grant.hosts:
-        if not (_holds(pattern, address) and _covers_port(pattern, port)):
-            continue
-        if kind is AddressClass.METADATA and ip_network(pattern.value).num_addresses != 1:
-            continue
-        return Verdict(allowed=True, pattern=pattern, why=f"granted by {pattern}")
-    return Verdict(allowed=False, why=f"{address}{_shown(port)} is not among the granted addresses")
+    only_exact = classify_address(address) is AddressClass.METADATA
+    found = [
+        pattern
+        for pattern in grant.hosts
+        if _holds(pattern, address)
+        and _covers_port(pattern, port)
+        and not (only_exact and ip_network(pattern.value).num_addresses != 1)
+    ]
+    if found:
+        return _granted(found)
+    needs = (_of_address(address, port),)
+    return Verdict(allowed=False, why=f"{address}{_shown(port)} is not among the granted addresses", needs=needs)
+
+
+def _granted(found: Sequence[HostPattern]) -> Verdict:
+    """By the raw one, where one of them is: it is the wider."""
+    pattern = next((one for one in found if one.raw), found[0])
+    return Verdict(allowed=True, pattern=pattern, why=f"granted by {pattern}", is_raw=pattern.raw)
+
+
+def _of_address(address: Address, port: int | None) -> HostPattern:
+    return HostPattern(HostKind.NETWORK, str(ip_network(address)), _own_port(port))
+
+
+def _own_port(port: int | None) -> int | None:
+    return None if port in DEFAULT_PORTS else port
 
 
 def _names(pattern: HostPattern, name: str) -> bool:

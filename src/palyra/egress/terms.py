@@ -31,6 +31,16 @@ class Terms:
             target.is_literal and named.port == target.port and judge_host(self.grant, named.host, named.port).allowed
         )
 
+    def is_raw(self, target: Target) -> bool:
+        """All bytes pass: the operator granted this very host and port so."""
+        if not any(pattern.raw for pattern in self.grant.hosts):
+            return False
+        verdict = judge_host(self.grant, target.host, target.port)
+        return verdict.allowed and verdict.is_raw
+
+    def credentials_for(self, target: Target) -> tuple[Credential, ...]:
+        return self.credentials if not self.credentials or not self.is_raw(target) else ()
+
     def intercepts(self, target: Target) -> bool:
         marked = NetGrant(EgressMode.STRICT, self.intercepted)
         return bool(self.intercepted) and judge_host(marked, target.host, target.port).allowed
@@ -39,13 +49,15 @@ class Terms:
 class Refused(Exception):
     """A host that may not be reached, or not so: one record, one answer, the end."""
 
-    def __init__(self, target: Target | None, why: str, *, told: str = "") -> None:
+    def __init__(self, target: Target | None, why: str, *, told: str = "", grants: tuple[str, ...] = ()) -> None:
         super().__init__(why)
         self.target = target
         self.why = why
         """For the record."""
         self.told = told or why
         """For the program, which need not learn what only the host's resolver knows."""
+        self.grants = grants
+        """Patterns that would allow it."""
 
 
 class Broken(Exception):

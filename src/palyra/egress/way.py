@@ -35,7 +35,7 @@ class Way:
         verdict = judge_host(terms.grant, target.host, target.port)
         if not verdict.allowed:
             told = f"{verdict.why}: allow it with --allow-host {target} or allowed_egress_hosts"
-            raise Refused(target, verdict.why, told=told)
+            raise Refused(target, verdict.why, told=told, grants=tuple(map(str, verdict.needs)))
         return verdict.why
 
     def begin(self) -> Resolve | Dial:
@@ -49,7 +49,8 @@ class Way:
             raise Broken(f"{target.host} has no address")
         verdict = judge_answer(self._terms.grant, addresses, target.port, name=target.host)
         if not verdict.allowed:
-            raise Refused(target, verdict.why, told=f"{target.host} leads to an address that is not granted")
+            told = f"{target.host} leads to an address that is not granted"
+            raise Refused(target, verdict.why, told=told, grants=tuple(map(str, verdict.needs)))
         self._left = list(dict.fromkeys(embedded(one) for one in addresses))[:MAX_TRIES]
         return self._dial(self._left.pop(0))
 

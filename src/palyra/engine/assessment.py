@@ -207,7 +207,8 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
         hosts_denied=refused_hosts,
     )
     reaches_out = net.mode is not EgressMode.STRICT or bool(net.hosts)
-    trip.facts = replace(facts, background=process.lifetime is not None, network=reaches_out)
+    is_raw = any(host.raw for host in net.hosts)
+    trip.facts = replace(facts, background=process.lifetime is not None, network=reaches_out, egress_raw=is_raw)
     trip.job = make_job(trip, process, runner, net=net, named=named, tier=tier)
     trip.shape = process_shape(trip, process)
 

@@ -68,6 +68,7 @@ def prepare_fetch(trip: Trip, ports: Ports) -> None:
         egress=net.mode.value,
         hosts_named=1,
         hosts_denied=len(refused),
+        egress_raw=any(host.raw for host in net.hosts),
         granted_egress=trip.run.grant.egress is not None or bool(trip.run.grant.hosts),
     )
     trip.job = make_job(trip, ports, entry="page", stdin=None, writable=False)

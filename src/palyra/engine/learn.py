@@ -205,10 +205,7 @@ def _roots(paths: Sequence[str]) -> list[str]:
 
 
 def _hosts(connections: Sequence[Connection]) -> list[str]:
-    """Each with its port where that is not a web port; a name that was only looked up stands alone."""
-    found = set()
-    for one in connections:
-        if one.verdict == "denied" and one.host not in ("", "*"):
-            name = f"[{one.host}]" if ":" in one.host else one.host
-            found.add(name if one.port in (0, 53, 80, 443) else f"{name}:{one.port}")
+    """Each with its port where that is not a web port; a name that was only looked up stands alone. For a name that
+    leads to a private address, the address: the name is granted already."""
+    found = {pattern for one in connections if one.verdict == "denied" for pattern in one.grants}
     return sorted(host for host in found if not any(host != other and other.startswith(f"{host}:") for other in found))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from palyra.canon import Json
+from palyra.model.net import RAW
 from palyra.model.outcome import Connection, Execution, Status, StreamName
 from palyra.model.plan import ProcessPlan
 from palyra.redact.values import redact_json
@@ -170,6 +171,23 @@ def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:
     others = len({one.host for one in denied}) - 1
     more = f", and {others} more (egress.connections in the output)" if others else ""
     why = f" ({first.why})" if first.why else ""
-    grant = f"palyra run --allow-host {name}{port}, for good in allowed_egress_hosts in [tool_call.process_runner]"
-    if_so = "If that is why it failed, an operator grants it for one call with"
-    return f"{name}{port} was refused{why}{more}. {if_so} {grant}."
+    said = f"{name}{port} was refused{why}{more}."
+    if not first.grants:
+        return said
+    flags, setting = grant_spellings(first.grants)
+    return (
+        f"{said} If that is why it failed, an operator grants it for one call with palyra run {flags}, for good with "
+        f"{setting} in allowed_egress_hosts in [tool_call.process_runner]."
+    )
+
+
+def grant_spellings(patterns: Sequence[str]) -> tuple[str, str]:
+    """(flags, items of allowed_egress_hosts): `db.test:9042 raw` is `--allow-raw db.test:9042` and a table."""
+    flags, items = [], []
+    for pattern in patterns:
+        plain = pattern.removesuffix(f" {RAW}")
+        flags.append(f"--allow-host {plain}" if plain == pattern else f"--allow-raw {plain}")
+        host, _, port = plain.rpartition(":")
+        table = f'{{ host = "{host.strip("[]")}", port = {port}, raw = true }}'
+        items.append(f'"{plain}"' if plain == pattern else table)
+    return " ".join(flags), ", ".join(items)

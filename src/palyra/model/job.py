@@ -40,6 +40,8 @@ class Facts:
     """The program would outlive its call."""
     network: bool = False
     """It could reach some host: egress is not strict, or hosts are granted."""
+    egress_raw: bool = False
+    """A host is granted raw: every byte may pass there, of any protocol."""
     hosts_named: int = 0
     hosts_denied: int = 0
     """Named hosts that the network grant does not cover."""

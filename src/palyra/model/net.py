@@ -10,6 +10,9 @@ from enum import StrEnum
 
 from palyra.values import dataclass
 
+RAW = "raw"
+"""Behind a pattern: all bytes pass there, whatever protocol they are of. `db.example.com:9042 raw`."""
+
 
 class EgressMode(StrEnum):
     NONE = "none"
@@ -34,8 +37,13 @@ class HostPattern:
     """Lower-case, IDNA-encoded, no trailing dot; a suffix without its leading dot; a network in CIDR form."""
     port: int | None = None
     """None means the default ports, 80 and 443."""
+    raw: bool = False
+    """All bytes pass. Only of one host or address, with a port, and only from the operator."""
 
     def __str__(self) -> str:
+        return f"{self._authority()} {RAW}" if self.raw else self._authority()
+
+    def _authority(self) -> str:
         name = f"*.{self.value}" if self.kind is HostKind.SUFFIX else self.value
         if self.kind is HostKind.NETWORK:  # one address reads as what it is
             name = name.removesuffix("/128" if ":" in name else "/32")

@@ -69,6 +69,8 @@ class Connection:
     bytes_down: int = 0
     why: str = ""
     """A clause for people; no part of the output."""
+    grants: tuple[str, ...] = ()
+    """Of a denied one: the patterns that an operator would have to grant, for the hint; empty where no grant helps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

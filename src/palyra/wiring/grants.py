@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from palyra.config.tool_call import EGRESS_ALIASES
-from palyra.egress.hosts import parse_pattern
+from palyra.egress.hosts import parse_grant
 from palyra.engine.runs import check_text
 from palyra.errors import Reason, Rejected
 from palyra.model.call import OperatorGrant, TierChoice
@@ -48,7 +48,7 @@ def grant(
         env=tuple(sorted((env or {}).items())),
         egress=egress_word(egress),
         block_all=egress == "block_all",
-        hosts=tuple(parse_pattern(host) for host in hosts),
+        hosts=tuple(parse_grant(host) for host in hosts),
         tier=tier_word(tier),
     )
 

@@ -47,3 +47,29 @@ def test_only_known_container_engines_can_be_named() -> None:
     assert parse_config(runner(container_runtime="docker")).tool_call.process_runner.container_runtime == "docker"
     with pytest.raises(ConfigKeyError):
         parse_config(runner(container_runtime="/tmp/evil"))
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ({"host": "db.test", "port": 9042, "raw": True}, "db.test:9042 raw"),
+        ({"host": "fd00::1", "port": 9042, "raw": True}, "[fd00::1]:9042 raw"),
+        ({"host": "db.test", "port": 9042}, "db.test:9042"),
+        ({"host": "db.test", "port": 9042, "raw": False}, "db.test:9042"),
+    ],
+)
+def test_a_host_in_a_table_may_be_raw(table: dict[str, object], text: str) -> None:
+    config = parse_config(runner(allowed_egress_hosts=["a.test", table]))
+    assert config.tool_call.process_runner.allowed_egress_hosts == ("a.test", text)
+    assert parse_config(runner(allowed_egress_hosts=["a.test", text])) == config
+
+
+@pytest.mark.parametrize(
+    "table",
+    [{}, {"host": "a.test"}, {"port": 1}, {"host": 1, "port": 1}, {"host": "a.test", "port": "1"},
+     {"host": "a.test", "port": True}, {"host": "a.test", "port": 1, "raw": "yes"},
+     {"host": "a.test", "port": 1, "row": True}],
+)  # fmt: skip
+def test_a_host_in_a_table_has_a_host_a_port_and_raw_and_nothing_else(table: dict[str, object]) -> None:
+    with pytest.raises(ConfigKeyError, match="a host, a port and raw, nothing else"):
+        parse_config(runner(allowed_egress_hosts=[table]))

@@ -9,7 +9,7 @@ from palyra.egress import events as ev
 from palyra.egress.conversation import Conversation, Terms
 from palyra.egress.events import Command, Event, Face, Ruled, Ruling, SendClient, SendUpstream
 from palyra.egress.face import face_of
-from palyra.egress.hosts import parse_pattern
+from palyra.egress.hosts import parse_grant, parse_pattern
 from palyra.egress.names import NameTable
 from palyra.model.net import EgressMode, NetGrant
 
@@ -22,7 +22,7 @@ RESOLVED = ev.Resolved((PUBLIC,))
 
 class Play:
     def __init__(self, *patterns: str, credentials=(), intercepted=()) -> None:
-        self.grant = NetGrant(EgressMode.STRICT, tuple(parse_pattern(text) for text in patterns))
+        self.grant = NetGrant(EgressMode.STRICT, tuple(parse_grant(text) for text in patterns))
         face = face_of(self.grant)
         assert face is not None
         self.names = NameTable(self.grant, face)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from palyra.egress.asked import in_order, narrow
-from palyra.egress.hosts import parse_pattern
+from palyra.egress.hosts import parse_grant, parse_pattern
+from palyra.errors import Rejected
 from palyra.model.net import EgressMode, NetGrant
 
 
@@ -38,3 +41,10 @@ def test_patterns_with_and_without_a_port_have_an_order() -> None:
 
 def test_an_open_network_stays_open() -> None:
     assert narrow(NetGrant(EgressMode.NONE), ("a.test",)) == NetGrant(EgressMode.NONE)
+
+
+def test_a_host_that_is_granted_raw_stays_so_when_it_is_asked_for_and_is_not_made_so() -> None:
+    raw = NetGrant(EgressMode.STRICT, (parse_grant("a.test:9042 raw"),))
+    assert narrow(raw, ("a.test:9042",)) == narrow(raw, ("a.test",)) == raw
+    with pytest.raises(Rejected):
+        narrow(grant("a.test:9042"), ("a.test:9042 raw",))

@@ -118,9 +118,17 @@ def test_a_hello_in_endless_tiny_records_is_bounded():
         read(endless)
 
 
-@pytest.mark.parametrize("answer", [server_hello(), b"\x15\x03\x03\0\x02\x02\x28", b"HTTP/1.1 400 Bad\r\n\r\n"])
-def test_any_other_answer_opens_the_relay(answer):
+@pytest.mark.parametrize("answer", [server_hello(), b"\x15\x03\x03\0\x02\x02\x28"])
+def test_any_other_answer_of_tls_opens_the_relay(answer):
     assert is_retry(HandshakeReader(), bytearray(answer)) is False
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad\r\n\r\n", b"220 mail\r\n", b"\x15\x02", b"\x16\x03\x01\0\x26" + bytes(38)]
+)
+def test_an_answer_that_is_not_tls_opens_nothing(answer):
+    with pytest.raises(Malformed, match="does not answer as TLS"):
+        is_retry(HandshakeReader(), bytearray(answer))
 
 
 def test_a_retry_request_is_known_in_pieces():

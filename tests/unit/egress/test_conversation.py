@@ -57,23 +57,28 @@ def test_another_port_is_dialled_at_once_so_that_hosts_may_speak_first():
     opened = ev.ClientOpened(face=ev.Face.TRANSPARENT, local_address=play.names.address_of("b.test"), local_port=22)
     assert play.hear(opened) == [ev.Resolve("b.test")]
     assert play.reach() == [granted("b.test", 22, "b.test:22")]
-    assert play.answer(b"SSH-2.0-x\r\n") == [SendClient(b"SSH-2.0-x\r\n"), RELAY]
+    assert play.answer(b"SSH-2.0-x\r\n") == [SendClient(b"SSH-2.0-x\r\n")]
+    assert play.say(b"SSH-2.0-y\r\n") == [SendUpstream(b"SSH-2.0-y\r\n"), RELAY]
 
 
-@pytest.mark.parametrize("first", [b"SSH-2.0-y\r\n", b"*1\r\n$4\r\nPING\r\n", b"PING\r\nSET a b\r\n"])
-def test_a_protocol_that_is_neither_tls_nor_http_is_relayed_on_other_ports(first):
-    play = Play("b.test:9418").transparent("b.test", 9418)
+@pytest.mark.parametrize(
+    "first", [b"PING\r\nSET a b\r\n", b"EHLO me\r\n", b'{"a":1}', b"hi\n", b"<stream>", b"\x01\x02"]
+)
+@pytest.mark.parametrize("port", [80, 9418])
+def test_a_protocol_that_is_not_in_the_table_is_refused_with_the_grant_that_allows_it(first, port):
+    play = Play(f"b.test:{port}").transparent("b.test", port)
     play.reach()
-    assert play.say(first) == [SendUpstream(first), RELAY]
+    play.say(first)
+    assert (play.upstream, play.rulings[-1]) == (b"", ("b.test", port, Ruling.REFUSED))
+    assert next(one.grants for one in reversed(play.commands) if isinstance(one, Ruled)) == (f"b.test:{port} raw",)
+    assert play.is_closed
 
 
-@pytest.mark.parametrize("first", [b"\0\0\0\x08\x04\xd2\x16\x2f", b"EHLO me\r\n", b"0033git-upload-pack /x\0host=b\0"])
-def test_what_may_still_become_a_request_goes_out_at_once_and_is_relayed_when_the_host_answers_it(first):
-    play = Play("b.test:9418").transparent("b.test", 9418)
+def test_a_line_of_text_that_is_refused_is_answered_with_the_flag():
+    play = Play("b.test:25").transparent("b.test", 25)
     play.reach()
-    assert play.say(first) == [SendUpstream(first)]
-    assert play.say(b"\x01") == [SendUpstream(b"\x01")]
-    assert play.answer(b"yes") == [SendClient(b"yes"), RELAY]
+    play.say(b"EHLO me\r\n")
+    assert b"--allow-raw b.test:25" in play.client
 
 
 @pytest.mark.parametrize("face", ["transparent", "tunnel"])
@@ -110,37 +115,27 @@ def test_a_hello_in_a_record_of_no_version_is_not_passed_on(version):
 
 
 def test_bytes_and_the_end_that_came_before_the_host_are_not_lost():
-    play = Play("b.test:9000").transparent("b.test", 9000)
-    assert play.hear(ev.ClientData(b"\x01\x02"), EOF) == []
-    assert play.reach() == [
-        granted("b.test", 9000, "b.test:9000"), SendUpstream(b"\x01\x02"), ev.HalfClose(Side.UPSTREAM), RELAY,
-    ]  # fmt: skip
+    play = Play("b.test:22").transparent("b.test", 22)
+    assert play.hear(ev.ClientData(b"SSH-2.0-y\r\n"), EOF) == []
+    assert play.reach() == [granted("b.test", 22, "b.test:22"), SendUpstream(b"SSH-2.0-y\r\n")]
+    answer = b"SSH-2.0-x\r\n"
+    assert play.answer(answer) == [SendClient(answer), ev.HalfClose(Side.UPSTREAM), RELAY]
 
 
-def test_an_unfinished_word_is_passed_on_after_a_moment_and_still_watched():
-    play = Play("b.test:9000").transparent("b.test", 9000)
-    play.reach()
-    assert play.talk.receive(ev.ClientData(b"HEL")) == (ev.StartTimer(Timer.SNIFF),)
-    assert play.hear(ev.TimedOut(Timer.SNIFF)) == [SendUpstream(b"HEL")]
-    assert play.say(b"LO\n") == [SendUpstream(b"LO\n"), RELAY]
-
-
-def test_a_request_hidden_in_a_slow_first_line_is_refused():
+def test_a_first_message_that_never_ends_is_ended_by_the_head_timer():
     play = Play("b.test:9000").transparent("b.test", 9000)
     play.reach()
-    play.hear(ev.ClientData(b"GET / HT"), ev.TimedOut(Timer.SNIFF))
-    play.say(b"TP/1.1\r\nHost: evil.test\r\n\r\n")
-    assert play.upstream == b"GET / HT"
-    assert play.rulings[-1] == ("b.test", 9000, Ruling.REFUSED)
-    assert play.commands[-1] == RESET
+    assert play.talk.receive(ev.ClientData(b"GET / HT")) == (ev.StartTimer(Timer.HEAD),)
+    play.hear(ev.TimedOut(Timer.HEAD))
+    assert (play.upstream, play.rulings[-1]) == (b"", ("b.test", 9000, Ruling.REFUSED))
 
 
 @pytest.mark.parametrize("header", [b"PROXY TCP4 1.1.1.1 1.0.0.1 1 2\r\n", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"])
 def test_a_proxy_header_is_not_passed_on(header):
     play = Play("b.test:9000").transparent("b.test", 9000)
     play.reach()
-    why = "a PROXY protocol header is not forwarded"
-    assert play.say(header) == [Ruled(host="b.test", port=9000, ruling=Ruling.REFUSED, why=why), RESET]
+    play.say(header)
+    assert (play.upstream, play.rulings[-1]) == (b"", ("b.test", 9000, Ruling.REFUSED))
 
 
 def test_a_granted_address_is_dialled_as_it_is_and_needs_no_sni():
@@ -159,7 +154,8 @@ def test_an_ipv6_address_is_named_in_brackets_by_host():
 def test_an_address_nobody_granted_is_refused_by_a_reset_and_recorded():
     play = Play("a.test").transparent("127.0.0.1", 80)
     why = "127.0.0.1:80 is not among the granted addresses"
-    assert play.commands == [Ruled(host="127.0.0.1", port=80, ruling=Ruling.REFUSED, why=why), RESET]
+    ruled = Ruled(host="127.0.0.1", port=80, ruling=Ruling.REFUSED, why=why, grants=("127.0.0.1",))
+    assert play.commands == [ruled, RESET]
 
 
 def test_a_port_that_is_not_granted_for_this_name_is_refused():
@@ -186,11 +182,12 @@ def test_connect_is_answered_when_the_host_is_open_and_then_judged_again():
     assert play.answer(server_hello())[-1] == RELAY
 
 
-def test_connect_to_another_port_relays_what_is_neither_tls_nor_http():
+def test_connect_to_another_port_passes_what_stands_in_the_table():
     play = Play("b.test:22").proxy()
     play.say(b"CONNECT b.test:22 HTTP/1.0\r\n\r\n")
     play.reach()
-    assert play.say(b"SSH-2.0-x\r\n") == [SendUpstream(b"SSH-2.0-x\r\n"), RELAY]
+    assert play.say(b"SSH-2.0-x\r\n") == [SendUpstream(b"SSH-2.0-x\r\n")]
+    assert play.answer(b"SSH-2.0-y\r\n")[-1] == RELAY
 
 
 def test_absolute_form_becomes_origin_form_and_proxy_fields_go_no_further():
@@ -359,7 +356,7 @@ def test_nothing_is_asked_for_after_the_end():
 def test_a_host_that_closes_without_a_word_ends_the_connection():
     play = Play("b.test:9000").transparent("b.test", 9000)
     play.reach()
-    assert play.hear(UPSTREAM_EOF) == [ev.HalfClose(Side.CLIENT), RELAY]
+    assert play.hear(UPSTREAM_EOF) == [CLOSE]
 
 
 # ── ending TLS outside ──

@@ -423,4 +423,6 @@ def test_a_token_without_a_port_is_never_sent_in_the_clear():
 def test_a_late_timer_says_nothing_into_an_answer():
     play = opened()
     play.answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
-    assert play.hear(ev.TimedOut(Timer.SNIFF)) == []
+    before = play.client
+    play.hear(ev.TimedOut(Timer.HEAD))
+    assert play.client == before

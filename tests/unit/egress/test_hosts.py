@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.egress.hosts import AddressClass, classify_address, is_address, parse_host, parse_pattern
+from palyra.egress.hosts import AddressClass, classify_address, is_address, parse_grant, parse_host, parse_pattern
 from palyra.errors import Reason, Rejected
 from palyra.model.net import HostKind, HostPattern
 
@@ -136,7 +136,8 @@ def test_a_refused_host_is_shown_so_that_no_terminal_obeys_it():
 def test_a_page_is_no_host():
     with pytest.raises(Rejected) as refused:
         parse_pattern("http://x/y")
-    assert "is an address of a page, not a host" in refused.value.detail
+    assert refused.value.detail == "'http://x/y' is a URL; a grant names a host."
+    assert refused.value.hint == "Write x instead."
 
 
 def test_brackets_are_for_addresses_with_colons_alone():
@@ -150,3 +151,37 @@ def test_a_name_too_long_is_refused_before_anybody_encodes_it():
     with pytest.raises(Rejected) as refused:
         parse_host("ü" * 300)
     assert "is too long for a host name" in refused.value.detail
+
+
+@pytest.mark.parametrize("text", ["db.test:9042", "10.0.0.5:22", "[fd00::5]:22"])
+def test_raw_is_granted_to_one_host_or_address_and_port(text):
+    pattern = parse_grant(f"{text} raw")
+    assert (pattern.raw, str(pattern)) == (True, f"{text} raw")
+    assert parse_grant(str(pattern)) == pattern
+    assert not parse_grant(text).raw
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["db.test raw", "*.db.test:1 raw", "10.0.0.0/24:22 raw", "db.test:1 RAW", "db.test:1  raw", "db.test:1 raw raw",
+     " raw", "db.test:0 raw"],
+)  # fmt: skip
+def test_raw_is_granted_to_nothing_wider(text):
+    with pytest.raises(Rejected):
+        parse_grant(text)
+
+
+def test_only_an_operators_grant_is_read_as_raw():
+    with pytest.raises(Rejected):
+        parse_pattern("db.test:9042 raw")
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [("https://a.test/x", "Write a.test instead."), ("http://u:p@a.test:81?x", "Write a.test:81 instead."),
+     ("http://", "Write a host as"), ("http://a b/", "Write a host as"), ("a://b://c", "Write a host as")],
+)  # fmt: skip
+def test_of_a_url_its_host_is_proposed(url, hint):
+    with pytest.raises(Rejected) as refused:
+        parse_pattern(url)
+    assert str(refused.value.hint).startswith(hint)

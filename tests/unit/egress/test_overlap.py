@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.egress.hosts import parse_pattern
+from palyra.egress.hosts import parse_grant, parse_pattern
 from palyra.egress.overlap import overlap
 from palyra.egress.rules import judge_host
 from palyra.model.net import EgressMode, NetGrant
@@ -37,3 +37,10 @@ def test_what_both_cover_and_nothing_else(one, other, host, port):
 @pytest.mark.parametrize("configured", [[], ["a.example"]])
 def test_an_empty_list_leaves_nothing(configured):
     assert overlap([parse_pattern(text) for text in configured], []) == ()
+
+
+@pytest.mark.parametrize("own", ["x.a.example:9042", "x.a.example:9042 raw", "*.a.example:9042"])
+@pytest.mark.parametrize("configured", ["x.a.example:9042", "x.a.example:9042 raw"])
+def test_raw_is_the_configurations_to_give_and_no_runs_own(configured, own):
+    both = overlap([parse_grant(configured)], [parse_grant(own)])
+    assert [str(one) for one in both] == [configured]

@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from palyra.egress.hosts import parse_pattern
-from palyra.egress.rules import judge_address, judge_host
+from palyra.egress.rules import judge_address, judge_answer, judge_host
 from palyra.model.net import EgressMode, NetGrant
 
 
@@ -70,3 +70,15 @@ def test_without_restriction_a_private_address_is_reached_by_name_and_by_number(
 def test_without_restriction_every_host_may_be_reached():
     verdict = judge_host(NetGrant(EgressMode.NONE), "anything at all", 1)
     assert (verdict.allowed, verdict.pattern, verdict.why) == (True, None, "egress is not restricted")
+
+
+def test_a_refusal_says_which_pattern_would_allow_it_where_one_would():
+    name = grant("a.test", "a.test:8080")
+    judged = judge_answer(name, ["10.0.0.1", "1.1.1.1", "fd00::1"], 443, name="a.test")
+    assert [str(one) for one in judged.needs] == ["10.0.0.1", "fd00::1"]
+    assert [str(one) for one in judge_answer(name, ["10.0.0.1"], 8080, name="a.test").needs] == ["10.0.0.1:8080"]
+    assert judge_answer(name, ["10.0.0.1", "169.254.169.254"], 443, name="a.test").needs == ()
+    assert [str(one) for one in judge_host(name, "b.test", 22).needs] == ["b.test:22"]
+    assert [str(one) for one in judge_host(name, "::1", 22).needs] == ["[::1]:22"]
+    both = grant("a.test", *map(str, judged.needs))
+    assert judge_answer(both, ["10.0.0.1", "1.1.1.1", "fd00::1"], 443, name="a.test").allowed

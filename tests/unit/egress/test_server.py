@@ -204,8 +204,9 @@ def test_the_end_closes_every_socket_and_is_the_same_twice() -> None:
             target = f"granted.test:{seen.port}"
             writer.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
             await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"echo this")
-            assert await reader.readexactly(9) == b"echo this"
+            echoed = b"SSH-2.0-echo this\r\n"
+            writer.write(echoed)
+            assert await reader.readexactly(len(echoed)) == echoed
             first = serving.finish()
             assert first == serving.finish()
             with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
@@ -214,7 +215,7 @@ def test_the_end_closes_every_socket_and_is_the_same_twice() -> None:
             return first[0].bytes_up
 
         granted = (f"granted.test:{seen.port}", f"127.0.0.1:{seen.port}")
-        assert served(Dials([("127.0.0.1",)]), granted, talk) == 9
+        assert served(Dials([("127.0.0.1",)]), granted, talk) == len(b"SSH-2.0-echo this\r\n")
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 

@@ -20,22 +20,29 @@ from palyra.model.face import NetFace, Trust
 from palyra.model.host import BubblewrapFacts
 from palyra.model.net import EgressMode
 from palyra.model.outcome import Connection, Execution, Status
+from palyra.policy.bundle import with_local
+from palyra.policy.store import load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
-from palyra.testing import LINUX, FakeExecutor, fake_ports, fake_run
+from palyra.testing import LINUX, FakeExecutor, FakePolicies, fake_ports, fake_run
+from palyra.wiring.grants import grant
 
 
-def refused(host: str, port: int, why: str = "", verdict: str = "denied") -> Connection:
-    return Connection(host=host, port=port, verdict=verdict, why=why)
+def refused(host: str, port: int, why: str = "", verdict: str = "denied", grants: str = "") -> Connection:
+    return Connection(host=host, port=port, verdict=verdict, why=why, grants=tuple(grants.split(",")) if grants else ())
 
 
 @pytest.mark.parametrize(
     ("connection", "named"),
     [
-        (refused("pypi.test", 53), "--allow-host pypi.test,"),
-        (refused("pypi.test", 443), "--allow-host pypi.test,"),
-        (refused("db.test", 5432), "--allow-host db.test:5432,"),
-        (refused("2001:db8::1", 22), "--allow-host [2001:db8::1]:22,"),
+        (refused("pypi.test", 443, grants="pypi.test"), '--allow-host pypi.test, for good with "pypi.test" in'),
+        (refused("db.test", 5432, grants="db.test:5432"), "--allow-host db.test:5432,"),
+        (refused("2001:db8::1", 22, grants="[2001:db8::1]:22"), "--allow-host [2001:db8::1]:22,"),
+        (refused("a.test", 443, grants="10.0.0.1,10.0.0.2"), "--allow-host 10.0.0.1 --allow-host 10.0.0.2,"),
+        (
+            refused("db.test", 9042, grants="db.test:9042 raw"),
+            '--allow-raw db.test:9042, for good with { host = "db.test", port = 9042, raw = true } in allowed',
+        ),
     ],
 )
 def test_the_hint_names_the_host_as_the_flag_takes_it(connection: Connection, named: str) -> None:
@@ -50,11 +57,17 @@ def test_there_is_no_hint_without_a_refusal_of_a_named_host() -> None:
 
 
 def test_the_hint_says_why_and_how_many_more() -> None:
-    hint = refused_hosts_hint((refused("a.test", 443, "a.test leads to 10.0.0.1"), refused("b.test", 443)))
-    assert hint == (
+    leads = refused("a.test", 443, "a.test leads to 10.0.0.1", grants="10.0.0.1")
+    assert refused_hosts_hint((leads, refused("b.test", 443))) == (
         "a.test was refused (a.test leads to 10.0.0.1), and 1 more (egress.connections in the output). "
-        "If that is why it failed, an operator grants it for one call with palyra run --allow-host a.test, for good in "
-        "allowed_egress_hosts in [tool_call.process_runner]."
+        "If that is why it failed, an operator grants it for one call with palyra run --allow-host 10.0.0.1, for good "
+        'with "10.0.0.1" in allowed_egress_hosts in [tool_call.process_runner].'
+    )
+
+
+def test_a_refusal_that_no_grant_changes_advises_none() -> None:
+    assert refused_hosts_hint((refused("a.test", 80, "there is no Host header"),)) == (
+        "a.test was refused (there is no Host header)."
     )
 
 
@@ -173,7 +186,7 @@ def test_a_host_that_was_not_seen_to_open_listeners_refuses_granted_hosts() -> N
 
 
 def test_a_program_that_fails_after_a_refusal_gets_the_hint_and_one_that_succeeds_does_not() -> None:
-    denied = (refused("hidden.test", 443),)
+    denied = (refused("hidden.test", 443, grants="hidden.test"),)
     for code, hinted in ((1, True), (0, False)):
         ended = Execution(status=Status.COMPLETED, exit_code=code, connections=denied)
         outcome, _ = call({"command": "git", "args": ["status"]}, executor=Executor(execution=ended))
@@ -224,3 +237,45 @@ def test_a_path_within_code_is_refused_only_where_no_sandbox_will_hold_it() -> N
     lost = replace(without, bubblewrap=None)
     outcome, _ = call(sets_a_path, config=falls_back, grant=replace(CODE, egress=EgressMode.NONE), host=lost)
     assert outcome.reason is Reason.OUTSIDE_WORKSPACE
+
+
+# ── raw ──
+
+RAW_HOSTS = {
+    "tool_call": {"process_runner": {"allowed_egress_hosts": [{"host": "db.test", "port": 9042, "raw": True}]}}
+}
+PLAIN_HOSTS = {"tool_call": {"process_runner": {"allowed_egress_hosts": ["db.test:9042"]}}}
+NO_RAW = '@id("local.no-raw")\nforbid (principal, action, resource) when { context.egress_raw };'
+
+
+def test_a_host_granted_raw_is_named_so_in_the_plan_and_the_outcome() -> None:
+    executor = Executor()
+    outcome, _ = call({"command": "git", "args": ["status"]}, executor=executor, config=parse_config(RAW_HOSTS))
+    [plan] = executor.plans
+    assert plan.as_json()["net"]["allowed_hosts"] == ["db.test:9042 raw"]
+    assert outcome.output["egress"]["allowed_hosts"] == ["db.test:9042 raw"]
+
+
+@pytest.mark.parametrize(("hosts", "refused"), [(RAW_HOSTS, True), (PLAIN_HOSTS, False)])
+def test_policy_sees_that_a_host_is_granted_raw(hosts: dict[str, Any], refused: bool) -> None:
+    policies = FakePolicies(with_local(load_posture("standard"), {"local.cedar": NO_RAW}))
+    outcome, _ = call({"command": "git", "args": ["status"]}, config=parse_config(hosts), policies=policies)
+    assert (outcome.status is Status.REFUSED) is refused
+
+
+@pytest.mark.parametrize("hosts", [RAW_HOSTS, PLAIN_HOSTS])
+def test_no_call_asks_for_a_host_to_be_raw(hosts: dict[str, Any]) -> None:
+    arguments = {"command": "git", "args": ["status"], "requested_egress_hosts": ["db.test:9042 raw"]}
+    outcome, _ = call(arguments, config=parse_config(hosts))
+    assert outcome.status is Status.REFUSED
+
+
+def test_the_operators_flag_grants_a_host_raw() -> None:
+    executor = Executor()
+    call(
+        {"command": "git", "args": ["status"]},
+        executor=executor,
+        config=Config(),
+        grant=grant(hosts=["db.test:9042 raw"]),
+    )
+    assert executor.plans[0].as_json()["net"]["allowed_hosts"] == ["db.test:9042 raw"]

@@ -172,16 +172,25 @@ def test_writes_cannot_be_granted_and_are_told_apart() -> None:
 
 
 def test_refused_hosts_keep_a_port_that_is_not_the_webs() -> None:
-    def denied(host: str, port: int, verdict: str = "denied") -> Connection:
-        return Connection(host=host, port=port, verdict=verdict, bytes_up=0, bytes_down=0)
+    def denied(host: str, port: int, *grants: str, verdict: str = "denied") -> Connection:
+        return Connection(host=host, port=port, verdict=verdict, grants=grants)
 
     connections = (
-        denied("pypi.example.org", 53),
-        denied("pypi.example.org", 443),
-        denied("db.example.org", 53),
-        denied("db.example.org", 5432),
+        denied("pypi.example.org", 53, "pypi.example.org"),
+        denied("pypi.example.org", 443, "pypi.example.org"),
+        denied("db.example.org", 53, "db.example.org"),
+        denied("db.example.org", 5432, "db.example.org:5432"),
         denied("*", 0),
-        denied("granted.example.org", 443, "allowed"),
-        denied("2001:db8::1", 80),
+        denied("granted.example.org", 443, verdict="allowed"),
+        denied("2001:db8::1", 80, "2001:db8::1"),
+        denied("mail.example.org", 25, "mail.example.org:25 raw"),
     )
-    assert advised(connections=connections)["hosts"] == ["[2001:db8::1]", "db.example.org:5432", "pypi.example.org"]
+    assert advised(connections=connections)["hosts"] == [
+        *("2001:db8::1", "db.example.org:5432", "mail.example.org:25 raw", "pypi.example.org"),
+    ]
+
+
+def test_for_a_granted_name_that_leads_to_a_private_address_the_address_is_advised() -> None:
+    """The name again, which was granted, led round in a circle."""
+    leads = Connection(host="index.test", port=443, verdict="denied", why="leads to 10.0.0.5", grants=("10.0.0.5",))
+    assert advised(connections=(leads, leads))["hosts"] == ["10.0.0.5"]

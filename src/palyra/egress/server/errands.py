@@ -14,7 +14,7 @@ from palyra.egress import events as ev
 from palyra.egress.events import Timer
 from palyra.egress.hosts import Address
 
-TIMERS_S = {Timer.HEAD: 15.0, Timer.SNIFF: 0.25}
+TIMERS_S = {Timer.HEAD: 15.0}
 
 
 class Ways(Protocol):

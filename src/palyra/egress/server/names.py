@@ -96,4 +96,5 @@ class NameServer:
             return
         if len(self._refused) < _MAX_KNOWN:
             self._refused.add(said.name)
-        self._record(ev.Ruled(host=show(said.name), port=DNS_PORT, ruling=ev.Ruling.REFUSED, why=said.why))
+        host = show(said.name)
+        self._record(ev.Ruled(host=host, port=DNS_PORT, ruling=ev.Ruling.REFUSED, why=said.why, grants=(host,)))
