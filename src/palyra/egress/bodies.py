@@ -1,9 +1,9 @@
 """How far a message body reaches: counted, chunked or until the end. Bytes in, bytes to pass on, and the rest.
 
-Rules: a chunk's size is one to fifteen hexadecimal digits and is written anew; extensions are refused from clients and
-dropped from hosts; trailers are read as strictly as heads, bounded, and may not speak of framing, routing or
-credentials. What stands before an error is passed on, the error is kept in `broken`, and nothing follows it. At most
-one line is held back at any time.
+Rules: a chunk's size is one to fifteen hexadecimal digits and is written anew; extensions and trailers are refused from
+clients. A host's extensions are dropped; its trailers are read as strictly as heads, bounded, and may not speak of
+framing, routing or credentials. What stands before an error is passed on, the error is kept in `broken`, and nothing
+follows it. At most one line is held back at any time.
 
 Not here: which of them a message has (egress/http).
 """
@@ -123,6 +123,8 @@ class Chunked:
 
     def _take_trailer(self, line: bytes, out: list[bytes]) -> None:
         if line:
+            if self._is_request:  # some servers merge them with the head, where routing fields were judged
+                raise Malformed("a request may not have trailers")
             self._trailers.append(line)
             self._trailer_bytes += len(line)
             if self._trailer_bytes > MAX_TRAILERS:

@@ -18,16 +18,18 @@ from palyra.egress.http import (
     Fields,
     Request,
     Response,
+    check_body,
     check_path,
     find_head,
-    other_hosts,
     parse_request,
     parse_response,
     read_url,
+    routing_fields,
     the_host,
     write_head,
 )
 from palyra.egress.terms import Broken, Refused, Terms
+from palyra.model.net import RAW
 
 _PORTS = {"http": 80, "https": 443}
 _HOP = frozenset({"host", "connection", "keep-alive", "te", "upgrade", "http2-settings"})
@@ -121,6 +123,7 @@ class Exchange:
         if request.method == "TRACE":
             raise Malformed("TRACE would show what was added to the request", status=405)
         target, path = self._judge_target(request)
+        self._check_body(request, target)
         fields = _forwarded(request, write_authority(self._named(request, target), default_port=self._port))
         fields = add_credentials(fields, self._terms.credentials_for(target), target, is_tls=self._scheme == "https")
         self._waiting = write_head(f"{request.method} {path} HTTP/1.{request.minor}", fields)
@@ -130,6 +133,13 @@ class Exchange:
         self.wanted = target
         if self.current == target:
             self.connected(out)
+
+    def _check_body(self, request: Request, target: Target) -> None:
+        try:
+            check_body(request)
+        except Malformed as bad:
+            told = f"{bad.why}. An operator lets all bytes pass with --allow-raw {target}"
+            raise Refused(target, bad.why, told=told, grants=(f"{target} {RAW}",)) from None
 
     def _judge_connect(self, request: Request) -> Target:
         if self._fixed is not None:
@@ -151,16 +161,17 @@ class Exchange:
             return fixed, text
         if fixed is None and text.startswith("/"):
             raise Malformed("this is a proxy: ask it for a whole address, http://host/path")
-        target, path = read_url(text, scheme=self._scheme, default_port=self._port)
-        if fixed is not None and target != fixed:
-            raise Refused(target, f"the request is for {target}, the connection was made to {fixed}")
-        return target, path
+        if fixed is not None:
+            raise Malformed("a request to a host names a path, not an address")
+        return read_url(text, scheme=self._scheme, default_port=self._port)
 
     def _named(self, request: Request, target: Target) -> Target:
         named = the_host(request, default_port=self._port)
         if not self._may_name(target, named):
             raise Refused(named, f"Host names {named}, the connection was made to {target}")
-        for field, other in other_hosts(request, port=named.port):
+        for field, other in routing_fields(request.fields, port=named.port):
+            if other is None:
+                raise Malformed(f"{show(field)} may hold a path or the host alone")
             if other != named and not self._may_name(target, other):
                 raise Refused(other, f"{field} names {other}, the connection was made to {target}")
         return named

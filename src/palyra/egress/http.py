@@ -17,6 +17,7 @@ from palyra.egress.grammar import Malformed, Target, parse_authority, show
 from palyra.values import dataclass
 
 MAX_HEAD = 65_536
+_URL_PORTS = {"http": 80, "https": 443}
 MAX_FIELDS = 200
 
 Fields = tuple[tuple[str, str], ...]
@@ -29,10 +30,12 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _CONNECTION = frozenset({"close", "keep-alive", "upgrade", "te", "http2-settings", "proxy-connection", "keepalive"})
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
-_OTHER_HOSTS = frozenset(
-    {"x-forwarded-host", "x-forwarded-server", "x-original-host", "x-host", "x-http-host-override"}
-)
-_FORWARDED_HOST = re.compile(r"(?i:host)[ \t]*=[ \t]*(\"[^\"]*\"|[^;, \t]*)")
+_ROUTES = re.compile(r"host|forward|original|rewrite|backend|upstream|proxy|destination", re.IGNORECASE)
+"""In a field's name: some server goes by its value in place of Host or of the path. `_` and `-` do not matter."""
+_PATH = re.compile(r"/(?![/\\])[A-Za-z0-9._~!$&'()*+;=:@%/?-]*")
+"""One path, which no reader takes for a list or for a host's address."""
+_MAY_HAVE_BODY = frozenset("POST PUT PATCH PROPFIND PROPPATCH REPORT MKCOL LOCK SEARCH QUERY".split())
+"""Servers read the body of these. Of another method some leave it unread, and take it for the next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,18 +156,37 @@ def the_host(request: Request, *, default_port: int) -> Target:
     return parse_authority(values[0], default_port=default_port)
 
 
-def other_hosts(request: Request, *, port: int) -> Iterator[tuple[str, Target]]:
-    """(field, host) of what some servers go by in Host's place. A program has no proxy before it that could have said
-    so. Without its port, which such a field need not repeat. Raises `Malformed`."""
-    for name, value in request.fields:
-        if name.lower().replace("_", "-") in _OTHER_HOSTS:
-            named = [word for word in value.split(",") if word.strip(" \t")]
-        elif name.lower() == "forwarded":
-            named = _FORWARDED_HOST.findall(value)
-        else:
+def routing_fields(fields: Fields, *, port: int) -> Iterator[tuple[str, Target | None]]:
+    """(field, host) of what some servers go by in place of Host or of the path; None: the value is no host either.
+
+    A path is not among them, nor is an empty value. `port`: of a host that is named without one.
+    """
+    for name, value in fields:
+        is_hop = name.lower() == "host" or name.lower().startswith("proxy-")
+        if is_hop or not value or not _ROUTES.search(name) or _PATH.fullmatch(value):
             continue
-        for text in named:
-            yield name, Target(parse_authority(text.strip(' \t"'), default_port=port).host, port)
+        try:
+            yield name, _routed(value, port)
+        except Malformed:
+            yield name, None
+
+
+def _routed(value: str, port: int) -> Target:
+    scheme, is_url, rest = value.partition("://")
+    if not is_url:
+        return parse_authority(value, default_port=port)
+    if scheme not in _URL_PORTS:
+        raise Malformed("the value is neither a path nor an address")
+    authority, slash, path = rest.partition("/")
+    if slash and not _PATH.fullmatch(slash + path):
+        raise Malformed("the value is neither a path nor an address")
+    return parse_authority(authority, default_port=_URL_PORTS[scheme])
+
+
+def check_body(request: Request) -> None:
+    """Raises `Malformed` for a body that some servers would read as a second request."""
+    if request.body_bytes != 0 and request.method not in _MAY_HAVE_BODY:
+        raise Malformed(f"{request.method} has a body, which some servers take for a second request")
 
 
 def values_of(fields: Fields, name: str) -> list[str]:
