@@ -2,12 +2,13 @@
 
 `pip install left-pad` names no host, so nobody can say beforehand what it would reach. With listeners that refuse
 everything inside its empty network it fails as fast as without, and the outcome can name the host that was missing.
-Only advice depends on this list; what can be reached does not.
+In a shell's code the same programs count. Only advice depends on this list; what can be reached does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from palyra.egress.preflight import TAKES_HOSTS
 from palyra.late import late
@@ -19,7 +20,21 @@ INSTALLERS = frozenset(
     mvn gradle gradlew sbt lein mix rebar3 cabal stack opam dotnet nuget apt apt-get dnf yum apk brew nix helm terraform
     docker podman skopeo gh glab aws gcloud az""".split()
 )
+NO_RETRIES = (
+    ("CARGO_NET_RETRY", "0"),
+    ("PIP_RETRIES", "0"),
+    ("UV_HTTP_RETRIES", "0"),
+    ("npm_config_fetch_retries", "0"),
+)
+"""How package managers are asked to give up at the first failure."""
+SHELLS = frozenset("bash sh dash zsh ksh ash".split())
 _VERSION = late(r"[0-9.]+$")
+_COMMAND = late(
+    r"(?:^|[;&|()`{}\n])\s*(?:(?:if|while|until|then|do|else|elif|exec|time|env|nice|!|\w+=\S*)\s+)*"
+    r"([\w./+-]+)([^;&|()`{}\n]*)"
+)
+"""A shell's command and its words, as far as letters tell: advice does not need more."""
+MAX_CODE = 1 << 16
 
 
 def watching_face(grant: NetGrant, program: str, args: Sequence[str], *, names: bool = False) -> NetFace | None:
@@ -32,6 +47,10 @@ def watching_face(grant: NetGrant, program: str, args: Sequence[str], *, names: 
 
 def goes_out(program: str, args: Sequence[str]) -> bool:
     name = _VERSION.sub("", program.rpartition("/")[2]) or program
+    if name in SHELLS:
+        code = next((arg for option, arg in pairwise(args) if option[:1] == "-" and option[-1:] == "c"), "")
+        commands = _COMMAND.finditer(code[:MAX_CODE])
+        return any(goes_out(one[1], one[2].split()) for one in commands if one[1].rpartition("/")[2] not in SHELLS)
     if name == "git":
         from palyra.egress.git_words import may_reach
 

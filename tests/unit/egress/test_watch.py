@@ -25,6 +25,26 @@ def test_programs_that_stay_at_home_are_not(line: str) -> None:
     assert watching_face(NO_NETWORK, program, args) is None
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "pip install x", "v/bin/pip install x", "cd a && npm ci", "A=b npm ci | tee x", "(python3 -m pip install x)",
+        "if true; then git clone u; fi", "time cargo fetch", "echo $(curl -sS u)", "true\nuv sync", "CI=1 A= npm ci",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shell", [("bash", "-c"), ("sh", "-ec"), ("/bin/bash", "-lc")])
+def test_a_shells_code_is_watched_for_the_programs_it_starts(code: str, shell: tuple[str, str]) -> None:
+    assert watching_face(NO_NETWORK, shell[0], [shell[1], code]) == NetFace()
+
+
+@pytest.mark.parametrize(
+    "code", ["echo pip", "ls", "git status", "python3 -m pytest -q", "cat npm", "", "bash -c 'pip install x'", "make"]
+)
+def test_a_shells_code_that_starts_none_of_them_is_not(code: str) -> None:
+    assert watching_face(NO_NETWORK, "bash", ["-c", code]) is None
+    assert watching_face(NO_NETWORK, "bash", ["pip", code]) is None
+
+
 def test_only_an_empty_strict_grant_is_watched() -> None:
     assert watching_face(NetGrant(EgressMode.NONE), "pip", ()) is None
     assert watching_face(NetGrant(EgressMode.STRICT, (parse_pattern("a.test"),)), "pip", ()) is None

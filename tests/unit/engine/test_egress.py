@@ -279,3 +279,24 @@ def test_the_operators_flag_grants_a_host_raw() -> None:
         grant=grant(hosts=["db.test:9042 raw"]),
     )
     assert executor.plans[0].as_json()["net"]["allowed_hosts"] == ["db.test:9042 raw"]
+
+
+# ── package managers where nothing is granted ──
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config", "asked"),
+    [
+        ({"command": "bash", "args": ["build.sh"]}, Config(), True),
+        ({"command": "pip", "args": ["install", "x"]}, Config(), True),
+        ({"command": "git", "args": ["status"]}, Config(), False),
+        ({"command": "bash", "args": ["build.sh"]}, parse_config(HOSTS), False),
+    ],
+)
+def test_package_managers_give_up_at_once_where_nothing_can_be_reached(
+    arguments: dict[str, Any], config: Config, asked: bool
+) -> None:
+    executor = Executor()
+    flags = OperatorGrant(interpreters=True, executables=("pip", "bash"))
+    call(arguments, executor=executor, config=config, grant=flags)
+    assert (dict(executor.plans[0].env).get("npm_config_fetch_retries") == "0") is asked
