@@ -39,7 +39,7 @@ class DaemonConfig:
     idle_timeout_ms: int = 30_000
     """A connection without a request is closed after this."""
     max_calls: int = 256
-    """Calls of all callers that run or wait at once; one more is refused with BUSY."""
+    """Calls of all callers that run or wait at once; one more is refused with BUSY and not recorded."""
     max_calls_waiting_per_run: int = 64
     """Calls of one run that wait for their turn."""
     max_batch: int = 64

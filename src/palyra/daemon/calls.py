@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import orjson
 from starlette.responses import Response
@@ -17,7 +18,7 @@ from palyra.daemon.attended import attend
 from palyra.daemon.auth import Caller
 from palyra.daemon.call_models import CallBody, CallOrBatch, OutcomeShown
 from palyra.daemon.feed import Event
-from palyra.daemon.live import LiveCall
+from palyra.daemon.live import LiveCall, running_outcome
 from palyra.daemon.orders import Order, make_order, unreadable_request
 from palyra.daemon.routes import Answer, Asked, Refused, Route, Said, Who, heads_of, not_found
 from palyra.daemon.state import State
@@ -72,14 +73,22 @@ async def _begin(state: State, order: Order) -> tuple[Outcome, bytes]:
     """To its end, or, where nobody waits, until it is taken on. The client's own end does not end the call."""
     if order.body.wait:
         call, outcome = await state.calls.make(order.request)
+    elif order.body.call_id is not None and await _was_seen(state, order.body.call_id):
+        call = state.calls.begin(order.request)  # a refusal is told now: under this id another call is found
+        await asyncio.wait({call.task}, timeout=SEEN_S)
+        outcome = call.task.result() if call.task.done() else call.running
+    elif shortage := state.calls.find_shortage(order.request):  # nothing is accepted, so nothing is written down
+        refusal = order.request.refusal or shortage
+        call, outcome = await state.calls.make(replace(order.request, refusal=refusal))
     else:
-        seen = order.body.call_id is not None and await _was_seen(state, order.body.call_id)
-        if not seen:
+        request = replace(order.request, accepted=True)
+        with state.calls.hold_place(request):
             await take(state, order)
-        call = state.calls.begin(order.request)
+        if state.calls.stopping:  # it is durable: the next start begins it
+            outcome = running_outcome(request)
+            return outcome, _shown(outcome)
+        call = state.calls.begin(request)
         await asyncio.sleep(0)
-        if seen:  # a refusal is told now: under an id that is another call's that one is found, and not this
-            await asyncio.wait({call.task}, timeout=SEEN_S)
         outcome = call.task.result() if call.task.done() else call.running
     return outcome, call.said if call.said and outcome.attestation else _shown(outcome)
 

@@ -1,8 +1,9 @@
 """Calls under way in this daemon: begun as tasks of their own, so that no client's end is a call's end.
 
 Rules: at most so many at once, of everybody, of agents (seven eighths, so that operators get through), of one principal
-(three quarters, so that nobody takes it all) and of one run; past that a call is refused with BUSY by the walk, so it
-is recorded. Cancelling one never touches another. What a call says is kept for listeners while it goes on and a little
+(three quarters, so that nobody takes it all) and of one run; past that a call is refused with BUSY, which is attested
+and not recorded: its id stays free. An accepted call has its place from before it is written down. Cancelling one never
+touches another. What a call says is kept for listeners while it goes on and a little
 after. At the end of the daemon calls may finish for a while; then they are ended, and recorded as cancelled.
 
 Not here: what a call is (engine), who may see it (daemon/calls).
@@ -13,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 
 import orjson
@@ -72,17 +74,22 @@ class LiveCall:
     @property
     def running(self) -> Outcome:
         """What can be said of it while it goes on."""
-        return Outcome(
-            call_id=self.call_id,
-            run_id=self.request.run.run_id,
-            tool=self.request.tool,
-            status=Status.RUNNING if self.waits_for is None else Status.PENDING_APPROVAL,
-            success=False,
-            approval=self.waits_for,
-        )
+        return running_outcome(self.request, self.waits_for)
 
 
 OnEnd = Callable[[LiveCall, Outcome], None]
+
+
+def running_outcome(request: CallRequest, waits_for: Mapping[str, Json] | None = None) -> Outcome:
+    assert request.call_id is not None, "a door gives every call its id"
+    return Outcome(
+        call_id=request.call_id,
+        run_id=request.run.run_id,
+        tool=request.tool,
+        status=Status.RUNNING if waits_for is None else Status.PENDING_APPROVAL,
+        success=False,
+        approval=waits_for,
+    )
 
 
 class LiveCalls:
@@ -98,6 +105,8 @@ class LiveCalls:
         self._of_run: Counter[str] = Counter()
         self._of_principal: Counter[str] = Counter()
         self._of_agents = 0
+        self._held = 0
+        """Places of calls that are being written down."""
         self.stopping = False
 
     @property
@@ -129,8 +138,7 @@ class LiveCalls:
         assert request.call_id is not None, "a door gives every call its id"
         feed = listener or Feed()
         call = LiveCall(request, request.call_id, str(request.run.context.principal), feed, listener is None)
-        run_id = request.run.run_id
-        refusal = request.refusal or self._no_room(run_id, call.principal, agents=request.lagging)
+        refusal = request.refusal or (None if request.accepted else self.find_shortage(request))
         call.request = change(
             request, refusal=refusal, on_output=request.on_output or _Teller(feed), on_pending=call.wait.told
         )
@@ -139,15 +147,27 @@ class LiveCalls:
     def _enter(self, call: LiveCall, task: asyncio.Future[Outcome]) -> None:
         call.task = task
         self._tasks.add(task)
-        self._of_run[call.request.run.run_id] += 1
-        self._of_principal[call.principal] += 1
-        self._of_agents += call.request.lagging
+        self._add_to_counts(call.request)
         self._live.setdefault(call.call_id, call)
 
-    def _no_room(self, run_id: str, principal: str, *, agents: bool) -> Rejected | None:
+    @contextmanager
+    def hold_place(self, request: CallRequest) -> Iterator[None]:
+        """Keep a place while the call is made durable: another call must not take it before 202 is answered."""
+        self._held += 1
+        self._add_to_counts(request)
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self._take_from_counts(request)
+
+    def find_shortage(self, request: CallRequest) -> Rejected | None:
+        """Return why there is no capacity for this call now, or None."""
+        run_id, principal = request.run.run_id, str(request.run.context.principal)
         if self.stopping:
             return Rejected(Reason.BUSY, "The daemon is shutting down.", "Try again when it is back.")
-        if len(self._tasks) >= self._most or (agents and self._of_agents >= max(1, self._most * 7 // 8)):
+        running = len(self._tasks) + self._held
+        if running >= self._most or (request.lagging and self._of_agents >= max(1, self._most * 7 // 8)):
             return Rejected(
                 Reason.BUSY, f"{self._most} calls are already running.", "Wait a moment; see daemon.max_calls."
             )
@@ -169,8 +189,8 @@ class LiveCalls:
             call.said = bytes(memoryview(outcome_bytes(outcome)))  # orjson's own hold on to more than they show
             call.feed.put("outcome", call.said)
             self._on_end(call, outcome)
-            if outcome.call_id != call.call_id:  # refused: the id is another call's, whose place this must not take
-                call.is_resumable = False
+            if outcome.call_id != call.call_id or (outcome.reason is Reason.BUSY and outcome.receipt is None):
+                call.is_resumable = False  # the id is another call's, or free: nothing is found under it
             return outcome
         finally:
             call.feed.close()
@@ -178,15 +198,24 @@ class LiveCalls:
 
     def _forget(self, call: LiveCall) -> None:
         self._tasks.discard(call.task)
-        self._of_agents -= call.request.lagging
-        for counter, key in ((self._of_run, call.request.run.run_id), (self._of_principal, call.principal)):
-            counter[key] -= 1
-            if counter[key] <= 0:
-                del counter[key]
+        self._take_from_counts(call.request)
         if self._live.get(call.call_id) is call:
             del self._live[call.call_id]
             if call.is_resumable:
                 self._keep(call)
+
+    def _add_to_counts(self, request: CallRequest) -> None:
+        self._of_run[request.run.run_id] += 1
+        self._of_principal[str(request.run.context.principal)] += 1
+        self._of_agents += request.lagging
+
+    def _take_from_counts(self, request: CallRequest) -> None:
+        self._of_agents -= request.lagging
+        principal = str(request.run.context.principal)
+        for counter, key in ((self._of_run, request.run.run_id), (self._of_principal, principal)):
+            counter[key] -= 1
+            if counter[key] <= 0:
+                del counter[key]
 
     def _keep(self, call: LiveCall) -> None:
         old = self._ended.pop(call.call_id, None)

@@ -73,4 +73,5 @@ def _order(state: State, kept: Mapping[str, Any], *, taken_unix_ms: int) -> Orde
     refusal = refusal_of(state, caller.credential_id) if caller.credential_id else None
     if state.clock.now_unix_ms() - taken_unix_ms > LATEST_MS:
         refusal = Rejected(Reason.BUSY, "The daemon was down for too long to start this call now.", "Call again.")
-    return order if refusal is None else replace(order, request=replace(order.request, refusal=refusal))
+    refusal = order.request.refusal or refusal
+    return replace(order, request=replace(order.request, refusal=refusal, accepted=True))

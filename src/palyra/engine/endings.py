@@ -81,6 +81,11 @@ def bare(trip: Trip) -> Trip:
     return replace(trip, call=None, facts=None, job=None, plan=None, plan_bytes=b"", cedar=None, artifacts=())
 
 
+def keeps_no_record(trip: Trip, ending: Ending) -> bool:
+    """Whether the caller may send the same call again under its id: there was no capacity, and nothing began."""
+    return ending.reason is Reason.BUSY and trip.opened is None and not trip.request.accepted
+
+
 def refused(refusal: Rejected) -> Ending:
     return Ending(status=Status.REFUSED, reason=refusal.reason, message=refusal.detail, hint=refusal.hint)
 

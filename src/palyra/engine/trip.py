@@ -78,6 +78,8 @@ class CallRequest:
     """Why whoever asked may no longer ask; looked at again when the call waited (engine/asking)."""
     refusal: Rejected | None = None
     """What the door found wrong with the request itself (a principal, a run id): refused by the walk, so recorded."""
+    accepted: bool = False
+    """The caller was told that the call is accepted (202): every end of it is recorded, BUSY too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@
 anything runs) · 9 run and capture · 10 redact · 11 attest · 12 close and answer.
 
 Rules: decisions are values, refusals are one exception, caught here and nowhere else; every way out (a refusal, a
-time-out, a cancellation, an error of our own) is attested and journaled; if the journal is down, nothing runs.
+time-out, a cancellation, an error of our own) is attested and journaled, except BUSY before anything began; if the
+journal is down, nothing runs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from palyra.engine.endings import (
     close_made,
     close_now,
     keep_large_output,
+    keeps_no_record,
     make_record,
     refused,
     unrecorded,
@@ -334,6 +336,8 @@ class Engine:
             message = "Palyra could not describe this call."
             ending = Ending(status=Status.FAILED, reason=Reason.INTERNAL, message=message)
             outcome, closing = make_closing(bare(trip), self.ports, ending)
+        if keeps_no_record(trip, ending):
+            return outcome
         try:
             return with_receipt(outcome, await self.ports.journal.close_call(closing))  # 12
         except DuplicateCall:

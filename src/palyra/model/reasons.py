@@ -122,7 +122,8 @@ REASONS: dict[Reason, Page] = {
     Reason.BUSY: Page(
         "Too many calls of this run are waiting, too many of its background processes are running, or too many "
         "requests are waiting for a person.",
-        "Wait for some to finish, stop one with palyra.process.stop, or use another run.",
+        "Wait for some to finish, then send the same call again: its id is still free. Or stop a background process "
+        "with palyra.process.stop, or use another run.",
     ),
     Reason.CALL_ID_REUSED: Page("The call id belongs to another call.", "Send a fresh call_id, or leave it out."),
     Reason.INTERNAL: Page("Palyra itself failed.", "The log says where; report it."),

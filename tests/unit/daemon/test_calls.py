@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from palyra.daemon.taking import begin_taken
+from palyra.errors import Reason, Rejected
 from palyra.protocol.wire import KEYS
 from tests.daemons import AGENT, OPERATOR, OTHER, daemon
 
@@ -314,7 +316,108 @@ def test_too_much_at_once_is_busy(tmp_path, workspace):
         assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429]
         busy = next(answer.json() for answer in answers if answer.status_code == 429)
         assert (busy["status"], busy["reason"]) == ("refused", "BUSY")
-        assert busy["receipt"] is not None, "a refusal is recorded too"
+        assert busy["receipt"] is None
+        assert busy["attestation"] is not None
+
+
+def _held_up(workspace):
+    return {"tool": "palyra.process.run", "input": {"command": "sleep", "args": ["30"]}, "workspace": str(workspace)}
+
+
+def test_a_call_without_a_place_is_not_accepted_and_leaves_its_id_free(tmp_path, workspace):
+    """202 was answered, and the call was then refused with BUSY."""
+    mine = ECHO | {"call_id": ID, "wait": False}
+    with daemon(tmp_path / "home", max_calls=1) as small:
+        token = small.token()
+
+        async def story():
+            taken = (
+                await small.asking("POST", "/v1/calls", token=token, json=_held_up(workspace) | {"wait": False})
+            ).json()
+            assert small.state.calls.count == 1
+            busy = [
+                await small.asking("POST", "/v1/calls", token=token, json=mine | more) for more in ({}, {"wait": True})
+            ]
+            unknown = await small.asking("GET", f"/v1/calls/{ID}", token=token)
+            recorded = await small.state.installation.journal.find_call(ID)
+            left = [call.call_id for call in await small.state.taken.left()]
+            await small.asking("POST", f"/v1/calls/{taken['call_id']}/cancel", token=token)
+            again = await small.asking("POST", "/v1/calls", token=token, json=mine | {"wait": True})
+            return busy, unknown.status_code, recorded, left, again.json()["status"]
+
+        busy, *others = small.run(story())
+        assert [(answer.status_code, answer.json()["reason"]) for answer in busy] == [(429, "BUSY")] * 2
+        assert others == [404, None, [], "completed"]
+
+
+def test_an_accepted_call_keeps_its_place_while_it_is_written_down(tmp_path, workspace):
+    with daemon(tmp_path / "home", max_calls=1) as small:
+        token, take = small.token(), small.state.taken.take
+        nowait = ECHO | {"wait": False}
+
+        async def story():
+            inside, go_on = asyncio.Event(), asyncio.Event()
+
+            async def slow(call):
+                inside.set()
+                await go_on.wait()
+                return await take(call)
+
+            small.state.taken.take = slow
+            first = asyncio.ensure_future(small.asking("POST", "/v1/calls", token=token, json=nowait))
+            await inside.wait()
+            others = [await small.asking("POST", "/v1/calls", token=token, json=body) for body in (ECHO, nowait)]
+            go_on.set()
+            accepted = await first
+            while small.state.calls.count:
+                await asyncio.sleep(0.01)
+            ended = await small.asking("GET", f"/v1/calls/{accepted.json()['call_id']}", token=token)
+            assert (small.state.calls._held, small.state.calls._of_agents) == (0, 0)
+            return [answer.status_code for answer in others], accepted.status_code, ended.json()["status"]
+
+        refused, status, ended = small.run(story())
+        assert (refused, status in (200, 202), ended) == ([429, 429], True, "completed")
+
+
+def test_a_call_accepted_as_the_daemon_ends_is_begun_by_the_next_one(tmp_path):
+    root = tmp_path / "home"
+    with daemon(root) as first:
+        token, take = first.token(), first.state.taken.take
+
+        async def ending(call):
+            done = await take(call)
+            await first.state.calls.finish(within_s=0)
+            return done
+
+        first.state.taken.take = ending
+        response = first.ask("POST", "/v1/calls", token=token, json=ECHO | {"call_id": ID, "wait": False})
+        assert (response.status_code, response.json()["status"]) == (202, "running")
+    with daemon(root) as second:
+
+        async def story():
+            assert await begin_taken(second.state) == 1
+            while second.state.calls.count:
+                await asyncio.sleep(0.01)
+
+        second.run(story())
+        assert second.ask("GET", f"/v1/calls/{ID}", token=token).json()["status"] == "completed"
+
+
+def test_an_accepted_call_is_recorded_however_it_ends(tmp_path, workspace):
+    """A run's queue may be full by the time it begins: 202 was said, so BUSY is recorded too."""
+    with daemon(tmp_path / "home", max_calls=1) as small:
+        token = small.token()
+
+        async def story():
+            shortage = Rejected(Reason.BUSY, "The queue is full.", "Wait.")
+            small.state.installation.engine._turns.take = lambda *_: (_ for _ in ()).throw(shortage)
+            body = ECHO | {"call_id": ID, "wait": False}
+            await small.asking("POST", "/v1/calls", token=token, json=body)
+            while small.state.calls.count:
+                await asyncio.sleep(0.01)
+            return await small.state.installation.journal.find_call(ID)
+
+        assert small.run(story()).recorded is not None
 
 
 def test_agents_that_take_all_the_room_leave_some_to_operators(tmp_path, workspace):
@@ -343,7 +446,6 @@ def test_what_was_taken_on_begins_after_a_crash(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             first.ask("POST", "/v1/calls", token=token, json=body)
     with daemon(root) as second:
-        from palyra.daemon.taking import begin_taken
 
         async def story():
             count = await begin_taken(second.state)
