@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +21,7 @@ from palyra.launch.orphans import Orphan, end_orphan, find_orphans, is_our_comma
 from palyra.launch.survivors import start_ticks
 from palyra.wiring import gc
 from palyra.wiring.embedded import open_installation
-from palyra.wiring.gc import UNSETTLED_MS, Collector, Kind
+from palyra.wiring.gc import Collector, Kind, sweep_launchers
 from tests.conformance.arena import host
 
 SETTLE_S = 10.0
@@ -103,11 +102,21 @@ def test_what_a_killed_launcher_left_is_found_and_ended():
         assert left.inner not in found_now()
 
 
-def test_what_is_younger_than_an_hour_is_left_alone():
+def test_what_lost_its_launcher_is_found_at_any_age():
+    """Nothing gives a reparented process its launcher back: it stayed for an hour, or for ever without `palyra gc`."""
     with launch() as left:
         os.kill(left.outer, signal.SIGKILL)
-        wait_until(lambda: left.inner in found_now())
-        assert left.inner not in {one.pid for one in find_orphans(bwrap(), before_unix_s=time.time() - 3600)}
+        wait_until(lambda: left.inner in {one.pid for one in find_orphans(bwrap(), before_unix_s=0)})
+
+
+def test_a_launcher_with_nobody_inside_yet_is_left_alone_for_an_hour(monkeypatch: pytest.MonkeyPatch):
+    """It may be about to fork."""
+    monkeypatch.setattr(orphans, "_numbers", lambda pid: [pid])
+    monkeypatch.setattr(orphans._os, "children", lambda pid: [])
+    monkeypatch.setattr(orphans, "_has_no_owner", lambda above: True)
+    with launch() as under_way:
+        assert under_way.outer in found_now()
+        assert under_way.outer not in {one.pid for one in find_orphans(bwrap(), before_unix_s=time.time() - 3600)}
 
 
 def test_a_launch_of_somebody_elses_is_not_ours():
@@ -162,9 +171,7 @@ def test_gc_tells_and_ends_it(home: Path, monkeypatch: pytest.MonkeyPatch):
         try:
             collector = Collector(installation)
             now = collector.terms()
-            ahead = replace(now, now_unix_ms=now.now_unix_ms + UNSETTLED_MS + 60_000)
-            assert f"process {left.inner}" not in {one.name for one in await collector.find(now)}
-            mine = [one for one in await collector.find(ahead) if one.name == f"process {left.inner}"]
+            mine = [one for one in await collector.find(now) if one.name == f"process {left.inner}"]
             assert [one.kind for one in mine] == [Kind.LAUNCHER]
             assert await collector.remove(mine, now, actor="user:tester") == ()
         finally:
@@ -176,6 +183,24 @@ def test_gc_tells_and_ends_it(home: Path, monkeypatch: pytest.MonkeyPatch):
         wait_until(lambda: left.inner in found_now())
         asyncio.run(collect(left))
         assert start_ticks(left.inner) is None
+
+
+def test_a_start_ends_what_a_killed_engine_left_and_journals_it(home: Path):
+    async def start(left: Launch) -> int:
+        installation = await open_installation(Home(home), one_call=True)
+        try:
+            assert await sweep_launchers(installation) >= 1
+            assert start_ticks(left.inner) is None
+            (act,) = installation.writer.rows("SELECT body FROM entries ORDER BY idx DESC LIMIT 1")
+            assert b"home.collected" in act[0]
+            return await sweep_launchers(installation)
+        finally:
+            await installation.close()
+
+    with launch() as left:
+        os.kill(left.outer, signal.SIGKILL)
+        wait_until(lambda: left.inner in found_now())
+        assert asyncio.run(start(left)) == 0
 
 
 def test_where_there_is_no_proc_nothing_is_found(monkeypatch: pytest.MonkeyPatch):

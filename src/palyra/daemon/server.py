@@ -39,10 +39,11 @@ from palyra.daemon.routes import Route
 from palyra.daemon.state import State
 from palyra.daemon.taking import begin_taken
 from palyra.daemon.wire_guard import make_protocol, too_many
-from palyra.errors import StateError
+from palyra.errors import PalyraError, StateError
 from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.version import __version__
 from palyra.wiring.daemon_note import NOTE, Stamp, config_stamp, write_note
+from palyra.wiring.gc import sweep_launchers
 
 log = logging.getLogger("palyra.daemon")
 LAST_ANSWERS_S = 5.0
@@ -78,6 +79,7 @@ class Server:
         """Until `end`. `on_ready` is called when every socket answers."""
         await self._open()
         await self._note(ActKind.INSTALLATION_STARTED, listen=list(self.state.listening))
+        await self._sweep()
         await begin_taken(self.state)
         on_ready()
         clock = self.state.clock
@@ -88,6 +90,15 @@ class Server:
             chores.cancel()
             await asyncio.wait([chores])
             await self._close()
+
+    async def _sweep(self) -> None:
+        try:
+            ended = await sweep_launchers(self.state.installation)
+        except (OSError, PalyraError):
+            log.exception("launchers left by a killed engine could not be ended")
+            return
+        if ended:
+            log.warning("ended %d sandbox launchers that a killed engine had left", ended)
 
     async def _open(self) -> None:
         state, settings = self.state, self.state.settings

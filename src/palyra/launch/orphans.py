@@ -6,8 +6,9 @@ can leave the half it had just forked: that half waits, before it has run anythi
 not come. And a launcher may be left with nobody inside.
 
 Rules: ours is what runs the very bwrap file of this machine's facts, as this user, with the words that only our
-plans have, and is older than an hour. Left is one that should have a launcher above it and has none; or a launcher that
-has nobody inside and nobody of Palyra's above it. What cannot be read is left alone. It is judged twice, the second
+plans have. Left is one that should have a launcher above it and has none, at any age: what was reparented never gets
+its launcher back. Or it is a launcher older than an hour that has nobody inside and nobody of Palyra's above it: a
+younger one may still be on its way. What cannot be read is left alone. It is judged twice, the second
 time behind a pidfd, so that a number that changed hands is nobody's end. Not here: what is told (wiring/gc).
 """
 
@@ -34,12 +35,12 @@ class Orphan(NamedTuple):
 
 
 def find_orphans(bwrap: str, *, before_unix_s: float) -> Iterator[Orphan]:
-    """`bwrap`: the file that our sandboxes are launched by."""
+    """`bwrap`: the file that our sandboxes are launched by. `before_unix_s`: before when an empty launcher is old."""
     if not os.path.isdir("/proc/self"):
         return
     for pid, (uid, _, _) in _os.process_ids().items():
         ticks = start_ticks(pid) if uid == os.geteuid() else None
-        if ticks is not None and _began_unix_s(ticks) < before_unix_s and _is_left(pid, bwrap):
+        if ticks is not None and _is_left(pid, bwrap, is_old=_began_unix_s(ticks) < before_unix_s):
             yield Orphan(pid, ticks)
 
 
@@ -49,14 +50,14 @@ def end_orphan(orphan: Orphan, bwrap: str) -> bool:
     if fd is None:
         return True
     try:
-        if _is_left(orphan.pid, bwrap):
+        if _is_left(orphan.pid, bwrap, is_old=True):
             _os.send_signal(fd, signal.SIGKILL)
         return ends_within(fd, _END_S)
     finally:
         os.close(fd)
 
 
-def _is_left(pid: int, bwrap: str) -> bool:
+def _is_left(pid: int, bwrap: str, *, is_old: bool) -> bool:
     try:
         if not _runs(pid, bwrap) or not is_our_command(command_line(pid)) or _os.children(pid):
             return False
@@ -64,7 +65,7 @@ def _is_left(pid: int, bwrap: str) -> bool:
         inside = len(_numbers(pid)) > 1
         if inside and _numbers(pid)[-1] != 1:
             return False  # of somebody's sandbox, and not its first process
-        return _has_no_launcher(above, bwrap) if inside else _has_no_owner(above)
+        return _has_no_launcher(above, bwrap) if inside else is_old and _has_no_owner(above)
     except (OSError, ValueError, IndexError):
         return False  # gone, or not ours to look at
 

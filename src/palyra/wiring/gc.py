@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from palyra.artifacts.store import ArtifactStore
 from palyra.canon import Json
 from palyra.errors import StateError
-from palyra.journal.acts import Act, ActKind, record_act
+from palyra.journal.acts import PALYRA, Act, ActKind, record_act
 from palyra.launch.cgroup import empty_groups, remove_empty
 from palyra.launch.container import Engine, abandoned
 from palyra.launch.orphans import Orphan, end_orphan, find_orphans
@@ -154,10 +155,13 @@ class Collector:
         parents = (host.cgroup_kill, host.cgroup_pids, *folders)
         for path in empty_groups(parents, before_unix_s=before_s):
             yield Leftover(kind=Kind.CGROUP, name=path)
+        yield from self.find_launchers(terms)
+
+    def find_launchers(self, terms: Terms) -> list[Leftover]:
+        before_s = (terms.now_unix_ms - UNSETTLED_MS) / 1000
         found = find_orphans(self._bwrap, before_unix_s=before_s) if self._bwrap else ()
         self._orphans = {f"process {orphan.pid}": orphan for orphan in found}
-        for name in self._orphans:
-            yield Leftover(kind=Kind.LAUNCHER, name=name)
+        return [Leftover(kind=Kind.LAUNCHER, name=name) for name in self._orphans]
 
     def _is_past(self, process_id: str, terms: Terms) -> bool:
         """A log without a row: its start was never recorded, so nobody can ask for it."""
@@ -192,6 +196,14 @@ class Collector:
         if one.kind is Kind.LAUNCHER:
             return end_orphan(self._orphans[one.name], self._bwrap)
         return remove_empty(one.name) if one.kind is Kind.CGROUP else remove_path(one.name)
+
+
+async def sweep_launchers(installation: Installation) -> int:
+    """End the launchers that a killed engine left behind, journaled like any collection; return how many."""
+    collector = Collector(installation)
+    terms = replace(collector.terms(), artifacts_before_unix_ms=None, logs_before_unix_ms=None)
+    found = collector.find_launchers(terms)
+    return len(found) - len(await collector.remove(found, terms, actor=PALYRA))
 
 
 _BY_NAME = frozenset({Kind.LOG, Kind.FILE, Kind.CGROUP, Kind.CONTAINER, Kind.PROBE, Kind.LAUNCHER})
