@@ -21,11 +21,11 @@ def palyra(*words, home="home", stdin=b""):
     done = subprocess.run(argv, cwd=workspace, input=stdin, capture_output=True)
     print(json.dumps([list(words), done.returncode, done.stdout.decode(), done.stderr.decode()]), flush=True)
 
-def fill():
-    with open(f"{disk}/fill", "wb", buffering=0) as file:
+def fill(chunk=1 << 16):
+    with open(f"{disk}/fill", "ab", buffering=0) as file:
         try:
             while True:
-                file.write(bytes(1 << 16))
+                file.write(bytes(chunk))
         except OSError:
             pass
 """
@@ -127,6 +127,81 @@ def test_a_keeper_outlives_a_disk_that_was_full_for_a_while(
     assert [(step[1], step[3]) for step in steps if step[1]] == []
     listed = [[item["status"] for item in json.loads(steps[at][2])["items"]] for at in (2, 4)]
     assert listed == [["running", "exited"], ["stopped", "stopped", "exited"]]
+
+
+SERVED = (
+    STORY
+    + """
+import http.client, os, socket, time
+
+class Line(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(f"{disk}/home/run/palyrad.sock")
+
+def ask(path, body=None):
+    line = Line("localhost", timeout=60)
+    line.request("POST" if body else "GET", path, json.dumps(body) if body else None)
+    answer = line.getresponse()
+    return answer.status, json.loads(answer.read())
+
+def made():
+    return ask("/v1/calls", {"tool": "palyra.echo", "input": {"a": 1}, "workspace": workspace})
+
+def call():
+    status, outcome = made()
+    print(json.dumps([status, outcome["status"], ask("/healthz")[1]["status"]]), flush=True)
+
+palyra("run", "--", "echo", "first")
+argv = [sys.executable, "-m", "palyra", "--home", f"{disk}/home", "serve", "--port", "0", "--quiet"]
+daemon = subprocess.Popen(argv, stderr=subprocess.PIPE)
+while not os.path.exists(f"{disk}/home/run/palyrad.json"):
+    assert daemon.poll() is None, daemon.stderr.read()
+    time.sleep(0.05)
+call()
+for _ in range(100):  # the log had a little room of its own
+    fill(4096)
+    if made()[0] != 200:
+        break
+call(), call()
+os.unlink(f"{disk}/fill")
+while ask("/healthz")[0] != 200:
+    time.sleep(0.05)
+call(), call()
+palyra("journal", "verify")
+with open(f"{disk}/home/state/palyra.db", "r+b") as file:
+    file.write(bytes(65536))
+call()
+code = daemon.wait(60)
+print(json.dumps([code, daemon.stderr.read().decode()]))
+"""
+)
+
+
+@pytest.mark.slow
+def test_a_daemon_goes_on_after_a_full_disk_and_ends_after_a_journal_that_failed(
+    cli: Cli, own_mounts: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It answered 503 until it was restarted by hand, and acknowledged calls into a database that was overwritten."""
+    import sys
+
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size=8m,mode=700 none '{disk}' && exec \"$@\""
+    argv = [*own_mounts, "sh", "-c", mount, "sh", sys.executable, "-c", SERVED, str(disk), str(cli.workspace)]
+    done = subprocess.run(argv, env=cli.environ, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    _, first, full, still_full, again, once_more, verified, overwritten, ended = map(
+        json.loads, done.stdout.splitlines()
+    )
+    assert first == [200, "completed", "ok"]
+    assert full == still_full == [503, "refused", "disk_full"]
+    assert again == once_more == [200, "completed", "ok"]
+    assert verified[1] == 0, verified
+    assert overwritten == [503, "refused", "journal_failed"]
+    assert ended[0] not in (0, None)
+    assert "was overwritten or truncated while it was in use" in ended[1]
+    assert "Traceback" not in ended[1]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")

@@ -122,8 +122,7 @@ def rotate_key(settings: Settings, lock: bool | None) -> int:
     from palyra.config.load import find_home
     from palyra.daemon.places import take_home
     from palyra.launch.keeper_client import take_keeping
-    from palyra.state.identity import KEY_FILE
-    from palyra.state.keyfile import is_locked
+    from palyra.state.keyfile import KEY_FILE, is_locked
     from palyra.state.rotation import changes_left, rotate_key
     from palyra.state.witness import push_heads
 

@@ -21,8 +21,8 @@ from palyra.errors import StateError
 from palyra.journal.keys import Keys
 from palyra.signing import SigningKey
 from palyra.state.db import NOWHERE, Home, check_root
-from palyra.state.identity import KEY_FILE, current_key, keys_of, named_first
-from palyra.state.keyfile import check_private, create_key, sync_folder
+from palyra.state.identity import current_key, keys_of, named_first
+from palyra.state.keyfile import KEY_FILE, check_private, create_key, sync_folder
 from palyra.state.lock import FileLock
 from palyra.state.schema import MIGRATIONS, Migration
 from palyra.state.writer import Writer

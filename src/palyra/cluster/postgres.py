@@ -205,6 +205,10 @@ class PostgresDatabase:
     def give_reserve(self) -> bool:
         return False
 
+    def reopen(self) -> bool:
+        """Only the next commit shows whether the server has room again; what failed was rolled back."""
+        return True
+
     def sweep(self, statements: tuple[str, ...]) -> None:
         """What was removed stays in pages until they are used again: `VACUUM` lets them be."""
         try:

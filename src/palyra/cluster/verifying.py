@@ -19,7 +19,7 @@ from palyra.journal.audit import Report
 from palyra.model.record import Owner
 from palyra.state.database import Cursor
 from palyra.state.db import NOWHERE, ReadHome
-from palyra.state.identity import KEY_FILE
+from palyra.state.keyfile import KEY_FILE
 from palyra.state.rows import JournalRows
 from palyra.state.verifying import Progress, Question, audit_rows
 

@@ -11,6 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from palyra.daemon.sessions import Sessions
+from palyra.errors import StateError
+from palyra.state.trouble import NoRoom
+from palyra.state.writer import Writer
 from palyra.values import dataclass
 from palyra.wiring.daemon_note import Stamp
 from palyra.wiring.embedded import Installation
@@ -36,6 +39,17 @@ def chores_of(installation: Installation) -> tuple[Chore, ...]:
 
 def note_sessions(sessions: Sessions) -> Chore:
     return Chore(name="when sessions were used", every_s=30.0, work=sessions.note_used)
+
+
+def watch_journal(writer: Writer, fail: Callable[[StateError], None]) -> Chore:
+    """A full disk is waited out. After any other failure only a new start can record, so the daemon ends for one."""
+
+    async def look() -> None:
+        failure = writer.failure()
+        if failure is not None and not isinstance(failure, NoRoom):
+            fail(failure)
+
+    return Chore(name="whether the journal can be written", every_s=1.0, work=look)
 
 
 def watch_config(read: Stamp, stamp: Callable[[], Stamp]) -> Chore:

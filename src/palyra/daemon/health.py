@@ -1,10 +1,13 @@
 """`/healthz`, `/readyz`, `/openapi.json`: is it alive, can it do its work, and how is it spoken to.
 
-Rules: alive means that it answers. Ready means that calls can be made now: the journal can be written, the policies
-can be read, the sandbox works; what cannot be had is named.
+Rules: alive means that it answers and that its journal has not failed; a full disk is named apart, because it is
+waited out. What is said to callers without a credential names no path. Ready means that calls can be made now: the
+journal can be written, the policies can be read, the sandbox works; what cannot be had is named.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from starlette.responses import Response
 
@@ -13,11 +16,12 @@ from palyra.errors import ConfigError, StateError
 from palyra.model.call import Tier
 from palyra.model.net import NO_NETWORK
 from palyra.sandbox.planner import BACKENDS, needs_for
+from palyra.state.trouble import NoRoom
 from palyra.version import __version__
 
 
 class Alive(AnswerModel):
-    status: str
+    status: Literal["ok", "disk_full", "journal_failed"]
     version: str
 
 
@@ -34,7 +38,9 @@ class Readiness(AnswerModel):
 
 
 async def healthz(asked: Asked) -> Response:
-    return json_response({"status": "ok", "version": __version__})
+    failure = asked.state.installation.writer.failure()
+    status = "ok" if failure is None else "disk_full" if isinstance(failure, NoRoom) else "journal_failed"
+    return json_response({"status": status, "version": __version__}, status=200 if failure is None else 503)
 
 
 async def readyz(asked: Asked) -> Response:
@@ -79,7 +85,10 @@ ROUTES = (
         who=Who.ANYBODY,
         handler=healthz,
         summary="Is the daemon alive?",
-        answers={200: Answer(meaning="It is.", model=Alive)},
+        answers={
+            200: Answer(meaning="It is.", model=Alive),
+            503: Answer(meaning="Nothing can be recorded: it waits for room, or is about to end.", model=Alive),
+        },
         tags=("health",),
     ),
     Route(

@@ -21,7 +21,7 @@ from uvicorn.config import Config as UvicornConfig
 from uvicorn.server import ServerState
 
 from palyra.daemon.app import make_app
-from palyra.daemon.chores import chores_of, do_chores, note_sessions, watch_config
+from palyra.daemon.chores import chores_of, do_chores, note_sessions, watch_config, watch_journal
 from palyra.daemon.listening import keep_tls_small
 from palyra.daemon.open_files import share_open_files
 from palyra.daemon.places import (
@@ -65,7 +65,9 @@ class Server:
         home = state.installation.home.root
         self._config = config or config_stamp(home, config_file)
         watch = watch_config(self._config, lambda: config_stamp(home, config_file))
-        self._chores = (*chores_of(state.installation), note_sessions(state.sessions), watch)
+        journal = watch_journal(state.installation.writer, self._fail)
+        self._chores = (*chores_of(state.installation), note_sessions(state.sessions), watch, journal)
+        self._failure: StateError | None = None
         self._app = make_app(state, routes, mounts)
         self._wire = ServerState()
         self._servers: list[asyncio.Server] = []
@@ -75,8 +77,14 @@ class Server:
         """Begin to end; for a signal handler."""
         self._end.set()
 
+    def _fail(self, failure: StateError) -> None:
+        if self._failure is None:
+            log.critical("the daemon ends, to be started again: %s", failure.detail)
+        self._failure = failure
+        self.end()
+
     async def serve(self, *, on_ready: Callable[[], object] = lambda: None) -> None:
-        """Until `end`. `on_ready` is called when every socket answers."""
+        """Until `end`. `on_ready` is called when every socket answers. Raises `StateError` where the journal failed."""
         await self._open()
         await self._note(ActKind.INSTALLATION_STARTED, listen=list(self.state.listening))
         await self._sweep()
@@ -90,6 +98,8 @@ class Server:
             chores.cancel()
             await asyncio.wait([chores])
             await self._close()
+        if self._failure is not None:
+            raise self._failure
 
     async def _sweep(self) -> None:
         try:
@@ -159,10 +169,12 @@ class Server:
         for path in (home / "run" / NOTE, socket_path(home, self.state.settings)):
             path.unlink(missing_ok=True)
         forget_pointer(home)
-        await self._note(ActKind.INSTALLATION_STOPPED, reason="asked to end")
+        if self._failure is None:
+            await self._note(ActKind.INSTALLATION_STOPPED, reason="asked to end")
 
     async def _finish_calls(self) -> None:
-        await self.state.calls.finish(within_s=self.state.settings.shutdown_ms / 1000)
+        patience_ms = self.state.settings.shutdown_ms if self._failure is None else 0  # its end could not be recorded
+        await self.state.calls.finish(within_s=patience_ms / 1000)
         await self.state.ends.settle()
         with suppress(StateError):
             await self.state.sessions.note_used()

@@ -97,6 +97,10 @@ class Database(Protocol):
     def give_reserve(self) -> bool:
         """Room that was held back for closing what has run; False when there is none."""
 
+    def reopen(self) -> bool:
+        """After `FULL`: go on as a new start would, everything checked; False while there is no room. `StateError`
+        when what is found is not sound."""
+
     def sweep(self, statements: tuple[str, ...]) -> None:
         """Run these in a turn of their own, and see to it that what they delete is not read from anywhere again."""
 

@@ -32,7 +32,6 @@ from palyra.state.connection import (
 )
 from palyra.state.forking import in_use
 from palyra.state.identity import (
-    KEY_FILE,
     NEXT_KEY_FILE,
     OtherKey,
     alone_with_keys,
@@ -41,7 +40,7 @@ from palyra.state.identity import (
     other_key,
     read_keys,
 )
-from palyra.state.keyfile import check_private, create_key, read_key, sync_folder
+from palyra.state.keyfile import KEY_FILE, check_private, create_key, read_key, sync_folder
 from palyra.state.lock import FileLock, NoLocks
 from palyra.state.mark import check_mark, read_mark
 from palyra.state.reserve import refill_reserve, restore_reserve

@@ -21,10 +21,9 @@ from palyra.errors import StateError, TrustError
 from palyra.journal.keys import Handover, Keys
 from palyra.signing import NoteVerifier, SigningKey, parse_vkey
 from palyra.state.connection import of_one_moment
-from palyra.state.keyfile import read_key, sync_folder
+from palyra.state.keyfile import KEY_FILE, read_key, sync_folder
 from palyra.state.lock import FileLock
 
-KEY_FILE = "installation.key"
 NEXT_KEY_FILE = "installation.key.next"
 CHANGE_PATIENCE_S = 30.0
 _HAS_KEYS = "SELECT 1 FROM sqlite_master WHERE name = 'keys'"

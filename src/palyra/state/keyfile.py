@@ -14,6 +14,7 @@ from pathlib import Path
 from palyra.errors import StateError, TrustError
 from palyra.signing import LOCKED_PEM, SigningKey, parse_locked_pem, parse_pem, write_locked_pem, write_pem
 
+KEY_FILE = "installation.key"
 MAX_KEY_BYTES = 4096
 
 

@@ -12,12 +12,27 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NamedTuple
 
 HEADER_BYTES = 96
 PAGE_BYTES = 4096
 _COMMITS = slice(8, 12)
 """In the header, how many commits there were: one more with each, whoever made it."""
 _ORDER = sys.byteorder
+_PAGE_BYTES, _LAST_FRAME, _SALT = slice(14, 16), slice(16, 20), slice(32, 40)
+_CHECKPOINTS = slice(96, 132)
+"""Of the index, behind the header: how many frames were copied back, readers' marks, how many were to be."""
+_COPIED, _TO_COPY = slice(0, 4), slice(32, 36)
+LOG_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
+LOG_SALT_AT = 16
+
+
+class Frame(NamedTuple):
+    """The log's newest frame: where in the file its salt and its checksum stand. The log's own header has the salt."""
+
+    offset: int
+    salt: bytes
+    checksum: bytes
 
 
 def commits_between(before: object, after: object) -> int:
@@ -57,6 +72,7 @@ class LogIndex:
         libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         self._address, self._unmap = address, libc.munmap
         self._header = (ctypes.c_char * HEADER_BYTES).from_address(address)
+        self._behind = (ctypes.c_char * (_CHECKPOINTS.stop - HEADER_BYTES)).from_address(address + HEADER_BYTES)
 
     @property
     def is_seen(self) -> bool:
@@ -66,6 +82,23 @@ class LogIndex:
         """As it stands; half of an old and half of a new one are like neither."""
         return self._header.raw
 
+    def checkpoints(self) -> bytes:
+        """Another value whenever a checkpoint began or ended since, whichever program made it."""
+        behind = self._behind.raw
+        return self.header()[_SALT] + behind[_COPIED] + behind[_TO_COPY]
+
+    def last_frame(self) -> Frame | None:
+        """In a transaction that has written nothing. None where the log is empty."""
+        header = self.header()
+        number = int.from_bytes(header[_LAST_FRAME], _ORDER)
+        if not number:
+            return None
+        size = int.from_bytes(header[_PAGE_BYTES], _ORDER)
+        page = (size & 0xFE00) + ((size & 1) << 16)  # 64 KiB is written as 1
+        sums = b"".join(int.from_bytes(header[at : at + 4], _ORDER).to_bytes(4, "big") for at in (24, 28))
+        offset = LOG_HEADER_BYTES + (number - 1) * (FRAME_HEADER_BYTES + page) + 8
+        return Frame(offset, header[_SALT], sums)
+
     @staticmethod
     def commits_since(before: bytes, after: bytes) -> int:
         """By two headers of one index."""
@@ -73,7 +106,7 @@ class LogIndex:
 
     def close(self) -> None:
         if self._address:
-            del self._header
+            del self._header, self._behind
             self._unmap(self._address, PAGE_BYTES)
             self._address = 0
 

@@ -8,7 +8,9 @@ change without its time of change, once that is old enough to tell two changes a
 The log itself is asked for its length alone: since Linux 6.13 a file whose times were read gets a finer one with the
 next write to it, and every commit would pay for storing that.
 
-Not here: what a file holds. One that is overwritten in its place is for the audit to find (journal/audit).
+The key file must be there, too: what is signed once it is gone could not be continued by the next process.
+
+Not here: what a file holds (state/contents, and the audit).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+
+from palyra.state.keyfile import KEY_FILE
 
 Identity = tuple[int, int]
 SETTLED_AFTER_S = 0.1
@@ -35,6 +39,8 @@ class Place:
         self._folder = os.path.dirname(database)
         self._names = [str(database)]
         self._more_names = [f"{database}-wal", f"{database}-shm"]
+        self._key = os.path.join(self._folder, KEY_FILE)
+        """Looked for and not compared: a new key takes the old one's place."""
         self._log_fd = -1
         self._log_bytes = 0
         self._identities: dict[str, Identity] = {}
@@ -67,10 +73,15 @@ class Place:
             return False
         for name in self._names:
             self._look(name)
+        self._stat(self._key)
         settled_after_s = SETTLED_AFTER_S if folder.st_ctime_ns % 10**9 else SETTLED_AFTER_WHOLE_S
         if now_s - self._seen_since_s > settled_after_s:
             self._trusted_until_s = now_s + LOOK_AGAIN_AFTER_S
         return True
+
+    @property
+    def log_fd(self) -> int:
+        return self._log_fd
 
     def close(self) -> None:
         if self._log_fd >= 0:

@@ -30,13 +30,18 @@ def refill_reserve(path: Path) -> None:
 def restore_reserve(path: Path) -> None:
     """At a start: it was given back once, or a full disk cut it short. One that is still full is no reason to stop."""
     with contextlib.suppress(OSError):
-        if _size(path) != RESERVE_BYTES and free_bytes(path.parent) >= ROOM_TO_REFILL:
+        if _size(path) != RESERVE_BYTES and has_room(path.parent):
             refill_reserve(path)
 
 
 def is_given(path: Path) -> bool:
     """Whether somebody gave it back on a full disk: what is left is for records of what has run."""
     return _size(path) < 0 and free_bytes(path.parent) < 2 * RESERVE_BYTES
+
+
+def has_room(folder: Path) -> bool:
+    """Whether a full disk has room again: for the reserve, and as much as a start wants beside it."""
+    return free_bytes(folder) >= ROOM_TO_REFILL
 
 
 def free_bytes(folder: Path) -> int:

@@ -20,8 +20,8 @@ from palyra.errors import StateError
 from palyra.journal.acts import Act, ActKind, record_act
 from palyra.journal.keys import MAX_HANDOVERS, Handover, Keys
 from palyra.signing import NoteSigner, NoteVerifier, SigningKey
-from palyra.state.identity import KEY_FILE, NEXT_KEY_FILE, alone_with_keys
-from palyra.state.keyfile import create_key, sync_folder
+from palyra.state.identity import NEXT_KEY_FILE, alone_with_keys
+from palyra.state.keyfile import KEY_FILE, create_key, sync_folder
 from palyra.state.transaction import Transaction
 from palyra.state.writer import Writer
 

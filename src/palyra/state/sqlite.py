@@ -23,12 +23,13 @@ from palyra.state.forking import waited_for
 from palyra.state.lock import FileLock
 from palyra.state.mark import Mark, check_mark, read_mark
 from palyra.state.place import Place, Replaced
-from palyra.state.reserve import fill_up, is_given
+from palyra.state.reserve import fill_up, has_room, is_given, restore_reserve
 from palyra.state.shape import check_strangers
-from palyra.state.trouble import no_room
+from palyra.state.trouble import is_full, no_room, unusable
 from palyra.state.upkeep import AfterCommits, on_a_thread
 
 if TYPE_CHECKING:
+    from palyra.state.contents import Contents
     from palyra.state.log_index import LogIndex
 
 LOG_BYTES = 8 << 20
@@ -45,7 +46,9 @@ COPY_BACK_PATIENCE_S = 2.0
 COMMITS_BEFORE_GROWTH = 4
 """A process that commits more than one call's entries will go on; one that ends would grow the log for nothing."""
 
-_FULL = 13
+_FULL, _IOERR = 13, 10
+_FAILED_SYNC = frozenset({1034, 1290})
+"""IOERR_FSYNC, IOERR_DIR_FSYNC: nobody knows what the disk holds, full or not."""
 _WAIT = frozenset({5, 6, 15})  # BUSY, LOCKED, PROTOCOL (locks of the log's index)
 _OF_THE_WORK = frozenset({1, 18, 19, 20, 21, 25})  # ERROR, TOOBIG, CONSTRAINT, MISMATCH, MISUSE, RANGE
 
@@ -61,6 +64,8 @@ class SqliteDatabase:
         self.lock = FileLock(home.lock)
         self._place = Place(home.database)
         self._mark = Mark(home.state)
+        self._contents: Contents | None = None
+        """With the index alone: a short command has just read the files anew."""
         self._index: LogIndex | None = None
         self._unmarked = 0
         """So many entries there are, and the mark does not say so yet."""
@@ -130,9 +135,10 @@ class SqliteDatabase:
             return None
 
     def _watch_log(self) -> LogIndex:
-        from palyra.state.log_index import LogIndex  # for those alone who ask again and again
+        from palyra.state.contents import Contents  # for those alone who ask again and again
+        from palyra.state.log_index import LogIndex
 
-        self._index = LogIndex(str(self._home.database))
+        self._index, self._contents = LogIndex(str(self._home.database)), Contents(str(self._home.database))
         return self._index
 
     def _know_ours(self, *, wrote: bool) -> None:
@@ -152,6 +158,8 @@ class SqliteDatabase:
         self._cursor.execute("BEGIN IMMEDIATE")
         if not self._place.check_log():
             self._check_length()
+        if self._contents is not None and self._index is not None and self._index.is_seen:
+            self._contents.check(self._index, self._place.log_fd)
         return True
 
     def _check_length(self) -> None:
@@ -187,7 +195,7 @@ class SqliteDatabase:
         code = _code(error)
         if code in _WAIT:
             return Trouble.WAIT
-        if code == _FULL:
+        if code == _FULL or (code == _IOERR and not _is_failed_sync(error) and is_full(self._home.state)):
             return Trouble.FULL
         if code in _OF_THE_WORK or not isinstance(error, sqlite3.Error):
             return Trouble.OF_THE_WORK
@@ -208,6 +216,31 @@ class SqliteDatabase:
             return True
         except OSError:
             return False
+        return True
+
+    def reopen(self) -> bool:
+        home = self._home
+        if not has_room(home.state):
+            return False
+        had = read_mark(home.state)
+        connection = connect(home.database)
+        try:
+            check_strangers(connection)
+            check_mark(home.state, had=had, has=connection.execute(TREE_SIZE).fetchone()[0])
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise unusable(home.database, error) from error
+            raise
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+        before = self.connection
+        self.use(connection)
+        before.close()
+        self._growth = AfterCommits(COMMITS_BEFORE_GROWTH)
+        restore_reserve(home.reserve)
+        self._is_full = False
         return True
 
     def sweep(self, statements: tuple[str, ...]) -> None:
@@ -332,6 +365,10 @@ class SqliteDatabase:
 
 
 _INHERITED: list[sqlite3.Connection] = []
+
+
+def _is_failed_sync(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) in _FAILED_SYNC
 
 
 def _code(error: BaseException) -> int:

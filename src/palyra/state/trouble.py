@@ -12,6 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from palyra.errors import StateError
+from palyra.state.place import Replaced
 
 
 class NoRoom(StateError):
@@ -19,7 +20,7 @@ class NoRoom(StateError):
 
 
 def no_room() -> NoRoom:
-    return NoRoom("The disk is full; nothing can be recorded.", "Free space, then start again.")
+    return NoRoom("The disk is full; nothing can be recorded.", "Free some space, then try again.")
 
 
 FULL_BELOW_BYTES = 256 * 1024
@@ -70,6 +71,8 @@ def hint_for(error: BaseException) -> str:
     code = getattr(error, "sqlite_errorcode", None)
     if isinstance(code, int) and code & 0xFF == sqlite3.SQLITE_READONLY:
         return WRITABLE
+    if isinstance(error, Replaced):
+        return "Put it back as it was or restore a backup, run palyra journal verify, then start again."
     return "Check the disk, then start again."
 
 

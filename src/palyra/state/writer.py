@@ -5,10 +5,11 @@ waiting piece of work (when one is refused, all again, each in a savepoint of it
 · 6 COMMIT, durable · 7 answers. A piece of work may be run more than once: it changes nothing but its transaction.
 
 Rules: who waits together shares one transaction (state/sharing); a refusal inside one piece of work undoes that
-piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a lock
-held elsewhere is waited for, a server that is away too (state/absence). Everything runs on the caller's thread: handing
-a commit to another one costs more than the commit. Where the rows lie is the database's affair (state/database): one
-file here, a server in a cluster. Which head is gone on from is state/head's.
+piece alone; an error of the disk or of the database stops this writer for good (`StateError`, from then on), a full
+disk until it has room again; a lock held elsewhere is waited for, a server that is away too (state/absence).
+Everything runs on the caller's thread: handing a commit to another one costs more than the commit.
+
+Not here: where the rows lie (state/database: one file, or a server in a cluster), which head is trusted (state/head).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from palyra.state.upkeep import AfterCommits
 T = TypeVar("T")
 Work = Callable[[Transaction], T]
 
+RECOVER_EVERY_S = 1.0
 COMMITS_BEFORE_HASTE = 64
 """A process that signs so much will go on: the library that signs faster is loaded."""
 
@@ -56,6 +58,7 @@ class Writer:
         self._sharing = Sharing(self)
         self._down: StateError | None = None
         self._closings_only = False
+        self._recover_after_s = 0.0
         self._absence = Absence()
         self._haste = AfterCommits(COMMITS_BEFORE_HASTE)
 
@@ -150,6 +153,7 @@ class Writer:
             self.notice_fork()
         with self._guard:
             if self._down is not None:
+                self._recover()
                 batch = self._admit(batch)
             if not batch:
                 return True
@@ -271,6 +275,28 @@ class Writer:
         else:
             self._down = StateError(f"The journal could not be written: {error}.", hint_for(error))
         return self._admit(batch)
+
+    def _recover(self) -> None:
+        """After a full disk has room again, go on as a new start would; what failed for want of room was undone."""
+        now_s = time.monotonic()
+        if not isinstance(self._down, NoRoom) or now_s < self._recover_after_s:
+            return
+        self._recover_after_s = now_s + RECOVER_EVERY_S
+        try:
+            if not self.database.reopen():
+                return
+        except StateError as error:
+            self._down = error
+            return
+        self._head.doubt()
+        self._down, self._closings_only = None, False
+
+    def failure(self) -> StateError | None:
+        """Why nothing can be recorded now. `NoRoom` ends with the shortage, anything else with the next start alone."""
+        self.notice_fork()
+        with self._guard:
+            self._recover()
+            return self._down
 
     def is_away(self) -> bool:
         return self._absence.error is not None

@@ -47,7 +47,73 @@ ACTS: dict[str, Callable[[Path, Path], None]] = {
     "the log was cut off": lambda state, old: os.truncate(state / "palyra.db-wal", 0),
     "the log's index was removed": lambda state, old: (state / "palyra.db-shm").unlink(),
     "the database was removed": lambda state, old: (state / "palyra.db").unlink(),
+    "the key was removed": lambda state, old: (state / "installation.key").unlink(),
 }
+
+
+def overwrite(file: Path, data: bytes, at: int = 0) -> None:
+    """In place: name and inode stay."""
+    fd = os.open(file, os.O_WRONLY)
+    os.pwrite(fd, data, at)
+    os.close(fd)
+
+
+def cut_in_half(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2 // 4096 * 4096)
+
+
+IN_PLACE: dict[str, Callable[[Path, Path], None]] = {
+    "the database was emptied": lambda state, old: os.truncate(state / "palyra.db", 0),
+    "the database was cut": lambda state, old: cut_in_half(state / "palyra.db"),
+    "the database was filled with zeros": lambda state, old: overwrite(
+        state / "palyra.db", bytes((state / "palyra.db").stat().st_size)
+    ),
+    "one page of the database was overwritten": lambda state, old: overwrite(state / "palyra.db", b"x" * 4096, 8192),
+    "an old database was copied over it": lambda state, old: overwrite(
+        state / "palyra.db", (old / "palyra.db").read_bytes()
+    ),
+    "the log was filled with zeros": lambda state, old: overwrite(
+        state / "palyra.db-wal", bytes((state / "palyra.db-wal").stat().st_size)
+    ),
+    "an old log was copied over it": lambda state, old: overwrite(
+        state / "palyra.db-wal", (old / "palyra.db-wal").read_bytes()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_the_commit_after_a_file_was_changed_in_place_is_refused(home: Path, tmp_path: Path, name: str) -> None:
+    """SQLite went on with the pages it had cached, and acknowledged what the next process could not read."""
+    writer = Writer.open(home)
+    writer.moment()  # as every process that stays asks for: the log's index is seen from here on
+    for _ in range(6):
+        writer.commit_now(append)
+    shutil.copytree(home / "state", tmp_path / "old")
+    with closing(sqlite3.connect(writer.home.database)) as somebody:
+        somebody.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    for _ in range(6):
+        writer.commit_now(append)
+    IN_PLACE[name](home / "state", tmp_path / "old")
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"overwritten or truncated while it was in use") as caught:
+            writer.commit_now(append)
+        assert "palyra journal verify" in (caught.value.hint or "")
+    writer.close()
+
+
+def test_checkpoints_of_any_program_change_the_database_in_order(home: Path) -> None:
+    writer, other = Writer.open(home), Writer.open(home)
+    writer.moment(), other.moment()
+    for at in range(40):
+        writer.commit_now(append)
+        other.commit_now(append)
+        mode = ("PASSIVE", "FULL", "RESTART", "TRUNCATE")[at % 4]
+        with closing(sqlite3.connect(writer.home.database)) as somebody:
+            somebody.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+    other.close()
+    writer.commit_now(append)
+    writer.close()
+    assert audit_home(writer.home).findings == ()
 
 
 @pytest.mark.parametrize("settled_after_s", [place.SETTLED_AFTER_S, -1.0])
@@ -110,7 +176,7 @@ def test_the_folder_answers_for_its_files_once_its_last_change_is_old(
     writer.commit_now(append)
     monkeypatch.setattr(place.time, "monotonic", lambda: 1e12)
     writer.commit_now(append)
-    everything = ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm", "reserve"]
+    everything = ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm", "installation.key", "reserve"]
     assert names == ["state", *everything, *everything]
     writer.close()
 
@@ -124,7 +190,7 @@ def test_a_folder_that_changed_just_now_does_not_answer_for_its_files(
     writer.commit_now(append)
     names = looked_up(monkeypatch)
     writer.commit_now(append)
-    assert names == ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm", "reserve"]
+    assert names == ["state", "palyra.db", "palyra.db-wal", "palyra.db-shm", "installation.key", "reserve"]
     writer.close()
 
 

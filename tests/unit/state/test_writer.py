@@ -27,6 +27,7 @@ from palyra.state import writer as writer_module
 from palyra.state.lock import FileLock
 from palyra.state.schema import HEAD_EVERY
 from palyra.state.transaction import Transaction
+from palyra.state.trouble import NoRoom, no_room
 from palyra.state.writer import Writer
 from palyra.wiring.owners import ProcessOwners
 from tests.journaling import NOW, act, audit_home
@@ -473,6 +474,12 @@ def test_a_failed_write_stops_the_writer_for_good(writer: Writer, code: int) -> 
     assert count(writer) == 0
 
 
+@pytest.fixture
+def stays_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_module, "has_room", lambda _: False)
+
+
+@pytest.mark.usefixtures("stays_full")
 def test_on_a_full_disk_what_has_run_is_closed_in_the_reserved_space(writer: Writer) -> None:
     broken = FailingConnection(writer.database.connection, sqlite3.SQLITE_FULL)
     writer.database.use(broken)  # type: ignore[attr-defined]
@@ -496,6 +503,7 @@ def test_on_a_full_disk_what_has_run_is_closed_in_the_reserved_space(writer: Wri
     assert (count(writer), audit_home(writer.home).findings) == (2, ())
 
 
+@pytest.mark.usefixtures("stays_full")
 def test_a_disk_that_stays_full_stops_closings_too(writer: Writer) -> None:
     writer.commit_now(append)
     pages = writer.rows("PRAGMA page_count")[0][0]
@@ -512,6 +520,39 @@ def test_a_disk_that_stays_full_stops_closings_too(writer: Writer) -> None:
     assert [type(answer) for answer in asyncio.run(fill())] == [StateError, StateError]
     assert not writer.home.reserve.exists()
     assert (count(writer), audit_home(writer.home).findings) == (1, ())
+
+
+def test_a_full_disk_that_has_room_again_is_written_to_again(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon answered 503 until it was restarted."""
+    monkeypatch.setattr(sqlite_module, "has_room", lambda _: False)
+    writer.commit_now(append)
+    pages = writer.rows("PRAGMA page_count")[0][0]
+    writer.database.connection.execute(f"PRAGMA max_page_count = {pages}")  # type: ignore[attr-defined]
+    with pytest.raises(StateError, match="disk is full"):
+        writer.commit_now(lambda tx: tx.keep_blob(os.urandom(100_000), at_unix_ms=NOW))
+    assert isinstance(writer.failure(), NoRoom)
+    monkeypatch.setattr(sqlite_module, "has_room", lambda _: True)
+    with pytest.raises(StateError, match="disk is full"):
+        writer.commit_now(append)  # room is looked for again only after a moment
+    monkeypatch.setattr(writer, "_recover_after_s", 0.0)
+    assert writer.failure() is None
+    for _ in range(8):
+        writer.commit_now(append)
+    assert writer.home.reserve.stat().st_size == reserve.RESERVE_BYTES
+    assert (count(writer), audit_home(writer.home).findings) == (9, ())
+
+
+def test_what_was_set_back_while_the_disk_was_full_is_not_continued(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_module, "has_room", lambda _: True)
+    writer.commit_now(append)
+    writer._fail(no_room())
+    monkeypatch.setattr(sqlite_module, "read_mark", lambda _: 7)
+    for _ in range(2):
+        with pytest.raises(StateError, match="had 7 entries and has 1"):
+            writer.commit_now(append)
+    assert not isinstance(writer.failure(), NoRoom)
 
 
 def test_what_one_process_leaves_to_what_has_run_no_other_one_takes(
