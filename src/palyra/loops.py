@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import selectors
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,10 +44,25 @@ if TYPE_CHECKING or hasattr(selectors, "EpollSelector"):
 def new_loop() -> asyncio.AbstractEventLoop:
     if not hasattr(selectors, "EpollSelector"):
         return asyncio.new_event_loop()
+    _check_descriptors()
     return asyncio.SelectorEventLoop(SteadySelector())
+
+
+def _check_descriptors() -> None:
+    """Raise where there are not three descriptors left: a loop half made writes a traceback when it is freed."""
+    taken: list[int] = []
+    try:
+        taken += os.pipe()
+        taken.append(os.dup(taken[0]))
+    finally:
+        for fd in taken:
+            os.close(fd)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """As asyncio.run does."""
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(work)
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            return runner.run(work)
+    finally:
+        work.close()  # where no loop could be made it never began, and Python warns of that

@@ -37,10 +37,10 @@ HEAVY = frozenset(
 @pytest.mark.parametrize(
     ("words", "ours", "others"),
     [
-        (("--version",), 12, 80),
-        (("--help",), 12, 95),
-        (("run", "--help"), 15, 95),
-        (("run", "--", "true"), 294, 190),
+        (("--version",), 13, 80),
+        (("--help",), 13, 95),
+        (("run", "--help"), 16, 95),
+        (("run", "--", "true"), 295, 190),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from palyra import AsyncPalyra
+from palyra.cli.shortage import shortage_of
 from tests.command_line import Cli
 from tests.faults.conftest import check_said
 from tests.journaling import audit_home
@@ -26,12 +28,90 @@ def limited(cli: Cli, what: int, limit: int, *words: str) -> subprocess.Complete
     )
 
 
+def with_spare_descriptors(cli: Cli, spare: int, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The limit is as it should be; all but so many are taken by what the process inherits."""
+
+    def take() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+        os.closerange(3, 256)  # what would be closed by the exec only
+        taken = []
+        try:
+            while True:
+                taken.append(os.dup(2))
+                os.set_inheritable(taken[-1], True)
+        except OSError:
+            for fd in taken[len(taken) - spare :]:
+                os.close(fd)
+
+    argv = [*cli.argv, *words]
+    return subprocess.run(
+        argv,
+        cwd=cli.workspace,
+        env=cli.environ,
+        input=stdin,
+        preexec_fn=take,
+        close_fds=False,
+        capture_output=True,
+        timeout=120,
+    )
+
+
+STARTS = (("run", "--", "echo", "hi"), ("mcp",), ("serve", "--port", "0"), ("ps",), ("token", "list"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", STARTS, ids=lambda words: words[0])
+def test_a_start_with_few_descriptors_ends_in_a_sentence(cli: Cli, words: tuple[str, ...]) -> None:
+    """It ended in a traceback of the event loop, or in the advice to restore the key from a backup."""
+    assert cli("run", "--", "true").returncode == 0
+    for spare in (5, 6, 7):
+        done = with_spare_descriptors(cli, spare, *words)
+        assert done.returncode != 0, done.stderr
+        check_said(done.stderr)
+        assert b"ulimit -n" in done.stderr, done.stderr
+        assert b"never awaited" not in done.stderr
+    if words[0] in ("run", "mcp", "serve"):
+        done = limited(cli, resource.RLIMIT_NOFILE, 20, *words)
+        check_said(done.stderr)
+        assert (done.returncode, b"limit on open files is 20" in done.stderr) == (125, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", STARTS, ids=lambda words: words[0])
+def test_a_start_with_little_memory_ends_in_a_sentence(cli: Cli, words: tuple[str, ...]) -> None:
+    """It ended in tracebacks, and where a native library aborts, in that library's words."""
+    for mebibytes in (40, 60, 100, 180):
+        done = limited(cli, resource.RLIMIT_AS, mebibytes << 20, *words)
+        check_said(done.stderr)
+        assert (done.returncode, b"memory" in done.stderr, done.stdout) == (125, True, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [
+        (MemoryError(), errno.ENOMEM),
+        (ImportError("x.so: failed to map segment from shared object"), errno.ENOMEM),
+        (OSError("x.so: cannot allocate memory in static TLS block"), errno.ENOMEM),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), errno.ENOMEM),
+        (ImportError("x.so: cannot open shared object file: Too many open files"), errno.EMFILE),
+        (ImportError("cannot import name 'x'"), 0),
+        (OSError(errno.EACCES, "Permission denied"), 0),
+        (ValueError("failed to map segment"), 0),
+    ],
+)
+def test_what_ran_out_is_known_from_the_error(error: Exception, number: int) -> None:
+    assert shortage_of(error) == number
+    wrapped = RuntimeError("it failed")
+    wrapped.__cause__ = error
+    assert shortage_of(wrapped) == number
+
+
 @pytest.mark.slow
 def test_with_any_number_of_descriptors_there_is_an_answer(cli: Cli) -> None:
     assert cli("run", "--", "true").returncode == 0
     answered = []
-    for limit in (10, 12, 14, 17, 20, 24, 28, 33, 40, 64):
-        done = limited(cli, resource.RLIMIT_NOFILE, limit, "run", "--", "echo", "hi")
+    for spare in (7, 9, 11, 14, 17, 21, 25, 30, 37, 61):
+        done = with_spare_descriptors(cli, spare, "run", "--", "echo", "hi")
         answered.append(done.returncode == 0)
         if done.returncode == 0:
             assert done.stdout == b"hi\n"

@@ -25,6 +25,7 @@ from palyra.cli.say import (
     PIPE_GONE,
     flush_streams,
     say,
+    say_error,
     say_failure,
     say_json_error,
     say_refusal,
@@ -32,6 +33,7 @@ from palyra.cli.say import (
     settle_streams,
     wants_detail,
 )
+from palyra.cli.shortage import MEMORY, MEMORY_HINT, find_low_limit, shortage_of, write_plainly
 
 # command -> (module, one line for the list); the attribute is always `command`
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -150,7 +152,8 @@ def main() -> None:
     """The entry point: wrong usage and our own errors get the exit codes of the contract, never a traceback."""
     settle_streams()
     usage_code = 125 if called_command(sys.argv[1:]) in CALLS else 2
-    code = _guarded(usage_code)
+    low = find_low_limit(called_command(sys.argv[1:]))
+    code = _guarded(usage_code) if low is None else _say_short(*low)
     unwritten = flush_streams()
     if unwritten is not None and code == 0:
         code = say_unwritten(unwritten, "Send it somewhere else.")
@@ -187,10 +190,24 @@ def _guarded(usage_code: int) -> int:
         return 130
     except Exception as error:  # noqa: BLE001  # the last line before the user: a code and a sentence
         try:
+            if shortage_of(error) == errno.ENOMEM:
+                return _say_short(MEMORY, MEMORY_HINT)
             return _own_error(_innermost(error), usage_code)
+        except (MemoryError, ImportError):
+            return _say_short(MEMORY, MEMORY_HINT)
         except OSError as unsaid:  # nobody reads stderr either, or its disk is full
             return PIPE_GONE if isinstance(unsaid, BrokenPipeError) else OWN_ERROR
     return code if isinstance(code, int) else 0
+
+
+def _say_short(sentence: str, hint: str) -> int:
+    try:
+        if "--json" in _own_words():
+            say_json_error("FAILED", sentence, hint)
+        say_error(sentence, hint)
+    except (OSError, MemoryError, ImportError):
+        write_plainly(sentence, hint)
+    return OWN_ERROR
 
 
 def _show_usage(error: click.UsageError) -> None:
@@ -255,6 +272,9 @@ def _own_error(error: Exception, usage_code: int) -> int:
             "USAGE", f"{word[:40]!r} is not text in UTF-8.", "Give names and IDs as the list commands show them."
         )
         return usage_code
+    if not isinstance(error, OSError) and shortage_of(error) == errno.EMFILE:
+        say_failure("FAILED", "Too many files are open.", SHORTAGES[errno.EMFILE])
+        return 125
     if isinstance(error, OSError):
         about = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
         hint = SHORTAGES.get(error.errno or 0, "Check that file or folder.")

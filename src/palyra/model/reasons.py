@@ -133,7 +133,7 @@ SHORTAGES: dict[int, str] = {
     errno.EMFILE: "Too many files are open: raise the limit (ulimit -n 1024), or run fewer calls at once.",
     errno.ENFILE: "The machine can open no more files: end some programs, or raise fs.file-max.",
     errno.EAGAIN: "This user has too many processes: end some, or raise the limit (ulimit -u, a cgroup's pids.max).",
-    errno.ENOMEM: "The machine is out of memory: end some programs, or run fewer calls at once.",
+    errno.ENOMEM: "There is too little memory: end some programs, raise the limit (ulimit -v), or run fewer calls.",
     errno.ENOSPC: "The disk, or wherever the output goes, is full; or the kernel has no more namespaces (sysctl "
     "user.max_user_namespaces).",
     errno.EDQUOT: "The disk quota is used up: free some space.",

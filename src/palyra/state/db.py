@@ -20,6 +20,7 @@ from pathlib import Path
 from palyra.errors import StateError
 from palyra.journal.keys import Keys
 from palyra.journal.lookup import TREE_SIZE
+from palyra.model.reasons import SHORTAGES
 from palyra.signing import NoteVerifier, SigningKey
 from palyra.state.connection import (
     PATIENCE_S,
@@ -171,7 +172,8 @@ def open_home(
         connection = connect(state / "palyra.db")
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT) or (error.errno == errno.EIO and is_full(root.parent))
-        hint = "Free some space, or name another --home." if full else "Name another --home."
+        hint = SHORTAGES.get(error.errno or 0, "Name another --home.")
+        hint = "Free some space, or name another --home." if full else hint
         raise StateError(f"The state in {root} cannot be used: {error.strerror}.", hint) from error
     try:
         with in_use(state / "palyra.db"):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from palyra.errors import StateError, TrustError
+from palyra.model.reasons import SHORTAGES
 from palyra.signing import LOCKED_PEM, SigningKey, parse_locked_pem, parse_pem, write_locked_pem, write_pem
 
 KEY_FILE = "installation.key"
@@ -45,7 +46,7 @@ def read_key(path: Path, *, passphrase: bytes | None = None) -> SigningKey:
     except OSError as error:
         raise StateError(
             f"The installation's key {path} cannot be read: {error.strerror}.",
-            "Restore it from a backup; without it nothing can be signed.",
+            SHORTAGES.get(error.errno or 0, "Restore it from a backup; without it nothing can be signed."),
         ) from error
     try:
         check_private(path, os.fstat(fd), is_kind=stat.S_ISREG)

@@ -26,6 +26,7 @@ def no_room() -> NoRoom:
 FULL_BELOW_BYTES = 256 * 1024
 """Less than SQLite needs to begin with: the index of its log, and a page or two."""
 _DAMAGED = frozenset({11, 26})  # CORRUPT, NOTADB
+OPEN_FILES = "Raise the limit on open files (ulimit -n 1024), or end some programs."
 WRITABLE = "Mount its file system writable, let this user write to it, or name another --home."
 RESTORE = "Restore it from a backup, or name another --home."
 
@@ -49,7 +50,7 @@ def _cause(database: Path, error: Exception) -> tuple[str, str]:
     if isinstance(error, sqlite3.Error) and isinstance(code, int) and code & 0xFF in _DAMAGED:
         return f"it is damaged ({error})", RESTORE
     if _numbers_are_out(error):
-        return "too many files are open", "Raise the limit on open files (ulimit -n 1024), or end some programs."
+        return "too many files are open", OPEN_FILES
     folder = database.parent
     try:
         read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
@@ -73,10 +74,12 @@ def hint_for(error: BaseException) -> str:
         return WRITABLE
     if isinstance(error, Replaced):
         return "Put it back as it was or restore a backup, run palyra journal verify, then start again."
+    if _numbers_are_out(error):
+        return OPEN_FILES
     return "Check the disk, then start again."
 
 
-def _numbers_are_out(error: Exception) -> bool:
+def _numbers_are_out(error: BaseException) -> bool:
     """Asked by opening one more, since SQLite does not say."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return True
