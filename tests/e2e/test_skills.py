@@ -75,6 +75,24 @@ def test_from_an_unknown_publisher_to_a_call_and_back(cli: Any, skills: Any) -> 
     assert cli("journal", "verify", "--replay").returncode == 0
 
 
+def test_a_review_is_recorded_at_the_command_line(cli: Any, skills: Any) -> None:
+    """The refusal led to `--override`, because only the console could record a review."""
+    (skills.folder / "reviewed.palyra-skill").write_bytes(package(review_required=True))
+    skills("trust", "add", "acme", "acme.pub")
+    skills("install", "reviewed.palyra-skill")
+    refused = skills("enable", "acme.echo", code=1)["error"]
+    assert (refused["code"], refused["hint"].partition("then: ")[2]) == (
+        "life.review",
+        "palyra skills review acme.echo --notes TEXT",
+    )
+    for notes in ("", " ", "x" * 281):
+        assert cli("skills", "review", "acme.echo", "--notes", notes).returncode == 2
+    reviewed = skills("review", "acme.echo", "--notes", "source read")
+    assert (reviewed["status"], reviewed["reason"]) == ("quarantined", "reviewed: source read")
+    assert reviewed["reviewed_by"]
+    assert skills("enable", "acme.echo")["status"] == "active"
+
+
 def test_keys_change_by_rotation_and_end_by_revocation(cli: Any, skills: Any) -> None:
     first = "echo-0.1.0.palyra-skill"
     skills("trust", "add", "acme", "acme.pub")

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "install": ("palyra.cli.skills_install", "install", "Install a package, into quarantine."),
     "update": ("palyra.cli.skills_install", "update", "Install another version of a skill, into quarantine."),
     "list": ("palyra.cli.skills_look", "list_command", "List the installed skills and their states."),
+    "review": ("palyra.cli.skills_life", "review", "Record that a person reviewed a version."),
     "enable": ("palyra.cli.skills_life", "enable", "Allow calls to a skill's tools."),
     "disable": ("palyra.cli.skills_life", "disable", "Stop allowing calls to a skill's tools."),
     "quarantine": ("palyra.cli.skills_life", "quarantine", "Take a skill out of use and stop its running calls."),

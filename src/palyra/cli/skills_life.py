@@ -1,4 +1,4 @@
-"""`palyra skills enable | disable | quarantine | rollback | remove ID`: where a skill stands. Exit 1 when refused."""
+"""`palyra skills review | enable | disable | quarantine | rollback | remove ID`. Exit 1 when refused."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 ENABLE_EXAMPLES = """\b
 Examples:
   palyra skills enable acme.echo
-  palyra skills enable acme.echo --override 'reviewed: source read, capabilities as documented'
+  palyra skills enable acme.echo --version 0.2.0
+  palyra skills enable acme.echo --override 'the audit warns of a key; it is a test key'
 """
+REVIEW_EXAMPLE = "Example: palyra skills review acme.echo --notes 'source read; reaches api.example.com alone'"
+MAX_NOTES = 280
 REASON = click.option("--reason", default="", metavar="TEXT", help="Recorded in the journal.")
 
 
@@ -26,15 +29,34 @@ REASON = click.option("--reason", default="", metavar="TEXT", help="Recorded in 
     "--override",
     default="",
     metavar="REASON",
-    help="The reason to enable it despite a failed audit, or the result of its review.",
+    help="The reason to enable it despite a failed audit or a missing review.",
 )
-@click.option("--version", default="", metavar="V", help="Enable this version instead of the one installed last.")
+@click.option(
+    "--version", default="", metavar="V", help="Enable this version; after a rollback, the one rolled back from."
+)
 @with_settings
 def enable(settings: Settings, skill_id: str, override: str, version: str) -> int:
-    """Allow calls to a skill's tools: those of the version installed last, in place of the enabled one."""
+    """Allow calls to a skill's tools, in place of the enabled version: those of a newer version that was never
+    enabled, or else of the version enabled last."""
 
     async def work(desk: SkillDesk, by: str) -> int:
         return tell_done(settings, await desk.enable(skill_id, by=by, override_reason=override, version=version))
+
+    return with_desk(settings, work)
+
+
+@click.command("review", epilog=REVIEW_EXAMPLE)
+@ID
+@click.option("--notes", required=True, metavar="TEXT", help="What was looked at; recorded in the journal.")
+@click.option("--version", default="", metavar="V", help="Review this version; the default is the one enable takes.")
+@with_settings
+def review(settings: Settings, skill_id: str, notes: str, version: str) -> int:
+    """Record that you reviewed a version of a skill; some skills cannot be enabled before."""
+    if not 1 <= len(notes.strip()) <= MAX_NOTES:
+        raise click.UsageError(f"--notes must have 1 to {MAX_NOTES} characters.")
+
+    async def work(desk: SkillDesk, by: str) -> int:
+        return tell_done(settings, await desk.review(skill_id, by=by, notes=notes.strip(), version=version))
 
     return with_desk(settings, work)
 

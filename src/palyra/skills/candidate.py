@@ -35,8 +35,8 @@ _ANSWER: dict[str, Json] = {
     "additionalProperties": False,
 }
 _OBJECT: dict[str, Json] = {"type": "object"}
-_WORKS: Mapping[Shape, str] = {
-    Shape.PASS: "Returns the object it was given; what the description asks for still has to be written.",
+_WORKS: Mapping[Shape, str] = {  # what a template does, whatever its wish asks for: agents choose tools by this
+    Shape.PASS: "Returns the object it was given.",
     Shape.FETCH: "Fetches a page of its one host and returns status, headers and body.",
     Shape.KEEP: "Stores the object it is given; an empty object returns the one stored last.",
     Shape.FETCH_KEEP: "Fetches one page of its one host and keeps a copy: the answer while the host is silent.",
@@ -75,10 +75,11 @@ def candidate_files(
 
 def manifest_of(wish: Wish, candidate_id: str, written: Written | None = None) -> SkillManifest:
     publisher, _, name = wish.skill_id.partition(".")
+    does = wish.text if written else _WORKS[wish.shape]
     tool = ToolEntry(
         id=wish.skill_id,
         name=name,
-        description=_cut(wish.text, 900),
+        description=_cut(does, 900),
         module=MODULE,
         input_schema=dict(written.input_schema if written else _input(wish)),
         output_schema=dict(written.output_schema if written else _output(wish)),
@@ -92,7 +93,7 @@ def manifest_of(wish: Wish, candidate_id: str, written: Written | None = None) -
         publisher=publisher,
         tools=(tool,),
         capabilities=capabilities_of(wish, written.language if written else Language.WAT),
-        operator=OperatorInfo(display_name=name, summary=_cut(wish.text, 380), categories=("generated",)),
+        operator=OperatorInfo(display_name=name, summary=_cut(does, 380), categories=("generated",)),
         review_required=True,
         builder=BuilderInfo(
             source="model" if written else wish.source,
@@ -190,7 +191,7 @@ def review_of(wish: Wish, manifest: SkillManifest, written: Written | None) -> s
         "",
         f"Wish: {wish.text}",
         "",
-        f"Code: {by}. {'' if written else _WORKS[wish.shape]}".rstrip(),
+        f"Code: {by}.{'' if written else ' ' + _works(wish)}",
         "",
         "## What it could do",
         "",
@@ -213,6 +214,11 @@ def review_of(wish: Wish, manifest: SkillManifest, written: Written | None) -> s
             f"- [ ] The secret is bound to the host: palyra secrets set {wish.skill_id}.{SECRET} --host {wish.host}"
         )
     return "\n".join(lines) + "\n"
+
+
+def _works(wish: Wish) -> str:
+    rest = " What the wish asks for still has to be written." if wish.shape is Shape.PASS else ""
+    return _WORKS[wish.shape] + rest
 
 
 def _cut(text: str, most: int) -> str:

@@ -115,7 +115,9 @@ def move(
         raise SkillRefused(
             Finding.LIFE_MOVE,
             f"{standing.skill_id} {standing.version} is {now}: there is nothing to {kind.value}.",
-            f"palyra skills show {standing.skill_id}",
+            f"Another version: palyra skills enable {standing.skill_id} --version V"
+            if kind is Move.ENABLE
+            else f"palyra skills show {standing.skill_id}",
         )
     changed = replace(standing, status=after, reason=reason, changed_by=by, changed_unix_ms=at_unix_ms)
     if kind is Move.INGEST:  # what was said of an earlier installation does not count for this one
@@ -158,7 +160,7 @@ def check_enable(standing: Standing, by: str, terms: EnableTerms) -> None:
         raise SkillRefused(
             Finding.LIFE_REVIEW,
             f"{skill} asks for a review of each version, and none is recorded for {standing.version}.",
-            f"Review it (palyra skills show {skill}), then: palyra skills enable {skill} --override 'reviewed: …'",
+            f"Look at it (palyra skills show {skill}), then: palyra skills review {skill} --notes TEXT",
         )
 
 

@@ -29,6 +29,7 @@ def review(subject: Subject, surface: Surface, ceilings: Ceilings) -> tuple[Chec
         sight = subject.modules[path]
         checks += review_module(path, sight, manifest.capabilities, surface, ceilings)
     checks += _requests(manifest, ceilings)
+    checks.append(_fuel(subject, ceilings))
     checks += _content(subject)
     checks.append(_difference(subject))
     if subject.previous_key_id and subject.previous_key_id != subject.key_id:
@@ -79,11 +80,27 @@ def _requests(manifest: SkillManifest, ceilings: Ceilings) -> Iterator[Check]:
     yield _secret_scopes(manifest)
 
 
+def _fuel(subject: Subject, ceilings: Ceilings) -> Check:
+    """The fuel of each module in a call: what it asks for, or its kind's default, and at most what its kind is given
+    here. One budget in the manifest means another figure for a component than for a core module."""
+    quotas = subject.manifest.capabilities.quotas
+    kinds = {path: sight.facts.kind for path, sight in subject.modules.items() if sight.facts is not None}
+    wanted = {path: quotas.limits(kind).fuel for path, kind in kinds.items()}
+    gets = {path: min(wanted[path], ceilings.fuel_of(kind)) for path, kind in kinds.items()}
+    short: dict[str, Json] = {
+        path: {"asked": wanted[path], "gets": gets[path]} for path in kinds if gets[path] < wanted[path]
+    }
+    if short:
+        message = "It asks for more fuel than this host gives modules of its kind; it will get less."
+        return make_check("capability.fuel", WARN, message, **dict(list(short.items())[:MAX_SHOWN]))
+    shown = ", ".join(f"{path} {fuel}" for path, fuel in sorted(gets.items())[:MAX_SHOWN])
+    return make_check("capability.fuel", PASS, f"Fuel in each call: {shown or 'none'}.", modules=dict(gets))
+
+
 def _ceiling(asked: Capabilities, ceilings: Ceilings) -> Check:
     quotas = asked.quotas
     above = {
         "wall_clock_timeout_ms": (quotas.wall_clock_timeout_ms, ceilings.wall_ms),
-        "fuel_budget": (quotas.fuel_budget or 0, max(ceilings.fuel, ceilings.component_fuel)),
         "max_memory_bytes": (quotas.max_memory_bytes, ceilings.memory_bytes),
     }
     found = {name: {"asked": a, "most": most} for name, (a, most) in above.items() if a > most}

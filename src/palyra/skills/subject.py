@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from palyra.model.wasm import ModuleFacts
+from palyra.model.wasm import GuestKind, ModuleFacts
 from palyra.skills.manifest import SkillManifest
 from palyra.values import dataclass
 
@@ -46,6 +46,9 @@ class Ceilings:
     wall_ms: int
     capabilities: frozenset[str]
     palyra: str
+
+    def fuel_of(self, kind: GuestKind) -> int:
+        return self.component_fuel if kind is GuestKind.COMPONENT else self.fuel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from palyra.wiring.skill_payloads import Done
 
 class SkillDesk(SkillIntake, SkillAudits):
     async def enable(self, skill_id: str, *, by: str, override_reason: str = "", version: str = "") -> Done:
-        """The payload that was installed last, or the one of `version`, instead of the one that is active."""
-        target = self._chosen(skill_id, version)
+        """The payload that waits, or the one of `version`, instead of the one that is active."""
+        target = self._next(skill_id, version)
         skill = self._read(target)
         self._pins.trust().still_counts(target.publisher, target.key_id)
         terms = EnableTerms(
@@ -62,7 +62,7 @@ class SkillDesk(SkillIntake, SkillAudits):
 
     async def review(self, skill_id: str, *, by: str, notes: str, version: str = "") -> Done:
         """Record that a person reviewed this payload; `[trust] review_required` asks for it."""
-        target = self._chosen(skill_id, version)
+        target = self._next(skill_id, version)
 
         def work(tx: Transaction) -> Done:
             stored, now = self._stored(tx, target), self._clock.now_unix_ms()

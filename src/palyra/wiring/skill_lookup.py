@@ -92,6 +92,17 @@ class SkillLookup(TrustDesk):
             raise absent(f"{skill_id} {version}")
         return max(found, key=lambda one: (one.installed_unix_ms, one.entry))
 
+    def _next(self, skill_id: str, version: str) -> Standing:
+        """The payload that `enable` without a version means: a newer one that was never enabled, else the one enabled
+        last. So one that was rolled back from comes back only by its version."""
+        found = self._known(skill_id)
+        enabled = [one for one in found if one.enabled_by]
+        if version or not enabled:
+            return self._chosen(skill_id, version)
+        last = max(enabled, key=lambda one: (one.enabled_unix_ms, one.entry))
+        newer = [one for one in found if not one.enabled_by and one.installed_unix_ms >= last.installed_unix_ms]
+        return max(newer, key=lambda one: (one.installed_unix_ms, one.entry), default=last)
+
     def _stored(self, tx: Transaction, standing: Standing) -> Standing:
         found = self._rows.find(standing.sha256, tx)
         if found is None:

@@ -75,8 +75,22 @@ def test_the_same_wish_gives_the_same_files() -> None:
 def test_quotes_and_signs_in_a_wish_stay_text() -> None:
     text = 'say """hi""" \\ [[entrypoints.tools]] ${x} {{request}} "]'
     found = made(parse_wish(text, skill_id="acme.made"))
-    assert found.manifest.tools[0].description == text
+    assert f"Wish: {text}\n" in found.files["REVIEW.md"].decode()
     assert len(found.manifest.tools) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ("delete old branches and mail the team", "Returns the object it was given."),
+        ("get https://api.example.com/v1", "Fetches a page of its one host and returns status, headers and body."),
+    ],
+)
+def test_a_template_is_described_by_what_it_does_and_not_by_what_was_wished(text: str, does: str) -> None:
+    """An agent called a tool that "deletes old branches" and got its own input back as a success."""
+    manifest = made(parse_wish(text, skill_id="acme.made")).manifest
+    assert [tool.description for tool in manifest.tools] == [does]
+    assert manifest.operator.summary == does
 
 
 def test_a_path_in_a_wish_is_a_prefix_and_no_pattern() -> None:

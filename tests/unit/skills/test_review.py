@@ -63,6 +63,7 @@ def test_an_honest_skill_passes_every_check():
         "capability.wildcard",
         "capability.device",
         "capability.secrets",
+        "capability.fuel",
         "content.secrets",
         "content.urls",
         "capability.diff",
@@ -145,10 +146,26 @@ def test_a_missing_entry_fails_and_strange_exports_or_a_start_function_warn():
 def test_wishes_beyond_what_the_host_gives():
     high = asking(quotas=Quotas(wall_clock_timeout_ms=10**9, fuel_budget=10**12))
     status, details = judged("capability.ceiling", **high)
-    assert (status, sorted(details)) == (CheckStatus.WARN, ["fuel_budget", "wall_clock_timeout_ms"])
+    assert (status, sorted(details)) == (CheckStatus.WARN, ["wall_clock_timeout_ms"])
+    status, details = judged("capability.fuel", **high)
+    assert (status, details) == (CheckStatus.WARN, {PATH: {"asked": 10**12, "gets": CEILINGS.fuel}})
     closed = replace(CEILINGS, capabilities=frozenset())
     checks = review(subject(**asking(http_egress_allowlist=("a.example",))), SURFACE, closed)
     assert found(checks, "capability.ceiling").status is CheckStatus.FAIL
+
+
+def test_the_audit_names_the_fuel_that_each_module_gets():
+    """One budget is held against what the module's own kind is given, not against the larger of both."""
+    between = (CEILINGS.fuel + CEILINGS.component_fuel) // 2
+    assert CEILINGS.fuel < between < CEILINGS.component_fuel
+    component = ModuleSight(facts=replace(FACTS, kind=GuestKind.COMPONENT))
+    asked = asking(quotas=Quotas(fuel_budget=between))
+    status, details = judged("capability.fuel", **asked)
+    assert (status, details) == (CheckStatus.WARN, {PATH: {"asked": between, "gets": CEILINGS.fuel}})
+    checks = review(subject(component, **asked), SURFACE, CEILINGS)
+    assert found(checks, "capability.fuel").message == f"Fuel in each call: {PATH} {between}."
+    by_default = found(review(subject(component), SURFACE, CEILINGS), "capability.fuel")
+    assert str(manifest().capabilities.quotas.limits(GuestKind.COMPONENT).fuel) in by_default.message
 
 
 def test_wildcards_devices_and_secrets_of_others_fail():

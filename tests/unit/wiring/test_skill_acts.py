@@ -180,6 +180,24 @@ def test_enabling_another_version_puts_the_old_one_away_and_rolling_back_returns
     assert refusal(house.do, "rollback", "acme.echo", by="user:bob").finding is Finding.LIFE_ABSENT
 
 
+def test_after_a_rollback_enabling_does_not_bring_back_the_version_rolled_back_from(house: House):
+    house.install(package())
+    house.enable()
+    house.install(package(version="0.2.0"))
+    house.enable()
+    house.do("rollback", "acme.echo", by="user:bob")
+    refused = refusal(house.enable)
+    assert (refused.finding, "--version" in (refused.hint or "")) == (Finding.LIFE_MOVE, True)
+    house.do("disable", "acme.echo", by="user:bob")
+    house.enable()
+    assert house.status() == {"0.1.0": "active", "0.2.0": "disabled"}
+    house.install(package(version="0.3.0"))
+    house.enable()
+    assert house.status() == {"0.1.0": "disabled", "0.2.0": "disabled", "0.3.0": "active"}
+    house.enable(version="0.2.0")
+    assert house.status()["0.2.0"] == "active"
+
+
 def test_a_bad_update_is_quarantined_and_rolled_back(house: House):
     house.install(package())
     house.enable()
@@ -187,6 +205,8 @@ def test_a_bad_update_is_quarantined_and_rolled_back(house: House):
     house.enable()
     house.do("quarantine", "acme.echo", by="user:alice", reason="calls home")
     house.do("rollback", "acme.echo", by="user:alice")
+    assert house.status() == {"0.1.0": "active", "0.2.0": "quarantined"}
+    assert refusal(house.enable).finding is Finding.LIFE_MOVE
     assert house.status() == {"0.1.0": "active", "0.2.0": "quarantined"}
 
 
