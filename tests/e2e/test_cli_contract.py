@@ -56,6 +56,14 @@ def test_a_configuration_that_cannot_be_read_is_one_json_value_too(cli, words):
     assert "palyra.toml:1: Unknown key bogus." in error["message"]
 
 
+@pytest.mark.parametrize("words", [("--help",), ("serve", "--help")])
+def test_what_the_help_of_palyrad_names_is_a_command(cli, words):
+    """`palyrad --help` named `palyrad serve`, which was `palyra serve serve`."""
+    program = "import sys; sys.argv[0] = 'palyrad'; from palyra.cli.entry import serve_main; serve_main()"
+    done = subprocess.run([sys.executable, "-c", program, *words], env=cli.environ, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Usage: palyrad serve [OPTIONS]")
+
+
 def test_a_journal_that_is_not_there_is_one_json_value(cli):
     done = cli("journal", "verify", "--json")
     assert (one_value(done)["error"]["code"], done.returncode) == ("JOURNAL_DOWN", 1)

@@ -161,8 +161,10 @@ def main() -> None:
 
 
 def serve_main() -> None:
-    """`palyrad`: `palyra serve` under the name a system's own list of services knows it by."""
-    sys.argv.insert(1, "serve")
+    """`palyrad`: `palyra serve` under the name a system's own list of services knows it by. Its help names itself
+    `palyrad serve`, so that works, too."""
+    if sys.argv[1:2] not in (["serve"], ["--version"]):
+        sys.argv.insert(1, "serve")
     main()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from palyra.wiring.embedded import Installation
 
 
-_IMAGE = "only where container_image in [tool_call.process_runner] names an image"
-_WANTED = {"seatbelt": "only on macOS", "jobobject": "only on Windows", "podman": _IMAGE, "docker": _IMAGE}
-"""What a backend wants, where the probe had nothing to look at."""
-
-
 @click.group("sandbox", cls=NounGroup)
 def command() -> None:
     """What this host can enforce, and what would run where."""
@@ -30,20 +25,17 @@ def command() -> None:
 def list_backends(settings: Settings) -> int:
     """Each backend: its tier, whether it works here, what it guarantees, or what is in the way."""
     from palyra.cli.host import probe_host
-    from palyra.sandbox.planner import BACKENDS
     from palyra.wiring.checkup import backends_json
 
-    host = probe_host(settings)
+    backends: Any = backends_json(probe_host(settings))
     if settings.json:
-        click.echo(orjson.dumps({"items": backends_json(host), "next": None}))
+        click.echo(orjson.dumps({"items": backends, "next": None}))
         return 0
-    for backend in BACKENDS:
-        say(f"tier {backend.tier.value}  {backend.name}  ({backend.executor})")
-        blockers = [blocker for blocker in host.blockers if blocker.backend == backend.name]
-        unusable = "cannot be used here" + ("" if blockers else f": {_WANTED.get(backend.name, 'it was not found')}")
-        say("    " + (", ".join(sorted(backend.guarantees(host))) or unusable))
-        for blocker in blockers:
-            say(f"    {blocker.code}: {blocker.detail}\n    fix: {blocker.fix}")
+    for backend in backends:
+        say(f"tier {backend['tier']}  {backend['backend']}  ({backend['executor']})")
+        say("    " + (", ".join(backend["guarantees"]) or "cannot be used here"))
+        for blocker in backend["blockers"]:
+            say(f"    {blocker['code']}: {blocker['detail']}\n    fix: {blocker['fix']}")
     return 0
 
 

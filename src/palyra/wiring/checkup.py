@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from palyra.canon import Json
 from palyra.errors import ConfigError
 from palyra.model.call import Tier
-from palyra.model.host import HostFacts
+from palyra.model.host import Blocker, HostFacts
 from palyra.model.net import NO_NETWORK
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.planner import BACKENDS, needs_for
@@ -120,8 +120,26 @@ def daemon_checks(home: Path) -> list[Check]:
     ]
 
 
+_ELSEWHERE = {"seatbelt": "macOS", "jobobject": "Windows"}
+_IMAGE = "container_image in [tool_call.process_runner] names no image"
+
+
+def _blockers(backend: Backend, host: HostFacts) -> list[Blocker]:
+    """What is in the way, also where the probe had nothing to look at: a backend that gives nothing says why."""
+    found = [blocker for blocker in host.blockers if blocker.backend == backend.name]
+    if found or backend.guarantees(host):
+        return found
+    name = backend.name
+    if name in _ELSEWHERE:
+        detail, fix = f"It works only on {_ELSEWHERE[name]}.", "Use another backend."
+        return [Blocker(name, "platform", detail, fix)]
+    if name in ("podman", "docker"):
+        return [Blocker(name, "image", f"It is not used: {_IMAGE}.", "Set container_image, then run palyra doctor.")]
+    return [Blocker(name, "missing", "It was not found.", "palyra doctor says more.")]
+
+
 def backend_json(backend: Backend, host: HostFacts) -> dict[str, Json]:
-    blockers = [b for b in host.blockers if b.backend == backend.name]
+    blockers = _blockers(backend, host)
     return {
         "backend": backend.name,
         "tier": backend.tier.value,

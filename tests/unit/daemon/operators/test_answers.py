@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from palyra.daemon.operators.table import ROUTES
 from palyra.journal.proof import check_proof
+from palyra.wiring.checkup import backends_json
 from tests.consoles import packed, world
 from tests.daemons import OPERATOR
 
@@ -31,6 +32,14 @@ def ask(own, route_name: str, /, *, status: int = 200, query: str = "", json=Non
     if status == 200 and route.answers[200].model is not None:
         TypeAdapter(route.answers[200].model).validate_json(answer.content)
     return answer.json()
+
+
+def test_a_backend_that_guarantees_nothing_says_what_prevents_it_here_and_on_the_command_line(own):
+    """The page's column was empty where `palyra sandbox list` said "only on macOS"."""
+    items = ask(own, "list_backends")["items"]
+    assert items == backends_json(own.daemon.state.installation.host)
+    assert {one["backend"] for one in items if not one["guarantees"]} >= {"seatbelt", "jobobject"}
+    assert [one["backend"] for one in items if not one["guarantees"] and not one["blockers"]] == []
 
 
 def test_lists_are_of_their_shape(own):
