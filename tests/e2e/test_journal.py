@@ -272,5 +272,9 @@ def test_an_outcome_with_a_key_twice_too_many_or_too_deep_does_not_verify(cli, t
         file.write_text(changed)
         done = cli("verify", str(file))
         assert (done.returncode, done.stdout.split(b":")[0]) == (1, b"SHAPE"), changed[:60]
+    file.write_text("hello")
+    said = cli("verify", str(file)).stdout
+    assert said.startswith(b"SHAPE: The file is not JSON (")
+    assert b"palyra run --json" in said
     file.write_text(text)
     assert cli("verify", str(file)).returncode == 0

@@ -108,7 +108,9 @@ def test_a_port_in_use_is_named(cli: Any) -> None:
         other = type(cli)(cli.home.with_name("other"), cli.workspace)
         done = other("serve", "--port", str(first.port))
     told = done.stderr.decode()
-    assert (done.returncode, f"127.0.0.1:{first.port}" in told, "Traceback" in told) == (125, True, False), told
+    assert (done.returncode, f"Port {first.port} of 127.0.0.1" in told, "Traceback" in told) == (125, True, False), told
+    assert ", palyra serve)" in told
+    assert "hint: Use --port " in told
 
 
 def test_a_doctor_tells_of_a_configuration_that_cannot_be_read_and_of_all_the_rest(cli: Any) -> None:

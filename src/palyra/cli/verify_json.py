@@ -33,6 +33,10 @@ def parse_json(data: bytes) -> object:
         _check_shape(data)
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse)
         orjson.dumps(value)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise Malformed(
+            f"The file is not JSON ({error}). palyra verify takes what palyra run --json writes."
+        ) from error
     except (ValueError, RecursionError, TypeError) as error:
         raise Malformed(f"It is not the JSON that Palyra writes: {error}.") from error
     return value

@@ -8,6 +8,7 @@ Not here: what is said over the sockets (daemon/server).
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from palyra.config.daemon import DaemonConfig
 from palyra.daemon.listening import BoundedListener
+from palyra.daemon.port_holder import describe_holder, find_free_port
 from palyra.errors import ConfigError
 from palyra.state.lock import FileLock
 
@@ -103,6 +105,12 @@ def tls_context(settings: DaemonConfig) -> ssl.SSLContext | None:
     return context
 
 
+def _taken(family: int, host: str, port: int) -> ConfigError:
+    holder, free = describe_holder(port), find_free_port(family, host, port)
+    hint = f"Use --port {free}, or stop that program." if free else "Name another with --port."
+    return ConfigError(f"Port {port} of {host} is taken{f' ({holder})' if holder else ''}.", hint)
+
+
 def open_tcp(settings: DaemonConfig) -> BoundedListener:
     host = settings.host.strip("[]")
     try:
@@ -120,6 +128,8 @@ def open_tcp(settings: DaemonConfig) -> BoundedListener:
     except OSError as error:
         sock.close()
         where = f"{settings.host}:{settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise _taken(family, host, settings.port) from error
         raise ConfigError(f"Cannot listen on {where}: {error.strerror}.", "See --host and --port.") from error
     return sock
 
