@@ -129,8 +129,7 @@ async def cancel(asked: Asked) -> Response:
     state, call_id = asked.state, asked.path["call_id"]
     live = _live(state, asked.caller, call_id)
     if live is not None:
-        state.calls.cancel(call_id)
-        outcome = await asyncio.shield(live.task)
+        outcome = await state.calls.end(live)
     else:
         outcome = await find_outcome(state, asked.caller, call_id)
     return Said(_shown(outcome))

@@ -29,6 +29,7 @@ from palyra.model.outcome import Outcome, Status, StreamName
 from palyra.protocol.wire import outcome_bytes
 from palyra.values import change, dataclass
 
+CANCEL_AGAIN_S = 0.02
 KEPT_CALLS = 256
 KEPT_BYTES = 4 << 20
 """Of calls that have ended, for listeners that come back."""
@@ -237,15 +238,21 @@ class LiveCalls:
     def cancel(self, call_id: str) -> bool:
         return self._engine.cancel(call_id)
 
+    async def end(self, call: LiveCall) -> Outcome:
+        """Cancel a call and wait for its outcome; one that has just begun is cancelled when the engine knows it."""
+        while not self._engine.cancel(call.call_id) and not call.task.done():
+            await asyncio.wait({call.task}, timeout=CANCEL_AGAIN_S)
+        return await asyncio.shield(call.task)
+
     async def finish(self, *, within_s: float) -> None:
         """No new ones; those under way may end by themselves for a while, then they are ended."""
         self.stopping = True
         if self._tasks and within_s > 0:
             await asyncio.wait(self._tasks, timeout=within_s)
-        for call in list(self._live.values()):
-            self._engine.cancel(call.call_id)
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks:  # again and again: one that has just begun is not known to the engine yet
+            for call_id in list(self._live):
+                self._engine.cancel(call_id)
+            await asyncio.wait(self._tasks, timeout=CANCEL_AGAIN_S)
 
 
 class _Teller:

@@ -102,7 +102,10 @@ async def unbroken(work: Coroutine[Any, Any, T]) -> T:
             cancelled = error
     if cancelled is not None:
         task.exception()  # seen, so that the loop does not complain; the cancellation says more
-        raise cancelled
+        try:
+            raise cancelled
+        finally:
+            del cancelled  # its traceback holds this frame: a reference cycle that keeps the whole call
     return task.result()
 
 

@@ -79,6 +79,56 @@ def test_a_stream_that_is_over_leaves_nothing_for_the_collector(served, only_cou
     assert _left(served, before) == []
 
 
+@pytest.mark.parametrize("turns", [2, 3, 5, 9, 20])
+def test_a_call_cancelled_right_after_it_began_leaves_nothing_for_the_collector(
+    served, only_counting, workspace, turns
+):
+    """The cancellation was kept in a variable of the frame that its own traceback holds."""
+    body = {"tool": "palyra.process.run", "input": {"command": "sleep", "args": ["60"]}, "wait": False}
+    token, before = served.token(AGENT, workspace=str(workspace)), _alive()
+    for _ in range(2):
+        served.run(_cancel_after(served, token, body, turns))
+    assert _left(served, before) == []
+
+
+async def _cancel_after(served, token: str, body: Any, turns: int) -> None:
+    """`turns` of the loop after the call began: inside the start of its sandbox, or soon after."""
+    asked = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=token, json=body))
+    calls = served.state.calls
+    while not calls._live:
+        await asyncio.sleep(0)
+    (call,) = calls._live.values()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert calls.cancel(call.call_id)
+    await asyncio.wait({call.task})
+    await asked
+
+
+@pytest.mark.parametrize("by", ["its caller", "the daemon's end"])
+def test_a_call_cancelled_before_the_engine_knows_it_is_cancelled(served, workspace, by):
+    """The cancellation was lost: its caller, or the daemon's end, waited for the whole call."""
+    body = {"tool": "palyra.process.run", "input": {"command": "sleep", "args": ["60"]}, "wait": False}
+    token, calls = served.token(AGENT, workspace=str(workspace)), served.state.calls
+
+    async def story() -> str:
+        asked = asyncio.ensure_future(served.asking("POST", "/v1/calls", token=token, json=body))
+        while not calls._live:
+            await asyncio.sleep(0)
+        (call,) = calls._live.values()
+        call_id = "" if calls._engine._live else call.call_id
+        assert call_id, "the engine has not begun it"
+        async with asyncio.timeout(30):  # in this very task: another one would let the engine begin
+            await (calls.end(call) if by == "its caller" else calls.finish(within_s=0))
+        await asked
+        return call.task.result().status.value
+
+    try:
+        assert served.run(story()) == "cancelled"
+    finally:
+        calls.stopping = False
+
+
 @pytest.mark.parametrize("flood", [False, True], ids=["quiet", "writing"])
 def test_a_stream_that_was_left_midway_leaves_nothing_for_the_collector(served, only_counting, workspace, flood):
     """Its tasks were cancelled, and a program that wrote faster than its reader read was ended while it waited."""
