@@ -64,6 +64,33 @@ _NO_MEMORY = (
     "for good in memory_limit_bytes in [tool_call.process_runner]."
 )
 
+_TRACING = (
+    "No program here can trace another: ptrace is refused, so strace, ltrace and gdb do not start one. valgrind works, "
+    "and so do a program's own traces, such as python3 -m trace, bash -x or LD_DEBUG=files. An operator traces outside."
+)
+_LEAKS = (
+    "LeakSanitizer looks for leaks with ptrace, which is refused here. Switch that part off, in a shell: "
+    'command="bash", args=["-c", "ASAN_OPTIONS=detect_leaks=0 ./PROGRAM"]. valgrind finds leaks.'
+)
+_SHADOW = (
+    "A sanitizer reserves terabytes of addresses, which the memory limit of this call counts. valgrind and "
+    "-fsanitize=undefined need none. An operator lets AddressSanitizer run with palyra run --memory 16384G; "
+    "ASAN_OPTIONS=detect_leaks=0 is needed too."
+)
+_BROWSER = (
+    "A browser cannot make a second sandbox inside this one. Start it without its own: chromium --headless "
+    "--no-sandbox; in Puppeteer and Playwright args: ['--no-sandbox'] (chromiumSandbox: false)."
+)
+_REFUSED_BY_FILTER = (
+    (b"LeakSanitizer has encountered a fatal error", _LEAKS),
+    (b"Sanitizer failed to allocate", _SHADOW),
+    (b"PTRACE_", _TRACING),
+    (b"ptrace: Operation not permitted", _TRACING),
+    (b"No usable sandbox!", _BROWSER),
+    (b"Running as root without --no-sandbox", _BROWSER),
+)
+"""What a program prints that wants a system call or an amount of addresses that no call has here."""
+
 
 def unread_hint(args: Sequence[str], said: bytes) -> str | None:
     """For a program that failed with words that only a shell reads: it got them as they are. An argument may hold a
@@ -85,6 +112,9 @@ def said_hint(said: bytes, net: NetGrant, limits: Limits) -> str | None:
         return _ABOVE
     if any(map(said.__contains__, _NO_REMOTE)):
         return _ELSEWHERE
+    for words, hint in _REFUSED_BY_FILTER:
+        if words in said:
+            return hint
     if any(map(said.__contains__, _FULL)):
         return _NO_MEMORY.format(limits.memory_bytes >> 20)
     if net.mode is not EgressMode.STRICT:

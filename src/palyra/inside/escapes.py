@@ -7,9 +7,11 @@ Not here: which guarantee each attempt stands for (sandbox/proof), limits and su
 """
 
 import ctypes
+import errno
 import json
 import os
 import socket
+import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -81,15 +83,27 @@ def environment_of_first() -> str:
 
 
 def interfaces() -> str:
-    names = sorted(name for _, name in socket.if_nameindex()) if hasattr(socket, "if_nameindex") else []
+    try:
+        names = sorted(name for _, name in socket.if_nameindex())
+    except OSError:
+        return HELD  # netlink is refused, so there is nothing to list
     return HELD if set(names) <= {"lo"} else f"possible: {names}"
 
 
-def no_interfaces() -> str:
-    try:
-        return interfaces()
-    except OSError:
-        return HELD  # netlink is refused, so there is nothing to list
+def netlink_socket(protocol: str) -> object:
+    """Protocol 0 lists interfaces and is allowed; every other is refused."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, int(protocol)):
+        return protocol
+
+
+def change_interface() -> object:
+    """One that does not exist, so that a privileged process harms nothing; the kernel looks at privileges first."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as netlink:
+        netlink.send(struct.pack("=IHHIIBxHiII", 32, 16, 0x5, 1, 0, 0, 0, 0x7FFFFFF0, 0, 1))
+        code = -struct.unpack_from("=i", netlink.recv(4096), 16)[0]
+    if code in (errno.EPERM, errno.EACCES):
+        raise OSError(code, "refused")
+    return f"the request was not refused, errno {code}"
 
 
 def attempts(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -114,11 +128,12 @@ def attempts(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     yield "reach an abstract socket", refused(connect, socket.AF_UNIX, socket.SOCK_STREAM, "\0" + given["abstract"])
     yield "reach an outside address", refused(connect, socket.AF_INET, socket.SOCK_DGRAM, ("192.0.2.1", 53))
-    yield "see an interface", no_interfaces()
+    yield "see an interface", interfaces()
+    yield "change an interface", refused(change_interface)
     for name, number in zip(("ptrace", "unshare", "mount", "io_uring", "bpf", "keyctl"), numbers, strict=False):
         first = 0x10000000 if name == "unshare" else 0
         yield f"call {name}", refused(system_call, number, first, 0, 0, 0, 0)
-    yield "open a netlink socket", refused(socket.socket, 16, socket.SOCK_RAW)
+    yield "open a netlink socket", none_of(netlink_socket, [str(protocol) for protocol in range(1, 32)])
 
 
 def main() -> None:

@@ -28,6 +28,9 @@ REQUEST_ACK_CREATE = 0x1 | 0x4 | 0x400
 TABLE_LOCAL, PROTOCOL_STATIC, SCOPE_HOST, TYPE_LOCAL = 255, 4, 254, 2
 NO_DUPLICATE_CHECK = 0x02
 LOOPBACK = 1
+OWN_V4 = "198.18.0.1"
+"""Of the synthetic range, below every name's address. With no address but loopback ones glibc finds no IPv4 here:
+AI_ADDRCONFIG then answers nothing for AF_INET, and, beside a granted IPv6 address, IPv6 alone."""
 BACKLOG = 1024
 FDS_AT_ONCE = 128
 """SCM_RIGHTS takes at most 253."""
@@ -63,14 +66,18 @@ def ask_kernel(kind: int, body: bytes) -> None:
         raise OSError(-code, f"{os.strerror(-code)} (making a network local)")
 
 
+def add_address(family: int, packed: bytes) -> None:
+    head = struct.pack("=BBBBi", family, 8 * len(packed), NO_DUPLICATE_CHECK, SCOPE_HOST, LOOPBACK)
+    ask_kernel(NEW_ADDRESS, head + attribute(2, packed) + attribute(1, packed))
+
+
 def make_local(network: str) -> None:
     """Every address of it answers here. One IPv6 address must be the interface's own, or nothing can listen on it."""
     address, _, bits = network.partition("/")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     packed, length = socket.inet_pton(family, address), int(bits)
     if family == socket.AF_INET6 and length == 128:
-        head = struct.pack("=BBBBi", family, length, NO_DUPLICATE_CHECK, SCOPE_HOST, LOOPBACK)
-        ask_kernel(NEW_ADDRESS, head + attribute(2, packed) + attribute(1, packed))
+        add_address(family, packed)
         return
     head = struct.pack("=BBBBBBBBI", family, length, 0, 0, TABLE_LOCAL, PROTOCOL_STATIC, SCOPE_HOST, TYPE_LOCAL, 0)
     scope = struct.pack("=i", LOOPBACK)
@@ -102,6 +109,7 @@ def run(given: str, fds: list[int]) -> None:
     face = json.loads(given)
     enter(user, net)
     bring_up()
+    add_address(socket.AF_INET, socket.inet_aton(OWN_V4))
     for network in face["local"]:
         make_local(network)
     wanted = [("dns_udp", *face["dns"]), ("dns_tcp", *face["dns"]), ("proxy", *face["proxy"])]

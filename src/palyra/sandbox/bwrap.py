@@ -313,7 +313,8 @@ def _start_program(job: _Shape, host: HostFacts) -> bytes:
 
 def _filter(job: _Shape, host: HostFacts) -> bytes:
     unix = not job.shares_network or _keeps_to_its_names(host)
-    return assemble(host.machine, own_program=job.own_program, unix=unix)
+    own_network = not job.shares_network and not job.own_program
+    return assemble(host.machine, own_program=job.own_program, unix=unix, own_network=own_network)
 
 
 def _namespaces(job: _Shape, bwrap: BubblewrapFacts) -> list[Word]:

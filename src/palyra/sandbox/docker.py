@@ -83,7 +83,7 @@ class ContainerBackend:
             launcher=_words(job, host, host.container),
             launcher_env=host.container.env,
             road="container",
-            data=(profile(unix=not _shares_network(job)),),
+            data=(profile(own_network=not _shares_network(job)),),
             program=job.argv[0],
             program_sha256="",
             argv=job.argv,

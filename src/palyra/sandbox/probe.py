@@ -34,8 +34,8 @@ _SHELLS = ("/usr/bin/dash", "/bin/dash", "/bin/sh", "/usr/bin/sh")
 _KNOWN_SHELLS = frozenset({"dash", "ash", "bash", "busybox"})
 """Those whose behaviour the launch message is written for."""
 _OWN = os.path.dirname(str(inside.__file__))
-_SETTINGS = ("fonts", "java", "manpath.config", "maven/logging", "maven/m2.conf")
-"""Without them javac, mvn, fontconfig and man do nothing at all: what lies below /usr is a link to them. Maven's other
+_SETTINGS = ("chromium.d", "fonts", "java", "manpath.config", "maven/logging", "maven/m2.conf")
+"""Without them chromium, javac, mvn, fontconfig and man do nothing at all: what is below /usr needs them. Maven's other
 settings and those of pip and npm can hold passwords."""
 _LISTENERS = os.path.join(_OWN, "listeners.py")
 

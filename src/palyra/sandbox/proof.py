@@ -30,6 +30,7 @@ STANDS_FOR: dict[str, Guarantee] = {
     "reach an abstract socket": Guarantee.NET_ISOLATED,
     "reach an outside address": Guarantee.NET_ISOLATED,
     "see an interface": Guarantee.NET_ISOLATED,
+    "change an interface": Guarantee.NET_ISOLATED,
     "open a netlink socket": Guarantee.SYSCALL_FILTER,
     **{f"call {n}": Guarantee.SYSCALL_FILTER for n in ("ptrace", "unshare", "mount", "io_uring", "bpf", "keyctl")},
     "start more processes than allowed": Guarantee.PROCESS_LIMIT,

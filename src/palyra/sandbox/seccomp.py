@@ -153,6 +153,10 @@ FIRST_ODD_KIND = 4
 kernel would load a module; and SOCK_PACKET of INET is another family altogether, that of packets."""
 _TYPE_BITS = 0xF
 """The rest of a socket's type are flags."""
+NETLINK, ROUTE = 16, 0
+"""AF_NETLINK, NETLINK_ROUTE: how programs list interfaces (`getifaddrs`, `ip`, most development servers). Only where
+the network is the program's own: there it lists its loopback, and changes nothing without CAP_NET_ADMIN. Every other
+protocol (netfilter, audit, xfrm, sock_diag, generic) is an attack surface of its own, and may load a module."""
 PROTOCOLS = (0, 1, 6, 17, 58)
 """Of INET and INET6: the usual one, ICMP, TCP, UDP, ICMPv6. For any other (SCTP, DCCP, L2TP, SMC) the host's kernel
 would load a module, as root and for whoever asks; MPTCP is asked for by libraries that fall back to TCP."""
@@ -196,17 +200,18 @@ Block: TypeAlias = tuple[str, list[Step]]
 
 
 @lru_cache(maxsize=8)
-def assemble(machine: str, *, own_program: bool = False, unix: bool = True) -> bytes:
+def assemble(machine: str, *, own_program: bool = False, unix: bool = True, own_network: bool = False) -> bytes:
     """The filter for one machine of `MACHINES`; raises KeyError for any other. `unix`: its network is its own, or a
     domain keeps it from names of sockets that are not its own; else it makes none but connected pairs, because names
     without a path (the X server's, a session bus's) belong to the network it shares, and whoever answers there does
-    for the operator's uid whatever it does."""
+    for the operator's uid whatever it does. `own_network`: it may list the interfaces of its network, by netlink."""
     if not unix:
         named = RULE_OF | {"socket": "socket", "socketpair": "pair"}
         return build(machine, REFUSED, JUDGED, named, [sockets_rule(network=True), *protocol_rules(), pairs_rule()])
     families = [Step(IF_EQUAL, family, yes="allow" if family == UNIX else "kind") for family in FAMILIES]
+    families += [Step(IF_EQUAL, NETLINK, yes="netlink")] if own_network else []
     family = ("family", [argument(0), *families, Step(RETURN, ERRNO | EAFNOSUPPORT)])
-    own = [family, *protocol_rules()]
+    own = [family, *protocol_rules(), *([_netlink_rule()] if own_network else [])]
     return build(machine, REFUSED, JUDGED, RULE_OF, own, absent=OWN_ABSENT if own_program else ABSENT)
 
 
@@ -307,6 +312,10 @@ def protocol_rules() -> list[Block]:
         ("odd kind", [Step(RETURN, ERRNO | ESOCKTNOSUPPORT)]),
         ("protocol", [argument(2), *known, Step(RETURN, ERRNO | EPROTONOSUPPORT)]),
     ]
+
+
+def _netlink_rule() -> Block:
+    return "netlink", [argument(2), Step(IF_EQUAL, ROUTE, yes="allow"), Step(RETURN, ERRNO | EPROTONOSUPPORT)]
 
 
 def _request_rule() -> Block:

@@ -34,6 +34,7 @@ from palyra.sandbox.seccomp import (
     LOADING,
     MODES,
     NAMESPACE_FLAGS,
+    NETLINK,
     REFUSED,
     SEQPACKET,
     SET_USER_ID,
@@ -59,10 +60,11 @@ _MEMORY = (
 
 
 @lru_cache(maxsize=2)
-def profile(*, unix: bool = True) -> bytes:
-    """`unix`: as in `assemble`."""
+def profile(*, own_network: bool = True) -> bytes:
+    """`own_network`: the container has one, so it may list its interfaces and use Unix sockets (see `assemble`)."""
     flags = [1 << bit for bit in range(32) if NAMESPACE_FLAGS >> bit & 1]
-    families = [family for family in range(_FAMILIES_KNOWN) if family not in FAMILIES]
+    known = (*FAMILIES, NETLINK) if own_network else FAMILIES
+    families = [family for family in range(_FAMILIES_KNOWN) if family not in known]
     rules = [
         _rule(sorted(REFUSED), EPERM),
         _rule(sorted(ABSENT), ENOSYS),
@@ -78,7 +80,7 @@ def profile(*, unix: bool = True) -> bytes:
             for family in (INET, INET6)
             for kind in range(FIRST_ODD_KIND, _KINDS)
         ),
-        *(() if unix else _without_unix()),
+        *(_only_route() if own_network else _without_unix()),
         *(_rule(["ioctl"], EPERM, argument=(1, _LOW_HALF, request)) for request in (*TERMINAL_INJECTION, *LOADING)),
         *(_rule(["fcntl"], EPERM, argument=(1, _LOW_HALF, lease)) for lease in LEASES),
         *(_rule([name], EPERM, argument=(at, bit, bit)) for name, at, bit in _MEMORY),
@@ -91,6 +93,13 @@ def profile(*, unix: bool = True) -> bytes:
     ]
     document = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
     return json.dumps(document, sort_keys=True).encode()
+
+
+def _only_route() -> list[dict[str, object]]:
+    """Every protocol has a bit that ROUTE, which is 0, has not: so none can be left out."""
+    netlink, bits = (0, _LOW_HALF, NETLINK), [1 << bit for bit in range(32)]
+    names = ["socket", "socketpair"]
+    return [_rule(names, EPROTONOSUPPORT, argument=netlink, also=(2, bit, bit)) for bit in bits]
 
 
 def _without_unix() -> list[dict[str, object]]:

@@ -52,6 +52,22 @@ def test_git_without_its_repository_is_told_what_is_shown_and_what_to_name(said:
 
 
 @pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        (b"strace: ptrace(PTRACE_TRACEME, ...): Operation not permitted\n", "valgrind"),
+        (b"warning: ptrace: Operation not permitted\n", "python3 -m trace"),
+        (b"==3==ERROR: AddressSanitizer failed to allocate 0xdfff0001000 bytes (errno: 12)\n", "--memory 16384G"),
+        (b"==22==LeakSanitizer has encountered a fatal error.\n", "ASAN_OPTIONS=detect_leaks=0"),
+        (b"[3:3:ERROR:zygote_host_impl_linux.cc(128)] No usable sandbox! If this is a Debian system\n", "--no-sandbox"),
+    ],
+)
+def test_a_debugger_a_sanitizer_and_a_browser_say_what_works_instead(said: bytes, advice: str) -> None:
+    hint = hint_of(said, ALONE)
+    assert hint is not None
+    assert advice in hint
+
+
+@pytest.mark.parametrize(
     "said",
     [REFUSED, b"connect ECONNREFUSED ::1:3000", b"bash: connect: Connection refused\nbash: /dev/tcp/localhost/1"],
 )

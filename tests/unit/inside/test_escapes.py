@@ -43,5 +43,6 @@ def test_without_a_sandbox_the_attempts_succeed(tmp_path: Path) -> None:
         "call io_uring",
         "open a netlink socket",
     } <= possible
+    assert os.geteuid() != 0 or "change an interface" in possible
     left = [folder for folder in ("/", "/usr", "/etc", "/var", "/home") if os.path.lexists(f"{folder}/palyra-new")]
     assert left == [], "the attempts take away what they made"

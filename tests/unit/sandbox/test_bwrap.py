@@ -121,7 +121,14 @@ def test_no_variable_or_argument_of_the_call_is_said_to_the_launcher() -> None:
 
 def test_the_filter_is_the_machines_own() -> None:
     for machine in ("x86_64", "aarch64"):
-        assert assemble(machine) in BACKEND.plan(make_job(), make_host(machine=machine)).data
+        assert assemble(machine, own_network=True) in BACKEND.plan(make_job(), make_host(machine=machine)).data
+
+
+def test_interfaces_are_listed_only_in_a_network_of_the_programs_own() -> None:
+    shared, ours = make_job(net=NetGrant(EgressMode.NONE)), make_job(own_files=(("/etc/palyra.py", b""),))
+    for job in (shared, ours):
+        data = BACKEND.plan(job, make_host()).data
+        assert assemble("x86_64", own_network=True) not in data
 
 
 def test_a_machine_without_a_filter_does_not_claim_one() -> None:

@@ -153,6 +153,7 @@ def shown(job: Job, host: HostFacts) -> dict[str, object]:
     """The plan with the text of its small files, so that the file can be read without running anything."""
     plan = plan_job(job, host, tuple(backend for backend in BACKENDS if backend.guarantees(host)))
     filters = {assemble(machine): f"seccomp filter for {machine}" for machine in MACHINES}
+    filters |= {assemble(m, own_network=True): f"seccomp filter for {m}, with NETLINK_ROUTE" for m in MACHINES}
     filters |= {assemble(m, own_program=True): f"seccomp filter for {m}, of a program of ours" for m in MACHINES}
     filters |= {assemble(m, unix=False): f"seccomp filter for {m}, without Unix sockets" for m in MACHINES}
     scoped = starter.assemble("x86_64", first=True, scoped=True)

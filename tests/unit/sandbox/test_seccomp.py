@@ -97,6 +97,38 @@ def test_only_three_socket_families_exist(machine: str, call: str) -> None:
     assert ask(machine, nr, 0x1_0000_0010) == NO_FAMILY  # the kernel reads 32 bits: this is AF_NETLINK
 
 
+@pytest.mark.parametrize("call", ["socket", "socketpair"])
+def test_in_a_network_of_its_own_a_program_lists_interfaces_and_no_other_netlink_is_left(
+    machine: str, call: str
+) -> None:
+    program, nr = s.assemble(machine, own_network=True), number(machine, call)
+    assert nr is not None
+
+    def judge(*args: int) -> int:
+        return simulate(program, arch=s.MACHINES[machine], nr=nr, args=args)
+
+    for high in (0, 1 << 32, 0xDEAD_0000_0000_0000):
+        for kind in (2, 3, 3 | 0x80000, 3 | 0x80800 | high):
+            allowed = {protocol for protocol in range(512) if judge(16 | high, kind, protocol | high) == s.ALLOW}
+            assert allowed == {0}
+            for protocol in (4, 9, 12, 15, 16, 1 << 16, 1 << 31, 0xFFFF_FFFF):
+                assert judge(16 | high, kind, protocol | high) == s.ERRNO | s.EPROTONOSUPPORT
+    assert {family for family in range(64) if judge(family) == s.ALLOW} == {1, 2, 10, 16}
+
+
+@pytest.mark.parametrize("given", [{}, {"own_program": True}, {"unix": False}])
+def test_elsewhere_there_is_no_netlink_at_all(machine: str, given: dict[str, bool]) -> None:
+    """In a network that is the host's it would list the host's, and whatever is heard there is the host's."""
+    nr = number(machine, "socket")
+    assert nr is not None
+    verdicts = {
+        simulate(s.assemble(machine, **given), arch=s.MACHINES[machine], nr=nr, args=(16, kind, protocol))
+        for kind in (2, 3)
+        for protocol in range(64)
+    }
+    assert verdicts == {NO_FAMILY}
+
+
 def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for(machine: str) -> None:
     """For SCTP, DCCP or L2TP the kernel starts modprobe, as root, outside of every namespace."""
     nr = number(machine, "socket")

@@ -31,9 +31,21 @@ def test_new_namespaces_are_refused_whatever_else_is_asked() -> None:
     assert verdict("clone", 0x3D0F00) == verdict("unshare", 0x200) == 0
 
 
-def test_only_three_families_of_sockets_are_left() -> None:
-    assert {family for family in range(64) if verdict("socket", family) == 0} == {1, 2, 10}
-    assert verdict("socket", 1 << 32 | 16) == verdict("socketpair", 38) == s.EAFNOSUPPORT
+def test_only_three_families_of_sockets_are_left_and_of_netlink_what_lists_interfaces() -> None:
+    assert {family for family in range(64) if verdict("socket", family) == 0} == {1, 2, 10, 16}
+    assert verdict("socket", 1 << 32 | 17) == verdict("socketpair", 38) == s.EAFNOSUPPORT
+    others = (*range(1, 512), 1 << 31, 0xFFFF_FFFF)
+    for call in ("socket", "socketpair"):
+        for high in (0, 1 << 32, 0xDEAD_0000_0000_0000):
+            found = {verdict(call, 16 | high, 3, protocol | high) for protocol in others}
+            assert found == {s.EPROTONOSUPPORT}
+            assert verdict(call, 16 | high, 3, high) == 0
+
+
+def test_in_the_hosts_network_there_is_no_netlink() -> None:
+    rules = json.loads(profile(own_network=False))["syscalls"]
+    assert {family for family in range(64) if verdict("socket", family, rules=rules) == 0} == {2, 10}
+    assert {verdict("socket", 16, 3, protocol, rules=rules) for protocol in range(64)} == {s.EAFNOSUPPORT}
 
 
 def test_the_host_loads_no_module_for_a_protocol_that_a_program_asks_for() -> None:
@@ -64,7 +76,7 @@ def test_typing_into_a_terminal_is_refused() -> None:
 
 
 def test_where_the_network_is_shared_only_connected_pairs_of_unix_sockets_are_made() -> None:
-    rules = json.loads(profile(unix=False))["syscalls"]
+    rules = json.loads(profile(own_network=False))["syscalls"]
     assert {verdict("socket", 1, kind, rules=rules) for kind in range(16)} == {s.EACCES}
     assert {kind for kind in range(16) if verdict("socketpair", 1, kind | 0x80000, rules=rules) == 0} == {1, 5}
     assert verdict("socket", 2, 1, 6, rules=rules) == verdict("socket", 1, 1) == 0
