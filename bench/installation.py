@@ -64,7 +64,7 @@ def open_ours(ground: Ground, name: str, *, tier: str, egress: str) -> Iterator[
             yield Contender(name=name, run=None, why_missing=str(error))
             return
         try:
-            grant = OperatorGrant(tier=TierChoice(tier), egress=EgressMode(egress))
+            grant = OperatorGrant(tier=TierChoice(tier), egress=EgressMode(egress), root_tier_b=True)
             run = palyra.run(principal="user:bench", workspace=ground.workspace, grant=grant)
             pool = palyra.installation.executor.pool
 

@@ -149,6 +149,7 @@ class Arena:
             "tier": self.tier,
             "needs": needs,
             "wants": wants,
+            "allow_root": True,  # attacks by uid 0 are the harder ones; as nobody: test_plain_root
         }
         if self.tier is Tier.C:
             facts["face"] = face_of(net)

@@ -17,7 +17,8 @@ def test_the_files_a_program_changed_are_told_and_attested(cli: Cli, tier: str) 
         (cli.workspace / name).chmod(0o666)
     cli.workspace.chmod(0o777)
     script = "echo new > new; echo more >> old; rm gone"
-    done = cli("run", "--tier", tier, "--changes", "--json", "--allow-interpreters", "--", "sh", "-c", script)
+    flags = ("--tier", tier, "--allow-root-tier-b", "--changes", "--allow-interpreters")
+    done = cli("run", *flags, "--json", "--", "sh", "-c", script)
     outcome = json.loads(done.stdout)
     changes = outcome["output"]["changes"]
     assert [changes[kind] for kind in ("created", "modified", "deleted", "complete")] == [

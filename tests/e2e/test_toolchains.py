@@ -17,7 +17,7 @@ MAIN = "public class Main { public static void main(String[] args) { System.out.
 @pytest.mark.parametrize("tier", ["b", "c"])
 def test_a_java_program_is_compiled_and_runs(cli: Cli, tier: str) -> None:
     (cli.workspace / "Main.java").write_text(MAIN)
-    grant = ("run", "--tier", tier, "--allow-interpreters", "--")
+    grant = ("run", "--tier", tier, "--allow-root-tier-b", "--allow-interpreters", "--")
     built = cli(*grant, "bash", "-c", "javac Main.java && java Main hello")
     assert (built.returncode, built.stdout, built.stderr) == (0, b"hello\n", b"")
 

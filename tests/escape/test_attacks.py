@@ -24,14 +24,14 @@ def tier(request):
 @pytest.fixture
 def run(home: Path, workspace: Path, tier: str):
     with Palyra.open(str(home)) as palyra:
-        yield palyra.run("agent:attacker", workspace, grant=grant(tier=tier))
+        yield palyra.run("agent:attacker", workspace, grant=grant(tier=tier, root_tier_b=True))
 
 
 @pytest.fixture
 def shell(home: Path, workspace: Path, tier: str):
     """The same where the operator allows interpreters: the walls alone are left."""
     with Palyra.open(str(home)) as palyra:
-        yield palyra.run("agent:attacker", workspace, grant=grant(tier=tier, interpreters=True))
+        yield palyra.run("agent:attacker", workspace, grant=grant(tier=tier, root_tier_b=True, interpreters=True))
 
 
 def call(run: SyncRun, command: str, *args: str, **more: object) -> Outcome:
@@ -60,7 +60,7 @@ def test_a_search_path_that_leads_into_the_workspace_runs_nothing(home: Path, wo
     (home / "palyra.toml").write_text(f'[tool_call.process_runner]\npath = ["{workspace}", "/usr/bin", "/bin"]\n')
     shutil.copy("/bin/touch", workspace / "ls")
     with Palyra.open(str(home)) as palyra:
-        outcome = call(palyra.run("agent:attacker", workspace, grant=grant(tier=tier)), "ls", "ran")
+        outcome = call(palyra.run("agent:attacker", workspace, grant=grant(tier=tier, root_tier_b=True)), "ls", "ran")
     assert (outcome.reason, (workspace / "ran").exists()) == (Reason.EXECUTABLE_DENIED, False)
 
 
@@ -77,7 +77,7 @@ def test_a_launcher_planted_on_the_search_path_is_not_run_at_the_next_start(
     for name in ("bwrap", "podman", "docker", "setpriv", "nsenter"):
         plant(folder / name, f'echo {name} >> {tmp_path}/ran; exec /usr/bin/{name} "$@"')
     with Palyra.open(str(home)) as palyra:
-        call(palyra.run("agent:attacker", workspace, grant=grant(tier=tier)), "ls")
+        call(palyra.run("agent:attacker", workspace, grant=grant(tier=tier, root_tier_b=True)), "ls")
     assert not (tmp_path / "ran").exists()
 
 
@@ -239,7 +239,9 @@ def test_a_granted_folder_in_another_agents_workspace_cannot_be_turned_into_a_li
     (theirs / "text").write_text("shared")
     (keys / "text").write_text("secret of the operator")
     with Palyra.open(str(home)) as palyra:
-        run = palyra.run("agent:attacker", workspace, grant=grant(tier=tier, read_roots=(str(theirs),)))
+        run = palyra.run(
+            "agent:attacker", workspace, grant=grant(tier=tier, root_tier_b=True, read_roots=(str(theirs),))
+        )
         before = call(run, "cat", str(theirs / "text"))
         theirs.rename(tmp_path / "theirs" / "old")
         theirs.symlink_to(keys)
@@ -257,7 +259,7 @@ def test_a_granted_folder_in_the_agents_own_workspace_cannot_be_turned_into_a_li
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "text").write_text("secret of the operator")
     with Palyra.open(str(home)) as palyra:
-        given = grant(tier=tier, read_roots=(str(workspace / "vendor"),), interpreters=True)
+        given = grant(tier=tier, root_tier_b=True, read_roots=(str(workspace / "vendor"),), interpreters=True)
         run = palyra.run("agent:attacker", workspace, grant=given)
         call(run, "sh", "-c", f"rmdir vendor && ln -s {tmp_path}/keys vendor")
         outcome = call(run, "sh", "-c", "cat vendor/text")

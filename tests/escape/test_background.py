@@ -358,8 +358,8 @@ def test_kill_9_of_the_keeper_leaves_no_process_and_the_next_one_goes_on(home, w
 @pytest.mark.skipif(try_landlock() < 6, reason="this kernel's Landlock does not scope signals")
 def test_kill_9_of_the_keeper_leaves_no_plain_child_though_nobody_looks(home, workspace):
     """They went on past every deadline until somebody opened the home; what had left their session, for good."""
-    configure(home, tier="b", egress_enforcement_mode="none")
-    wide = grant(interpreters=True, tier="b", egress="none")
+    configure(home, tier="b", allow_root_tier_b=True, egress_enforcement_mode="none")
+    wide = grant(interpreters=True, tier="b", root_tier_b=True, egress="none")
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace, grant=wide)
         started = begin(run, "sh", "-c", "(setsid sleep 65.3 &) ; sleep 65.3 & exec sleep 65.3")
@@ -372,8 +372,8 @@ def test_kill_9_of_the_keeper_leaves_no_plain_child_though_nobody_looks(home, wo
 
 def test_a_plain_child_that_outlived_its_keeper_is_found_and_killed(home, workspace):
     """Tier B has no namespace that dies with its keeper: pid and start time in the row are all there is."""
-    configure(home, tier="b", egress_enforcement_mode="none")
-    wide = grant(interpreters=True, tier="b", egress="none")
+    configure(home, tier="b", allow_root_tier_b=True, egress_enforcement_mode="none")
+    wide = grant(interpreters=True, tier="b", root_tier_b=True, egress="none")
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace, grant=wide)
         started = begin(run, "sh", "-c", "sleep 66.1 & sleep 66.1 & wait")
@@ -388,8 +388,8 @@ def test_a_plain_child_that_outlived_its_keeper_is_found_and_killed(home, worksp
 
 
 def test_double_forks_of_a_plain_child_that_outlived_its_keeper_are_found_by_their_group(home, workspace):
-    configure(home, tier="b", egress_enforcement_mode="none")
-    wide = grant(interpreters=True, tier="b", egress="none")
+    configure(home, tier="b", allow_root_tier_b=True, egress_enforcement_mode="none")
+    wide = grant(interpreters=True, tier="b", root_tier_b=True, egress="none")
     with Palyra.open(str(home)) as palyra:
         run = palyra.run("agent:demo", workspace, grant=wide)
         started = begin(run, "sh", "-c", "(setsid sleep 69.1 &) ; exec sleep 69.2")
@@ -407,9 +407,11 @@ def test_double_forks_of_a_plain_child_that_outlived_its_keeper_are_found_by_the
 
 
 def test_double_forks_of_a_plain_child_end_with_the_last_that_is_kept(home, workspace):
-    configure(home, tier="b", egress_enforcement_mode="none")
+    configure(home, tier="b", allow_root_tier_b=True, egress_enforcement_mode="none")
     with Palyra.open(str(home)) as palyra:
-        run = palyra.run("agent:demo", workspace, grant=grant(interpreters=True, tier="b", egress="none"))
+        run = palyra.run(
+            "agent:demo", workspace, grant=grant(interpreters=True, tier="b", root_tier_b=True, egress="none")
+        )
         started = begin(run, "sh", "-c", "(setsid sleep 67.1 &) ; exec sleep 67.2")
         wait_for(lambda: processes_with("sleep\x0067.1"))
         ask(run, "stop", started["process_id"])

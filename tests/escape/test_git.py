@@ -31,7 +31,7 @@ def tier(request):
 @pytest.fixture
 def run(home: Path, workspace: Path, tier: str):
     with Palyra.open(str(home)) as palyra:
-        yield palyra.run("agent:probe", workspace, grant=grant(tier=tier))
+        yield palyra.run("agent:probe", workspace, grant=grant(tier=tier, root_tier_b=True))
 
 
 def git(run: SyncRun, *args: str) -> Outcome:
@@ -90,7 +90,7 @@ def test_with_interpreters_granted_the_hooks_run_as_in_any_git(home: Path, works
     committed(workspace)
     trap(workspace / ".git" / "hooks" / "post-checkout", workspace / "ran")
     with Palyra.open(str(home)) as palyra:
-        free = palyra.run("user:me", workspace, grant=grant(tier=tier, interpreters=True))
+        free = palyra.run("user:me", workspace, grant=grant(tier=tier, root_tier_b=True, interpreters=True))
         assert git(free, "checkout", "-b", "other").success
     assert (workspace / "ran").exists()
 

@@ -79,7 +79,9 @@ def prepare(base: Path) -> None:
     if os.getuid() == 0:  # the warm half under another user, the cold half as root in root's own folders
         os.chown(base / "workspace", OTHER_USER, OTHER_USER)
     os.environ["TMPDIR"] = tempfile.tempdir = str(base / "tmp")
-    (base / "home" / "palyra.toml").write_text("[tool_call.process_runner]\nwarm_sandboxes = 4\n")
+    (base / "home" / "palyra.toml").write_text(
+        "[tool_call.process_runner]\nwarm_sandboxes = 4\nallow_root_tier_b = true\n"
+    )
     (base / "home" / "palyra.toml").chmod(0o600)
 
 

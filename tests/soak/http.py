@@ -35,7 +35,11 @@ GROWTH_BYTES = 24 << 20
 """What the kept outcomes of ended calls, SQLite's caches and the allocator's own may move by."""
 GROWTH_FILES = 32
 LISTENERS = 8
-CONFIG = '[tool_call]\nallowed_tools = ["palyra.*", "acme.*"]\n'
+CONFIG = """[tool_call]
+allowed_tools = ["palyra.*", "acme.*"]
+[tool_call.process_runner]
+allow_root_tier_b = true
+"""
 TABLES = ("entries", "calls", "approvals", "processes", "runs", "sessions", "taken_calls", "artifacts")
 ENDS = ("taken_calls", "sessions")
 """What is empty again when nobody does anything any more."""

@@ -52,6 +52,11 @@ _OPTIONS = (
         help="c (default): a sandbox. b: a plain process under limits. auto: as configured.",
     ),
     click.option(
+        "--allow-root-tier-b",
+        is_flag=True,
+        help="Started by root, in a workspace of root's: keep uid 0 in tier B. Otherwise the program runs as nobody.",
+    ),
+    click.option(
         "--egress",
         type=click.Choice(EGRESS_WORDS),
         default=None,
@@ -122,6 +127,7 @@ def grant_of(flags: dict[str, Any]) -> OperatorGrant:
         egress=flags["egress"],
         hosts=hosts_of(flags),
         tier=None if flags["tier"] == "auto" else flags["tier"],
+        root_tier_b=bool(flags["allow_root_tier_b"]),
     )
 
 
@@ -129,6 +135,7 @@ def grant_words(flags: dict[str, Any]) -> dict[str, Any]:
     """The same for a daemon; None is left out of what is sent."""
     return {
         "tier": flags["tier"],
+        "allow_root_tier_b": flags["allow_root_tier_b"] or None,
         "egress": flags["egress"],
         "allow_host": hosts_of(flags) or None,
         "allow": list(flags["executables"]) or None,

@@ -51,6 +51,7 @@ def grant_words(grant: OperatorGrant | None) -> dict[str, Json]:
         "env": dict(grant.env) or None,
         "egress": egress,
         "tier": grant.tier.value if grant.tier is not None else None,
+        "allow_root_tier_b": grant.root_tier_b or None,
     }
     return {name: value for name, value in words.items() if value is not None}
 

@@ -58,6 +58,9 @@ class ProcessRunnerConfig:
     enabled: bool = True
     tier: str = "auto"
     fallback_tier: str = ""
+    allow_root_tier_b: bool = False
+    """Where Palyra runs as root: whether a program of tier B keeps uid 0 in a workspace that is root's. Otherwise it
+    runs as nobody there, and writes only what everybody may."""
     workspace_root: str = ""
     allowed_executables: tuple[str, ...] = COMMON_PROGRAMS
     allow_interpreters: bool = False

@@ -52,6 +52,7 @@ class CallBody(Model):
     principal: Annotated[str | None, Field(max_length=134, description=f"Whose call it is. Another's: {OTHERS}")] = None
     door: Annotated[str | None, Field(pattern=r"^(cli|python|http)$", description=OPERATOR_ONLY)] = None
     tier: Annotated[str | None, Field(pattern=r"^(auto|b|c)$", description=OPERATOR_ONLY)] = None
+    allow_root_tier_b: Annotated[bool | None, Field(description=OPERATOR_ONLY)] = None
     egress: Annotated[str | None, Field(pattern=EGRESS, description=OPERATOR_ONLY)] = None
     allow: Annotated[Words | None, Field(description=OPERATOR_ONLY)] = None
     allow_interpreters: Annotated[bool | None, Field(description=OPERATOR_ONLY)] = None
@@ -84,6 +85,7 @@ class CallBody(Model):
 OPERATOR_FIELDS = (
     *("principal", "door", "tier", "egress", "allow", "allow_interpreters", "allow_host", "read", "env"),
     *(
+        "allow_root_tier_b",
         "timeout_ms",
         "memory_bytes",
         "max_output_bytes",

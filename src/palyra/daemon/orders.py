@@ -209,6 +209,7 @@ def _granted(run: Run, body: CallBody) -> Run:
         egress=body.egress,
         hosts=tuple(body.allow_host or ()),
         tier=None if body.tier == "auto" else body.tier,
+        root_tier_b=bool(body.allow_root_tier_b),
     )
     limits = run.limits.as_json()
     for name, value in (

@@ -154,10 +154,19 @@ def failed_hint(trip: Trip, plan: ProcessPlan, execution: Execution, collector: 
     hint = closed_hint(plan.closed, stderr, workspace=trip.sights.workspace.path, cwd=plan.cwd)
     if hint is not None or execution.reason is not None:  # a limit that ended it has a remedy of its own
         return hint
-    hint = said_hint(stderr, plan.net, plan.limits)
+    hint = said_hint(stderr, plan.net, plan.limits) or _nobody_hint(plan, trip.sights.workspace.owner_uid, stderr)
     if hint or trip.process is None or trip.facts is None or trip.facts.interpreter or trip.facts.runs_code:
         return hint
     return unread_hint(trip.process.args, stderr)
+
+
+def _nobody_hint(plan: ProcessPlan, owner_uid: int, stderr: bytes) -> str | None:
+    """For a program of tier B that a root engine runs as nobody, because the workspace is root's."""
+    if plan.run_as is None or owner_uid != 0 or b"Permission denied" not in stderr:
+        return None
+    from palyra.sandbox.backend import KEEP_ROOT
+
+    return f"In tier B a program runs as nobody in a workspace of root's. An operator can {KEEP_ROOT}."
 
 
 def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:

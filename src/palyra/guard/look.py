@@ -218,7 +218,13 @@ class Looker:
         problem = workspace_problem(end.path, home=self._home, state_home=self._state_home)
         if end.links and not problem:  # doors resolve it once: a link there now came since, perhaps from an agent
             problem = "The workspace's path leads through a link, which was not there when the run began."
-        return WorkspaceSight(path=end.path, problem=problem, owner_uid=status.st_uid, owner_gid=status.st_gid)
+        return WorkspaceSight(
+            path=end.path,
+            problem=problem,
+            owner_uid=status.st_uid,
+            owner_gid=status.st_gid,
+            open_to_all=status.st_uid != 0 or os.geteuid() != 0 or _is_open_to_all(end.path, status),
+        )
 
     # ── executables ──────────────────────────────────────────────────────────
 
@@ -352,3 +358,15 @@ def _is_folder(path: str) -> bool:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (OSError, ValueError):
         return False
+
+
+def _is_open_to_all(folder: str, status: os.stat_result) -> bool:
+    """By modes alone, as for a user who owns nothing."""
+    if status.st_mode & 0o005 != 0o005:
+        return False
+    above = folder
+    while above != "/":
+        above = os.path.dirname(above)
+        if not os.stat(above).st_mode & 0o001:
+            return False
+    return True

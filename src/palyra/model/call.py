@@ -120,6 +120,8 @@ class OperatorGrant:
     block_all: bool = False
     """`block_all`: strict with an empty list, whatever hosts are configured."""
     tier: TierChoice | None = None
+    root_tier_b: bool = False
+    """A program of tier B may keep uid 0 where the engine and the workspace are root's."""
 
     @property
     def is_empty(self) -> bool:

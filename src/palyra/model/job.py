@@ -88,5 +88,7 @@ class Job:
     workspace_writable: bool = True
     granted_roots: tuple[str, ...] = ()
     """Those of `read_roots` whose links were followed when they were granted: one that is there now came since."""
+    allow_root: bool = False
+    """In tier B a root engine's program may keep uid 0 in a workspace of root's: an operator's setting or flag."""
     learning: bool = False
     """A program of ours stands before a foreign one (`palyra run --learn`): the filter is the foreign one's."""

@@ -70,6 +70,8 @@ class WorkspaceSight:
     """What to do about either, where another workspace is not the answer."""
     owner_uid: int = 0
     owner_gid: int = 0
+    open_to_all: bool = True
+    """Every user may enter and list it; looked at where root's engine may have to run a program as nobody."""
     protected: tuple[str, ...] = ()
     """Absolute paths inside it that exist and stay read-only: .git/hooks, .git/config, CI folders …"""
     links: tuple[str, ...] = ()

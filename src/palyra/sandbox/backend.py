@@ -25,6 +25,14 @@ INFO = Hole(-1)
 BLOCK = Hole(-2)
 """Where a launcher waits, every mount made and nothing run, until it is told to go on: a descriptor's number too."""
 
+KEEP_ROOT = (
+    "give the workspace to a plain user with chown -R USER DIR; uid 0 stays with palyra run --allow-root-tier-b, for "
+    "good with allow_root_tier_b = true in [tool_call.process_runner]"
+)
+"""What an operator does about a program of tier B that root starts in a workspace of root's."""
+NOBODY = 65534
+"""uid and gid of `nobody` and its group on every Linux: they own no file."""
+
 LOWEST_PID_MAX = 301
 """The kernel keeps pids below 300 for the first turn and refuses a smaller pid_max."""
 _SPARE_PIDS = 64
@@ -44,10 +52,20 @@ class Backend(Protocol):
 
 
 def identity(job: Job, host: HostFacts) -> tuple[int, int] | None:
-    """(uid, gid) to change to before anything foreign runs; None means the engine's own."""
-    if host.uid == 0 and job.workspace.owner_uid != 0:
-        return job.workspace.owner_uid, job.workspace.owner_gid
-    return None
+    """(uid, gid) to change to before anything foreign runs; None means the engine's own.
+
+    A plain child of root's would own the system's files, so in tier B it becomes nobody in a workspace of root's,
+    unless an operator allowed root there."""
+    if host.uid != 0:
+        return None
+    if job.workspace.owner_uid != 0:
+        return job.workspace.owner_uid, group_of(job)
+    return (NOBODY, NOBODY) if job.tier is Tier.B and not job.allow_root else None
+
+
+def group_of(job: Job) -> int:
+    """The group for a workspace that is not root's: never group 0, which reads what root shares with it alone."""
+    return job.workspace.owner_gid or NOBODY
 
 
 def keeps_root(job: Job, host: HostFacts) -> bool:
@@ -63,9 +81,9 @@ def change_identity(to: tuple[int, int] | None, host: HostFacts) -> tuple[Word, 
     if not host.setpriv:
         raise Unenforceable(
             (Guarantee.FS_ISOLATED.value,),
-            f"The workspace belongs to uid {to[0]} and this engine is root, but setpriv, which changes to that user, "
+            f"This engine is root and the program has to run as uid {to[0]}, but setpriv, which changes to that user, "
             "is missing.",
-            "Install util-linux (setpriv), or run Palyra as the workspace's owner.",
+            "Install util-linux (setpriv), or run Palyra as a plain user who owns the workspace.",
         )
     uid, gid = str(to[0]), str(to[1])
     return (host.setpriv, "--reuid", uid, "--regid", gid, "--clear-groups", "--inh-caps=-all", "--")

@@ -26,7 +26,7 @@ from palyra.model.host import ContainerFacts, Guarantee, HostFacts, Platform
 from palyra.model.job import Job
 from palyra.model.net import EgressMode
 from palyra.model.plan import Hole, ProcessPlan, Word
-from palyra.sandbox.backend import absent, own_code_notes
+from palyra.sandbox.backend import absent, group_of, own_code_notes
 from palyra.sandbox.view import is_within, view_of
 
 LABEL = "palyra.owner"
@@ -137,7 +137,7 @@ def _words(job: Job, host: HostFacts, facts: ContainerFacts) -> tuple[Word, ...]
 def _identity(job: Job, host: HostFacts, facts: ContainerFacts) -> list[str]:
     """Whoever owns the workspace. Without root that is whoever runs the engine, under the own number inside."""
     if not facts.rootless:
-        return ["--user", f"{job.workspace.owner_uid}:{job.workspace.owner_gid}"]
+        return ["--user", f"{job.workspace.owner_uid}:{group_of(job) if job.workspace.owner_uid else 0}"]
     if facts.runtime == "podman":
         return ["--userns", "keep-id", "--user", f"{host.uid}:{host.gid}"]
     return ["--user", "0:0"]

@@ -17,13 +17,14 @@ Not here: the rules (landlock), the filter (seccomp_b), entering them (launch/_o
 
 from __future__ import annotations
 
+from palyra.errors import Unenforceable
 from palyra.model.call import Tier
 from palyra.model.host import Guarantee, HostFacts, Platform
 from palyra.model.job import Job
 from palyra.model.net import EgressMode
 from palyra.model.plan import LandlockRules, ProcessPlan
 from palyra.sandbox import starter
-from palyra.sandbox.backend import absent, change_identity, identity, keeps_root, own_code_notes
+from palyra.sandbox.backend import KEEP_ROOT, absent, change_identity, identity, keeps_root, own_code_notes
 from palyra.sandbox.landlock import LOWEST_ABI, SCOPE_ABI, TCP_ABI, rules_for, shows
 from palyra.sandbox.seccomp import MACHINES
 
@@ -39,9 +40,10 @@ class RlimitBackend:
         return _given(host, other_uid=host.uid == 0 and bool(host.setpriv), uid_0=host.uid == 0 and not host.setpriv)
 
     def plan(self, job: Job, host: HostFacts) -> ProcessPlan:
+        """Raises Unenforceable where the user that the program would have to be cannot enter the workspace."""
         from palyra.sandbox.seccomp_b import assemble_b
 
-        run_as = identity(job, host)
+        run_as = _identity(job, host)
         rules = rules_for(job, host) if host.landlock_abi >= LOWEST_ABI else None
         given = self._promised(job, host, rules)
         limits = host.cgroup_limits if _keeps_group(host, other_uid=run_as is not None) else None
@@ -77,6 +79,18 @@ class RlimitBackend:
         if rules is not None and _shows_state(rules, host):
             given -= {Guarantee.FS_ISOLATED}
         return given
+
+
+def _identity(job: Job, host: HostFacts) -> tuple[int, int] | None:
+    run_as = identity(job, host)
+    if run_as is not None and job.workspace.owner_uid == 0 and not job.workspace.open_to_all:
+        raise Unenforceable(
+            (Guarantee.FS_ISOLATED.value,),
+            f"The workspace {job.workspace.path} is root's and closed to others, so a program of tier B, which runs as "
+            "nobody there, cannot enter it.",
+            f"Use --tier c, or {KEEP_ROOT}.",
+        )
+    return run_as
 
 
 def _given(host: HostFacts, *, other_uid: bool, uid_0: bool) -> frozenset[Guarantee]:
@@ -127,7 +141,9 @@ def _environment(job: Job, rules: LandlockRules | None) -> tuple[tuple[str, str]
 def _notes(job: Job, host: HostFacts, given: frozenset[Guarantee], rules: LandlockRules | None) -> tuple[str, ...]:
     notes = []
     if keeps_root(job, host):
-        notes.append("root_owned_workspace: the workspace is root's, so the program keeps uid 0, without capabilities")
+        notes.append("root_owned_workspace: uid 0 stays, without capabilities, as an operator allowed in tier B")
+    elif host.uid == 0 and job.workspace.owner_uid == 0:
+        notes.append("root_owned_workspace: the program runs as nobody and writes only what everybody may")
     if rules is None:
         notes.append("no_landlock: the program sees the host's files as its user does")
     elif _shows_state(rules, host):

@@ -47,7 +47,8 @@ def host_checks(host: HostFacts) -> list[Check]:
             Check(
                 "user",
                 ADVICE,
-                "Palyra runs as root: programs in workspaces that belong to root run as uid 0 on the host.",
+                "Palyra runs as root: programs in workspaces that belong to root run as uid 0 on the host in tier C, "
+                "behind its other walls, and as nobody in tier B.",
                 "Run it as a plain user, or give the workspace to one: sandboxes then start as that user.",
             )
         )
@@ -81,10 +82,24 @@ def state_checks(installation: Installation) -> list[Check]:
     head = installation.journal.checkpoint()
     return [
         Check("config", OK, f"{source}, posture {installation.config.posture}"),
+        *_root_checks(installation),
         Check("policy", OK, f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"),
         *_candidate_checks(installation.ports.candidate),
         _journal_check(installation.home.root, head.size if head else 0),
         Check("key", OK, installation.writer.home.verifier.vkey),
+    ]
+
+
+def _root_checks(installation: Installation) -> list[Check]:
+    if installation.ports.host.uid != 0 or not installation.config.tool_call.process_runner.allow_root_tier_b:
+        return []
+    return [
+        Check(
+            "tier B as root",
+            ADVICE,
+            "allow_root_tier_b: programs of tier B run as uid 0 in workspaces of root's, and own the system's files.",
+            "Take it out of [tool_call.process_runner]; they run as nobody then.",
+        )
     ]
 
 

@@ -28,6 +28,7 @@ def grant(
     egress: str | None = None,
     hosts: Sequence[str] = (),
     tier: str | None = None,
+    root_tier_b: bool = False,
 ) -> OperatorGrant:
     """The operator's grant for a run, from plain words; the command line's --allow… flags are the same thing."""
     variables = [text for pair in (env or {}).items() for text in pair]
@@ -50,6 +51,7 @@ def grant(
         block_all=egress == "block_all",
         hosts=tuple(parse_grant(host) for host in hosts),
         tier=tier_word(tier),
+        root_tier_b=root_tier_b is True,
     )
 
 

@@ -151,6 +151,7 @@ def test_nobody_sees_anothers_calls(served, one, two, operator):
         {"env": {"CI": "1"}},
         {"egress": "none"},
         {"tier": "b"},
+        {"allow_root_tier_b": True},
         {"principal": OTHER},
         {"timeout_ms": 10},
         {"door": "cli"},

@@ -166,6 +166,24 @@ def test_following_agrees_with_the_system(looker, ws, parts):
 # ── the workspace ────────────────────────────────────────────────────────────
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only a root engine has to start a program as nobody")
+def test_a_workspace_of_roots_says_whether_nobody_may_enter_it(looker):
+    """Each folder on the way counts."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        inner = Path(top).resolve() / "inner"
+        inner.mkdir()
+
+        def seen(outer: int, own: int) -> bool:
+            os.chmod(top, outer)
+            inner.chmod(own)
+            return looker.look(LookRequest(workspace=str(inner), cwd="", command="x")).workspace.open_to_all
+
+        modes = ((0o755, 0o755), (0o700, 0o755), (0o755, 0o750), (0o711, 0o755), (0o755, 0o751))
+        assert [seen(*pair) for pair in modes] == [True, False, False, True, False]
+        os.chown(inner, 65534, 65534)
+        assert seen(0o700, 0o700), "its owner's programs run as its owner"
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [

@@ -160,6 +160,11 @@ def test_without_root_the_user_keeps_its_number() -> None:
     assert values_of(plan(facts("docker", rootless=True)), "--user") == ["0:0"]
 
 
+def test_a_container_never_gets_group_0_of_a_workspace_that_is_not_roots() -> None:
+    roots_group = WorkspaceSight(path="/srv/project", owner_uid=65534, owner_gid=0)
+    assert values_of(plan(workspace=roots_group), "--user") == ["65534:65534"]
+
+
 def test_what_cannot_be_kept_is_said() -> None:
     roots = WorkspaceSight(path="/srv/project", protected=("/srv/project/.git/hooks",))
     notes = [note.partition(":")[0] for note in plan(facts(selinux=True), workspace=roots).degraded]

@@ -139,12 +139,16 @@ CASES: dict[str, tuple[Job, HostFacts]] = {
     "tier-b-landlock": (make_job(tier=Tier.B, read_roots=("/opt/tools",)), make_host(landlock_abi=7)),
     "tier-b-landlock-shared-network": (make_job(tier=Tier.B, net=OPEN), make_host(landlock_abi=4, machine="aarch64")),
     "tier-b-landlock-root-owned-groups": (
-        make_job(tier=Tier.B, workspace=WorkspaceSight(path="/srv/project")),
+        make_job(tier=Tier.B, workspace=WorkspaceSight(path="/srv/project"), allow_root=True),
         replace(ROOT, landlock_abi=7, cgroup_limits=CgroupFacts(version=1, memory="/cg/memory", pids="/cg/pids")),
     ),
     "tier-b-root-owned-workspace": (
-        make_job(tier=Tier.B, net=OPEN, workspace=WorkspaceSight(path="/srv/project")),
+        make_job(tier=Tier.B, net=OPEN, workspace=WorkspaceSight(path="/srv/project"), allow_root=True),
         replace(ROOT, cgroup_kill="/sys/fs/cgroup/palyra"),
+    ),
+    "tier-b-root-engine-as-nobody": (
+        make_job(tier=Tier.B, workspace=WorkspaceSight(path="/srv/project")),
+        replace(ROOT, landlock_abi=7),
     ),
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from palyra.errors import Unenforceable
 from palyra.model.call import Tier
 from palyra.model.host import CgroupFacts, Guarantee, HostFacts, Platform
 from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
@@ -102,24 +103,52 @@ def test_a_domain_needs_no_cgroup() -> None:
     assert plan(make_host(cgroup_kill="/sys/fs/cgroup", landlock_abi=6)).cgroup_parent == ""
 
 
+def test_in_a_workspace_of_roots_a_root_engine_starts_nobody() -> None:
+    made = plan(make_host(uid=0, gid=0, landlock_abi=7), workspace=ROOTS)
+    assert made.run_as == (65534, 65534)
+    assert made.launcher[:6] == ("/usr/bin/setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    assert {Guarantee.FS_ISOLATED, Guarantee.PROCESS_LIMIT} <= made.guarantees
+    assert "root_owned_workspace" in notes(made)
+
+
+def test_group_0_is_never_kept_beside_another_user() -> None:
+    made = plan(make_host(uid=0, gid=0), workspace=replace(ROOTS, owner_uid=65534, owner_gid=0))
+    assert made.run_as == (65534, 65534)
+    assert plan(make_host(uid=0, gid=0), workspace=replace(ROOTS, owner_uid=7, owner_gid=8)).run_as == (7, 8)
+
+
+def test_a_workspace_that_nobody_can_enter_is_refused_with_the_flag_that_keeps_root() -> None:
+    closed = replace(ROOTS, open_to_all=False)
+    with pytest.raises(Unenforceable, match="cannot enter it") as refused:
+        plan(make_host(uid=0, gid=0), workspace=closed)
+    assert "--allow-root-tier-b" in str(refused.value.hint)
+    assert plan(make_host(uid=0, gid=0), workspace=closed, allow_root=True).run_as is None
+    assert plan(make_host(), workspace=closed).run_as is None
+
+
+def test_root_without_setpriv_starts_nothing_in_tier_b() -> None:
+    with pytest.raises(Unenforceable, match="setpriv"):
+        plan(make_host(uid=0, gid=0, setpriv=""), workspace=ROOTS)
+
+
 def test_root_in_a_root_owned_workspace_claims_less_and_says_so() -> None:
     host = make_host(uid=0, gid=0, cgroup_kill="/sys/fs/cgroup")
-    bare = plan(host, workspace=ROOTS)
+    bare = plan(host, workspace=ROOTS, allow_root=True)
     assert bare.guarantees == LIMITS
     assert notes(bare)[:4] == ["FS_ISOLATED", "PROCESS_LIMIT", "TREE_KILL", "root_owned_workspace"]
-    walled = plan(make_host(uid=0, gid=0, landlock_abi=7), workspace=ROOTS, net=NO_NETWORK)
+    walled = plan(make_host(uid=0, gid=0, landlock_abi=7), workspace=ROOTS, net=NO_NETWORK, allow_root=True)
     assert walled.guarantees == LIMITS | {Guarantee.NET_ISOLATED, Guarantee.TREE_KILL}
     assert notes(walled) == ["FS_ISOLATED", "PROCESS_LIMIT", "root_owned_workspace"]
 
 
 def test_groups_bound_the_whole_call_where_they_were_asked_for() -> None:
-    made = plan(make_host(uid=0, gid=0, landlock_abi=7, cgroup_limits=GROUPS), workspace=ROOTS)
+    made = plan(make_host(uid=0, gid=0, landlock_abi=7, cgroup_limits=GROUPS), workspace=ROOTS, allow_root=True)
     assert {Guarantee.MEMORY_LIMIT_TREE, Guarantee.PROCESS_LIMIT} <= made.guarantees
     assert (made.cgroup_memory, made.cgroup_pids, made.cgroup_parent) == (GROUPS.memory, GROUPS.pids, "")
 
 
 def test_groups_that_the_child_could_leave_are_not_used() -> None:
-    made = plan(make_host(uid=0, gid=0, cgroup_limits=GROUPS), workspace=ROOTS)
+    made = plan(make_host(uid=0, gid=0, cgroup_limits=GROUPS), workspace=ROOTS, allow_root=True)
     assert not {Guarantee.MEMORY_LIMIT_TREE, Guarantee.PROCESS_LIMIT} & made.guarantees
     assert (made.cgroup_memory, made.cgroup_pids) == ("", "")
 
