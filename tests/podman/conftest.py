@@ -39,7 +39,7 @@ def container_host() -> HostFacts:
     """Without bubblewrap, so that nothing but the container can serve tier C."""
     home = os.environ.get("HOME", "/nonexistent")
     with tempfile.TemporaryDirectory() as state:
-        return probe(home=home, state_home=state, search_path=(), container_image=IMAGE, container_runtime=RUNTIME)
+        return probe(home=home, state_home=state, search_path=(), container_image=IMAGE, backend=RUNTIME)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -17,6 +19,7 @@ from palyra.errors import Reason, Unenforceable
 from palyra.model.host import Guarantee
 from palyra.model.limits import Limits
 from palyra.model.outcome import Status
+from palyra.model.sights import WorkspaceSight
 from palyra.sandbox.planner import plan_job
 from tests.conformance.arena import OPEN, Result
 from tests.conformance.survivors import Typed
@@ -283,12 +286,52 @@ def test_a_folder_name_that_would_be_read_as_an_option_is_refused(place: Place) 
         place.plan("true", read_roots=(str(odd),))
 
 
+def test_what_a_container_does_not_carry_is_refused_before_anything_starts(place: Place) -> None:
+    host = replace(container_host(), bubblewrap=None)
+    for changes in ({"background": True}, {"own_program": True}, {"own_files": (("/etc/own.py", b""),)}):
+        with pytest.raises(Unenforceable, match=f"Tier C is {RUNTIME} here"):
+            plan_job(place.job("true", **changes), host)
+    assert containers() == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only a root engine chooses who runs a container")
+def test_a_workspace_of_group_0_gives_no_container_that_group(place: Place) -> None:
+    os.chown(place.workspace, 65534, 0)
+    sight = WorkspaceSight(path=str(place.workspace), owner_uid=65534, owner_gid=0)
+    result = place.sh("id -u; id -g; id -G; : > made", workspace=sight)
+    assert result.output.stdout == "65534\n65534\n65534\n"
+    assert (place.workspace / "made").stat().st_gid == 65534
+
+
+NETLINK = """
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+int main(void) {
+    for (int protocol = 0; protocol < 40; protocol++)
+        printf("%d ", socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol) >= 0 ? 0 : errno);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no compiler for the attack")
+def test_of_netlink_a_container_has_what_lists_its_own_interfaces(place: Place) -> None:
+    (place.workspace / "netlink.c").write_text(NETLINK)
+    built = ["gcc", "-static", "-o", str(place.workspace / "netlink"), str(place.workspace / "netlink.c")]
+    subprocess.run(built, check=True, timeout=60)
+    assert place.run("./netlink").output.stdout.split() == ["0", *[str(errno.EPROTONOSUPPORT)] * 39]
+    shared = place.run("./netlink", net=OPEN).output.stdout.split()
+    assert shared == [str(errno.EAFNOSUPPORT)] * 40
+    assert place.sh("ip link set lo down 2>/dev/null || echo refused").output.stdout == "refused\n"
+
+
 def test_an_image_that_is_not_here_is_a_blocker_with_its_fix() -> None:
     from palyra.sandbox.probe import probe
 
     image = "sha256:" + "0" * 64
     home = os.environ.get("HOME", "")
-    host = probe(home=home, state_home="", search_path=(), container_image=image, container_runtime=RUNTIME)
+    host = probe(home=home, state_home="", search_path=(), container_image=image, backend=RUNTIME)
     assert host.container is None
     assert [(b.backend, b.code) for b in host.blockers if b.backend == RUNTIME] == [(RUNTIME, "image")]
 

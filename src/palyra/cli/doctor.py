@@ -62,6 +62,8 @@ def _proof_checks(settings: Settings) -> list[Check]:
     """One row an attempt; attestations then carry the proof's id."""
     from palyra.cli.prove import prove
     from palyra.cli.session import with_installation
+    from palyra.errors import Unenforceable
+    from palyra.sandbox.planner import check_own_programs
     from palyra.sandbox.proof import HELD, guarantee_of
     from palyra.wiring.checkup import BROKEN, OK, Check
     from palyra.wiring.embedded import Installation
@@ -69,6 +71,11 @@ def _proof_checks(settings: Settings) -> list[Check]:
     found: list[Check] = []
 
     async def work(installation: Installation) -> int:
+        try:
+            check_own_programs(installation.host)
+        except Unenforceable as error:
+            found.append(Check("proof", BROKEN, f"The attempts cannot be made: {error.detail}", error.hint))
+            return 0
         proof = await prove(installation)
         for name, result in proof.results.items():
             status = OK if result == HELD else BROKEN

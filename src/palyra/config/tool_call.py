@@ -35,7 +35,7 @@ WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("tool_call", "process_runner", "tier"): tuple(t.value for t in TierChoice),
     ("tool_call", "process_runner", "fallback_tier"): ("", "b"),
     ("tool_call", "process_runner", "egress_enforcement_mode"): (*(m.value for m in EgressMode), *EGRESS_ALIASES),
-    ("tool_call", "process_runner", "container_runtime"): ("", "podman", "docker"),
+    ("tool_call", "process_runner", "backend"): ("auto", "bubblewrap", "seatbelt", "podman", "docker"),
 }
 RANGES: dict[str, tuple[int, int]] = {
     "max_calls_per_run": (1, 10**9),
@@ -84,10 +84,11 @@ class ProcessRunnerConfig:
     milliseconds per call that finds no sandbox ready."""
     list_changes: bool = False
     """Report for every process which files of the workspace it changed. Costs two scans of the whole workspace."""
+    backend: str = "auto"
+    """What tier C runs in: `auto` takes the first that works. One that is named serves every call of tier C; what it
+    cannot carry is refused."""
     container_image: str = ""
-    """An image for tier C where bubblewrap cannot be used, pinned: NAME@sha256:DIGEST or sha256:ID. Empty: none."""
-    container_runtime: str = ""
-    """podman or docker; empty takes the first that works."""
+    """The image of tier C's containers, pinned: NAME@sha256:DIGEST or sha256:ID. Empty: none."""
 
     @property
     def tier_choice(self) -> TierChoice:

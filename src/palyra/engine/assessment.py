@@ -273,6 +273,7 @@ def make_job(
         tier=tier,
         needs=needs,
         wants=wants,
+        background=process.lifetime is not None,
         allow_root=runner.allow_root_tier_b or grant.root_tier_b,
         stdin=process.stdin,
         stdin_streamed=trip.request.source is not None and process.lifetime is None,

@@ -36,6 +36,7 @@ from palyra.protocol.plugin_schema import PluginInput, check_plugin_input
 from palyra.protocol.registry import RegisteredTool
 from palyra.protocol.schema import CompiledSchema, check_arguments, compile_schema
 from palyra.redact.values import redact_json_counted
+from palyra.sandbox.planner import check_own_programs
 from palyra.sandbox.wasm import narrowed, plan_guest
 from palyra.sandbox.wasm_scan import scan
 
@@ -148,6 +149,7 @@ def _inline(trip: Trip, given: PluginInput, runtime: WasmRuntimeConfig) -> Guest
 def make_guest_plan(trip: Trip, ports: Ports) -> WasmPlan:
     """6 — limits narrowed to the configuration's and the run's; an inline module is granted nothing."""
     assert trip.guest is not None
+    check_own_programs(ports.host)
     order, runtime = trip.guest, ports.config.tool_call.wasm_runtime
     most = WasmLimits(
         fuel=order.fuel,

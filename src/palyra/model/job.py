@@ -90,5 +90,9 @@ class Job:
     """Those of `read_roots` whose links were followed when they were granted: one that is there now came since."""
     allow_root: bool = False
     """In tier B a root engine's program may keep uid 0 in a workspace of root's: an operator's setting or flag."""
+    own_program: bool = False
+    """It runs programs of Palyra's own, or a toolchain of this host: no image's program of that name will do."""
+    background: bool = False
+    """It outlives its call."""
     learning: bool = False
     """A program of ours stands before a foreign one (`palyra run --learn`): the filter is the foreign one's."""

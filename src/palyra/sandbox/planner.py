@@ -10,11 +10,13 @@ Not here: what each backend promises (bwrap, rlimit), what the host can do (prob
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from palyra.errors import Unenforceable
 from palyra.model.call import Tier, TierChoice
 from palyra.model.host import Guarantee, HostFacts, Platform
 from palyra.model.job import Job
-from palyra.model.net import EgressMode, NetGrant
+from palyra.model.net import NO_NETWORK, EgressMode, NetGrant
 from palyra.model.plan import ProcessPlan
 from palyra.sandbox.backend import Backend
 from palyra.sandbox.bwrap import BubblewrapBackend
@@ -32,8 +34,38 @@ BACKENDS: tuple[Backend, ...] = (
     JobObjectBackend(),
 )
 
-CARRIES_OWN_FILES = frozenset({BubblewrapBackend.name})
-"""Those that put a program of ours into the sandbox and can keep the workspace read-only for it."""
+
+class Carried(StrEnum):
+    """What a call may want of a backend beside guarantees."""
+
+    OWN_PROGRAMS = "own_programs"
+    """Programs of Palyra's own and of this host: file tools, fetching, guests, the building of skills."""
+    BACKGROUND = "background"
+    """A program that outlives its call."""
+    LISTENERS = "listeners"
+    """Granted hosts, served inside."""
+
+
+CARRIES: dict[str, frozenset[Carried]] = {
+    "bubblewrap": frozenset(Carried),
+    "seatbelt": frozenset(),
+    "podman": frozenset(),
+    "docker": frozenset(),
+    "rlimit": frozenset({Carried.BACKGROUND}),
+    "jobobject": frozenset(),
+}
+"""A container has its image's programs alone, and is ended with its client; only bubblewrap's network is entered."""
+_CANNOT = {
+    Carried.OWN_PROGRAMS: "a {name} sandbox has no programs of Palyra's own: no file tools, no fetching, no guests, no "
+    "building of skills",
+    Carried.BACKGROUND: "nothing in a {name} sandbox outlives its call",
+    Carried.LISTENERS: "single hosts cannot be served in the network of a {name} sandbox",
+}
+_INSTEAD = {
+    Carried.OWN_PROGRAMS: "palyra.process.run still runs the programs that are there.",
+    Carried.BACKGROUND: "Run it in the foreground.",
+    Carried.LISTENERS: "Leave out the allowed hosts for no network at all.",
+}
 
 _NEEDS: dict[Tier, frozenset[Guarantee]] = {
     Tier.C: frozenset(
@@ -86,10 +118,28 @@ def walls_off_files(tier: Tier, host: HostFacts, backends: tuple[Backend, ...] =
     return any(backend.tier is tier and Guarantee.FS_ISOLATED in backend.guarantees(host) for backend in backends)
 
 
+def carried(job: Job) -> frozenset[Carried]:
+    wanted = {
+        Carried.OWN_PROGRAMS: bool(job.own_files) or job.own_program,
+        Carried.BACKGROUND: job.background,
+        Carried.LISTENERS: job.tier is Tier.C and job.net.mode is EgressMode.STRICT and bool(job.net.hosts),
+    }
+    return frozenset(one for one, is_wanted in wanted.items() if is_wanted)
+
+
+def check_own_programs(host: HostFacts, backends: tuple[Backend, ...] = BACKENDS) -> None:
+    """Raise Unenforceable where no tier C sandbox of this host runs programs of Palyra's own."""
+    needs, _ = needs_for(Tier.C, NO_NETWORK)
+    able = _carrying(Tier.C, frozenset({Carried.OWN_PROGRAMS}), host, backends)
+    missing = [needs - backend.guarantees(host) for backend in able]
+    if not any(not lacking for lacking in missing):
+        raise _unenforceable(Tier.C, min(missing, key=len, default=needs), host, able)
+
+
 def plan_job(job: Job, host: HostFacts, backends: tuple[Backend, ...] = BACKENDS) -> ProcessPlan:
     """Raises Unenforceable. A backend may promise less for this job than for the host: the plan is what counts."""
     lacking: list[frozenset[Guarantee]] = []
-    of_tier = [b for b in backends if b.tier is job.tier and (not job.own_files or b.name in CARRIES_OWN_FILES)]
+    of_tier = _carrying(job.tier, carried(job), host, backends)
     for backend in of_tier:
         missing = job.needs - backend.guarantees(host)
         if not missing:
@@ -99,6 +149,21 @@ def plan_job(job: Job, host: HostFacts, backends: tuple[Backend, ...] = BACKENDS
                 return plan
         lacking.append(missing)
     raise _unenforceable(job.tier, min(lacking, key=len, default=job.needs), host, of_tier)
+
+
+def _carrying(tier: Tier, wanted: frozenset[Carried], host: HostFacts, backends: tuple[Backend, ...]) -> list[Backend]:
+    """Those of the tier that carry all of it. Raises Unenforceable where one works here, but none that does."""
+    able = [b for b in backends if b.tier is tier and wanted <= CARRIES.get(b.name, frozenset())]
+    working = [b for b in backends if b.tier is tier and b.guarantees(host)]
+    if not working or any(b in able for b in working):
+        return able
+    first = next(one for one in Carried if one in wanted - CARRIES.get(working[0].name, frozenset()))
+    fixes = [blocker.fix for blocker in host.blockers if any(blocker.backend == b.name for b in able)]
+    raise Unenforceable(
+        (Guarantee.HOST_ALLOWLIST.value,) if first is Carried.LISTENERS else (),
+        f"Tier {tier.value} is {working[0].name} here, and {_CANNOT[first].format(name=working[0].name)}.",
+        f"{_INSTEAD[first]} An operator: {fixes[0] if fixes else 'palyra doctor says which sandboxes are to be had.'}",
+    )
 
 
 def _served(tier: Tier, host: HostFacts, net: NetGrant, backends: tuple[Backend, ...]) -> bool:

@@ -37,6 +37,7 @@ _OWN = os.path.dirname(str(inside.__file__))
 _SETTINGS = ("chromium.d", "fonts", "java", "manpath.config", "maven/logging", "maven/m2.conf")
 """Without them chromium, javac, mvn, fontconfig and man do nothing at all: what is below /usr needs them. Maven's other
 settings and those of pip and npm can hold passwords."""
+_ENGINES = ("podman", "docker")
 _LISTENERS = os.path.join(_OWN, "listeners.py")
 
 
@@ -64,13 +65,14 @@ def probe(
     owns_process: bool = False,
     cgroup_limits: bool = False,
     container_image: str = "",
-    container_runtime: str = "",
+    backend: str = "auto",
     fresh: bool = False,
 ) -> HostFacts:
     """Never raises for what a host lacks: that is a blocker, with its fix.
 
     `owns_process`: this process is Palyra's own, so it may collect its sandboxes' orphans. `cgroup_limits`: whole
-    calls are to be bounded where a cgroup can do it. `container_image`: look for an engine too. `fresh`: look again.
+    calls are to be bounded where a cgroup can do it. `container_image`: look for an engine too. `backend`: the only one
+    that tier C may use, or `auto`. `fresh`: look again.
     """
     if sys.platform.startswith("linux"):
         host = _linux(
@@ -83,14 +85,38 @@ def probe(
         from palyra.sandbox.probe_foreign import look_at_foreign
 
         host = look_at_foreign(home, state_home)
-    if not container_image:
+    host = _only(host, backend)
+    is_named = backend in _ENGINES
+    if not container_image and is_named:
+        return replace(host, blockers=(*host.blockers, _without_image(backend)))
+    if not container_image or not (is_named or backend == "auto"):
         return host
     from palyra.sandbox.probe_container import look_for_container  # only where one is wanted
 
-    found = look_for_container(host, image=container_image, runtime=container_runtime, folders=search_path, fresh=fresh)
+    runtime = backend if is_named else ""
+    found = look_for_container(host, image=container_image, runtime=runtime, folders=search_path, fresh=fresh)
     if isinstance(found, tuple):
         return replace(host, blockers=(*host.blockers, *found))
     return replace(host, container=found)
+
+
+def _only(host: HostFacts, backend: str) -> HostFacts:
+    """Without the others, where an operator named one: they serve no call of tier C, and say why."""
+    for name, is_there in (("bubblewrap", host.bubblewrap is not None), ("seatbelt", host.seatbelt is not None)):
+        if is_there and backend not in ("auto", name):
+            why = f'The setting backend = "{backend}" leaves {name} out.'
+            blocker = Blocker(name, "left_out", why, 'Set backend = "auto" in [tool_call.process_runner].')
+            host = replace(host, blockers=(*host.blockers, blocker))
+    return replace(
+        host,
+        bubblewrap=host.bubblewrap if backend in ("auto", "bubblewrap") else None,
+        seatbelt=host.seatbelt if backend in ("auto", "seatbelt") else None,
+    )
+
+
+def _without_image(backend: str) -> Blocker:
+    detail = f'The setting backend = "{backend}" needs an image, and container_image names none.'
+    return Blocker(backend, "image", detail, "Set container_image in [tool_call.process_runner].")
 
 
 def _without_launcher(host: HostFacts, passed_over: str, *, cgroup_limits: bool) -> HostFacts:

@@ -70,9 +70,20 @@ def tier_checks(host: HostFacts) -> list[Check]:
                 checks.append(Check(f"tier {backend.tier.value} {backend.name}", worst, blocker.detail, blocker.fix))
     if not works and all(c.status != BROKEN for c in checks):
         checks.append(Check("tier C", BROKEN, "No tier C backend works on this host.", "Install bubblewrap."))
+    checks += _container_checks(host)
     if not may_make_code():
         checks.append(Check("tier A wasmtime", ADVICE, REFUSED, REMEDY))
     return checks
+
+
+def _container_checks(host: HostFacts) -> list[Check]:
+    """Where a container is what calls of tier C get: what it does not do."""
+    if host.container is None or host.bubblewrap is not None or host.seatbelt is not None:
+        return []
+    lacks = "no file tools, fetching, guests, building of skills, background processes or single hosts"
+    left_out = next((b.fix for b in host.blockers if b.backend == "bubblewrap"), None)
+    detail = f"Tier C is a {host.container.runtime} container: {lacks}; no path of a workspace is closed in it."
+    return [Check("tier C in containers", ADVICE, detail, left_out)]
 
 
 def state_checks(installation: Installation) -> list[Check]:

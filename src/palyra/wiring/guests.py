@@ -113,6 +113,7 @@ def _plan(
         wants=wants,
         stdin_streamed=streamed,
         workspace_writable=False,
+        own_program=True,
     )
     return plan_job(job, host)
 

@@ -18,6 +18,6 @@ def look_at_host(home: Home, config: Config, *, owns_process: bool, fresh: bool 
         owns_process=owns_process,
         cgroup_limits=runner.cgroup_limits,
         container_image=runner.container_image,
-        container_runtime=runner.container_runtime,
+        backend=runner.backend,
         fresh=fresh,
     )

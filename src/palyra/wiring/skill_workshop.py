@@ -218,6 +218,7 @@ class Workshop:
             tier=Tier.C,
             needs=needs,
             wants=wants,
+            own_program=True,
         )
         return plan_job(job, self._host)
 

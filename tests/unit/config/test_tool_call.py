@@ -43,10 +43,11 @@ def test_an_image_that_can_mean_another_tomorrow_is_refused(image: str) -> None:
         parse_config(runner(container_image=image))
 
 
-def test_only_known_container_engines_can_be_named() -> None:
-    assert parse_config(runner(container_runtime="docker")).tool_call.process_runner.container_runtime == "docker"
+def test_only_known_backends_can_be_named() -> None:
+    assert parse_config(runner()).tool_call.process_runner.backend == "auto"
+    assert parse_config(runner(backend="docker")).tool_call.process_runner.backend == "docker"
     with pytest.raises(ConfigKeyError):
-        parse_config(runner(container_runtime="/tmp/evil"))
+        parse_config(runner(backend="/tmp/evil"))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ from dataclasses import replace
 
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
+from palyra.errors import Reason
 from palyra.model.call import OperatorGrant, TierChoice
+from palyra.model.host import ContainerFacts
 from palyra.model.net import EgressMode
+from palyra.model.outcome import Status
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.testing import LINUX, FakeBackground, FakeExecutor, fake_ports, fake_run
@@ -43,3 +46,17 @@ def test_a_background_process_without_a_pid_namespace_is_in_a_group_that_can_be_
     asyncio.run(engine.call(CallRequest(tool="palyra.process.run", input=sleep, run=run)))
     (order,) = background.orders
     assert (order.plan.pid_namespace, order.plan.cgroup_parent) == (False, "/sys/fs/cgroup/palyra")
+
+
+def test_a_background_process_in_a_container_is_refused_before_anything_starts():
+    container = ContainerFacts(
+        runtime="podman", path="/usr/bin/podman", version="5", image="sha256:" + "a" * 64, memory=True, pids=True
+    )
+    background = FakeBackground()
+    ports = fake_ports(host=replace(LINUX, bubblewrap=None, container=container), background=background)
+    sleep = {"command": "sleep", "args": ["9"], "background": True}
+    engine = Engine(ports, make_registry(BUILTIN_TOOLS))
+    outcome = asyncio.run(engine.call(CallRequest(tool="palyra.process.run", input=sleep, run=fake_run())))
+    assert (outcome.status, outcome.reason) == (Status.REFUSED, Reason.UNENFORCEABLE)
+    assert "outlives its call" in outcome.message
+    assert background.orders == []

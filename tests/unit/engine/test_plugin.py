@@ -22,6 +22,7 @@ from palyra.inside.wasm import abi
 from palyra.model.call import OperatorGrant
 from palyra.model.credential import Credential
 from palyra.model.fetch import Fetched, FetchFailed
+from palyra.model.host import ContainerFacts
 from palyra.model.outcome import Connection, Execution, Outcome, Status, Usage
 from palyra.model.run_facts import RunLabel
 from palyra.model.skill import SkillTool
@@ -31,7 +32,7 @@ from palyra.policy.store import PolicyStore
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
 from palyra.protocol.wire import outcome_json
-from palyra.testing import FakeArtifacts, FakeFetcher, FakePolicies, FakeSecrets, fake_ports, fake_run
+from palyra.testing import LINUX, FakeArtifacts, FakeFetcher, FakePolicies, FakeSecrets, fake_ports, fake_run
 from palyra.testing_guests import DONE, FakeGuests, FakeGuestStorage, FakeSkills
 from palyra.testing_runs import FakeRunFacts
 from tests.unit.inside.wasm.guests import ECHO
@@ -393,3 +394,14 @@ class Endless(FakeFetcher):
 
 def test_a_host_call_has_no_more_time_than_the_guest() -> None:
     assert fetch(GET, Endless())[0].number == abi.FAILED
+
+
+def test_where_tier_c_is_a_container_a_guest_is_refused_before_anything_starts() -> None:
+    container = ContainerFacts(
+        runtime="podman", path="/usr/bin/podman", version="5", image="sha256:" + "a" * 64, memory=True, pids=True
+    )
+    guests = FakeGuests()
+    outcome = call(host=replace(LINUX, bubblewrap=None, container=container), guests=guests)
+    assert (outcome.status, outcome.reason) == (Status.REFUSED, Reason.UNENFORCEABLE)
+    assert "no guests" in outcome.message
+    assert guests.plans == []

@@ -9,7 +9,15 @@ from palyra.model.call import Tier, TierChoice
 from palyra.model.host import Blocker, ContainerFacts, Guarantee, HostFacts
 from palyra.model.net import NO_NETWORK, EgressMode, HostKind, HostPattern, NetGrant
 from palyra.model.sights import WorkspaceSight
-from palyra.sandbox.planner import BACKENDS, choose_tier, needs_for, plan_job
+from palyra.sandbox.planner import (
+    BACKENDS,
+    CARRIES,
+    Carried,
+    check_own_programs,
+    choose_tier,
+    needs_for,
+    plan_job,
+)
 from tests.unit.sandbox.jobs import make_host, make_job
 
 OPEN = NetGrant(EgressMode.NONE)
@@ -116,21 +124,64 @@ def test_every_backend_has_a_name_and_a_label_of_its_own() -> None:
     ]
 
 
-def test_a_program_of_ours_is_only_given_to_a_backend_that_carries_it() -> None:
-    """Another one would start without it, or with a workspace that can be written."""
+def container_alone(runtime: str) -> HostFacts:
     container = ContainerFacts(
-        runtime="podman",
-        path="/usr/bin/podman",
+        runtime=runtime,
+        path=f"/usr/bin/{runtime}",
         version="5.0",
         image="sha256:" + "a" * 64,
         memory=True,
         pids=True,
         env=(),
     )
-    own = make_job(own_files=(("/etc/own.py", b""),), workspace_writable=False)
-    with pytest.raises(Unenforceable):
-        plan_job(own, make_host(bubblewrap=None, container=container))
-    assert plan_job(own, make_host()).backend == "bubblewrap"
+    return make_host(bubblewrap=None, container=container, blockers=(BLOCKER,))
+
+
+WANTED = {
+    Carried.OWN_PROGRAMS: (
+        make_job(own_files=(("/etc/own.py", b""),), workspace_writable=False),
+        make_job(own_program=True),
+    ),
+    Carried.BACKGROUND: (make_job(background=True),),
+    Carried.LISTENERS: (make_job(net=HOSTS),),
+}
+
+
+@pytest.mark.parametrize("runtime", ["podman", "docker"])
+@pytest.mark.parametrize("wanted", list(Carried))
+def test_what_a_container_does_not_carry_is_refused_before_anything_starts(runtime: str, wanted: Carried) -> None:
+    """Another backend would start without the program, with the image's own of that name, or lose it at the end."""
+    for job in WANTED[wanted]:
+        error = refusal(job, container_alone(runtime))
+        assert f"Tier C is {runtime} here" in error.detail
+        assert BLOCKER.fix in (error.hint or "")
+        bubblewrap = make_host().bubblewrap
+        assert bubblewrap is not None
+        able = make_host(bubblewrap=replace(bubblewrap, listeners=True))
+        assert plan_job(job, able).backend == "bubblewrap"
+    assert plan_job(make_job(), container_alone(runtime)).backend == runtime
+
+
+def test_one_table_says_what_each_backend_carries_and_names_them_all() -> None:
+    assert set(CARRIES) == {backend.name for backend in BACKENDS}
+    most = {"bubblewrap": make_host(), "podman": container_alone("podman"), "docker": container_alone("docker")}
+    assert most["bubblewrap"].bubblewrap is not None
+    most["bubblewrap"] = make_host(bubblewrap=replace(most["bubblewrap"].bubblewrap, listeners=True))
+    for backend in BACKENDS:
+        if backend.name in most:
+            serves_hosts = Guarantee.HOST_ALLOWLIST in backend.guarantees(most[backend.name])
+            assert serves_hosts is (Carried.LISTENERS in CARRIES[backend.name])
+
+
+def test_guests_are_refused_where_no_sandbox_runs_their_worker() -> None:
+    check_own_programs(make_host())
+    for host, why in ((container_alone("podman"), "no guests"), (without_bubblewrap(), "is not installed")):
+        with pytest.raises(Unenforceable, match=why):
+            check_own_programs(host)
+
+
+def test_a_plain_child_may_run_in_the_background() -> None:
+    assert plan_job(make_job(tier=Tier.B, net=OPEN, background=True), make_host()).backend == "rlimit"
 
 
 @pytest.mark.parametrize("tier", [Tier.C, Tier.B])

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from palyra.errors import Unenforceable
 from palyra.model.host import Blocker, BubblewrapFacts, HostFacts, Platform
 from palyra.sandbox import probe as under_test
 from palyra.sandbox import probe_bwrap, probe_kernel
-from palyra.sandbox.planner import BACKENDS
+from palyra.sandbox.planner import BACKENDS, plan_job
 from palyra.sandbox.probe import CACHE_NAME, probe
 from palyra.sandbox.probe_bwrap import Isolates
 from palyra.sandbox.probe_launcher import Launcher
+from tests.unit.sandbox.jobs import make_job
 
 FOUND = Isolates(
     bubblewrap=BubblewrapFacts(path="/usr/bin/bwrap", version="9.9", disable_userns=True),
@@ -50,6 +52,28 @@ def test_what_was_found_is_remembered(tmp_path: Path, looks: list[object]) -> No
     assert (len(looks), first.pid_max_per_namespace, first.cgroup_kill) == (2, True, "/g")
     assert first.bubblewrap is not None
     assert first.bubblewrap.version == "9.9"
+
+
+@pytest.mark.parametrize("named", ["podman", "docker", "seatbelt"])
+def test_a_backend_that_is_named_leaves_the_others_out(tmp_path: Path, looks: list[object], named: str) -> None:
+    """A call that it cannot serve is then refused, with this as the way out."""
+    host = probe(home="/home/alice", state_home=str(tmp_path), search_path=(), backend=named)
+    assert (host.bubblewrap, host.container) == (None, None)
+    fixes = {blocker.backend: blocker.fix for blocker in host.blockers}
+    assert 'backend = "auto"' in fixes["bubblewrap"]
+    assert named == "seatbelt" or "container_image" in fixes[named]
+    job = make_job()
+    with pytest.raises(Unenforceable) as refused:
+        plan_job(job, host)
+    assert 'backend = "auto"' in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("named", ["auto", "bubblewrap"])
+def test_bubblewrap_is_taken_by_itself_or_by_its_name(tmp_path: Path, looks: list[object], named: str) -> None:
+    image = "sha256:" + "a" * 64 if named == "bubblewrap" else ""
+    host = probe(home="/home/alice", state_home=str(tmp_path), search_path=(), backend=named, container_image=image)
+    assert host.bubblewrap is not None
+    assert (host.container, host.blockers) == (None, ()), "no container engine is asked"
 
 
 def test_a_fresh_look_does_not_trust_what_was_remembered(tmp_path: Path, looks: list[object]) -> None:

@@ -6,12 +6,15 @@ import asyncio
 import os
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from palyra.errors import Unenforceable
 from palyra.launch.process import ProcessExecutor
 from palyra.model.call import Tier
+from palyra.model.host import ContainerFacts
 from palyra.skills.languages import Language
 from palyra.skills.project import ProjectError, parse_project
 from palyra.wiring.skill_programs import Shelf
@@ -185,3 +188,21 @@ def test_nothing_of_a_build_is_left_behind(tmp_path: Path, monkeypatch: pytest.M
     folder, tools = attack(tmp_path, "")
     assert compile_project(folder, (str(tools),)).modules == {"modules/main.wasm": b"\0asm\1\0\0\0"}
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("language", [Language.WAT, Language.C])
+def test_where_tier_c_is_a_container_nothing_is_built_with_its_images_programs(
+    tmp_path: Path, language: Language
+) -> None:
+    container = ContainerFacts(
+        runtime="podman", path="/nonexistent", version="5", image="sha256:" + "a" * 64, memory=True, pids=True
+    )
+    alone = replace(host(), bubblewrap=None, container=container)
+    folder = place_files(tmp_path / "project", new_project("acme.echo", language))
+    tools = tmp_path / "tools"
+    for name in ("clang", "wasm-ld", "zig"):
+        place_files(tools, {name: "#!/bin/sh\n"})
+        (tools / name).chmod(0o755)
+    workshop = Workshop(ProcessExecutor(alone), alone, path=(str(tools),), user_home=str(tmp_path / "home"))
+    with pytest.raises(Unenforceable, match="no building of skills"):
+        asyncio.run(workshop.compile(parse_project(read_project_files(folder)), folder))
