@@ -63,6 +63,8 @@ def test_a_program_that_is_not_in_the_image_never_started(place: Place) -> None:
     for missing in ("palyra-does-not-exist", "/etc/passwd"):
         ended = place.run(missing).execution
         assert (ended.status, ended.reason, ended.exit_code) == (Status.FAILED, Reason.SPAWN_FAILED, None), ended
+    ended = place.run("palyra-does-not-exist").execution
+    assert "container_image" in (ended.message or "")
     nowhere = place.run("true", cwd=str(place.workspace / "gone" / "deeper")).execution
     assert nowhere.status in (Status.FAILED, Status.COMPLETED)  # engines make a working folder that is missing
     assert containers() == []

@@ -238,4 +238,6 @@ def _launch_sentence(plan: ProcessPlan, words: bytes) -> str:
     sentence = f"{plan.program} could not be started in {plan.cwd}: {said or 'the launcher gave up'}."
     if plan.pid_namespace and "not found" in said and plan.road == "held":
         sentence += " The sandbox shows only system folders, the workspace and read_roots."
+    if "not found" in said and plan.road == "container":
+        sentence += " A container has its image's programs alone; an operator puts this one into container_image."
     return sentence
