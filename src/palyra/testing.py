@@ -113,6 +113,9 @@ class FakeLook:
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         return self.new_names
 
+    def created(self, workspace: WorkspaceSight, *, during_unix_ms: range) -> Mapping[str, str]:
+        return {}
+
     def present(self, paths: Sequence[str]) -> Mapping[str, str]:
         return {path: self.links.get(path, path) for path in paths if path not in self.missing}
 

@@ -23,6 +23,7 @@ from palyra.egress.asked import narrow
 from palyra.egress.preflight import denied, hosts_named
 from palyra.egress.watch import NO_RETRIES, goes_out
 from palyra.engine.background import background_limits, check_background
+from palyra.engine.created import created_before
 from palyra.engine.network import granted_network
 from palyra.engine.ports import Ports, Standing
 from palyra.engine.roads import prepare_inside, prepare_plugin
@@ -126,8 +127,10 @@ def recall(trip: Trip, ports: Ports, shape: Shape) -> None:
         trip.facts, trip.shape = shape.facts, shape
         return
     trip.call = _call(trip, shape.tool.spec.name, shape.input)
-    trip.process, trip.look = shape.process, shape.look
-    trip.sights = ports.look.look(shape.look)
+    trip.process = shape.process
+    created = created_before(trip, ports, shape.process)
+    trip.look = replace(shape.look, created=created) if created != shape.look.created else shape.look
+    trip.sights = ports.look.look(trip.look)
     if trip.sights == shape.sights:
         trip.sights, trip.facts, trip.job, trip.shape = shape.sights, shape.facts, shape.job, shape
     else:
@@ -168,6 +171,7 @@ def prepare(trip: Trip, ports: Ports) -> None:
             process.args, program=process.command, code_too=not _is_walled(trip, ports, process, runner)
         ),
         args=process.args,
+        created=created_before(trip, ports, process),
     )
     trip.sights = ports.look.look(trip.look)
     _guard(trip, ports, process, runner)

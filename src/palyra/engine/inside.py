@@ -18,6 +18,7 @@ from dataclasses import replace
 import orjson
 
 from palyra.canon import Json
+from palyra.engine.created import created_before
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
 from palyra.errors import Reason, Rejected, StateError
@@ -84,6 +85,7 @@ def prepare_inside(trip: Trip, ports: Ports) -> None:
             command=PYTHON,
             search_path=SYSTEM_PATH,
             candidates=(PathCandidate(argument=0, text=path),) if isinstance(path, str) else (),
+            created=created_before(trip, ports),
         )
     )
     trip.facts = guard_inside(trip.sights)

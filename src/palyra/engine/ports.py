@@ -55,6 +55,9 @@ class Look(Protocol):
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """Guarded names (hooks, CI files, .env …) that were not there when the workspace was seen, and are now."""
 
+    def created(self, workspace: WorkspaceSight, *, during_unix_ms: range) -> Mapping[str, str]:
+        """Guarded paths that the run has created, with their stamps; `during_unix_ms`: when its call ran."""
+
     def present(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Those the host has, and where each really ends."""
 
@@ -210,6 +213,14 @@ class RunFactsPort(Protocol):
         """Set labels for good. Done when it is durable; raises `StateError` when it cannot be."""
 
 
+class CreatedPathsPort(Protocol):
+    """Guarded paths (`.env`, `.vscode`, `.git`) that calls of a run created, each with its stamp."""
+
+    def read(self, owner: ProcessOwner) -> Mapping[str, str]: ...
+    async def write(self, owner: ProcessOwner, changes: Mapping[str, str | None]) -> None:
+        """Set stamps; None removes one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """Of a run, all of one moment."""
@@ -306,6 +317,8 @@ class Ports:
     key: SigningKey
     own_files: tuple[tuple[str, bytes], ...] = ()
     """(path inside a sandbox, content) of Palyra's own programs that run there: see inside/."""
+    created_paths: CreatedPathsPort | None = None
+    """None: what a call creates is closed to the next one."""
     candidate: Policies | None = None
     """In shadow mode: policies that are asked beside the ones that decide. Differences are recorded."""
     standings: Standings | None = None

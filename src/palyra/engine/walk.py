@@ -21,6 +21,7 @@ from palyra.engine.attesting import get_ready
 from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
 from palyra.engine.claims import claim_of
+from palyra.engine.created import note_created
 from palyra.engine.decision import authorise
 from palyra.engine.ended import EndedRuns
 from palyra.engine.endings import (
@@ -258,6 +259,7 @@ class Engine:
         collector = self._collector(trip)
         collector.while_running = lambda: get_ready(trip, self.ports)  # of 11
         before = await look_before(trip, self.ports)
+        began_unix_ms = self.ports.clock.now_unix_ms()
         cancelled = False
         try:
             bound = self._credentials(trip, plan)
@@ -280,6 +282,8 @@ class Engine:
         output = process_output(plan, execution, collector)
         if trip.sights is not None and (created := self.ports.look.appeared(trip.sights.workspace)):
             output["protected_created"] = collector.clean(list(created))
+        if "protected_created" in output or (trip.look is not None and trip.look.created):
+            await note_created(trip, self.ports, since_unix_ms=began_unix_ms)
         if before is not None:
             output["changes"] = await changes_since(before, trip, self.ports)
         success = execution.status is Status.COMPLETED and execution.exit_code == 0 and not cancelled

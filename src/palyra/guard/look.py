@@ -71,7 +71,7 @@ class Looker:
         self._workspaces: dict[str, tuple[Trail, WorkspaceSight]] = {}
 
     def look(self, request: LookRequest) -> Sights:
-        workspace = self._look_at_workspace(request.workspace)
+        workspace = self._look_at_workspace(request.workspace, request.created)
         base = workspace.path or "/"
         allowance = Allowance()
         cwd = self._look_at_cwd(request.cwd, workspace, allowance)
@@ -104,7 +104,7 @@ class Looker:
 
     def appeared(self, workspace: WorkspaceSight) -> tuple[str, ...]:
         """What nothing could be mounted over, because it did not exist: told after the call."""
-        allowance = Allowance(steps=GUARDED_STEPS)
+        allowance = Allowance(steps=GUARDED_STEPS, created=frozenset(path for path, _ in workspace.created))
         protected, masked = self._find_guarded(workspace, allowance)
         known = {*workspace.protected, *workspace.masked} - allowance.untold
         told_first = sorted({*protected, *allowance.untold})  # hooks before any crowd of .env files
@@ -117,6 +117,13 @@ class Looker:
         told += [f"… and {len(new) - MAX_TOLD} more"] if len(new) > MAX_TOLD else []
         told += [f"… and what could not be looked at: {allowance.problem}"] if allowance.problem else []
         return tuple(told)
+
+    def created(self, workspace: WorkspaceSight, *, during_unix_ms: range) -> Mapping[str, str]:
+        from palyra.guard.look_created import stamp_created  # only after a call that created such a path
+
+        allowance = Allowance(steps=GUARDED_STEPS)
+        self._find_guarded(workspace, allowance)
+        return stamp_created(workspace, sorted(allowance.guarded), during_unix_ms=during_unix_ms)
 
     # ── paths ────────────────────────────────────────────────────────────────
 
@@ -148,11 +155,11 @@ class Looker:
 
     # ── the workspace ────────────────────────────────────────────────────────
 
-    def _look_at_workspace(self, text: str) -> WorkspaceSight:
+    def _look_at_workspace(self, text: str, created: Sequence[tuple[str, str]] = ()) -> WorkspaceSight:
         """Where it is and whose is kept while nothing on the way to it changes; what is in it never is."""
         known = self._workspaces.get(text)
         if known is not None and not has_changed(known[0]):
-            return self._with_guarded(known[1])
+            return self._with_guarded(known[1], created)
         sight = self._find_workspace(text)
         if sight.problem:
             return sight
@@ -162,11 +169,15 @@ class Looker:
             self._workspaces[text] = trail, sight
             while len(self._workspaces) > MAX_WORKSPACES:
                 del self._workspaces[next(iter(self._workspaces))]
-        return self._with_guarded(sight)
+        return self._with_guarded(sight, created)
 
-    def _with_guarded(self, workspace: WorkspaceSight) -> WorkspaceSight:
+    def _with_guarded(self, workspace: WorkspaceSight, created: Sequence[tuple[str, str]]) -> WorkspaceSight:
         """What stays closed in it, as the disk has it now."""
-        allowance = Allowance(steps=GUARDED_STEPS)
+        if created:
+            from palyra.guard.look_created import still_created
+
+            created = still_created(workspace.path, created)
+        allowance = Allowance(steps=GUARDED_STEPS, created=frozenset(path for path, _ in created))
         protected, masked = self._find_guarded(workspace, allowance)
         if len(masked) > MAX_MASKED:
             allowance.refuse(f"The workspace contains more than {MAX_MASKED} .env files to be hidden.", FEWER_ENV)
@@ -175,7 +186,8 @@ class Looker:
             or count_closed(workspace.path, (*protected, *allowance.links, *allowance.left)) > MAX_CLOSED
         ):
             allowance.refuse(f"The workspace contains more than {MAX_PROTECTED} guarded files.", FEWER)
-        if not (allowance.problem or protected or masked or allowance.links or allowance.left or allowance.unclosable):
+        found = (protected, masked, allowance.links, allowance.left, allowance.guarded)
+        if not (allowance.problem or allowance.unclosable or any(found)):
             return workspace
         return replace(
             workspace,
@@ -186,6 +198,8 @@ class Looker:
             masked=masked[:MAX_MASKED],
             links=tuple(sorted(allowance.links)),
             left=tuple(sorted(allowance.left)),
+            guarded=tuple(sorted(allowance.guarded)),
+            created=tuple(created),
         )
 
     def _find_guarded(self, workspace: WorkspaceSight, allowance: Allowance) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from palyra.guard.look_links import FEWER, MAX_FOLDERS, TOO_MANY, Allowance, is_there, kind_of, mode_of, nearest, settle
-from palyra.guard.look_named import find_named, find_of_operators
+from palyra.guard.look_named import find_hooks_of_operators, find_named, find_of_operators
 from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, GIT_STORES, IN_GIT, IN_WORKTREE, PROTECTED_NAMES
 
@@ -43,13 +43,17 @@ def find_guarded(
     if not names:
         return tuple(sorted(protected)), ()
     for name in PROTECTED_NAMES.intersection(names):
-        protected.update(real for kind, real in (settle(workspace, name, allowance),) if kind)
+        if not allowance.is_created(f"{workspace}/{name}"):
+            protected.update(real for kind, real in (settle(workspace, name, allowance),) if kind)
     if ".git" in names:
         protected.update(_find_in_git(workspace, allowance))
     for folder in _find_nested(workspace, folders, allowance):
-        protected.update(_find_in_repository(workspace, folder, allowance))
+        if allowance.is_created(folder):
+            protected.update(find_hooks_of_operators(workspace, folder, os.path.dirname(folder), allowance))
+        else:
+            protected.update(_find_in_repository(workspace, folder, allowance))
     for name in names:  # last: there can be any number of them
-        if name.startswith(".env"):
+        if name.startswith(".env") and not allowance.is_created(f"{workspace}/{name}"):
             kind, real = settle(workspace, name, allowance)
             if kind == "file" and name not in ENV_EXAMPLES:
                 masked.add(real)
@@ -83,12 +87,15 @@ def _find_in_git(workspace: str, allowance: Allowance) -> Iterator[str]:
     kind, folder = settle(workspace, ".git", allowance)
     if not kind:
         return
+    if allowance.is_created(f"{workspace}/.git"):
+        yield from find_hooks_of_operators(workspace, folder, workspace, allowance)
+        return
     yield from _find_in_repository(workspace, folder, allowance, workspace)
     if kind == "folder":
         for place in _find_submodules(f"{folder}/modules", 0, allowance):
             yield from _find_in_folder(workspace, place, os.path.dirname(place), allowance)
         for name in _list(f"{folder}/worktrees", allowance):
-            if allowance.enter():
+            if allowance.enter() and not allowance.is_created(f"{folder}/worktrees/{name}"):
                 yield from _find_in_worktree(workspace, f"{folder}/worktrees/{name}", allowance)
 
 

@@ -77,12 +77,21 @@ class Allowance:
     """On the way to what is guarded, in the workspace or not: whoever makes one anew leads its readers elsewhere."""
     left: set[str] = field(default_factory=set)
     """Folders on the way there that `..` led out of."""
+    guarded: set[str] = field(default_factory=set)
+    """Paths with a guarded name that were found."""
+    created: frozenset[str] = frozenset()
+    """Those of them that the run created itself, which stay open to it."""
     untold: set[str] = field(default_factory=set)
     """Links under a guarded name that close nothing, and lead back into the workspace all the same."""
 
     def remember(self, end: End) -> None:
         self.links.update(end.links)
         self.left.update(end.left)
+
+    def is_created(self, path: str) -> bool:
+        """Note a guarded path; return True when it stays open, because the run created it."""
+        self.guarded.add(path)
+        return path in self.created
 
     def step(self, count: int) -> bool:
         self.steps -= count

@@ -57,6 +57,12 @@ def find_named(workspace: str, repository: str, files: str, allowance: Allowance
         yield from _close_hooks(workspace, path, allowance)
 
 
+def find_hooks_of_operators(workspace: str, repository: str, files: str, allowance: Allowance) -> Iterator[str]:
+    """Folders of hooks that the operator's own settings name relative to every repository, this one among them."""
+    for path in _hooks_of(repository, files, _NOTHING, allowance) if allowance.hooks_everywhere else ():
+        yield from _close_hooks(workspace, path, allowance)
+
+
 def find_of_operators(workspace: str, git_files: Sequence[str], allowance: Allowance) -> Iterator[str]:
     """Where the operator's own settings, or those of a repository that the workspace is a part of, lead into it. They
     hold for the operator's git everywhere: a folder of dot files may even hold them."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from palyra.values import dataclass
 
+MAX_CREATED = 64
+"""Guarded paths that one run may have created and still change: each is walked before every call of the run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathCandidate:
@@ -33,6 +36,8 @@ class LookRequest:
     candidates: tuple[PathCandidate, ...] = ()
     args: tuple[str, ...] = ()
     """As they were given: how far git would go."""
+    created: tuple[tuple[str, str], ...] = ()
+    """(path, stamp) of guarded paths that calls of the run created; open while the stamp still fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +87,11 @@ class WorkspaceSight:
     """Of `protected`, files that the program may write a copy of, which ends with the call (guard/gitmodules)."""
     masked: tuple[str, ...] = ()
     """Absolute paths inside it that exist and are hidden: .env files, Palyra's own files."""
+    guarded: tuple[str, ...] = ()
+    """Absolute paths inside it that exist and have a guarded name: `.vscode`, `.env`, `.git`. The run does not own
+    one of these that it did not create before."""
+    created: tuple[tuple[str, str], ...] = ()
+    """(path, stamp): those of `guarded` that the run created and that nobody else has changed. They are open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

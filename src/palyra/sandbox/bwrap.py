@@ -50,7 +50,17 @@ from palyra.sandbox.backend import (
 from palyra.sandbox.landlock import SCOPE_ABI
 from palyra.sandbox.seccomp import MACHINES, assemble
 from palyra.sandbox.starter import START_FILE
-from palyra.sandbox.view import AGENT_HOME, EMPTY_FILE, EMPTY_FOLDER, PRIVATE, SYSTEM, View, closings, view_of
+from palyra.sandbox.view import (
+    AGENT_HOME,
+    EMPTY_FILE,
+    EMPTY_FOLDER,
+    HIDDEN_TEXT,
+    PRIVATE,
+    SYSTEM,
+    View,
+    closings,
+    view_of,
+)
 from palyra.values import dataclass
 
 _ETC: dict[str, bytes] = {
@@ -348,7 +358,7 @@ def _etc(job: _Shape, data: list[bytes], host: HostFacts) -> list[Word]:
     for path in shown if host.localtime else (*shown, _LOCALTIME):
         words += ["--ro-bind-try", path, path]
     words += ["--perms", "0555", "--dir", EMPTY_FOLDER]
-    words += ["--perms", "0444", "--file", _hole(data, b""), EMPTY_FILE]  # what hidden paths show
+    words += ["--perms", "0444", "--file", _hole(data, HIDDEN_TEXT), EMPTY_FILE]
     files = _ETC if job.shares_network else _ETC | _ETC_ISOLATED
     for name, content in files.items():
         words += ["--perms", "0644", "--file", _hole(data, content), f"/etc/{name}"]

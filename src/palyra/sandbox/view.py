@@ -92,6 +92,9 @@ def view_of(job: Shown, host: HostFacts) -> View:
 ETC = "/etc"
 EMPTY_FILE, EMPTY_FOLDER = "/etc/.palyra-empty", "/etc/.palyra-empty.d"
 """Inside the sandbox: what stands in the place of hidden files and folders."""
+HIDDEN_TEXT = b"# Palyra keeps this file from agents: its lines are not shown, and nothing can be written to it.\n"
+"""What a hidden file reads as. A comment in every .env format: an empty file reads like a write that was lost, and a
+program that reads .env at its start (vite, python-dotenv) ends where the file cannot be opened."""
 
 
 def closings(view: View) -> tuple[tuple[str, str], ...]:

@@ -159,4 +159,5 @@ _SWEEP = (
     "DELETE FROM blobs WHERE sha256 IN (SELECT sha256 FROM doomed)",
     "DELETE FROM doomed",
     "DELETE FROM run_keys WHERE run_id NOT IN (SELECT run_id FROM openings WHERE run_id IS NOT NULL)",
+    "DELETE FROM created_paths WHERE run_id NOT IN (SELECT run_id FROM run_keys)",  # names of files
 )

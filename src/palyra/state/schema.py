@@ -250,4 +250,11 @@ MIGRATIONS: tuple[Migration, ...] = (
         # Opens what a run's first entry says of where it works and when it was made; NULL where it says nothing.
         "ALTER TABLE runs ADD COLUMN salt BLOB",
     ),
+    (
+        # Guarded paths that a run's calls created, which stay open to it (guard/look_created).
+        """CREATE TABLE created_paths (
+               run_id TEXT NOT NULL, principal TEXT NOT NULL, path BLOB NOT NULL, stamp TEXT NOT NULL,
+               PRIMARY KEY (run_id, principal, path)
+           ) STRICT, WITHOUT ROWID""",
+    ),
 )

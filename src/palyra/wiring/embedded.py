@@ -34,6 +34,7 @@ from palyra.wiring.approvals import make_approvals
 from palyra.wiring.changes import note_config
 from palyra.wiring.clock import SystemClock, SystemIds
 from palyra.wiring.cluster import ClusterDoor, open_state, owners_of, store_secret
+from palyra.wiring.created_paths import CreatedPaths
 from palyra.wiring.egress import Egress, HostSecrets, Interceptor, LateFetcher, interceptor_of
 from palyra.wiring.guest_door import GuestDoor
 from palyra.wiring.guest_storage import GuestStore
@@ -261,6 +262,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         policies=hands.policies,
         candidate=candidate_policies(hands.config),
         run_facts=RunFactsStore(writer, clock),
+        created_paths=CreatedPaths(writer),
         standings=StandingStore(writer, BudgetStore(), clock, hands.known_runs),
         approver=approver or hands.approvals,
         artifacts=ArtifactStore(writer, new_id=ids.ulid, now_unix_ms=clock.now_unix_ms),

@@ -13,6 +13,7 @@ from palyra.model.plan import Hole, ProcessPlan
 from palyra.sandbox.bwrap import BubblewrapBackend
 from palyra.sandbox.etc_words import etc_of, is_shortened, shorten
 from palyra.sandbox.mounts import planned_mounts, workspace_of
+from palyra.sandbox.view import HIDDEN_TEXT
 from tests.unit.sandbox.jobs import make_host, make_job
 
 FOLDER = "/home/alice/.local/state/palyra/sandbox-etc/" + "0" * 64
@@ -40,7 +41,7 @@ def test_every_word_about_etc_is_understood() -> None:
         ("/etc/resolv.conf", 0o644),
         ("/etc/.palyra-start", 0o555),
     ]
-    assert [made.data[index][:6] for *_, index in etc.files[:2]] == [b"", b"agent:"]
+    assert [made.data[index][:6] for *_, index in etc.files[:2]] == [HIDDEN_TEXT[:6], b"agent:"]
     assert etc.shown == (
         "/etc/alternatives",
         "/etc/ld.so.cache",
