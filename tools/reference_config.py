@@ -21,8 +21,6 @@ MEANINGS = {
     "tool_call.allowed_tools": "Which tools may be called at all, as shell patterns. Checked before policy. A tool of "
     "an enabled skill counts by its own id and as `palyra.plugin.run`.",
     "tool_call.allowed_capabilities": "A tool that needs another capability is refused with `CAPABILITY_DENIED`.",
-    "tool_call.max_calls_per_run": "How many calls of one run may start.",
-    "tool_call.execution_timeout_ms": "Wall-clock limit of one call. `timeout_ms` of a call may ask for less.",
     "tool_call.wasm_runtime.enabled": "`false` refuses every `palyra.plugin.run`.",
     "tool_call.wasm_runtime.component_fuel_budget": "The same for a component.",
     "tool_call.wasm_runtime.max_table_elements": "Elements in one guest's tables.",
@@ -36,16 +34,11 @@ MEANINGS = {
     "tool_call.process_runner.allow_interpreters": "Treats interpreters and programs that run code as granted.",
     "tool_call.process_runner.path": "Where program names are looked up, in this order, and `PATH` of the program.",
     "tool_call.process_runner.read_roots": "Additional folders that a tier C program may read.",
-    "tool_call.process_runner.settable_env": "Environment keys a call may set. Some keys can never be set: see "
-    "[process.md](../spec/process.md).",
     "tool_call.process_runner.egress_enforcement_mode": "Network of native programs; see "
     "[egress.md](../spec/egress.md). `allow_all` is `none`, `block_all` is `strict` without any host.",
     "tool_call.process_runner.allowed_egress_hosts": "Hosts that calls may name: `host`, `host:port`, `.suffix`, "
     "`*.suffix`, an address or a CIDR. For a protocol that Palyra does not know, "
     '`{ host = "db.example.com", port = 9042, raw = true }` lets every byte pass there.',
-    "tool_call.process_runner.cpu_time_limit_ms": "CPU time of each process, rounded up to whole seconds.",
-    "tool_call.process_runner.memory_limit_bytes": "Private memory of each process (`RLIMIT_DATA`).",
-    "tool_call.process_runner.max_processes": "Processes and threads of one call, where the host can bound them.",
     "tool_call.process_runner.max_output_bytes": "stdout and stderr together; `palyra run` has 64 MiB of its own.",
 }
 KINDS = {bool: "boolean", int: "integer", str: "string"}

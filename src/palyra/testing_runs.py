@@ -20,5 +20,8 @@ class FakeRunFacts:
     def read(self, owner: ProcessOwner) -> RunFacts:
         return replace(self.facts, labels=self.facts.labels | self.marked.get(owner, frozenset()))
 
+    def count_calls(self, owner: ProcessOwner, *, since_unix_ms: int) -> int:
+        return self.facts.calls_last_minute
+
     async def mark(self, owner: ProcessOwner, call_id: str, labels: Iterable[RunLabel]) -> None:
         self.marked[owner] = self.marked.get(owner, frozenset()) | frozenset(labels)

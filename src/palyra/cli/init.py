@@ -22,8 +22,10 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 
 [tool_call]
 # allowed_tools = ["palyra.*"]
-# max_calls_per_run = 200
-# execution_timeout_ms = 120000
+# max_calls_per_run = 0          # 0: 200, and for MCP sessions the two limits below
+# max_calls_per_minute = 600
+# max_calls_per_day = 20000
+# execution_timeout_ms = 900000
 
 [tool_call.process_runner]
 # tier = "auto"                  # auto is tier C; "b" only when you ask for it
@@ -31,12 +33,12 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 # allow_interpreters = false     # bash, python, node … and what runs them
 # path = ["/usr/local/bin", "/usr/bin", "/bin"]   # where programs are looked for
 # read_roots = []                # further read-only folders, absolute
-# settable_env = ["CI", "TZ", "COLUMNS"]
+# settable_env = ["CI", "NODE_ENV"]           # replaces the built-in list of harmless variables
 # egress_enforcement_mode = "strict"           # none | preflight | strict
 # allowed_egress_hosts = []
-# cpu_time_limit_ms = 60000
-# memory_limit_bytes = 1073741824
-# max_processes = 512
+# cpu_time_limit_ms = 3600000
+# memory_limit_bytes = 4294967296
+# max_processes = 2048
 # max_output_bytes = 1048576
 # background_lifetime_ms = 600000    # at most 1800000
 # max_background_per_run = 16

@@ -10,6 +10,7 @@ from dataclasses import field
 
 from palyra.late import late
 from palyra.model.call import TierChoice
+from palyra.model.environment import HARMLESS
 from palyra.model.limits import Limits
 from palyra.model.net import EgressMode
 from palyra.model.tool import Capability
@@ -38,8 +39,10 @@ WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("tool_call", "process_runner", "backend"): ("auto", "bubblewrap", "seatbelt", "podman", "docker"),
 }
 RANGES: dict[str, tuple[int, int]] = {
-    "max_calls_per_run": (1, 10**9),
-    "max_attempts_per_run": (1, 10**9),
+    "max_calls_per_run": (0, 10**9),
+    "max_attempts_per_run": (0, 10**9),
+    "max_calls_per_minute": (0, 1000),
+    "max_calls_per_day": (0, 10**9),
     "execution_timeout_ms": (1, 24 * 3600 * 1000),
     "cpu_time_limit_ms": (1, 24 * 3600 * 1000),
     "memory_limit_bytes": (8 << 20, 1 << 44),
@@ -66,12 +69,17 @@ class ProcessRunnerConfig:
     allow_interpreters: bool = False
     path: tuple[str, ...] = ("/usr/local/bin", "/usr/bin", "/bin")
     read_roots: tuple[str, ...] = ()
-    settable_env: tuple[str, ...] = ("CI", "TZ", "COLUMNS")
+    settable_env: tuple[str, ...] = tuple(HARMLESS)
+    """Environment variables that a call may set; those of the default hold plain words only. Some can never be set: see
+    [process.md](../spec/process.md)."""
     egress_enforcement_mode: str = "strict"
     allowed_egress_hosts: tuple[str, ...] = ()
-    cpu_time_limit_ms: int = 60_000
-    memory_limit_bytes: int = 1 << 30
-    max_processes: int = 512
+    cpu_time_limit_ms: int = 3_600_000
+    """CPU time of each process, rounded up to whole seconds. An hour is four busy cores for 15 minutes."""
+    memory_limit_bytes: int = 4 << 30
+    """Private memory of each process (`RLIMIT_DATA`), and of the whole call with `cgroup_limits`."""
+    max_processes: int = 2048
+    """Processes and threads of one call, where the host can bound them. A browser has some 400."""
     max_output_bytes: int = 1 << 20
     background_lifetime_ms: int = 600_000
     """How long a background process may run, independently of the time limit of calls; then it is ended."""
@@ -79,9 +87,9 @@ class ProcessRunnerConfig:
     """How many background processes of one run may run at once. 0 refuses them all."""
     warm_sandboxes: int = 2
     """Sandboxes kept ready for each kind of call in a process that makes many; 0 starts every one when it is needed."""
-    cgroup_limits: bool = False
-    """Limit memory and processes of a whole call with a cgroup, where the host lets Palyra create one. It costs some
-    milliseconds per call that finds no sandbox ready."""
+    cgroup_limits: bool = True
+    """Limit memory and processes of a whole call with a cgroup, where the host lets Palyra create one; elsewhere no
+    limit of the whole call is claimed. It costs some milliseconds per call that finds no sandbox ready."""
     list_changes: bool = False
     """Report for every process which files of the workspace it changed. Costs two scans of the whole workspace."""
     backend: str = "auto"
@@ -131,12 +139,25 @@ class ToolCallConfig:
 
     allowed_tools: tuple[str, ...] = ("palyra.*",)
     allowed_capabilities: tuple[str, ...] = tuple(c.value for c in Capability)
-    max_calls_per_run: int = 200
-    max_attempts_per_run: int = 1000
-    """Refused and malformed calls, counted separately, so that a model cannot loop for ever."""
-    execution_timeout_ms: int = 120_000
+    max_calls_per_run: int = 0
+    """Calls that a run may make. 0 is 200, and no end for an MCP session, which has the two limits below instead."""
+    max_attempts_per_run: int = 0
+    """Refused and malformed calls, counted separately, so that a model cannot loop for ever. 0 is 1000, and
+    10 000 for an MCP session without `max_calls_per_run`."""
+    max_calls_per_minute: int = 600
+    """Calls that an MCP session without `max_calls_per_run` may make in any minute; policy may refuse as many. 0 is no
+    limit, here and below."""
+    max_calls_per_day: int = 20_000
+    """Calls of such a session in any 24 hours, those that policy refused included."""
+    execution_timeout_ms: int = 900_000
+    """How long a call may run: 15 minutes fit a test suite. `timeout_ms` of a call can only ask for less."""
     process_runner: ProcessRunnerConfig = field(default_factory=ProcessRunnerConfig)
     wasm_runtime: WasmRuntimeConfig = field(default_factory=WasmRuntimeConfig)
+
+    @property
+    def has_open_sessions(self) -> bool:
+        """Whether an MCP session has no number of calls after which it ends."""
+        return self.max_calls_per_run == 0
 
     @property
     def limits(self) -> Limits:

@@ -357,6 +357,15 @@ def _git_environment(trip: Trip, process: ProcessInput, *, net: NetGrant, tier: 
 def _limits(trip: Trip, process: ProcessInput, runner: ProcessRunnerConfig) -> Limits:
     if process.lifetime is not None:
         return background_limits(trip.run.limits, runner)
+    limits = trip.run.limits
     if process.timeout_ms is None:
-        return trip.run.limits
-    return replace(trip.run.limits, wall_ms=min(process.timeout_ms, trip.run.limits.wall_ms))
+        return limits
+    if process.timeout_ms > limits.wall_ms:
+        raise Rejected(
+            Reason.BAD_ARGUMENTS,
+            f"timeout_ms is {process.timeout_ms}; a call here ends after {limits.wall_ms} ms at the latest.",
+            f"Give timeout_ms at most {limits.wall_ms}, or leave it out; what takes longer runs in the background. "
+            "An operator can raise execution_timeout_ms in [tool_call].",
+            fields=(("timeout_ms", f"more than {limits.wall_ms}"),),
+        )
+    return replace(limits, wall_ms=process.timeout_ms)

@@ -212,6 +212,9 @@ class RunFactsPort(Protocol):
     async def mark(self, owner: ProcessOwner, call_id: str, labels: Iterable[RunLabel]) -> None:
         """Set labels for good. Done when it is durable; raises `StateError` when it cannot be."""
 
+    def count_calls(self, owner: ProcessOwner, *, since_unix_ms: int) -> int:
+        """Calls of the run, made or refused."""
+
 
 class CreatedPathsPort(Protocol):
     """Guarded paths (`.env`, `.vscode`, `.git`) that calls of a run created, each with its stamp."""

@@ -11,8 +11,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from palyra.canon import Json
-from palyra.engine.ports import Policies, Ports
+from palyra.engine.ports import Policies, Ports, Standing
 from palyra.engine.trip import Ending, Trip
+from palyra.model.call import Door
 
 if TYPE_CHECKING:
     from palyra.engine.approval import Assess
@@ -37,6 +38,14 @@ def prepare_inside(trip: Trip, ports: Ports) -> None:
         from palyra.engine.inside import prepare_inside as prepare
 
         prepare(trip, ports)
+
+
+def check_pace(trip: Trip, ports: Ports, standing: Standing) -> None:
+    """Of a call that came over MCP."""
+    if trip.run.context.door is Door.MCP:
+        from palyra.engine.pace import check_pace as check
+
+        check(trip, ports, standing)
 
 
 def prepare_plugin(trip: Trip, ports: Ports) -> None:

@@ -15,7 +15,7 @@ from palyra.config.schema import Config
 from palyra.egress.hosts import parse_pattern
 from palyra.errors import Reason, Rejected
 from palyra.model.budget import NO_QUOTA, UNLIMITED, Allowance, Quota
-from palyra.model.call import OperatorGrant, RequestContext, TierChoice
+from palyra.model.call import Door, OperatorGrant, RequestContext, TierChoice
 from palyra.model.limits import Limits
 from palyra.model.narrowing import AS_CONFIGURED, Narrowing
 from palyra.model.net import EgressMode
@@ -82,6 +82,9 @@ class Run:
 
 
 MAX_TEXT_CHARS = 4096
+CALLS_PER_RUN, ATTEMPTS_PER_RUN = 200, 1000
+OPEN_ENDED, SESSION_ATTEMPTS = 10**9, 10_000
+"""Of a run that is held to a pace instead (engine/pace). Malformed calls have no rows to count in a minute or a day."""
 
 
 def check_text(name: str, text: object) -> None:
@@ -144,13 +147,16 @@ def start_run(
     stricter = max(configured, asked or configured, key=_STRICTNESS.index)
     for host in narrowing.allowed_egress_hosts or ():
         parse_pattern(host)
+    is_open_ended = context.door is Door.MCP and config.tool_call.has_open_sessions
+    calls = config.tool_call.max_calls_per_run or (OPEN_ENDED if is_open_ended else CALLS_PER_RUN)
+    attempts = config.tool_call.max_attempts_per_run or (SESSION_ATTEMPTS if is_open_ended else ATTEMPTS_PER_RUN)
     return Run(
         run_id=run_id,
         context=context,
         workspace=workspace or runner.workspace_root,
         limits=config.limits.narrow(limits) if limits else config.limits,
-        calls_max=_fewer(config.tool_call.max_calls_per_run, calls_max),
-        attempts_max=config.tool_call.max_attempts_per_run,
+        calls_max=_fewer(calls, calls_max),
+        attempts_max=attempts,
         created_unix_ms=now_unix_ms,
         most=config.allowance.narrow(most),
         quota=config.quota,

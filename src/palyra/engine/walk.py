@@ -242,6 +242,7 @@ class Engine:
         standing = await assessment.read_standing(trip, ports)
         trip.policy_number = standing.policy_number
         assessment.check_attempts_left(standing.budget)
+        roads.check_pace(trip, self.ports, standing)
         shape = self._shapes.find(trip)
         if shape is None:
             assessment.validate(trip, self.registry)  # 1

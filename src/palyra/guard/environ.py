@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 
 from palyra.errors import Reason, Rejected
 from palyra.late import late
+from palyra.model.environment import HARMLESS
 
 KEY = late(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 MAX_VALUE_BYTES = 4096
@@ -99,8 +100,17 @@ def build_environment(
             raise Rejected(
                 Reason.BAD_ARGUMENTS,
                 f"The environment key {key} may not be set by a call.",
-                "Add it to settable_env in [tool_call.process_runner].",
+                f'A shell can set it, where policy allows one: command="bash", args=["-c", "export {key}=VALUE; …"]. '
+                "An operator can add it to settable_env in [tool_call.process_runner].",
                 fields=((f"env.{key}", "not settable"),),
+            )
+        if key in HARMLESS and not HARMLESS[key].fullmatch(value):
+            raise Rejected(
+                Reason.BAD_ARGUMENTS,
+                f"The environment key {key} may only have a plain word as its value when a call sets it.",
+                "Give a word, a time zone such as Europe/Berlin, or a locale such as C or en_US.UTF-8. "
+                "An operator can set any value for one call with palyra run --env.",
+                fields=((f"env.{key}", "no plain word"),),
             )
         values[key] = value
     for key, value in operator:

@@ -27,11 +27,11 @@ CAPS: dict[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    wall_ms: int = 120_000
-    cpu_ms: int = 60_000
-    memory_bytes: int = 1 * GIB
+    wall_ms: int = 900_000
+    cpu_ms: int = 3_600_000
+    memory_bytes: int = 4 * GIB
     """Of each process (RLIMIT_DATA), and of the whole tree where the host has a cgroup."""
-    processes: int = 512
+    processes: int = 2048
     output_bytes: int = 1 * MIB
     """stdout and stderr together."""
     open_files: int = 1024

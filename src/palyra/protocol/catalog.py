@@ -100,7 +100,7 @@ BUILTIN_TOOLS: tuple[ToolSpec, ...] = (
         capabilities=frozenset({Capability.PROCESS_EXEC, Capability.FILESYSTEM_READ, Capability.FILESYSTEM_WRITE}),
         parallelism=Parallelism.EXCLUSIVE,
         projection=Projection.REDACTED_PREVIEW_AND_ARTIFACT,
-        max_input_bytes=128 * KIB,
+        max_input_bytes=448 * KIB,
     ),
     _background_tool(
         "status",

@@ -7,6 +7,8 @@ from palyra.canon import Json
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NO_NUL = "^[^\\u0000]*$"
 MAX_STDIN_BYTES = 64 * 1024
+MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+"""The kernel's own limit of one argument (MAX_ARG_STRLEN), without the byte that ends it."""
 
 _TEXT_4K: dict[str, Json] = {"type": "string", "x-maxBytes": 4096, "pattern": _NO_NUL}
 
@@ -23,17 +25,27 @@ PROCESS_INPUT: dict[str, Json] = {
             "pattern": _NO_NUL,
             "description": "One program name, such as git. No folder, no arguments.",
         },
-        "args": {"type": "array", "maxItems": 128, "items": _TEXT_4K, "description": "Its arguments, one each."},
+        "args": {
+            "type": "array",
+            "maxItems": 128,
+            "items": _TEXT_4K | {"x-maxBytes": MAX_ARGUMENT_BYTES},
+            "description": "Its arguments, one each.",
+        },
         "cwd": _TEXT_4K | {"description": "Working folder below the workspace. Default: the workspace."},
         "env": {
             "type": "object",
             "maxProperties": 32,
             "propertyNames": {"maxLength": 128, "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
             "additionalProperties": _TEXT_4K,
-            "description": "Additional environment variables that the operator made settable.",
+            "description": "Additional environment variables: CI, NODE_ENV, TZ, LANG, NO_COLOR and a few more, and "
+            "those that the operator made settable.",
         },
         "stdin": {"type": "string", "x-maxBytes": MAX_STDIN_BYTES, "description": "Text for its standard input."},
-        "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 86_400_000},
+        "timeout_ms": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "When it is ended; more than a call may take here is refused.",
+        },
         "background": {
             "type": "boolean",
             "default": False,

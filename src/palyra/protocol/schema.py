@@ -127,6 +127,8 @@ def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None
 def _hint(schema: Mapping[str, Json], errors: Sequence[tuple[str, str]]) -> str:
     """Who sent a key that there is none of is told which there are: an agent cannot type the command."""
     known = ", ".join([key for key in schema.get("properties", ()) if _OWN_NAME.fullmatch(key)][:MAX_SHOWN_KEYS])
+    if any(path.startswith("args/") and sentence.startswith("longer than") for path, sentence in errors):
+        return "Send a long text as stdin, or write it to a file with palyra.fs.write and name the file in args."
     misnamed = any(not path and sentence.startswith("unknown key") for path, sentence in errors)
     return f"{f'Its keys: {known}. ' if known and misnamed else ''}palyra tools show TOOL prints the schema."
 

@@ -84,6 +84,10 @@ class RunFactsStore:
         (row,) = self._writer.rows(_FACTS, (owner.run_id, *counting.asked))
         return counting.facts(self._writer, row[0], row[1:])
 
+    def count_calls(self, owner: ProcessOwner, *, since_unix_ms: int) -> int:
+        ((count,),) = self._writer.rows(f"SELECT count(*) {_WINDOW}", (owner.run_id, since_unix_ms))
+        return int(count)
+
     async def mark(self, owner: ProcessOwner, call_id: str, labels: Iterable[RunLabel]) -> None:
         wanted, at = tuple(labels), self._clock.now_unix_ms()
 

@@ -21,7 +21,7 @@ def test_an_empty_file_is_the_default():
         ({"posture": "open"}, ("posture",)),
         ({"tool_call": {"process_runner": {"tier": "a"}}}, ("tool_call", "process_runner", "tier")),
         ({"tool_call": {"max_calls_per_run": True}}, ("tool_call", "max_calls_per_run")),
-        ({"tool_call": {"max_calls_per_run": 0}}, ("tool_call", "max_calls_per_run")),
+        ({"tool_call": {"max_calls_per_run": -1}}, ("tool_call", "max_calls_per_run")),
         ({"tool_call": {"max_calls_per_run": 1.5}}, ("tool_call", "max_calls_per_run")),
         ({"tool_call": {"allowed_tools": "palyra.*"}}, ("tool_call", "allowed_tools")),
         ({"tool_call": {"allowed_capabilities": ["fly"]}}, ("tool_call", "allowed_capabilities")),

@@ -145,7 +145,7 @@ def test_other_words_are_not(args: tuple[str, ...], said: bytes) -> None:
 @pytest.mark.parametrize(
     ("execution", "told"),
     [
-        (Execution(status=Status.COMPLETED, exit_code=1), "A process here has at most 1024 MiB of memory"),
+        (Execution(status=Status.COMPLETED, exit_code=1), "A process here has at most 4096 MiB of memory"),
         (Execution(status=Status.TIMEOUT, reason=Reason.TIMEOUT), "palyra run --timeout S"),
     ],
 )

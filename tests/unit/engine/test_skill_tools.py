@@ -104,7 +104,7 @@ def test_quotas_of_a_manifest_are_narrowed_by_what_the_host_gives() -> None:
     greedy = replace(TOOL, limits=WasmLimits(fuel=10**12, memory_bytes=1 << 40, wall_ms=10**9))
     call(engine_of(tool=greedy, guests=guests))
     wasm = guests.plans[0].wasm
-    assert (wasm.fuel, wasm.memory_bytes, wasm.wall_ms) == (10_000_000, 64 << 20, 120_000)
+    assert (wasm.fuel, wasm.memory_bytes, wasm.wall_ms) == (10_000_000, 64 << 20, 900_000)
 
 
 def test_its_input_and_its_result_are_held_against_its_schemas() -> None:

@@ -95,7 +95,7 @@ def test_a_result_that_cannot_be_recorded_is_not_reported_as_done():
         (b"{", Reason.MALFORMED),
         (b'{"command": "ls", "command": "id"}', Reason.MALFORMED),
         (b"\xff", Reason.MALFORMED),
-        (b" " * (129 << 10), Reason.TOO_LARGE),
+        (b" " * (449 << 10), Reason.TOO_LARGE),
     ],
 )
 def test_a_refusal_is_attested_journaled_and_runs_nothing(arguments, reason):

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palyra.config.schema import Config
 from palyra.errors import Reason, Rejected
 from palyra.guard.environ import FIXED, build_environment, is_banned
+from palyra.model.environment import HARMLESS
 
 
 def build(caller=(), settable=(), operator=()):
@@ -107,8 +109,10 @@ def test_no_caller_gets_anything_unlisted(caller):
 
 def test_a_value_that_is_not_utf8_is_measured_and_passed_on():
     odd = "\udcff" * 10
-    given_on = build_environment(search_path=("/usr/bin",), home="/home/agent", caller={"CI": odd}, settable=("CI",))
-    assert dict(given_on)["CI"] == odd
+    given_on = build_environment(
+        search_path=("/usr/bin",), home="/home/agent", caller={"MODE": odd}, settable=("MODE",)
+    )
+    assert dict(given_on)["MODE"] == odd
 
 
 @pytest.mark.parametrize("key", "PATH HOME USER LOGNAME TMPDIR PWD OLDPWD SHELL SHLVL".split())
@@ -119,11 +123,53 @@ def test_no_key_of_the_sandbox_is_anybody_elses(key):
 
 
 def test_a_value_may_have_4096_bytes_and_not_one_more():
-    assert dict(build({"CI": "x" * 4096}, ("CI",)))["CI"] == "x" * 4096
+    assert dict(build({"MODE": "x" * 4096}, ("MODE",)))["MODE"] == "x" * 4096
     for value in ("x" * 4097, "é" * 2049, "a\0b"):
         with pytest.raises(Rejected) as caught:
-            build({"CI": value}, ("CI",))
+            build({"MODE": value}, ("MODE",))
         assert caught.value.reason is Reason.BAD_ARGUMENTS
+
+
+def test_a_call_sets_harmless_variables_to_plain_words():
+    words = {"NODE_ENV": "test", "CI": "true", "LC_TIME": "", "LANG": "de_DE.UTF-8", "LC_ALL": "C"}
+    words |= {"NO_COLOR": "1", "PYTHONUNBUFFERED": "", "RUST_LOG": "palyra=debug,hyper=info", "TZ": "Europe/Berlin"}
+    assert words.items() <= dict(build(words, Config().tool_call.process_runner.settable_env)).items()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("NODE_ENV", "../../x"),
+        ("NODE_ENV", "a b"),
+        ("CI", "$(id)"),
+        ("CI", "a\nb"),
+        ("TZ", ":/etc/passwd"),
+        ("TZ", "/x"),
+        ("TZ", "../x"),
+        ("TZ", "a/../../b"),
+        ("LANG", "zh_TW.BIG5"),
+        ("LC_ALL", "zh_TW"),
+        ("LC_CTYPE", "../x.UTF-8"),
+        ("RUST_LOG", "/x"),
+    ],
+)
+def test_a_harmless_variable_takes_no_path_no_code_and_no_other_charset(key, value):
+    with pytest.raises(Rejected) as caught:
+        build({key: value}, Config().tool_call.process_runner.settable_env)
+    assert caught.value.fields == ((f"env.{key}", "no plain word"),)
+    assert dict(build((), (), ((key, value),)))[key] == value, "the operator may set any"
+
+
+def test_no_harmless_variable_is_banned_or_fixed():
+    assert [key for key in HARMLESS if is_banned(key) or key in FIXED] == []
+
+
+def test_a_refused_variable_names_what_the_agent_can_do_and_apart_what_an_operator_can():
+    with pytest.raises(Rejected) as caught:
+        build({"MODE": "x"})
+    agents, operators = caught.value.hint.split("An operator can ")
+    assert "export MODE=" in agents
+    assert "settable_env" in operators
 
 
 def test_refused_keys_are_named_where_they_stand():
