@@ -26,8 +26,8 @@ _WORDS = {
 }
 _FLAGS = {name: f"--{name.removesuffix('_us').replace('_', '-')}" for name in _WORDS}
 """Of `palyra runs extend`."""
-_RUN_HINT = "Start a new run, or have an operator extend this one: palyra runs extend RUN_ID {flag} N."
-_DAY_HINT = "The budget resets tomorrow (UTC); or raise it in [budget.principal_day]."
+_RUN_HINT = "Start a new run. An operator can extend this one: palyra runs extend RUN_ID {flag} N."
+_DAY_HINT = "The budget resets tomorrow (UTC). An operator can raise it in [budget.principal_day]."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def check_call(ledger: Ledger) -> None:
         raise Rejected(
             Reason.BUDGET_SPENT,
             f"The run has used {ledger.calls_used} of its {ledger.calls_max} calls.",
-            "Start a new run, raise max_calls_per_run in [tool_call], or have an operator extend it: "
+            "Start a new run. An operator can raise max_calls_per_run in [tool_call], or extend this one: "
             "palyra runs extend RUN_ID --calls N.",
         )
 
@@ -101,8 +101,8 @@ def check_attempts(ledger: Ledger) -> None:
         raise Rejected(
             Reason.BUDGET_SPENT,
             f"The run has used {ledger.attempts_used} of its {ledger.attempts_max} refused attempts.",
-            "Start a new run, raise max_attempts_per_run, or have an operator extend it: palyra runs extend RUN_ID "
-            "--attempts N. palyra journal tail --status refused shows why calls were refused.",
+            "Start a new run. An operator can raise max_attempts_per_run, or extend this one: palyra runs extend "
+            "RUN_ID --attempts N; palyra journal tail --status refused shows why calls were refused.",
         )
 
 

@@ -15,6 +15,7 @@ from palyra.canon import Json
 from palyra.cli.approval_text import clock
 from palyra.cli.plan_text import row
 from palyra.cli.render import visible_line
+from palyra.engine.hints import split_hint
 
 MAX_TEXT_CHARS = 400
 MAX_OUTPUT_LINES = 12
@@ -47,7 +48,9 @@ def _about(shown: Mapping[str, Json]) -> Iterator[str]:
     if outcome.get("message"):
         yield row("", str(outcome["message"]))
     if outcome.get("hint"):
-        yield row("hint", str(outcome["hint"]))
+        agents, operators = split_hint(str(outcome["hint"]))
+        yield from [row("hint", agents)] if agents else []
+        yield from [row("operator", operators)] if operators else []
     yield from _decided(details)
     yield from _output(outcome.get("output") or {})
     attestation = outcome.get("attestation") or {}

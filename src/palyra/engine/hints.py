@@ -17,6 +17,9 @@ from palyra.model.reasons import REASONS
 if TYPE_CHECKING:
     from palyra.engine.trip import Ending, Trip
 
+OPERATORS = "An operator can "
+"""Begins what only an operator can do, in every hint that reaches an agent: it stands last, so that programs can tell
+it apart (docs/spec/protocol.md)."""
 _MEANT = late(r"\b(?:CALL_ID|RUN_ID|TOOL)\b")
 _PLAIN_TOOL = late(r"[A-Za-z][A-Za-z0-9._-]{0,127}")
 
@@ -28,6 +31,14 @@ def hint_of(trip: Trip, ending: Ending) -> str | None:
         return None
     words = {"CALL_ID": trip.call_id, "RUN_ID": trip.run.run_id, "TOOL": _typed(trip.request.tool)}
     return _MEANT.sub(lambda found: words[found[0]], hint)
+
+
+def split_hint(hint: str) -> tuple[str, str]:
+    """Return what the caller can do, and what only an operator can: the sentences from "An operator can" on."""
+    at = hint.find(OPERATORS)
+    if at < 0 or not (at == 0 or hint[at - 1] == " "):
+        return hint, ""
+    return hint[:at].rstrip(), hint[at:]
 
 
 def about_tool(hint: str | None, tool: str) -> str | None:

@@ -63,7 +63,8 @@ _HINTS = {
         "by which the workspace itself is known."
     ),
     "HIDDEN": "It holds what agents must not see; ask its owner for what you need of it.",
-    "PROTECTED": "Hooks, CI files, .env and .git are changed by people; ask one.",
+    "PROTECTED": "The file tools write no hooks, CI files, .env or .git. A program may make one where there is none, "
+    "and change it while nobody else does. An operator can change the others.",
     "CHANGED": "Read it again, and repeat the change with its new sha256.",
     "PATCH_FAILED": "Read the file again and make the patch from what it holds now. Nothing was changed.",
     "BAD_PATCH": "Send a unified diff as `git diff` writes it. Nothing was changed.",

@@ -27,6 +27,12 @@ _UNNAMED = (
     *(b"Temporary failure in name resolution", b"Could not resolve host", b"Name or service not known"),
     *(b"getaddrinfo EAI_AGAIN", b"Network is unreachable", b"ENETUNREACH"),
 )
+_READ_ONLY_REMOTE = b"unable to create temporary object directory"
+_NO_FORK = (
+    *(b"fork: retry", b"fork: Resource temporarily unavailable", b"Cannot fork", b"cannot fork", b"spawn EAGAIN"),
+    *(b"can't start new thread", b"pthread_create", b"failed to spawn thread", b"unable to create new native thread"),
+)
+_GONE = late(rb"/(?:tmp|home/agent)/[^\n]{0,300}No such file or directory|ENOENT[^\n]{0,300}'/(?:tmp|home/agent)/")
 _FULL = (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"heap out of memory", b"memory exhausted")
 _OPERATORS = frozenset("| || & && ; > >> < 2> 2>&1 2>/dev/null >/dev/null &>".split())
 _PATTERN = late(r"[*?]|\{[^}]*,|\$[A-Za-z_{(]")
@@ -36,18 +42,32 @@ _IN_A_SHELL = (
 )
 _NO_IDENTITY = (
     "There is no ~/.gitconfig in a sandbox, and git config --global ends with the call. Put it before the subcommand, "
-    'each time: args=["-c", "user.name=NAME", "-c", "user.email=EMAIL", "commit", …]. An operator sets both for good '
-    "in the repository, outside: git config user.name NAME."
+    'each time: args=["-c", "user.name=NAME", "-c", "user.email=EMAIL", "commit", …]. An operator can set both '
+    "for good in the repository, outside: git config user.name NAME."
 )
 _ABOVE = (
-    "Nothing above the workspace is shown, and nothing of the repository that a worktree belongs to. Name the folder "
-    "that holds .git as the workspace: palyra run --workspace DIR; an operator lets a worktree's repository be read, "
-    "not written, with palyra run --read DIR."
+    "Nothing above the workspace is shown, and nothing of the repository that a worktree belongs to. Work with the "
+    "files alone, or in a repository of the workspace. An operator can name the folder that holds .git as the "
+    "workspace, palyra run --workspace DIR, or let a worktree's repository be read, not written, with palyra run "
+    "--read DIR."
 )
 _ELSEWHERE = (
-    "A remote that is a folder outside the workspace is not shown: an operator lets git fetch from it with palyra run "
-    "--read DIR. A push to it is done outside; into a repository of the workspace git pushes where its folder is "
-    "named: git push ./DIR BRANCH."
+    "A remote that is a folder outside the workspace is not shown. Into a repository of the workspace git pushes where "
+    "its folder is named: git push ./DIR BRANCH. An operator can let git fetch from it with palyra run --read DIR, and "
+    "push to it outside."
+)
+_NO_PUSH = (
+    "This remote is a folder that is shown for reading only: git fetches from it and cannot push to it. Commit here; "
+    "into a repository of the workspace git pushes where its folder is named: git push ./DIR BRANCH. An operator can "
+    "push to it outside."
+)
+_NO_PROCESSES = (
+    "A call here has at most {} processes and threads: run fewer at once (make -j2, pytest -n 2, a smaller pool). An "
+    "operator can raise max_processes in [tool_call.process_runner]."
+)
+_NEW_EACH_TIME = (
+    "The home folder and /tmp are new and empty in each call: make and use such a file in one call, or put it into "
+    "the workspace."
 )
 _OWN_NETWORK = (
     "Each call has a network of its own: what listens on localhost in another call, in the background too, cannot be "
@@ -55,13 +75,13 @@ _OWN_NETWORK = (
     '1; CLIENT"].'
 )
 _NO_NETWORK = (
-    "There is no network in this call: no host is granted. An operator grants those it needs for one call with palyra "
-    "run --allow-host HOST (palyra run --learn names them), for good in allowed_egress_hosts in "
+    "There is no network in this call: no host is granted. An operator can grant those it needs for one call with "
+    "palyra run --allow-host HOST (palyra run --learn names them), for good in allowed_egress_hosts in "
     "[tool_call.process_runner]."
 )
 _NO_MEMORY = (
-    "A process here has at most {} MiB of memory: an operator gives more for one call with palyra run --memory BYTES, "
-    "for good in memory_limit_bytes in [tool_call.process_runner]."
+    "A process here has at most {} MiB of memory: do less at once, or in fewer processes. An operator can give more "
+    "for one call with palyra run --memory BYTES, for good in memory_limit_bytes in [tool_call.process_runner]."
 )
 
 _TRACING = (
@@ -115,8 +135,14 @@ def said_hint(said: bytes, net: NetGrant, limits: Limits) -> str | None:
     for words, hint in _REFUSED_BY_FILTER:
         if words in said:
             return hint
+    if _READ_ONLY_REMOTE in said:
+        return _NO_PUSH
+    if any(map(said.__contains__, _NO_FORK)):
+        return _NO_PROCESSES.format(limits.processes)
     if any(map(said.__contains__, _FULL)):
         return _NO_MEMORY.format(limits.memory_bytes >> 20)
+    if _GONE.search(said):
+        return _NEW_EACH_TIME
     if net.mode is not EgressMode.STRICT:
         return None
     if not net.hosts and any(map(said.__contains__, _UNNAMED)):

@@ -18,6 +18,7 @@ import mcp_types as types
 import orjson
 
 from palyra.canon import Json
+from palyra.engine.hints import split_hint
 from palyra.mcp.outcome_schema import outcome_schema
 from palyra.model.outcome import Outcome, Status
 from palyra.model.tool import Capability, Parallelism, ToolSpec
@@ -96,8 +97,12 @@ def call_result(outcome: Outcome, explanation: Mapping[str, Json] | None = None)
     """`explanation`: of what policy denied, as policy/explain tells it."""
     whole = outcome_json(outcome)
     brief = {name: outcome.attestation.get(name) for name in _BRIEF}
+    told = {name: whole[name] for name in _FOR_MODELS}
+    if outcome.hint:
+        agents, operators = split_hint(outcome.hint)
+        told |= {"hint": agents or None, "operator_hint": operators or None}
     return types.CallToolResult(
-        content=[types.TextContent(text=_text({name: whole[name] for name in _FOR_MODELS}))],
+        content=[types.TextContent(text=_text(told))],
         structured_content=whole | {"attestation": brief},
         is_error=not outcome.success and outcome.status is not Status.PENDING_APPROVAL,
         _meta=result_meta(outcome) | ({META_EXPLANATION: _explained(explanation)} if explanation else {}),

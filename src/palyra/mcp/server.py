@@ -35,8 +35,10 @@ from palyra.wiring.embedded import Installation
 NAME = "palyra"
 INSTRUCTIONS = (
     "Every tool here runs in a sandbox and is decided by policy. A refused call says why (`reason`, `message`) and "
-    "what would make it work (`hint`): do that, unless it is for an operator, or do something else; repeating it "
-    "changes nothing. "
+    "what you can do instead (`hint`); repeating it changes nothing. What only an operator can do stands apart "
+    "(`operator_hint`): tell your user. "
+    "Each call is a new sandbox: /tmp, the home folder, the environment, the working folder and processes are new each "
+    "time; only the workspace stays. Long texts go through stdin or palyra_fs_write, not through arguments. "
     "`pending_approval` means that a person is asked: repeat the same call later. "
     "Large output is shortened; palyra_artifact_read reads the rest."
 )

@@ -25,7 +25,8 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.TOO_LARGE: Page(
         "The input is larger than the tool accepts; it was refused before it was parsed.",
-        "Send less: put large data into a file of the workspace. palyra tools show TOOL names the cap.",
+        "Send less: put large data into a file of the workspace. An operator can look the cap up: palyra tools show "
+        "TOOL.",
     ),
     Reason.UNKNOWN_TOOL: Page("There is no tool of that name.", "palyra tools list shows them all."),
     Reason.BAD_ARGUMENTS: Page(
@@ -49,7 +50,7 @@ REASONS: dict[Reason, Page] = {
     Reason.BUDGET_SPENT: Page(
         "The run, or its principal for the day, has used up its calls, its refused attempts, or the time, processor "
         "time, output, network traffic or fuel it may use; the message says which, how much and of how much.",
-        "Start another run, have an operator extend it (palyra runs extend RUN_ID), or raise the limit in [tool_call] "
+        "Start another run. An operator can extend it (palyra runs extend RUN_ID), or raise the limit in [tool_call] "
         "or [budget].",
     ),
     Reason.EXECUTABLE_DENIED: Page(
@@ -64,7 +65,7 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.OUTSIDE_WORKSPACE: Page(
         "An argument or the working folder leads out of the workspace, links followed.",
-        "Work below the workspace, choose another with --workspace, or grant a folder with --read DIR.",
+        "Work below the workspace. An operator can choose another with --workspace, or grant a folder with --read DIR.",
     ),
     Reason.EGRESS_DENIED: Page(
         "The call names a host that it was not granted.",
@@ -92,11 +93,13 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.TIMEOUT: Page(
         "The call did not end in time; its whole process tree was killed.",
-        "palyra run --timeout S, timeout_ms in the input, or execution_timeout_ms in [tool_call].",
+        "Do less in one call, give a larger timeout_ms, or start it in the background. An operator can give more time: "
+        "palyra run --timeout S, or execution_timeout_ms in [tool_call].",
     ),
     Reason.QUOTA_EXCEEDED: Page(
         "The program wrote more than its output quota; it was killed and what was captured is returned.",
-        "palyra run --max-output BYTES, or max_output_bytes in [tool_call.process_runner]; or let it write to a file.",
+        "Let it write to a file of the workspace. An operator can give more: palyra run --max-output BYTES, or "
+        "max_output_bytes in [tool_call.process_runner].",
     ),
     Reason.OUT_OF_FUEL: Page(
         "The WASM guest used up its fuel.",
@@ -104,11 +107,12 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.MEMORY_LIMIT: Page(
         "The kernel killed the program at its memory limit.",
-        "palyra run --memory BYTES, or memory_limit_bytes in [tool_call.process_runner].",
+        "Do less at once. An operator can give more: palyra run --memory BYTES, or memory_limit_bytes in "
+        "[tool_call.process_runner].",
     ),
     Reason.CPU_LIMIT: Page(
         "The kernel killed the program at its CPU limit.",
-        "Raise cpu_time_limit_ms in [tool_call.process_runner], or do less in one call.",
+        "Do less in one call. An operator can raise cpu_time_limit_ms in [tool_call.process_runner].",
     ),
     Reason.TRAPPED: Page("The WASM guest trapped.", "Fix the skill; its log says where."),
     Reason.CANCELLED: Page(

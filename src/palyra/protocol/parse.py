@@ -181,4 +181,4 @@ def _malformed(detail: str) -> Rejected:
 
 
 def _bad(detail: str) -> Rejected:
-    return Rejected(Reason.BAD_ARGUMENTS, detail, "palyra tools show TOOL prints the schema.")
+    return Rejected(Reason.BAD_ARGUMENTS, detail, "An operator can print the schema: palyra tools show TOOL.")

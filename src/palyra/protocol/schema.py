@@ -110,7 +110,7 @@ def check_arguments(compiled: CompiledSchema, value: Mapping[str, Json]) -> None
         raise Rejected(
             Reason.BAD_ARGUMENTS,
             "The value has too many parts for its schema: checking all of them would take too long.",
-            "Send less at once; palyra tools show TOOL prints the schema.",
+            "Send less at once. An operator can print the schema: palyra tools show TOOL.",
         )
     if not compiled.has_integers and compiled.validator.is_valid(value):
         return
@@ -130,7 +130,8 @@ def _hint(schema: Mapping[str, Json], errors: Sequence[tuple[str, str]]) -> str:
     if any(path.startswith("args/") and sentence.startswith("longer than") for path, sentence in errors):
         return "Send a long text as stdin, or write it to a file with palyra.fs.write and name the file in args."
     misnamed = any(not path and sentence.startswith("unknown key") for path, sentence in errors)
-    return f"{f'Its keys: {known}. ' if known and misnamed else ''}palyra tools show TOOL prints the schema."
+    keys = f"Its keys: {known}. " if known and misnamed else ""
+    return f"{keys}The tool's schema says what fits. An operator can print it: palyra tools show TOOL."
 
 
 def _located(path: str, sentence: str) -> str:

@@ -36,7 +36,7 @@ def test_the_last_call_is_followed_by_a_refusal_that_says_which_budget():
     assert (caught.value.reason, caught.value.detail, caught.value.hint) == (
         Reason.BUDGET_SPENT,
         "The run has used 200 of its 200 calls.",
-        "Start a new run, raise max_calls_per_run in [tool_call], or have an operator extend it: "
+        "Start a new run. An operator can raise max_calls_per_run in [tool_call], or extend this one: "
         "palyra runs extend RUN_ID --calls N.",
     )
 

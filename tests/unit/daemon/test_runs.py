@@ -26,7 +26,7 @@ def test_a_run_narrows_and_says_what_holds(served, one, workspace):
     )
     run = response.json()
     assert response.status_code == 201
-    assert (run["limits"]["wall_ms"], run["limits"]["memory_bytes"]) == (1000, 1 << 30), "never more than configured"
+    assert (run["limits"]["wall_ms"], run["limits"]["memory_bytes"]) == (1000, 4 << 30), "never more than configured"
     assert run["budget"]["calls_max"] == 2
     outcomes = [served.ask("POST", "/v1/calls", token=one, json=ECHO | {"run_id": run["run_id"]}).json() for _ in "123"]
     assert [outcome["reason"] for outcome in outcomes] == [None, None, "BUDGET_SPENT"]

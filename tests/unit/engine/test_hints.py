@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from palyra.config.schema import parse_config
-from palyra.engine.hints import about_tool
+from palyra.engine.hints import about_tool, split_hint
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
 from palyra.model.reasons import REASONS
@@ -28,7 +28,7 @@ def test_a_refused_input_names_the_tool_whose_schema_to_look_at():
     assert outcome.message == "command is missing; unknown key comand."
     assert outcome.hint == (
         "Its keys: command, args, cwd, env, stdin, timeout_ms, background, lifetime, requested_egress_hosts. "
-        "palyra tools show palyra.process.run prints the schema."
+        "The tool's schema says what fits. An operator can print it: palyra tools show palyra.process.run."
     )
 
 
@@ -59,3 +59,16 @@ def test_of_a_call_that_was_not_made_the_tool_alone_is_named():
     hint = "palyra tools show TOOL prints the schema; palyra policy explain CALL_ID"
     assert about_tool(hint, "palyra.echo") == hint.replace("TOOL", "palyra.echo")
     assert (about_tool(hint, "x; rm"), about_tool(None, "palyra.echo")) == (hint, None)
+
+
+@pytest.mark.parametrize(
+    ("hint", "agents", "operators"),
+    [
+        ("Do less.", "Do less.", ""),
+        ("Do less. An operator can raise x.", "Do less.", "An operator can raise x."),
+        ("An operator can raise x. Or y.", "", "An operator can raise x. Or y."),
+        ("NotAn operator can do it.", "NotAn operator can do it.", ""),
+    ],
+)
+def test_what_only_an_operator_can_do_is_told_apart(hint, agents, operators):
+    assert split_hint(hint) == (agents, operators)

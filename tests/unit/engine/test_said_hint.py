@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from palyra.egress.hosts import parse_pattern
+from palyra.engine import said_hint as module
+from palyra.engine.hints import split_hint
 from palyra.engine.said_hint import MAX_BYTES, said_hint, unread_hint
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
@@ -65,6 +67,44 @@ def test_a_debugger_a_sanitizer_and_a_browser_say_what_works_instead(said: bytes
     hint = hint_of(said, ALONE)
     assert hint is not None
     assert advice in hint
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"bash: fork: retry: Resource temporarily unavailable",
+        b"RuntimeError: can't start new thread",
+        b"Error: spawn EAGAIN",
+        b"error: failed to spawn thread: Os { code: 11 }",
+    ],
+)
+def test_who_has_no_process_left_is_told_the_limit_and_to_run_fewer(said: bytes) -> None:
+    agents, operators = split_hint(str(said_hint(said, OPEN, Limits(processes=7))))
+    assert agents.startswith("A call here has at most 7 processes and threads: run fewer at once")
+    assert operators == "An operator can raise max_processes in [tool_call.process_runner]."
+
+
+def test_a_push_to_a_remote_for_reading_is_told_that_it_is_one() -> None:
+    said = b"remote: error: unable to create temporary object directory\n ! [remote rejected] main (unpacker error)"
+    agents, operators = split_hint(str(hint_of(said, ALONE)))
+    assert "for reading only" in agents
+    assert operators
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"cat: /tmp/x/f: No such file or directory", b"Error: ENOENT: no such file or directory, open '/home/agent/x'"],
+)
+def test_who_looks_for_what_an_earlier_call_left_in_tmp_is_told_that_it_is_new_each_time(said: bytes) -> None:
+    assert str(hint_of(said, OPEN)).startswith("The home folder and /tmp are new and empty in each call")
+
+
+def test_every_hint_about_an_operators_setting_stands_behind_the_operators_words() -> None:
+    hints = [value for name, value in vars(module).items() if name.startswith("_") and isinstance(value, str)]
+    assert len(hints) > 10
+    for hint in hints:
+        agents = split_hint(hint)[0]
+        assert not any(words in agents for words in ("palyra run", "[tool_call", "perator")), hint
 
 
 @pytest.mark.parametrize(
@@ -146,7 +186,7 @@ def test_other_words_are_not(args: tuple[str, ...], said: bytes) -> None:
     ("execution", "told"),
     [
         (Execution(status=Status.COMPLETED, exit_code=1), "A process here has at most 4096 MiB of memory"),
-        (Execution(status=Status.TIMEOUT, reason=Reason.TIMEOUT), "palyra run --timeout S"),
+        (Execution(status=Status.TIMEOUT, reason=Reason.TIMEOUT), "Do less in one call"),
     ],
 )
 def test_a_limit_that_ended_a_program_keeps_its_own_remedy_whatever_was_said(execution: Execution, told: str) -> None:
