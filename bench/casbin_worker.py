@@ -26,9 +26,9 @@ m = r.act == "execute" && eval(p.rule)
 CODE = "(r.ctx.interpreter || r.ctx.runs_code || r.ctx.inline_code)"
 RULES = (
     (f"{CODE} && !r.ctx.granted_interpreters", "deny"),
-    ("!(r.ctx.listed || r.ctx.granted)", "deny"),
+    ("!r.ctx.listed", "deny"),
     ("r.ctx.agent_writable", "deny"),
-    (f"!r.ctx.found && (r.ctx.listed || r.ctx.granted) && !(!r.ctx.granted_interpreters && {CODE})", "deny"),
+    (f"!r.ctx.found && r.ctx.listed && !(!r.ctx.granted_interpreters && {CODE})", "deny"),
     ("r.ctx.outside_workspace", "deny"),
     ("r.ctx.hosts_denied > 0", "deny"),
     ("r.sub.kind == 'agent' && r.ctx.tier == 'B' && !(r.ctx.granted_tier || r.ctx.approved)", "deny"),

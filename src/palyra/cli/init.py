@@ -30,7 +30,7 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 [tool_call.process_runner]
 # tier = "auto"                  # auto is tier C; "b" only when you ask for it
 # allowed_executables = ["ls", "cat", "git"]   # replaces the built-in list of common programs
-# allow_interpreters = false     # bash, python, node … and what runs them
+# allow_interpreters = false     # bash, python, node … and what runs them; a list above has to name them too
 # path = ["/usr/local/bin", "/usr/bin", "/bin"]   # where programs are looked for
 # read_roots = []                # further read-only folders, absolute
 # settable_env = ["CI", "NODE_ENV"]           # replaces the built-in list of harmless variables

@@ -99,6 +99,11 @@ class ProcessRunnerConfig:
     """The image of tier C's containers, pinned: NAME@sha256:DIGEST or sha256:ID. Empty: none."""
 
     @property
+    def has_own_list(self) -> bool:
+        """Whether the operator wrote `allowed_executables`, were it word for word the default."""
+        return self.allowed_executables is not COMMON_PROGRAMS
+
+    @property
     def tier_choice(self) -> TierChoice:
         return TierChoice(self.tier)
 

@@ -204,6 +204,7 @@ def _guard(trip: Trip, ports: Ports, process: ProcessInput, runner: ProcessRunne
         sights=sights,
         allowed_executables=runner.allowed_executables,
         allow_interpreters=runner.allow_interpreters,
+        own_list=runner.has_own_list,
         read_roots=(*runner.read_roots, *grant.read_roots),
         grant=grant,
         tier=tier.value,

@@ -45,6 +45,8 @@ __all__ = [
     "shebang_program",
 ]
 
+ANY_PROGRAM = "sh"
+"""What has to be listed where a program that cannot be named would run: a shell runs any."""
 MAX_DEPTH = 8
 MAX_STEPS = 256
 """Command lines within one: `find -exec find -exec find …` is one at each -exec, and in each of them again."""
@@ -62,6 +64,8 @@ class Classification:
     inline_code: bool = False
     also: tuple[str, ...] = ()
     """Names, as written, of further programs that would be started: each must be found and listed too."""
+    starts: tuple[str, ...] = ()
+    """Programs that a plain program would start by itself: `sh` for any that cannot be named. They must be listed."""
     why: str = ""
     """One clause for a refusal's sentence."""
 
@@ -77,6 +81,7 @@ class _Trail:
     code: bool = False
     inline: bool = False
     also: list[str] = field(default_factory=list)
+    starts: list[str] = field(default_factory=list)
     why: str = ""
     steps: int = 0
 
@@ -88,9 +93,11 @@ class _Trail:
         self.interpreter = self.code = True
         self.note(name, 200, why)
 
-    def note_code(self, name: str, why: str) -> None:
+    def note_code(self, name: str, why: str, starts: str = ANY_PROGRAM) -> None:
+        """`starts`: what it would run; nothing for a program that is made to run code and is listed itself."""
         self.code = True
         self.note(name, 100, why)
+        self.starts += [starts] if starts else []
 
 
 def check_shape(command: str, args: Sequence[str]) -> None:
@@ -156,7 +163,7 @@ def classify(command: str, args: Sequence[str], shebang: str = "", *, resolved: 
     if why and interprets:
         trail.note_interpreter(name, why)
     elif why:
-        trail.note_code(name, why)
+        trail.note_code(name, why, "")
     return Classification(
         program=program,
         effective_program=trail.effective,
@@ -164,6 +171,7 @@ def classify(command: str, args: Sequence[str], shebang: str = "", *, resolved: 
         runs_code=trail.code,
         inline_code=trail.inline,
         also=tuple(dict.fromkeys(trail.also)),
+        starts=tuple(dict.fromkeys(trail.starts)),
         why=trail.why,
     )
 
@@ -203,10 +211,12 @@ def _follow(name: str, finding: Finding, trail: _Trail, depth: int) -> None:
     for word in finding.words:
         if len(word) > 1 and is_interpreter(word):
             trail.note_interpreter(normalise(word), f"{name} would run {normalise(word)}")
+            trail.starts.append(word.rpartition("/")[2])
     if finding.shell:
         trail.note_interpreter("sh", finding.why)
+        trail.starts.append("sh")
     elif finding.code:
-        trail.note_code(name, finding.why)
+        trail.note_code(name, finding.why, "" if name in RUNNERS or name in BUILD_TOOLS else ANY_PROGRAM)
     elif finding.argv:
         _enter(name, finding, trail, depth)
 
@@ -214,7 +224,8 @@ def _follow(name: str, finding: Finding, trail: _Trail, depth: int) -> None:
 def _enter(name: str, finding: Finding, trail: _Trail, depth: int) -> None:
     inner, known = finding.argv[0], normalise(finding.argv[0])
     if _BLANK_OR_FOLDER.search(inner) or "{" in inner or inner in ("", ".", ".."):
-        trail.note_code(known, f"{name} names a program by a path or a placeholder, so it could be any")
+        why = f"{name} names a program by a path or a placeholder, so it could be any"
+        trail.note_code(known, why, inner or ANY_PROGRAM)
     elif name not in MULTI_CALL:
         trail.also.append(inner)
     if finding.open_ended and may_run(known):

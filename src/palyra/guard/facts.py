@@ -15,7 +15,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from palyra.errors import Reason, Rejected
-from palyra.guard.command import Classification, behind, check_shape, is_broad_kill, is_interpreter, normalise
+from palyra.guard.command import (
+    ANY_PROGRAM,
+    Classification,
+    behind,
+    check_shape,
+    is_broad_kill,
+    is_interpreter,
+    normalise,
+)
 from palyra.guard.paths import EACH_CALLS_OWN, MACHINE, VISIBLE_SYSTEM, can_be_granted, inside, judge_paths, lexical
 from palyra.guard.programs import BROAD_KILLS, BUILD_TOOLS
 from palyra.guard.wrappers import is_wrapper
@@ -37,6 +45,7 @@ def guard_process(
     sights: Sights,
     allowed_executables: Sequence[str],
     allow_interpreters: bool,
+    own_list: bool = False,
     read_roots: Sequence[str] = (),
     grant: OperatorGrant,
     tier: str,
@@ -50,11 +59,7 @@ def guard_process(
     check_places(sights)  # 5
     with_interpreters = allow_interpreters or grant.interpreters
     names = frozenset((*allowed_executables, *grant.executables))
-    unlisted = [
-        sight.name
-        for sight in _programs(sights)
-        if sight.name not in names and not (with_interpreters and _comes_with_interpreters(sight))
-    ]
+    unlisted = _unlisted(kind, sights, names, with_interpreters=with_interpreters and not own_list)
     # Tier B shows the host's own folders, so nothing beside the workspace is taken for granted there.
     shown, private = (VISIBLE_SYSTEM, EACH_CALLS_OWN) if tier == Tier.C else ((), ())
     outside = judge_paths(sights, read_roots, visible=(*MACHINE, *shown))
@@ -68,6 +73,7 @@ def guard_process(
         runs_code=kind.runs_code,
         inline_code=kind.inline_code,
         listed=not unlisted,
+        own_list=own_list,
         found=bool(sights.executable.path and sights.executable.sha256),
         agent_writable=bool(writable),
         outside_workspace=bool(outside),
@@ -78,12 +84,22 @@ def guard_process(
         granted_egress=grant.egress is not None or bool(grant.hosts),
         details=(
             *_tell_code(kind),
-            *_tell_executables(kind, sights, unlisted, writable),
+            *_tell_executables(kind, sights, unlisted, writable, own_list=own_list),
             *tell_outside(outside, sights, private=private),
             *_tell_reading(outside, sights),
             *tell_hosts(hosts_denied),
         ),
     )
+
+
+def _unlisted(
+    kind: Classification, sights: Sights, names: frozenset[str], *, with_interpreters: bool
+) -> tuple[str, ...]:
+    """What would be started and is on no list. `with_interpreters`: interpreters are allowed and the operator wrote no
+    list, so they are listed by being interpreters."""
+    looked = (s.name for s in _programs(sights) if not (with_interpreters and _comes_with_interpreters(s)))
+    started = () if with_interpreters else kind.starts
+    return tuple(dict.fromkeys(name for name in (*looked, *started) if name not in names))
 
 
 def _programs(sights: Sights) -> tuple[ExecutableSight, ...]:
@@ -93,14 +109,15 @@ def _programs(sights: Sights) -> tuple[ExecutableSight, ...]:
 def _refine(kind: Classification, sights: Sights, command: str, args: Sequence[str]) -> Classification:
     """Add what the disk says: scripts, and links such as `editor` → vim; what git would go on with."""
     if kind.runs_code and sights.resumable and _goes_on(sights, command, args):
-        kind = replace(kind, runs_code=False, why="")
+        kind = replace(kind, runs_code=False, starts=(), why="")
     for sight in _programs(sights):
         name, why, interprets = behind(sight.name, sight.shebang, sight.path)
         if why and not kind.interpreter and (interprets or not kind.runs_code):
             kind = replace(kind, effective_program=name, interpreter=interprets, runs_code=True, why=why)
     if not kind.runs_code and any(normalise(sight.name) == "git" for sight in _programs(sights)):
         why = _why_git_runs_code(sights, command, args)
-        kind = replace(kind, effective_program="git", runs_code=True, why=why) if why else kind
+        if why:
+            kind = replace(kind, effective_program="git", runs_code=True, starts=(*kind.starts, ANY_PROGRAM), why=why)
     return kind
 
 
@@ -150,11 +167,6 @@ def _comes_with_interpreters(sight: ExecutableSight) -> bool:
     return is_interpreter(name) or name in BUILD_TOOLS or is_wrapper(name) or (bool(why) and interprets)
 
 
-def _has_to_be_listed(sight: ExecutableSight, unlisted: Sequence[str]) -> bool:
-    """Whether leave to run code is not enough for it: a database's shell, a pager, a debugger."""
-    return sight.name in unlisted and not _comes_with_interpreters(sight)
-
-
 def _check_kill(command: str, args: Sequence[str], kind: Classification) -> None:
     wrapped = (kind.effective_program, *(normalise(name) for name in kind.also))
     if is_broad_kill(command, args) or any(name in BROAD_KILLS - {"fuser"} for name in wrapped):
@@ -198,13 +210,21 @@ def _tell_code(kind: Classification) -> Details:
 
 
 def _tell_executables(
-    kind: Classification, sights: Sights, unlisted: Sequence[str], writable: Sequence[ExecutableSight]
+    kind: Classification,
+    sights: Sights,
+    unlisted: Sequence[str],
+    writable: Sequence[ExecutableSight],
+    *,
+    own_list: bool,
 ) -> Details:
     code, first = Reason.EXECUTABLE_DENIED.value, sights.executable
     for name in (*unlisted, *(() if first.path else (first.name,)))[:1]:
         yield "program", name  # as a list has to spell it: `python3` where policies say python, the wrapper itself
     if kind.interpreter or kind.runs_code:
-        yield from (("unlisted", s.name) for s in _programs(sights) if _has_to_be_listed(s, unlisted))
+        by_kind = (
+            () if own_list else {s.name for s in _programs(sights) if _comes_with_interpreters(s)} | {*kind.starts}
+        )
+        yield from (("unlisted", name) for name in unlisted if name not in by_kind)
     needs_no_list = kind.interpreter or kind.runs_code  # where such programs are allowed; else they are refused as code
     if not first.path and needs_no_list:
         yield code, _tell_missing(first.name)

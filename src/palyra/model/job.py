@@ -32,7 +32,9 @@ class Facts:
     """Can run code that its arguments name: a wrapper to an interpreter, an -exec, a build tool."""
     inline_code: bool = False
     listed: bool = False
-    """On the executable allowlist of the configuration or of the operator's flags."""
+    """All it would start is on the executable allowlist of the configuration or of the operator's flags."""
+    own_list: bool = False
+    """The operator wrote `allowed_executables`: interpreters have to be on it like any other program."""
     found: bool = False
     agent_writable: bool = False
     outside_workspace: bool = False

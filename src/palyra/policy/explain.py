@@ -155,7 +155,7 @@ def _candidates(request: Request, details: Details) -> Iterator[_Candidate]:
     listed: dict[str, Scalar] = {"granted": True, "listed": True}
     # The flag also lists interpreters, as guard/command does; what merely runs code still has to be listed itself.
     code: dict[str, Scalar] = {"granted_interpreters": True}
-    if request.context["interpreter"]:
+    if request.context["interpreter"] and not request.context["own_list"]:
         code["listed"] = True
     mode = request.context["egress"]
     yield "flag", allow, listed

@@ -38,7 +38,7 @@ ELICIT = "approval::elicit"
 ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, INLINE, LIST, CONFIRM, ELICIT)
 
 _FACTS = tuple(
-    "tier egress program effective_program interpreter runs_code inline_code listed found agent_writable "
+    "tier egress program effective_program interpreter runs_code inline_code listed own_list found agent_writable "
     "outside_workspace background network egress_raw hosts_named hosts_denied granted granted_interpreters "
     "granted_egress".split()
 )
