@@ -343,12 +343,14 @@ class Looker:
 def _look_at_git(request: LookRequest, workspace: WorkspaceSight) -> tuple[str, tuple[str, ...]]:
     if not workspace.path or not any(normalise(name) == "git" for name in (request.command, *request.also)):
         return "", ()
+    from palyra.guard.githooks import obeys_hooks_path
     from palyra.guard.gitreport import reports_of
     from palyra.guard.look_git import look_at_git, look_at_steps
 
     recurses = any("--recursive" in word for word in request.args)
     reports = reports_of(request.command, request.args)
-    return look_at_git(workspace, recurses=recurses, reports=reports), look_at_steps(workspace)
+    hooks = not obeys_hooks_path(request.command, request.args)
+    return look_at_git(workspace, recurses=recurses, reports=reports, hooks=hooks), look_at_steps(workspace)
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:

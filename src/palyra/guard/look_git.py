@@ -21,6 +21,7 @@ from dataclasses import replace
 from itertools import chain
 
 from palyra.guard import gitconfig, gitindex
+from palyra.guard.githooks import IGNORED_HOOK
 from palyra.guard.gitreport import Reports
 from palyra.guard.look_gitfile import Elsewhere, common_folder, own_folder, read_file
 from palyra.guard.look_links import follow_links
@@ -52,15 +53,19 @@ TOO_WIDE = (
 )
 
 
-def look_at_git(workspace: WorkspaceSight, *, recurses: bool = False, reports: Reports = Reports.NEVER) -> str:
+def look_at_git(
+    workspace: WorkspaceSight, *, recurses: bool = False, reports: Reports = Reports.NEVER, hooks: bool = False
+) -> str:
     """The first such setting and its file, for a sentence; empty without one. `recurses`: git goes on into whatever the
-    submodules' submodules are once they have been checked out."""
+    submodules' submodules are once they have been checked out. `hooks`: it may run one whatever it is told."""
     top = f"{workspace.path}/.git"
-    look = _Look(workspace.path, recurses=recurses, reports=reports)
+    look = _Look(workspace.path, recurses=recurses, reports=reports, hooks=hooks)
     beside = (os.path.dirname(path) for path in workspace.protected if _is_of_repository(path))
     try:
         if own_folder(workspace.path, top):
             return "what .git, a file here, says: the repository is another folder of the workspace"
+        if _is_bare(workspace.path):
+            return "the workspace itself, which is laid out as a bare repository"
         return look.at_repository(workspace.path, top) or next(filter(None, map(look.at_settings, beside)), "")
     except _TooMuch as error:
         return str(error)
@@ -88,6 +93,22 @@ def look_at_steps(workspace: WorkspaceSight) -> tuple[str, ...]:
     return tuple(place for _, place in there)
 
 
+def _is_bare(folder: str) -> bool:
+    """As git recognises one, with hooks and settings beside the files; before 2.38 nothing keeps git from it."""
+    return _may_exist(f"{folder}/HEAD") and any(_may_exist(f"{folder}/{name}") for name in ("refs", "commondir"))
+
+
+def _may_exist(path: str) -> bool:
+    """Executable or not: another call may change that. What may not be looked at may be there."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def _is_of_repository(path: str) -> bool:
     """And not the operator's own settings in a folder of dot files, which git in a sandbox does not obey."""
     folder, name = os.path.split(path)
@@ -99,9 +120,10 @@ class _TooMuch(Exception):
 
 
 class _Look:
-    def __init__(self, workspace: str, *, recurses: bool, reports: Reports) -> None:
+    def __init__(self, workspace: str, *, recurses: bool, reports: Reports, hooks: bool) -> None:
         self._workspace = workspace
         self._recurses = recurses
+        self._hooks = hooks
         self._reports = reports
         self._folders = 0
         self._seen: dict[str, gitconfig.Reading] = {}
@@ -114,6 +136,7 @@ class _Look:
             files, place = waiting.pop()
             common = self._common(place)
             setting = self.at_settings(common) or (self.at_settings(place) if common != place else "")
+            setting = setting or self._at_hook(common) or self._at_hook(place)
             reading = self._seen[common]
             if setting or (reading.worktree and self._path(reading.worktree, place) != files):
                 # Names in the index would be those of another folder's files.
@@ -176,6 +199,17 @@ class _Look:
             worktree, stashes = worktree or reading.worktree, stashes or reading.stashes
         self._seen[folder] = replace(reading, worktree=worktree, stashes=stashes)
         return ""
+
+    def _at_hook(self, place: str) -> str:
+        hook = f"{place}/{IGNORED_HOOK}"
+        if not self._hooks or not (_may_exist(hook) or self._is_led_away(hook)):
+            return ""
+        return f"the hook {self._shown(hook)}, whatever settings say"
+
+    def _is_led_away(self, path: str) -> bool:
+        """A link leads out of the workspace: what is there for git (`/proc/self/cwd/x`) may not be there for us."""
+        end = follow_links(path, "/")
+        return bool(end.links) and not inside(self._workspace, end.path)
 
     def _common(self, place: str) -> str:
         """Where its settings are: a worktree's are those of the repository that it is one of."""
