@@ -22,7 +22,7 @@ from palyra.model.grant import Decision, Deny
 from palyra.model.outcome import BudgetView
 from palyra.model.run_facts import NO_FACTS
 from palyra.policy.bundle import PolicyBundle
-from palyra.policy.decide import decide
+from palyra.policy.decide import decide_each
 from palyra.policy.request import Request, ask_again, build_request
 
 
@@ -79,7 +79,7 @@ def _decide(trip: Trip, bundle: PolicyBundle, before: Asked | None) -> Decision:
     seen = bundle.cedar.pick(trip.cedar.context)
     if before is not None and before.bundle is bundle and before.seen == seen:
         return before.decision
-    decision = decide(bundle, trip.cedar, details=trip.facts.details)
+    trip.cedar, decision = decide_each(bundle, trip.cedar, trip.facts.ends, details=trip.facts.details)
     if trip.shape is not None:
         trip.shape.asked = Asked(cedar=trip.cedar, bundle=bundle, seen=seen, decision=decision)
     return decision

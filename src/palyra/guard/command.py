@@ -31,7 +31,7 @@ from palyra.guard.programs import (
     is_interpreter,
     normalise,
 )
-from palyra.guard.wrappers import may_run, read_wrapper
+from palyra.guard.wrappers import is_wrapper, may_run, read_wrapper
 from palyra.late import late
 from palyra.values import dataclass
 
@@ -66,6 +66,9 @@ class Classification:
     """Names, as written, of further programs that would be started: each must be found and listed too."""
     starts: tuple[str, ...] = ()
     """Programs that a plain program would start by itself: `sh` for any that cannot be named. They must be listed."""
+    ends: tuple[str, ...] = ()
+    """Normalised: what stands at the end of each chain of wrappers, or does work of its own on the way there. `find
+    -exec ls ; -exec rm ;` has two, and `env find -delete -exec true ;` too."""
     why: str = ""
     """One clause for a refusal's sentence."""
 
@@ -82,6 +85,8 @@ class _Trail:
     inline: bool = False
     also: list[str] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    """What stands at the end of each chain of wrappers, or does work of its own on the way there."""
     why: str = ""
     steps: int = 0
 
@@ -172,6 +177,7 @@ def classify(command: str, args: Sequence[str], shebang: str = "", *, resolved: 
         inline_code=trail.inline,
         also=tuple(dict.fromkeys(trail.also)),
         starts=tuple(dict.fromkeys(trail.starts)),
+        ends=tuple(dict.fromkeys(trail.ends)),
         why=trail.why,
     )
 
@@ -202,8 +208,11 @@ def _walk(command: str, args: Sequence[str], trail: _Trail, *, depth: int, by: s
         what = f"{name} is a shell and other programs in one" if name in MULTI_CALL else f"{said} is an interpreter"
         shown = normalise(args[0]) if name in MULTI_CALL and args else name
         trail.note_interpreter(shown, f"{by} would run {name}" if by else what)
-    for finding in read_wrapper(name, args):
+    findings = read_wrapper(name, args)
+    for finding in findings:
         _follow(name, finding, trail, depth)
+    if depth and not (is_wrapper(name) and any(finding.argv for finding in findings)):
+        trail.ends.append(name)
 
 
 def _follow(name: str, finding: Finding, trail: _Trail, depth: int) -> None:

@@ -69,6 +69,7 @@ def guard_process(
         egress=egress,
         program=kind.program,
         effective_program=kind.effective_program,
+        ends=kind.ends if len(kind.ends) > 1 else (),
         interpreter=kind.interpreter,
         runs_code=kind.runs_code,
         inline_code=kind.inline_code,

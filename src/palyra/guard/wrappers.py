@@ -266,12 +266,17 @@ def _read_xargs(args: Words) -> Iterator[Finding]:
 
 def _read_find(args: Words, *, mixed: bool = False) -> Iterator[Finding]:
     """`mixed`: places to begin at may stand behind tests, as bfs takes them."""
+    actions = sum(word.startswith(_ACTIONS) for word in args)
     for at, word in enumerate(args):
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             end = at + 1
             while end < len(args) and args[end] != ";" and not (args[end] == "+" and args[end - 1] == "{}"):
                 end += 1
             inner = tuple(args[at + 1 : end])
+            if _names_git(inner) and (actions > 1 or any(map(_names_output, inner))):
+                # `-exec cp g .git/config ; -exec git add x ;`: nobody looked at what the first one wrote. One that runs
+                # for each file obeys what it wrote for the last: `git log --format=… --output=.git/config -p {}`.
+                yield Finding(code=True, words=inner, why="find starts git behind something that writes a file")
             if word.endswith("dir") and _names_git(inner):
                 yield Finding(code=True, words=inner, why=f"find {word} starts git in folders with their own settings")
             elif inner:
@@ -280,6 +285,13 @@ def _read_find(args: Words, *, mixed: bool = False) -> Iterator[Finding]:
                 yield _with_names(inner, given, many="+" in args[end : end + 1])
 
 
+def _names_output(word: str) -> bool:
+    """Of git, or of `time -o FILE git`."""
+    long = word.startswith("--ou") and word != "--ours"
+    return long or (word[:1] == "-" and word[1:2] != "-" and "o" in word) or normalise(word) == "time"
+
+
+_ACTIONS = ("-exec", "-ok", "-fprint", "-fls", "-delete")
 _TESTS = frozenset(
     "-name -iname -path -ipath -regex -iregex -type -maxdepth -mindepth -not -size -mtime -newer".split()
 )

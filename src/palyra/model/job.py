@@ -52,6 +52,8 @@ class Facts:
     granted_interpreters: bool = False
     granted_egress: bool = False
 
+    ends: tuple[str, ...] = ()
+    """Where a call starts several programs side by side: policy is asked about it once with each as effective one."""
     details: tuple[tuple[str, str], ...] = ()
     """(reason code, sentence) for refusals: which argument, which host, which program. Never sent to Cedar."""
 

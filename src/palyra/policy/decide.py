@@ -9,7 +9,7 @@ Not here: evaluation (cedar), the order of outcomes (verdict).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from palyra.errors import Reason
 from palyra.late import late
@@ -55,6 +55,20 @@ def decide(bundle: PolicyBundle, request: Request, *, details: Collection[tuple[
                 message=f"Policy could not be evaluated, so the call is refused: {verdict.error}.",
                 hint="Fix the policy it names; palyra policy explain CALL_ID shows the request it failed on.",
             )
+
+
+_RANK = ("allow", "ask", "deny")
+
+
+def decide_each(
+    bundle: PolicyBundle, request: Request, ends: Sequence[str], *, details: Collection[tuple[str, str]] = ()
+) -> tuple[Request, Decision]:
+    """The strictest answer about the programs that a call starts side by side, and the request it answers. A policy
+    sees one effective program: `find -exec ls ; -exec rm ;` was `ls` to an operator's forbid of `rm`."""
+    others = [end for end in ends if end != request.context["effective_program"]]
+    requests = (request, *(request.with_context(effective_program=end) for end in others))
+    answers = [(each, decide(bundle, each, details=details)) for each in requests]
+    return max(answers, key=lambda answer: _RANK.index(answer[1].effect))
 
 
 def verdict_of(bundle: PolicyBundle, request: Request) -> Verdict:
