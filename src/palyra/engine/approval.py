@@ -52,7 +52,7 @@ async def approve(trip: Trip, ports: Ports, assess: Assess) -> Ending | None:
         if not isinstance(trip.decision, Ask):
             trip.approval_id = None  # policy changed meanwhile and asks nobody any more
             return None
-        question = _unchanged(trip, ports, question)
+        question = check_unchanged(trip, ports, question)
     trip.approval_id = approval.approval_id
     _check_said(approval)
     trip.permission = Permission(approval_id=approval.approval_id, question=question)
@@ -158,7 +158,7 @@ def _check_said(approval: Approval) -> None:
             )
 
 
-def _unchanged(trip: Trip, ports: Ports, before: Question) -> Question:
+def check_unchanged(trip: Trip, ports: Ports, before: Question) -> Question:
     after = make_question(trip, ports)
     if after.binding != before.binding:
         raise Rejected(

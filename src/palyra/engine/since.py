@@ -1,14 +1,17 @@
 """What changed while a call waited for its turn: a decision from before does not carry it over.
 
 Rules: a call that waited does not begin under policies that are no longer in use, as one that was sent to a node does
-not (cluster/dispatching), and is decided once more when it waited into another hour, which policies may look at. A call
-that reaches out is decided once more if its run was marked meanwhile, whether it waited or not: sent together with one
-that uses a secret, it would go behind it with a decision from before.
+not (cluster/dispatching). A call that waited, or beside which a writer of its run ended, is assessed once more: `git
+add` queued behind `find -exec cp … .git` obeyed settings that nobody had looked at. A call that reaches out is decided
+once more if its run was marked meanwhile, whether it waited or not: sent together with one that uses a secret, it would
+go behind it with a decision from before.
 
 Not here: whose turn it is (turns), which labels a call gives (labels).
 """
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
 
 from palyra.engine.decision import hour_of
 from palyra.engine.labels import labels_of, reaches_out
@@ -17,17 +20,30 @@ from palyra.engine.runs import RunScope
 from palyra.engine.trip import Trip
 from palyra.errors import Reason, Rejected
 from palyra.model.grant import Ask, Deny
-from palyra.model.run_facts import RunFacts
+from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.policy.decide import decide_each
 from palyra.policy.request import Request, ask_again
 
+ASKS_NOW = "What happened while the call waited for its turn makes policy ask for a person's approval."
+Assess = Callable[[Trip, frozenset[RunLabel]], Awaitable[None]]
+"""Steps 1 to 6, without the labels that the call itself has given to its run."""
 
-def check_decision_since(trip: Trip, ports: Ports) -> None:
-    """Of a call that waited, in its turn, before it is opened."""
+
+async def assess_again(trip: Trip, ports: Ports, assess: Assess) -> None:
+    """In its turn, before it is opened. Raises Rejected where it would not have come this far now."""
     if ports.policies.current().digest != trip.policy_sha256:
         raise Rejected(Reason.POLICY_DENIED, "The policies changed while the call waited for its turn.", "Call again.")
-    if trip.cedar is not None and trip.cedar.context["hour"] != hour_of(ports):
-        _decide_again(trip.cedar, trip, ports, trip.run_facts)
+    permission = trip.permission
+    await assess(trip, labels_of(trip) - trip.run_facts.labels)
+    if permission is None:
+        if isinstance(trip.decision, Ask):
+            raise Rejected(Reason.NOT_APPROVED, ASKS_NOW, "Repeat the call to ask.")
+    elif isinstance(trip.decision, Ask):
+        from palyra.engine.approval import check_unchanged
+
+        check_unchanged(trip, ports, permission.question)
+    else:
+        trip.permission = trip.approval_id = None
 
 
 def check_marked_since(trip: Trip, ports: Ports) -> None:
@@ -47,8 +63,4 @@ def _decide_again(before: Request, trip: Trip, ports: Ports, facts: RunFacts) ->
     if isinstance(decision, Deny):
         raise Rejected(decision.reason, decision.message, decision.hint)
     if isinstance(decision, Ask) and not isinstance(trip.decision, Ask):
-        raise Rejected(
-            Reason.NOT_APPROVED,
-            "What happened while the call waited for its turn makes policy ask for a person's approval.",
-            "Repeat the call to ask.",
-        )
+        raise Rejected(Reason.NOT_APPROVED, ASKS_NOW, "Repeat the call to ask.")

@@ -2,12 +2,16 @@
 
 Rules: calls that do not meet go on together; who meets somebody under way, or somebody who waits longer, waits, so no
 call starves. Runs never wait for each other. The queue of a run is bounded: past it a call is refused with BUSY
-instead of waiting for ever. Not here: what a call claims (engine/claims).
+instead of waiting for ever. A call announces itself before it is assessed and is told in its turn whether a writer of
+its run ended since then: what it was assessed by may be gone (TOCTOU). Not here: what a call claims (engine/claims),
+assessing it again (engine/since).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from palyra.engine.claims import NOTHING, Claim
 from palyra.errors import Reason, Rejected
@@ -18,9 +22,11 @@ MAX_WAITING = 1024
 class _Line:
     """The queue of one run: what is claimed now, and who waits, the longest first."""
 
-    __slots__ = ("held", "waiting")
+    __slots__ = ("announced", "held", "waiting", "writers_ended")
 
     def __init__(self) -> None:
+        self.announced = 0
+        self.writers_ended = 0
         self.held: list[Claim] = []
         self.waiting: list[tuple[Claim, asyncio.Future[None]]] = []
 
@@ -34,11 +40,13 @@ class _Line:
 
     def leave(self, claim: Claim) -> None:
         self.held.remove(claim)
+        self.writers_ended += bool(claim.writes)
         if self.waiting:
             self.admit()
 
     def give_up(self, claim: Claim, future: asyncio.Future[None]) -> None:
-        self.waiting.remove((claim, future))
+        if (claim, future) in self.waiting:  # `admit` drops a cancelled one itself, where several are at once
+            self.waiting.remove((claim, future))
         self.admit()
 
     def admit(self) -> None:
@@ -60,14 +68,30 @@ class Turns:
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
 
+    @contextmanager
+    def announce(self, run_id: str) -> Iterator[Callable[[], bool]]:
+        """Yields a question: has a call of this run that writes ended since the announcement?"""
+        line = self._line(run_id)
+        line.announced += 1
+        ended = line.writers_ended
+        try:
+            yield lambda: line.writers_ended != ended
+        finally:
+            line.announced -= 1
+            self._drop_if_idle(run_id, line)
+
     def take(self, run_id: str, claim: Claim) -> Turn:
         return Turn(self, run_id, claim)
 
-    async def enter(self, run_id: str, claim: Claim) -> bool:
-        """Whether it had to wait."""
+    def _line(self, run_id: str) -> _Line:
         line = self._lines.get(run_id)
         if line is None:
             line = self._lines[run_id] = _Line()
+        return line
+
+    async def enter(self, run_id: str, claim: Claim) -> bool:
+        """Whether it had to wait."""
+        line = self._line(run_id)
         try:
             return await self._wait(line, claim)
         finally:
@@ -79,7 +103,7 @@ class Turns:
         self._drop_if_idle(run_id, line)
 
     def _drop_if_idle(self, run_id: str, line: _Line) -> None:
-        if not line.held and not line.waiting:
+        if not (line.held or line.waiting or line.announced):
             self._lines.pop(run_id, None)
 
     async def _wait(self, line: _Line, claim: Claim) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from palyra.engine import assessment, roads
@@ -20,7 +21,7 @@ from palyra.engine.asking import check_still_asked
 from palyra.engine.attesting import get_ready
 from palyra.engine.budget import check_budget
 from palyra.engine.changes import changes_since, look_before
-from palyra.engine.claims import claim_of
+from palyra.engine.claims import NOTHING, WHOLE, claim_of
 from palyra.engine.created import note_created
 from palyra.engine.decision import authorise
 from palyra.engine.ended import EndedRuns
@@ -45,7 +46,7 @@ from palyra.engine.record import make_closing, make_opening, with_receipt
 from palyra.engine.repeat import first_outcome, refuse_reused
 from palyra.engine.runs import Run, RunScope
 from palyra.engine.shapes import Shapes
-from palyra.engine.since import check_decision_since, check_marked_since
+from palyra.engine.since import assess_again, check_marked_since
 from palyra.engine.trip import CallRequest, Ending, Trip
 from palyra.engine.turns import Turns
 from palyra.errors import DuplicateCall, Reason, Rejected, StateError
@@ -54,6 +55,7 @@ from palyra.model.outcome import Execution, Outcome, Status, StreamName, Usage
 from palyra.model.plan import BuiltinPlan, FetchPlan, ProcessPlan
 from palyra.model.process import Lifetime, ProcessOwner
 from palyra.model.record import Closing
+from palyra.model.run_facts import RunLabel
 from palyra.model.tool import ToolKind
 from palyra.model.wasm import WasmPlan
 from palyra.protocol.registry import Registry
@@ -204,42 +206,55 @@ class Engine:
         return outcome if outcome is not None else await finish_whatever_comes(self._finish(trip, ending, made))
 
     async def _walk(self, trip: Trip) -> Ending:
-        await self._assess(trip)  # 1-6
-        assert trip.tool is not None
-        assert trip.call is not None
-        assert trip.plan is not None
-        if isinstance(trip.decision, Ask):
-            pending = await roads.approve(trip, self.ports, self._assess)  # 7
-            if pending is not None:
-                return pending
-        await mark_run(trip, self.ports)
-        async with self._turns.take(trip.run.run_id, claim_of(trip)) as has_waited:
-            if has_waited:
-                check_decision_since(trip, self.ports)
-            check_marked_since(trip, self.ports)
-            check_still_asked(trip, self.ports)
-            self._ended.check(trip)
-            trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
-            match trip.plan:
-                case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:
-                    return await roads.run_inside(trip, plan, self.ports)  # 9, 10
-                case ProcessPlan(lifetime="") as plan:
-                    return await self._run_process(trip, plan)  # 9, 10
-                case ProcessPlan() as plan:
-                    return await self._start_background(trip, plan)  # 9
-                case FetchPlan() as plan:
-                    return await roads.run_fetch(trip, plan, self.ports)  # 9, 10
-                case WasmPlan() as plan:
-                    return await roads.run_plugin(trip, plan, self.ports)  # 9, 10
-                case BuiltinPlan():
-                    return await self._run_builtin(trip)
+        with self._turns.announce(trip.run.run_id) as has_changed:
+            await self._assess(trip)  # 1-6
+            if isinstance(trip.decision, Ask):
+                pending = await roads.approve(trip, self.ports, self._assess)  # 7
+                if pending is not None:
+                    return pending
+            await mark_run(trip, self.ports)
+            claim = claim_of(trip)
+            while True:
+                async with self._turns.take(trip.run.run_id, claim) as has_waited:
+                    if has_waited or (claim is not NOTHING and has_changed()):
+                        await assess_again(trip, self.ports, self._assess)
+                    if claim_of(trip) == claim or claim == WHOLE:
+                        return await self._open_and_run(trip)
+                claim = WHOLE  # it would now touch more than it waited for
 
-    async def _assess(self, trip: Trip) -> None:
+    async def _open_and_run(self, trip: Trip) -> Ending:
+        """8 to 10, in its turn."""
+        assert trip.tool is not None
+        check_marked_since(trip, self.ports)
+        check_still_asked(trip, self.ports)
+        self._ended.check(trip)
+        trip.opened = await self.ports.journal.open_call(make_opening(trip, self.ports))  # 8
+        match trip.plan:
+            case ProcessPlan() as plan if trip.tool.spec.kind is ToolKind.INSIDE:
+                return await roads.run_inside(trip, plan, self.ports)  # 9, 10
+            case ProcessPlan(lifetime="") as plan:
+                return await self._run_process(trip, plan)  # 9, 10
+            case ProcessPlan() as plan:
+                return await self._start_background(trip, plan)  # 9
+            case FetchPlan() as plan:
+                return await roads.run_fetch(trip, plan, self.ports)  # 9, 10
+            case WasmPlan() as plan:
+                return await roads.run_plugin(trip, plan, self.ports)  # 9, 10
+            case BuiltinPlan():
+                return await self._run_builtin(trip)
+            case None:
+                raise AssertionError("a call without a plan is refused in step 6")
+
+    async def _assess(self, trip: Trip, own: frozenset[RunLabel] = frozenset()) -> None:
+        """`own`: labels that this call itself gave to its run, which say nothing against it."""
         ports = self.ports
         assessment.receive(trip)
         if trip.request.refusal is not None:
             raise trip.request.refusal
         standing = await assessment.read_standing(trip, ports)
+        if own:
+            facts = standing.facts or ports.run_facts.read(trip.run.owner)
+            standing = replace(standing, facts=replace(facts, labels=facts.labels - own))
         trip.policy_number = standing.policy_number
         assessment.check_attempts_left(standing.budget)
         roads.check_pace(trip, self.ports, standing)

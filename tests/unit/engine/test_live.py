@@ -10,8 +10,10 @@ import pytest
 from palyra.engine import endings, walk
 from palyra.engine.live import finish_whatever_comes
 from palyra.engine.record import make_closing
+from palyra.engine.runs import RunScope
 from palyra.engine.trip import CallRequest
 from palyra.engine.walk import Engine
+from palyra.errors import Reason
 from palyra.model.outcome import Outcome, Status
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
@@ -190,3 +192,23 @@ def test_a_large_output_is_kept_before_its_record_is_made() -> None:
     outcome = asyncio.run(Engine(ports, make_registry(BUILTIN_TOOLS)).call(request(project=True)))
     assert [ref.name for ref in outcome.artifacts] == ["stdout"]
     assert outcome.attestation["projected_output_sha256"] is not None
+
+
+def test_the_end_of_a_run_cancels_all_its_queued_calls_and_says_so_in_each_record():
+    """All but the first that gave up its place ended INTERNAL."""
+    engine, ports = slow_engine()
+    run = fake_run(scope=RunScope.SESSION)
+
+    async def story() -> list[Outcome]:
+        asked = (CallRequest(tool="palyra.process.run", input={"command": "rm"}, run=run) for _ in range(5))
+        calls = [asyncio.ensure_future(engine.call(request)) for request in asked]
+        await running(ports)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await engine.end_run(run)
+        return await asyncio.gather(*calls)
+
+    outcomes = asyncio.run(story())
+    assert [(outcome.status, outcome.reason) for outcome in outcomes] == [(Status.CANCELLED, Reason.CANCELLED)] * 5
+    assert statuses(ports) == ["cancelled"] * 5
+    assert len(ports.executor.plans) == 1

@@ -130,3 +130,42 @@ def test_who_waited_behind_a_cancelled_one_goes_on():
         return log
 
     asyncio.run(story())
+
+
+def test_many_waiters_cancelled_at_once_all_end_as_cancelled():
+    """The first that gave up its place took the others' away, and theirs was an error of our own."""
+
+    async def story() -> list[object]:
+        turns = Turns()
+
+        async def one() -> None:
+            async with turns.take("run", WRITE):
+                await asyncio.Event().wait()
+
+        tasks = [asyncio.ensure_future(one()) for _ in range(5)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert turns._lines == {}
+        return [type(error) for error in ended]
+
+    assert asyncio.run(story()) == [asyncio.CancelledError] * 5
+
+
+def test_who_was_announced_is_told_of_every_writer_that_ended_since():
+    async def story() -> None:
+        turns = Turns()
+        with turns.announce("run") as has_changed, turns.announce("other") as elsewhere:
+            async with turns.take("run", READ):
+                assert not has_changed()
+            assert not has_changed(), "a reader changes nothing"
+            async with turns.take("run", WRITE):
+                assert not has_changed(), "it has not ended"
+            assert has_changed()
+            assert not elsewhere(), "of its own run"
+            with turns.announce("run") as later:
+                assert not later()
+        assert turns._lines == {}
+
+    asyncio.run(story())
