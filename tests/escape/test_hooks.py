@@ -66,10 +66,12 @@ def test_a_monitor_for_git_is_not_planted_and_run_by_three_plain_yeses(ask: Call
 
 def test_what_other_programs_trust_is_written_only_where_a_person_agrees(ask: Callable[..., list[str]]) -> None:
     names = (".git/config", ".GIT/hooks/x", "sub/.git/config", ".env", ".envrc", ".github/workflows/x.yml",
-             ".claude/settings.json", ".mcp.json", "link", "sub/../.git/config")  # fmt: skip
+             ".claude/settings.json", ".mcp.json", "link", "sub/../.git/config", ".npmrc", "sub/.hg/hgrc", "CLAUDE.md",
+             "docs/agents.md", ".cargo/config.toml", ".direnv/x", "cloudbuild.yaml", "Buildspec.yml")  # fmt: skip
     assert set(ask(*map(write, names))) == {"ask"}
     programs = ("mv plain.txt .claude/settings.json", "rm .claude/settings.json", "sed -i s/a/b/ .git/config",
-                "mkdir -p .git/hooks", "cp plain.txt link", "touch .env.local")  # fmt: skip
+                "mkdir -p .git/hooks", "cp plain.txt link", "touch .env.local", "cp plain.txt .npmrc",
+                "mv plain.txt sub/AGENTS.md", "tee .cargo/config.toml")  # fmt: skip
     assert set(ask(*map(line, programs))) == {"ask"}
 
 
@@ -197,3 +199,17 @@ def test_a_path_that_a_host_may_take_for_another_gets_no_yes(ask: Callable[..., 
     assert set(ask(*map(write, names))) == {"deny"}
     assert set(ask(*(("Read", {"file_path": name}) for name in names))) == {"deny"}
     assert ask(write("a b/c.d-é_~x.py"), write(".hidden")) == ["allow", "allow"]
+
+
+def test_what_a_terminal_obeys_gets_no_plain_yes(ask: Callable[..., list[str]]) -> None:
+    """`echo` with OSC 52 fills the clipboard, and a bidi override shows the person another command."""
+    raw = ("echo '\x1b]52;c;cm0gLXJmIH4K\x07'", "printf '\x1b[2J'", "grep '\x1b[8m' plain.txt", "ls '\u202egpj.x'",
+           "cat 'plain\u200b.txt'", "echo '\x9b31m'", "echo 'a\rb'", "wc '\x08\x08'")  # fmt: skip
+    assert set(ask(*map(line, raw))) <= {"ask", "deny"}
+    made = (r"printf '\033]0;x\007'", r"echo -e '\e[2J'", r"echo -e '\x1b[2J'", r"printf '\u001b[2J'", r"tr a '\033'",
+            r"printf 'a\rb'", "tr '[:print:]' '[:cntrl:]'", r"stat --printf='\033[2J' plain.txt",
+            "base64 -d plain.txt", "base64 --deco plain.txt", "base64 -id plain.txt",
+            r"paste -d '\b' plain.txt", r"printf '%b' '\0033c'")  # fmt: skip
+    assert set(ask(*map(line, made))) <= {"none", "ask", "deny"}
+    fine = ("echo hello", r"printf 'a\n'", r"printf 'a\tb\\\n'", "base64 plain.txt", "tr a b", "echo 'über 日本'")
+    assert set(ask(*map(line, fine))) == {"allow"}

@@ -262,6 +262,7 @@ _RISKS = {
     "runs_code": "it can run code that its arguments name",
     "inline_code": "its code is given in its arguments",
     "outside_workspace": "an argument leads out of the workspace",
+    "writes_obeyed": "other programs obey the file that it writes, or its name hides letters",
     "background": "it outlives its call",
     "agent_writable": "the agent could have written the program",
 }

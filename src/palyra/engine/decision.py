@@ -79,7 +79,7 @@ def _decide(trip: Trip, bundle: PolicyBundle, before: Asked | None) -> Decision:
     seen = bundle.cedar.pick(trip.cedar.context)
     if before is not None and before.bundle is bundle and before.seen == seen:
         return before.decision
-    trip.cedar, decision = decide_each(bundle, trip.cedar, trip.facts.ends, details=trip.facts.details)
+    trip.cedar, decision = decide_each(bundle, trip.cedar, details=trip.facts.details)
     if trip.shape is not None:
         trip.shape.asked = Asked(cedar=trip.cedar, bundle=bundle, seen=seen, decision=decision)
     return decision

@@ -89,7 +89,7 @@ def prepare_inside(trip: Trip, ports: Ports) -> None:
             created=created_before(trip, ports),
         )
     )
-    trip.facts = guard_inside(trip.sights)
+    trip.facts = guard_inside(trip.sights, written=_written(trip))
     trip.job = make_job(
         trip,
         ports,
@@ -97,6 +97,27 @@ def prepare_inside(trip: Trip, ports: Ports) -> None:
         stdin=None if "undo" in trip.call.input else orjson.dumps(_request(trip.call, trip.sights)),
         writable=Capability.FILESYSTEM_WRITE in trip.tool.spec.capabilities,
     )
+
+
+def _written(trip: Trip) -> Sequence[str]:
+    """Which files the call would change: read by the parser that applies the patch, so that no spelling of a name is
+    one thing here and another there. What that one refuses changes nothing."""
+    assert trip.call is not None
+    assert trip.tool is not None
+    given = trip.call.input
+    if Capability.FILESYSTEM_WRITE not in trip.tool.spec.capabilities or "undo" in given:
+        return ()
+    if "patch" not in given:
+        return (str(given.get("path", "")),)
+    from palyra.inside.beneath import Refused
+    from palyra.inside.patch import parse
+
+    try:
+        files = parse(given["patch"].encode("utf-8"))
+    except Refused:
+        return ()
+    names = (name for one in files for name in (one.old, one.new) if name is not None)
+    return tuple(name.decode("utf-8", "surrogateescape") for name in names)
 
 
 def make_job(trip: Trip, ports: Ports, *, entry: str, stdin: bytes | None, writable: bool) -> Job:

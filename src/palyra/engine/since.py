@@ -58,8 +58,8 @@ def check_marked_since(trip: Trip, ports: Ports) -> None:
 def _decide_again(before: Request, trip: Trip, ports: Ports, facts: RunFacts) -> None:
     used, most = int(before.context["calls_used"]), int(before.context["calls_max"])
     again = ask_again(before, calls_used=used, calls_max=most, hour=hour_of(ports), run=facts)
-    details, ends = (trip.facts.details, trip.facts.ends) if trip.facts is not None else ((), ())
-    _, decision = decide_each(ports.policies.current(), again, ends, details=details)
+    details = trip.facts.details if trip.facts is not None else ()
+    _, decision = decide_each(ports.policies.current(), again, details=details)
     if isinstance(decision, Deny):
         raise Rejected(decision.reason, decision.message, decision.hint)
     if isinstance(decision, Ask) and not isinstance(trip.decision, Ask):

@@ -69,7 +69,6 @@ def guard_process(
         egress=egress,
         program=kind.program,
         effective_program=kind.effective_program,
-        ends=kind.ends if len(kind.ends) > 1 else (),
         interpreter=kind.interpreter,
         runs_code=kind.runs_code,
         inline_code=kind.inline_code,
@@ -89,6 +88,7 @@ def guard_process(
             *tell_outside(outside, sights, private=private),
             *_tell_reading(outside, sights),
             *tell_hosts(hosts_denied),
+            *(("end", name) for name in kind.ends if len(kind.ends) > 1),
         ),
     )
 

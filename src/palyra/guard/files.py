@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from palyra.errors import Unenforceable
 from palyra.guard.facts import check_places, tell_hosts, tell_outside
+from palyra.guard.obeyed import hides_letters, is_obeyed
 from palyra.guard.paths import judge_paths
 from palyra.model.call import Tier
 from palyra.model.job import Facts
@@ -17,7 +18,8 @@ from palyra.model.net import EgressMode, NamedHost
 from palyra.model.sights import Sights
 
 
-def guard_inside(sights: Sights, hosts_denied: Sequence[NamedHost] = ()) -> Facts:
+def guard_inside(sights: Sights, hosts_denied: Sequence[NamedHost] = (), *, written: Sequence[str] = ()) -> Facts:
+    """`written`: the files that the call would change, relative to the workspace or absolute."""
     check_places(sights)
     _check_interpreter(sights)
     outside = judge_paths(sights, (), visible=())
@@ -25,6 +27,7 @@ def guard_inside(sights: Sights, hosts_denied: Sequence[NamedHost] = ()) -> Fact
         tier=Tier.C.value,
         egress=EgressMode.STRICT.value,
         outside_workspace=bool(outside),
+        writes_obeyed=any(is_obeyed(path) or hides_letters(path) for path in written),
         details=(*tell_outside(outside, sights, called="Path"), *tell_hosts(hosts_denied)),
     )
 

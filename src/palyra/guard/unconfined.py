@@ -11,13 +11,17 @@ Not here: the answer in the host's words (protocol/agent_answers), putting it to
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from palyra.canon import Json
+from palyra.guard.obeyed import is_obeyed, plain_name
 from palyra.guard.paths import inside
 from palyra.guard.protected import ENV_EXAMPLES, PROTECTED_NAMES
 from palyra.guard.readers import READERS
+from palyra.late import late
 from palyra.model.job import Facts
 from palyra.model.sights import Sights
+from palyra.model.visible import visible
 
 _CLOSED = frozenset(name.casefold() for name in PROTECTED_NAMES)
 _PLAIN = READERS - {"jq", "zcat"}
@@ -59,6 +63,26 @@ def follows_links(program: str, args: Sequence[str]) -> bool:
     return short or any(len(word) > 2 and name.startswith(word) for word in words)
 
 
+_SHOWN_INPUTS = ("command", "args", "pattern", "path", "url", "cwd")
+_READ_ESCAPES = frozenset({"echo", "printf", "paste", "stat", "tr"})
+_ESCAPED = late(r"\\[^nt\\]|:cntrl:")
+
+
+def shows_hidden(given: Mapping[str, Json]) -> bool:
+    """Its words hold what a terminal obeys or does not draw: `echo` prints `ESC ] 52 ;` into the clipboard, and the
+    person who is asked reads another command than the one that runs."""
+    words = (given.get(name) for name in _SHOWN_INPUTS)
+    flat = (word for value in words for word in (value if isinstance(value, (list, tuple)) else (value,)))
+    return any(isinstance(word, str) and visible(word) != word for word in flat)
+
+
+def prints_controls(program: str, args: Sequence[str]) -> bool:
+    """It makes control characters of plain ones: `printf '\\033]0;x'`, `echo -e '\\e[2J'`, `base64 -d`."""
+    if program == "base64":
+        return any(word[:1] == "-" and ("d" in word.lower() or word[:4] == "--de") for word in args)
+    return program in _READ_ESCAPES and any(_ESCAPED.search(word) for word in args)
+
+
 def may_read_hidden(facts: Facts, sights: Sights) -> bool:
     """It may go through all files of a folder, and some of them a sandbox would have hidden."""
     return bool(sights.workspace.masked) and not _RECURSIVE.isdisjoint((facts.program, facts.effective_program))
@@ -76,6 +100,6 @@ def closed_name(sights: Sights, *, reads: bool) -> str:
 
 def _closed(relative: str, *, reads: bool) -> Iterator[bool]:
     """As inside/changes refuses them; who only reads is kept from what is hidden alone."""
-    names = [part.casefold() for part in relative.split("/")]
+    names = [plain_name(part) for part in relative.split("/")]
     yield names[0].startswith(".env") and not (reads and names[0] in ENV_EXAMPLES)
-    yield not reads and (".git" in names or names[0] in _CLOSED)
+    yield not reads and (".git" in names or names[0] in _CLOSED or is_obeyed(relative))

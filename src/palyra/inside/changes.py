@@ -28,6 +28,10 @@ MAX_BEFORE_BYTES = 4 << 20
 """Of all files together, before the change: they are kept so that it can be undone."""
 ABSENT = "absent"
 NOREPLACE, EXCHANGE = 1, 2
+_UNDRAWN = frozenset(map(chr, (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, *range(0x180B, 0x1810)))) | {
+    *map(chr, range(0xFE00, 0xFE10)),
+    *map(chr, range(0xE0100, 0xE01F0)),
+}
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -92,11 +96,21 @@ def refuse_protected(parts: tuple[bytes, ...], request: dict[str, Any]) -> None:
     """Names that other programs on the host run or trust, also those that do not exist yet."""
     if not parts:
         raise Refused("NOT_A_FILE", "The workspace itself is not a file.")
-    names = [shown(part).casefold() for part in parts]
+    names = [_plain(shown(part)) for part in parts]
     top = names[0]
     if ".git" in names or top.startswith(".env") or top in request["protected"]:
         name = shown(b"/".join(parts))
         raise Refused("PROTECTED", f"{name} is protected: other programs run or trust what is in it.", path=name)
+
+
+def _plain(name: str) -> str:
+    """As a file system takes it that folds case and drops what no font draws, or dots and blanks at the end."""
+    if not name.isascii():
+        import unicodedata
+
+        letters = unicodedata.normalize("NFKC", name)
+        name = "".join(letter for letter in letters if letter not in _UNDRAWN and unicodedata.category(letter) != "Cf")
+    return name.casefold().rstrip(" .")
 
 
 def _parent(root: int, change: Change, made: list[tuple[int, bytes]], *, make: bool) -> int:

@@ -38,6 +38,8 @@ class Facts:
     found: bool = False
     agent_writable: bool = False
     outside_workspace: bool = False
+    writes_obeyed: bool = False
+    """A file tool would write what other programs obey, or a name that hides letters."""
     background: bool = False
     """The program would outlive its call."""
     network: bool = False
@@ -52,8 +54,6 @@ class Facts:
     granted_interpreters: bool = False
     granted_egress: bool = False
 
-    ends: tuple[str, ...] = ()
-    """Where a call starts several programs side by side: policy is asked about it once with each as effective one."""
     details: tuple[tuple[str, str], ...] = ()
     """(reason code, sentence) for refusals: which argument, which host, which program. Never sent to Cedar."""
 

@@ -9,7 +9,7 @@ Not here: evaluation (cedar), the order of outcomes (verdict).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from palyra.errors import Reason
 from palyra.late import late
@@ -61,11 +61,12 @@ _RANK = ("allow", "ask", "deny")
 
 
 def decide_each(
-    bundle: PolicyBundle, request: Request, ends: Sequence[str], *, details: Collection[tuple[str, str]] = ()
+    bundle: PolicyBundle, request: Request, *, details: Collection[tuple[str, str]] = ()
 ) -> tuple[Request, Decision]:
     """The strictest answer about the programs that a call starts side by side, and the request it answers. A policy
-    sees one effective program: `find -exec ls ; -exec rm ;` was `ls` to an operator's forbid of `rm`."""
-    others = [end for end in ends if end != request.context["effective_program"]]
+    sees one effective program: `find -exec ls ; -exec rm ;` was `ls` to an operator's forbid of `rm`. Guard names them
+    in `details`, under `end`."""
+    others = [name for code, name in details if code == "end" and name != request.context["effective_program"]]
     requests = (request, *(request.with_context(effective_program=end) for end in others))
     answers = [(each, decide(bundle, each, details=details)) for each in requests]
     return max(answers, key=lambda answer: _RANK.index(answer[1].effect))

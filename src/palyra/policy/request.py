@@ -39,8 +39,8 @@ ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, INLINE, LIST, CONFIRM, ELICIT)
 
 _FACTS = tuple(
     "tier egress program effective_program interpreter runs_code inline_code listed own_list found agent_writable "
-    "outside_workspace background network egress_raw hosts_named hosts_denied granted granted_interpreters "
-    "granted_egress".split()
+    "outside_workspace writes_obeyed background network egress_raw hosts_named hosts_denied granted "
+    "granted_interpreters granted_egress".split()
 )
 """Taken from `Facts` under the same name. `details` is for people and never enters."""
 _CAPABILITIES = tuple((f"cap_{capability}", capability) for capability in Capability)

@@ -18,7 +18,15 @@ from palyra.engine.runs import RunScope, start_run
 from palyra.engine.trip import CallRequest, Trip
 from palyra.errors import PalyraError, Reason, Rejected, StateError
 from palyra.guard.paths import candidates, judge_paths
-from palyra.guard.unconfined import closed_name, follows_links, is_plain, may_read_hidden, reads_lists
+from palyra.guard.unconfined import (
+    closed_name,
+    follows_links,
+    is_plain,
+    may_read_hidden,
+    prints_controls,
+    reads_lists,
+    shows_hidden,
+)
 from palyra.journal.acts import Act, ActKind
 from palyra.model.call import Door, RequestContext, parse_principal
 from palyra.model.grant import Ask
@@ -124,6 +132,9 @@ def _unconfined(trip: Trip, look: Look) -> Verdict:
     assert trip.facts is not None
     is_process, sights = trip.tool.spec.kind is ToolKind.PROCESS, trip.sights
     writes = not _only_reads(trip) if is_process else Capability.FILESYSTEM_WRITE in trip.tool.spec.capabilities
+    assert trip.call is not None
+    if shows_hidden(trip.call.input):
+        return Verdict(permission=Permission.ASK, sentence="It holds letters that a terminal obeys or does not show.")
     closed = closed_name(sights, reads=not writes) if sights is not None else ""
     if closed:
         sentence = f"{closed[:200]} is closed to agents: other programs run or trust what is in it."
@@ -147,7 +158,9 @@ def _only_reads(trip: Trip) -> bool:
     assert trip.facts is not None
     assert trip.call is not None
     program, args = trip.facts.program, trip.call.input.get("args", ())
-    return is_plain(trip.facts) and not reads_lists(program, args) and not follows_links(program, args)
+    if reads_lists(program, args) or follows_links(program, args) or prints_controls(program, args):
+        return False
+    return is_plain(trip.facts)
 
 
 def _no(wrong: Rejected) -> Verdict:

@@ -358,7 +358,8 @@ def test_another_name_of_a_file_keeps_the_old_content(ws: Path):
 @pytest.mark.parametrize(
     "path",
     [".git/hooks/pre-commit", ".git", "sub/.git/config", ".GIT/config", ".env", ".env.local", ".envrc",
-     "Jenkinsfile", "JENKINSFILE"],
+     "Jenkinsfile", "JENKINSFILE", ".g\u200cit/config", ".git\ufe0f/config", "Jenkins\u202efile", ".git./config",
+     "jenkinsfile .", ".\u2060env", "\uff4aenkinsfile"],
 )  # fmt: skip
 def test_names_that_other_programs_trust_are_refused_before_they_exist(ws: Path, path: str):
     assert refusal("write", path=path, text="x", create_dirs=True) == "PROTECTED"
