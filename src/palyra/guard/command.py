@@ -27,8 +27,8 @@ from palyra.guard.programs import (
     INLINE_WORDS,
     MULTI_CALL,
     PLAIN_SCRIPTS,
-    RUNNERS,
     is_interpreter,
+    is_runner,
     normalise,
 )
 from palyra.guard.wrappers import is_wrapper, may_run, read_wrapper
@@ -190,7 +190,7 @@ def behind(command: str, shebang: str, resolved: str) -> tuple[str, str, bool]:
     if real != program and real not in MULTI_CALL:
         if is_interpreter(real):
             return real, f"{program} is another name for {real}", True
-        if real in RUNNERS or real in BUILD_TOOLS:
+        if is_runner(real) or real in BUILD_TOOLS:
             return real, f"{program} is another name for {real}, which can run other programs", False
     return "", "", False
 
@@ -225,7 +225,7 @@ def _follow(name: str, finding: Finding, trail: _Trail, depth: int) -> None:
         trail.note_interpreter("sh", finding.why)
         trail.starts.append("sh")
     elif finding.code:
-        trail.note_code(name, finding.why, "" if name in RUNNERS or name in BUILD_TOOLS else ANY_PROGRAM)
+        trail.note_code(name, finding.why, "" if is_runner(name) or name in BUILD_TOOLS else ANY_PROGRAM)
     elif finding.argv:
         _enter(name, finding, trail, depth)
 

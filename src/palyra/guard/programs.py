@@ -85,9 +85,37 @@ RUNNERS = _names(
     gpg-agent gpg-connect-agent gpgconf sox play rec msgfilter msgexec multitime eatmydata trickle setlock pexec openvt
     run0 sudo-rs nq tsp distrobox toolbox lxd incus buildctl crictl tmate rview qemu-system-x86_64 qemu-system-aarch64
     mount umount modprobe insmod kexec init systemctl service telinit ip tc ebtables iptables nft ctags
+    fstab-decode slattach readprofile mke2fs e2fsck tput tset reset not lli lli-child-target llc opt bugpoint dsymutil
+    sanstats lto-dump gcc-ar gcc-nm gcc-ranlib gprofng gp-archive gp-collect-app gp-display-text dlltool windres luit
+    sprof memusage coresched enosys pipesz setpgid scriptlive sulogin switch_root pivot_root systemd conmon kpt
+    dirmngr gpgtar gpg-wks-client gpg-wks-server gpgcompose gp-display-src gp-display-html jar jarsigner javadoc javap
+    jcmd jconsole jdb jdeprscan jdeps jexec jfr jhsdb jimage jinfo jlink jmap jmod jpackage jps jstack jstat jstatd
+    jwebserver keytool rmid rmiregistry serialver mkfs fsck debugfs catman rpcgen pkgdata etags ctags-universal
+    ctags-exuberant optscript global gtags vgdb pic gpic msgfmt msgunfmt msginit scalar dbus-daemon gio-querymodules
+    osslsigncode pkcs11-tool p11tool p11-kit initdb pg_ctl postgres mysqld mysqld_safe mariadbd redis-server
+    redis-sentinel memcached timelimit datefudge nocache stress-ng lckdo zrun retry daemon runsv runsvdir sv fghack
+    pgrphack argv0 envuidgid supervise multilog schroot debootstrap reptyr torify tsocks usewithtor redsocks wrk k6
+    gapplication sshd inetd xinetd cron crond atd stunnel stunnel4 nginx apache2 httpd lighttpd uwsgi gunicorn caddy
+    haproxy dnsmasq dhclient udhcpc openvpn pppd hostapd wpa_supplicant sendmail exim exim4 procmail maildrop
+    fetchmail msmtp ffmpeg ffplay ffprobe mpv vlc cvlc mplayer csound lilypond povray mutool asy mpost mf initex
+    virtex etex pdfetex dvipdfm dvipdfmx xdvipdfmx xdvi kpsewhich r2 radare2 rabin2 xorg xvfb xephyr xnest sway weston
     """
 )
-"""They run other programs: through an escape to a shell, a script of their own, hooks or an editor."""
+"""They run other programs: through an escape to a shell, a script of their own, hooks, an editor or a library."""
+
+_FAMILY = late(
+    r"(?:llvm|clang|git|systemd|gst|gtk|gdk|mariadbd?|mysql|qemu|lxc|lxd|apt|runit|s6|proxychains|docker|podman|kubectl"
+    r"|iptables|ip6tables|arptables|ebtables|xtables)[-_].*|ip6tables|arptables|mysql\w*|mkfs[.].*|fsck[.].*"
+)
+"""Families with dozens of members, most of which load plugins, run hooks or start each other: one that is new, too."""
+_READING = _names(
+    """
+    llvm-nm llvm-objdump llvm-readelf llvm-readobj llvm-size llvm-strings llvm-cxxfilt llvm-undname llvm-dwarfdump
+    llvm-dis llvm-bcanalyzer llvm-ar llvm-ranlib llvm-strip llvm-objcopy llvm-cat llvm-config llvm-profdata
+    systemd-detect-virt systemd-escape systemd-id128 systemd-path systemd-cgls systemd-cgtop apt-cache
+    """
+)
+"""Members that only read or rewrite the files they are given."""
 
 REACHES = _names("tar gtar star cpio mt dump restore rdump rrestore xfsdump xfsrestore scp rsync sftp sshfs")
 """They start a remote shell for a name that is elsewhere (guard/remote)."""
@@ -101,12 +129,17 @@ MULTI_CALL = _names("busybox toybox coreutils gnu-coreutils uutils sbase-box")
 PLAIN_SCRIPTS = _names("egrep fgrep zcat gunzip uncompress which")
 """Scripts of the system that take no code from their arguments: `egrep` is `grep -E`, whatever its first line says."""
 
-VERSIONED = _names(
-    "python pypy ipython perl ruby irb lua luajit node nodejs php php-cgi tclsh wish expect guile gawk mawk ksh zsh "
-    "bash fish julia erl octave gnuplot js qjs swipl racket ocaml java deno bun pwsh powershell micropython "
-    "gcc g++ clang clang++ cpp gfortran pip go ghc make cmake npm npx vim nvim emacs gdb lldb pytest cython tcc"
+_OTHERS = _names(
+    """
+    env xargs find bfs fd fdfind flock sed gsed git zip openssl tree timeout nice nohup time stdbuf setsid ionice chrt
+    taskset choom chronic ifne prlimit sudo doas setarch uclampset sort split rg bat batcat ag ugrep ug protoc delta
+    install diff3 sdiff patch curl wget wget2 aria2c tcpdump ssh slogin ssh-keygen ssh-add nc nc.openbsd
+    nc.traditional ncat netcat gpg gpg2 gpgv gpgsm nm ar ranlib strip objdump objcopy bsdtar
+    """
 )
-"""Families whose names carry versions. Only these lose them: base64, sha256sum and bzip2 keep their digits."""
+"""Plain programs and wrappers whose options are read elsewhere (guard/wrappers, guard/escapes)."""
+VERSIONED = INTERPRETERS | BUILD_TOOLS | RUNNERS | REACHES | MULTI_CALL | BROAD_KILLS | _OTHERS
+"""Names that carry versions, and marks such as `.distrib`: `not-14` is not. Others keep theirs: base64, sha256sum."""
 
 INLINE_LETTERS = {
     **dict.fromkeys(SHELLS, "c"),
@@ -129,9 +162,12 @@ _GNU = {
 }
 """How GNU's programs are called where the system has others of that name: `gfind -exec` is find's."""
 _VERSION = late(r"[-._]?v?\d+(?:[.]\d+)*(?:[a-z]{0,2}|[-._].*)")
+_MARK = late(r"[-._](?:distrib|real|orig|bin|old|static|wrapped|unwrapped|dpkg-\w+|nox|x11|lucid|gtk\d?|tiny|basic)")
+"""What packagers put behind the name of the very same program."""
 _TARGET = late(
     r"(?:[a-z0-9_.]+-){1,4}(?=(?:gcc|g\+\+|c\+\+|clang|clang\+\+|gfortran)(?:-\d[\d.]*)?$)"
-    r"|(?:[a-z0-9_.]+-){2,4}(?=(?:cpp|ld|as)(?:-\d[\d.]*|[.]\w+)?$)"
+    r"|(?:[a-z0-9_.]+-){2,4}(?=(?:cpp|ld|as|nm|ar|ranlib|strip|objdump|objcopy|gcc-(?:ar|nm|ranlib)|lto-dump|dlltool"
+    r"|windres|gprofng|gp-[\w-]+|pkg-config|run|python[\d.]*)(?:-\d[\d.]*|[.]\w+)?$)"
 )
 """For which machine a compiler makes its code: `x86_64-linux-gnu-gcc-12`."""
 _LONGEST = max(map(len, VERSIONED))
@@ -155,16 +191,29 @@ def _normalise(name: str) -> str:
         base = _TARGET.sub("", base, count=1)
     if base.startswith("vim."):  # vim.basic, vim.tiny: what the system's alternatives point to
         return "vim"
-    for length in range(min(len(base) - 1, _LONGEST), 1, -1):
-        if base[:length] in VERSIONED and _VERSION.fullmatch(base[length:]):
-            return base[:length]
     base = _GNU.get(base, base)
+    if base not in VERSIONED and not base.startswith(LOADERS):
+        base = _without_version(base)
     return "".join(letter if letter.isprintable() else "?" for letter in base[:MAX_NAME])
 
 
+def _without_version(base: str) -> str:
+    for length in range(min(len(base) - 1, _LONGEST), 1, -1):
+        known, rest = base[:length], base[length:]
+        if known in VERSIONED and (_VERSION.fullmatch(rest) or _MARK.fullmatch(rest)):
+            return known
+    return _VERSION_BEHIND.sub("", base) if _FAMILY.fullmatch(base) else base
+
+
+_VERSION_BEHIND = late(r"[-._]?\d[\d.]*$")
 _MAX_REMEMBERED = 128
 """One command line asks for the same few names two dozen times; a long one is an argument, and hardly comes again."""
 _remembered = lru_cache(maxsize=2048)(_normalise)
+
+
+def is_runner(known: str) -> bool:
+    """Of a normalised name."""
+    return known in RUNNERS or (known not in _READING and known not in _OTHERS and bool(_FAMILY.fullmatch(known)))
 
 
 def is_interpreter(name: str) -> bool:

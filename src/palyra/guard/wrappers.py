@@ -27,7 +27,7 @@ from palyra.guard.escapes import (
 )
 from palyra.guard.gitline import read_git
 from palyra.guard.options import Option, Scan, Spec, find_options, read_options
-from palyra.guard.programs import BUILD_TOOLS, REACHES, RUNNERS, normalise
+from palyra.guard.programs import BUILD_TOOLS, REACHES, is_runner, normalise
 from palyra.guard.sedscript import read_sed
 from palyra.late import late
 from palyra.values import dataclass
@@ -75,6 +75,7 @@ PREFIXES: dict[str, Prefix] = {
         1,
     ),
     "taskset": Prefix(Spec("apc", "all-tasks pid cpu-list"), 1),
+    "uclampset": Prefix(Spec("m:M:ap:sRv", "util-min= util-max= all-tasks pid= system reset-on-fork verbose")),
     "choom": Prefix(Spec("n:p:", "adjust= pid=")),
     "chronic": Prefix(Spec("ev")),
     "ifne": Prefix(Spec("n")),
@@ -116,7 +117,7 @@ def read_wrapper(name: str, args: Words) -> tuple[Finding, ...]:
     """What the program of this (normalised) name would start; nothing for a plain program."""
     if name in BUILD_TOOLS:
         return (Finding(code=True, why=f"{name} runs what the project's own files say"),)
-    if name in RUNNERS:
+    if is_runner(name):
         return (Finding(code=True, words=tuple(args), why=f"{name} can run other programs"),)
     if name in PREFIXES:
         return tuple(_read_prefix(name, PREFIXES[name], args))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from palyra.errors import Rejected
@@ -151,3 +153,68 @@ def test_gnu_programs_under_the_names_they_have_elsewhere_are_those_programs(wor
     command, *args = words.split()
     assert classify(command, args).runs_code
     assert (normalise("gfind"), normalise("git"), normalise("gsettings")) == ("find", "git", "gsettings")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "not-14 id", "not id", "not14 id", "uclampset -m 1 bash", "luit bash", "sprof lib.so x",
+        "jar -J-javaagent:x", "lli x.bc",
+        "lli-14 x.bc", "llvm-lto -x", "llvm-lto2-14 run x", "llvm-lto-14 x", "opt-14 -load x", "llc -load=x",
+        "llvm-jitlink-14 x", "llvm-reduce --test=x", "bugpoint-14 x", "jshell x", "keytool -J-x", "jarsigner -J-x x",
+        "javac -J-x", "clang-tidy-14 -load x", "gcc-ar-12 --plugin=x", "x86_64-linux-gnu-gcc-nm-12 --plugin x",
+        "x86_64-linux-gnu-nm --plugin=x", "x86_64-linux-gnu-lto-dump-12 x", "x86_64-linux-gnu-windres x",
+        "x86_64-linux-gnu-python3.11 x", "git-upload-pack x", "git-receive-pack .", "git-foo", "scalar run x",
+        "vim.distrib x", "bash.distrib x", "less.real x", "busybox-static sh", "bash-static x", "valgrind.bin x",
+        "python3.11-dbg x", "perl5.36-x86_64-linux-gnu x", "tclsh8.6 x", "ruby3.1 x", "gdb.real x",
+        "find.distrib . -exec sh ;", "env-9.1 sh", "xargs.real sh", "timeout-9 5 sh", "tar-1.34 --to-command=x -xf a",
+        "sed-4.9 1e f", "git-2.39 -c core.pager=x log", "mkfs -t ../../x f", "fsck -t ../x f", "mkfs.ext4 f",
+        "ip6tables -m x", "iptables-legacy-restore f", "xtables-nft-multi x", "mariadb-dump --plugin-dir=x", "mysqld x",
+        "initdb -D x", "redis-server --loadmodule x", "systemd-mount x", "gst-launch-1.0 x", "gst-inspect-1.0 x",
+        "rpcgen -Y . x", "pic -U f", "etags f.gz", "ctags-universal x", "dbus-daemon --config-file=x", "kpsewhich x",
+        "coresched new -- sh", "pipesz sh", "setpgid sh", "enosys -s x sh", "scriptlive x",
+        "fstab-decode sh", "readprofile -m x.gz",
+        "mke2fs -c x", "slattach -c x", "mariadbd-safe-helper x", "stress-ng --exec 1",
+    ],
+)  # fmt: skip
+def test_what_runs_code_or_other_programs_is_known_by_its_kind_whatever_its_version(line: str) -> None:
+    assert classify(*_split(line)).runs_code
+
+
+@pytest.mark.parametrize(
+    "name",
+    "base64 base32 sha256sum md5sum b2sum bzip2 bunzip2 gzip lz4 xz zstd cat ls cp mv rm grep egrep "
+    "readelf size strings llvm-nm llvm-nm-14 llvm-objdump-14 llvm-readelf llvm-dwarfdump-14 "
+    "gprof gcov-12 pkg-config dpkg-query apt-cache "
+    "systemd-detect-virt jq diff sum cksum e2label ss "
+    "lsof ps top htop msgcat gsettings addr2line c++filt".split(),
+)
+def test_programs_that_only_read_or_rewrite_their_files_stay_plain(name: str) -> None:
+    assert not classify(name, ["file"]).runs_code
+
+
+def test_every_program_whose_options_are_read_is_known_with_a_version_behind_it() -> None:
+    """`find-4.9 -exec sh` was a program that nobody knew."""
+    from palyra.guard.escapes import ESCAPES
+    from palyra.guard.wrappers import PREFIXES, READERS
+
+    for name in {*ESCAPES, *PREFIXES, *READERS} - {"i386", "x86_64", "uname26", "linux32", "linux64"}:
+        assert normalise(name) == name
+        for mark in ("-14", "-9.1", ".distrib", ".real"):
+            assert normalise(name + mark) == name, name + mark
+
+
+def test_a_wrapper_that_clamps_counts_as_what_it_runs() -> None:
+    assert classify("uclampset", ["-m", "1", "ls"]).effective_program == "ls"
+    assert not classify("uclampset", ["-m", "1", "ls"]).runs_code
+    assert classify("uclampset", ["-p", "1", "bash"]).interpreter
+
+
+@pytest.mark.parametrize("folder", ["/usr/bin", "/usr/sbin"])
+def test_a_program_of_this_machine_with_a_version_is_what_it_is_without_one(folder: str) -> None:
+    names = set(os.listdir(folder))
+    for name in names:
+        short, dash, number = name.rpartition("-")
+        if dash and number.replace(".", "").isdigit() and short in names:
+            kinds = [classify(each, ["x"]).runs_code for each in (name, short)]
+            assert kinds[0] == kinds[1], name
