@@ -32,10 +32,12 @@ def test_the_listing_is_printed_and_exits_0(cli):
 )
 def test_a_refusal_exits_126_with_a_code_and_a_hint(cli, argv, code):
     done = cli("run", "--", *argv)
-    first, second = done.stderr.splitlines()
+    first, second, *third = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (126, b"")
     assert first.startswith(b"palyra: " + code + b": ")
     assert second.startswith(b"hint: ")
+    # The command that allows it, only where one does: of these, of bash.
+    assert [line[:28] for line in third] == [b"allow: palyra policy allow 0"] * (argv[0] == "bash")
 
 
 def test_the_programs_own_exit_code_and_signal_come_through(cli):
@@ -105,10 +107,10 @@ def test_json_is_one_outcome_whose_attestation_verifies(cli, tmp_path):
     assert cli("verify", str(file)).returncode == 1
 
 
-def test_a_refusal_with_json_is_one_outcome_and_still_two_lines_on_stderr(cli):
+def test_a_refusal_with_json_is_one_outcome_and_still_said_on_stderr(cli):
     done = cli("run", "--json", "--", "bash")
     assert (done.returncode, json.loads(done.stdout)["reason"]) == (126, "INTERPRETER_DENIED")
-    assert len(done.stderr.splitlines()) == 2
+    assert [line.split(b":")[0] for line in done.stderr.splitlines()] == [b"palyra", b"hint", b"allow"]
 
 
 def test_the_output_quota_ends_a_flood_and_returns_what_was_captured(cli):

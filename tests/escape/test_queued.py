@@ -31,7 +31,7 @@ def test_git_queued_behind_a_copied_repository_runs_no_filter_of_it(
 
     async def story() -> tuple[Outcome, Outcome]:
         async with AsyncPalyra.open(str(home)) as palyra:
-            run = palyra.run("agent:probe", workspace, grant=grant(tier=tier))
+            run = palyra.run("agent:probe", workspace, grant=grant(tier=tier, root_tier_b=tier == "b"))
 
             def call(command: str, *args: str) -> asyncio.Future[Outcome]:
                 given = {"command": command, "args": list(args)}

@@ -63,7 +63,7 @@ posture = "{posture}"            # locked: nothing runs until allowed · standar
 def command(settings: Settings, posture: str | None) -> int:
     """Write a commented palyra.toml and a policy folder with examples. Existing files are never overwritten."""
     from palyra.config.load import find_home
-    from palyra.policy.store import starter_files
+    from palyra.policy.starter import starter_files
 
     home = find_home(settings.home)
     wanted = {home.config_file: TEMPLATE.format(posture=posture or "standard")}

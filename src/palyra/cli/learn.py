@@ -1,14 +1,12 @@
-"""What `palyra run --learn` says at the end, on stderr: what was missing, and the smallest grant in three spellings.
+"""What `palyra run --learn` says at the end, on stderr: what was missing, and the smallest grant in two spellings.
 
-Flags for the next call, settings for every call, and, where the call needed the operator's flags to be allowed at all,
-the narrowest policy that allows it without them, tried before it is shown. What cannot be granted is said too.
+Flags for the next call and settings for every call. What cannot be granted is said too.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,16 +15,12 @@ from palyra.cli.render import visible_line
 from palyra.cli.say import say_error
 
 if TYPE_CHECKING:
-    from palyra.engine.trip import CallRequest
     from palyra.model.outcome import Outcome
-    from palyra.wiring.embedded import Installation
 
 CANNOT = 125
 
 
-async def tell_learned(
-    installation: Installation, request: CallRequest, outcome: Outcome, flags: dict[str, Any]
-) -> int:
+def tell_learned(outcome: Outcome, flags: dict[str, Any]) -> int:
     """0, or the exit code where nothing could be watched."""
     learned: Any = outcome.output.get("learned")
     if learned is None:
@@ -36,8 +30,6 @@ async def tell_learned(
         return CANNOT
     for line in learned_lines(learned, flags):
         click.echo(visible_line(line), err=True)
-    for line in (await policy_text(installation, request)).splitlines():
-        click.echo(f"  {visible_line(line)}", err=True)
     return 0
 
 
@@ -122,19 +114,3 @@ def _toml(values: list[str]) -> str:
     import json
 
     return json.dumps(values, ensure_ascii=False)
-
-
-async def policy_text(installation: Installation, request: CallRequest) -> str:
-    """Empty where the call is allowed without any flag, or no policy could allow it."""
-    from palyra.model.call import OperatorGrant
-    from palyra.policy.explain import least_privilege
-
-    plain = replace(request, run=replace(request.run, grant=OperatorGrant()), learn=False, confirm=None)
-    trip, refusal = await installation.engine.assess(replace(plain, call_id=None))
-    if refusal is None or trip.cedar is None:
-        return ""
-    text = least_privilege(installation.policies.current(), trip.cedar)
-    if not text:
-        return ""
-    click.echo("palyra: to allow the program without flags, in policies/local.cedar of the home:", err=True)
-    return text

@@ -1,7 +1,7 @@
 """`palyra policy show | check | test`: the policies in force, and trying others without using them.
 
-`explain` (policy_explain), `diff` and `replay` (policy_change), `use`, `rollback` and `versions` (policy_versions) live
-beside this file.
+`explain` (policy_explain), `allow` and `disallow` (policy_exceptions), `diff` and `replay` (policy_change), `use`,
+`rollback` and `versions` (policy_versions) live beside this file.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import orjson
 
 from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.policy_change import diff, replay
+from palyra.cli.policy_exceptions import allow, disallow
 from palyra.cli.policy_explain import explain
 from palyra.cli.policy_versions import located, rollback, use, versions
-from palyra.cli.say import say
+from palyra.cli.say import say, say_error
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -37,11 +38,15 @@ def show(settings: Settings) -> int:
     """The bundle in force: its digest and every policy with its reason."""
     bundle, version = in_force(settings)
     items = [
-        {"id": p.id, "effect": p.effect, "code": p.code, "reason": p.reason, "file": p.file, "line": p.line}
+        {"id": p.id, "effect": p.effect, "code": p.code, "reason": p.reason, "file": p.file, "line": p.line,
+         "lifts": list(p.lifts)}
         for p in bundle.index.values()
-    ]
+    ]  # fmt: skip
+    if bundle.stale:
+        say_error(f"The policy files need repair: {bundle.stale}", "These are the last that could be used.")
     if settings.json:
-        head = {"bundle": bundle.name, "policy_sha256": bundle.digest, "version": version}
+        stale = bundle.stale or None
+        head = {"bundle": bundle.name, "policy_sha256": bundle.digest, "version": version, "stale": stale}
         click.echo(orjson.dumps({**head, "items": items, "next": None}))
         return 0
     say(
@@ -49,29 +54,29 @@ def show(settings: Settings) -> int:
         + (f"  (version {version[:16]}; the policies folder is a draft)" if version else "")
     )
     for policy in bundle.index.values():
-        say(f"  {policy.effect:6}  {policy.id}  ({policy.file}:{policy.line})\n          {policy.reason}")
+        lifts = f" Lifts {', '.join(policy.lifts)}." if policy.lifts else ""
+        say(f"  {policy.effect:6}  {policy.id}  ({policy.file}:{policy.line})\n          {policy.reason}{lifts}")
     return 0
 
 
 def in_force(settings: Settings) -> tuple[PolicyBundle, str | None]:
     """The bundle and its version, read as they lie there: showing policies makes no home."""
+    from contextlib import nullcontext
+
     from palyra.config.load import find_home, load_config
-    from palyra.policy.store import PolicyStore, load_posture
+    from palyra.policy.store import PolicyStore
     from palyra.state.connection import snapshot
     from palyra.state.db import read_home
-    from palyra.wiring.versions import VersionRows
+    from palyra.wiring.versions import KeptVersions
 
     home = find_home(settings.home)
     config, _ = load_config(home, settings.config)
-    if (home.state / "palyra.db").is_file():
-        with snapshot(read_home(home.root).database) as connection:
-            kept = VersionRows(lambda sql, parameters: connection.execute(sql, parameters).fetchall())
-            # A database of before there were versions is migrated by the next call, not by looking at it.
-            known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'policy_pointer'").fetchone()
-            version = kept.pointer() if known else None
-            if version is not None:
-                return load_posture(config.posture, kept.files(version)), version
-    return PolicyStore(config.posture, home.policies).current(), None
+    has_state = (home.state / "palyra.db").is_file()
+    with snapshot(read_home(home.root).database) if has_state else nullcontext() as connection:
+        versions = None if connection is None else KeptVersions(connection)
+        strict = config.policy.strict
+        bundle = PolicyStore(config.posture, home.policies, versions=versions, strict=strict).current()
+        return bundle, None if versions is None else versions.pointer()
 
 
 @command.command("check", epilog="Example: palyra policy check ./policies")
@@ -176,5 +181,5 @@ def _answer(settings: Settings, value: dict[str, object], text: str) -> None:
         say(text)
 
 
-for _further in (explain, diff, replay, use, rollback, versions):
+for _further in (explain, allow, disallow, diff, replay, use, rollback, versions):
     command.add_command(_further)

@@ -6,7 +6,6 @@ and flags and settings are tried on it. Nothing runs. Exit 0 when policy had its
 
 from __future__ import annotations
 
-from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
@@ -101,27 +100,22 @@ def _refusal_lines(refusal: Rejected | None) -> list[str]:
     return [f"refused: {refusal.reason}: {refusal.detail}", *([f"hint: {refusal.hint}"] if refusal.hint else [])]
 
 
-_SCOPES = {
-    "call": "a policy for exactly this call",
-    "program": "a policy for this program in this sandbox",
-    "tool": "a policy for this tool",
-}
-
-
 def _lines(explained: Explanation) -> list[str]:
+    from palyra.policy.exceptions import SCOPES
     from palyra.policy.explain import explanation_json
 
     value = explanation_json(explained)
     lines = [f"{value['effect']} ({value['kind']}), bundle {value['bundle']} {str(value['policy_sha256'])[:16]}"]
     if value["reason"]:
         lines += [f"{value['reason']}: {value['message']}"]
+    exceptions = [change for change in value["changes"] if change["scope"]]
+    if exceptions:
+        lines += ["an operator's exception allows it (--dry-run shows what else it would change):"]
+        lines += [f"  {change['text']}  # {SCOPES[change['scope']]}" for change in exceptions]
     lines += [f"  decided by {p['id']} ({p['file']}:{p['line']}): {p['reason']}" for p in value["policies"]]
     for near in value["nearest"]:
         lines += [f"  nearest permit {near['id']}: failed {'; '.join(near['failed'])}"]
     for change in value["changes"]:
-        scope = f" ({_SCOPES[change['scope']]})" if change["scope"] else ""
-        text = change["text"].rstrip("\n")
-        if change["scope"]:  # a text for a file: on lines of its own, as it would stand there
-            text = f"put this into policies/local.cedar of the home\n{indent(text, ' ' * 6)}"
-        lines += [f"  would {change['effect']}{scope}: {text}"]
+        if not change["scope"]:
+            lines += [f"  would {change['effect']}: {change['text']}"]
     return lines

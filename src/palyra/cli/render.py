@@ -19,14 +19,16 @@ OVER_QUOTA = 137
 
 
 def refusal_lines(outcome: Outcome) -> tuple[str, ...]:
-    """The two lines every refusal and failure writes to stderr; for a program's own exit only a hint, if there is one:
-    a host was refused to it."""
+    """The lines every refusal and failure writes to stderr: what happened, what to do, and the command by which an
+    operator allows it, where one does. For a program's own exit only a hint. That the policy files need repair is said
+    after every call."""
     pending = outcome.status is Status.PENDING_APPROVAL
-    if outcome.reason is None and not pending:
-        return (f"hint: {visible_line(outcome.hint)}",) if outcome.hint else ()
     code = outcome.status if pending else outcome.reason
-    lines = (f"palyra: {code}: {visible_line(outcome.message or '')}",)
-    return (*lines, f"hint: {visible_line(outcome.hint)}") if outcome.hint else lines
+    lines = [f"palyra: {code}: {visible_line(outcome.message or '')}"] if code is not None else []
+    lines += [f"hint: {visible_line(outcome.hint)}"] if outcome.hint else []
+    lines += [f"allow: {visible_line(outcome.operator_hint)}"] if outcome.operator_hint else []
+    lines += [f"palyra: {visible_line(outcome.policy_stale)}"] if outcome.policy_stale else []
+    return tuple(lines)
 
 
 def change_lines(outcome: Outcome) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ async def _run(settings: Settings, installation: Installation, flags: dict[str, 
     if flags["learn"]:
         from palyra.cli.learn import tell_learned
 
-        if unwatched := await tell_learned(installation, request, outcome, flags):
+        if unwatched := tell_learned(outcome, flags):
             return unwatched
     return INTERRUPTED if through.lost and outcome.success else run_exit_code(outcome)
 

@@ -58,6 +58,9 @@ class PolicyConfig:
     them; where the two differ, the call's record says so."""
     candidate: str = ""
     """An absolute folder of policies that replace the operator's own in shadow mode."""
+    strict: bool = False
+    """Refuse every call while the operator's policies cannot be used as they are written. Otherwise the last ones that
+    could stay in force, which every outcome says; policies that cannot be read at all refuse every call anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ from palyra.daemon.state import State
 from palyra.daemon.upload import read_upload
 from palyra.engine.asking import BLINK_US
 from palyra.errors import Reason, Rejected, StateError
+from palyra.policy.scan import PolicyError
 
 log = logging.getLogger("palyra.daemon")
 
@@ -219,6 +220,10 @@ async def guarded(answer: Callable[[Request], Awaitable[Response]], request: Req
         return Refused(status, error.reason, error.detail, error.hint, fields=error.fields).response()
     except StateError as error:
         return Refused(503, Reason.JOURNAL_DOWN, error.detail, error.hint).response()
+    except PolicyError as error:
+        log.error("%s %s: the policies cannot be read: %s", request.method, request.url.path, error.detail)
+        message = "The policy files cannot be read, so nothing runs."
+        return Refused(503, Reason.POLICY_ERROR, message, "palyra policy check names the file.").response()
     except HTTPException as error:
         return Refused(error.status_code, "MALFORMED", str(error.detail), None).response()
     except Exception:

@@ -24,12 +24,13 @@ from palyra.model.run_facts import NO_FACTS
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.decide import decide_each
 from palyra.policy.request import Request, ask_again, build_request
+from palyra.policy.scan import PolicyError
 
 
 def authorise(trip: Trip, ports: Ports, standing: Standing) -> None:
     """4 — the configuration's own lists, then Cedar. A denial is raised with the policy's code."""
-    bundle = ports.policies.at(standing.policy) if standing.policy_is_read else ports.policies.current()
-    trip.policy_sha256 = bundle.digest
+    bundle = read_policies(ports, standing)
+    trip.policy_sha256, trip.policy_stale = bundle.digest, stale_sentence(bundle)
     trip.run_looks_new = standing.budget is None
     # A run that ends with its one call is never marked, and one that nobody knows has made no calls.
     fresh = standing.budget is None and trip.run.scope is RunScope.CALL
@@ -40,7 +41,38 @@ def authorise(trip: Trip, ports: Ports, standing: Standing) -> None:
     if ports.candidate is not None:
         trip.shadow = compare_candidate(ports.candidate, trip.cedar, decision)
     if isinstance(decision, Deny):
+        trip.is_liftable = decision.reason is not Reason.POLICY_ERROR and _is_liftable(bundle, trip.cedar, decision)
         raise Rejected(decision.reason, decision.message, decision.hint)
+
+
+def read_policies(ports: Ports, standing: Standing | None = None) -> PolicyBundle:
+    """Return the policies in use. Raise Rejected where their files cannot be read."""
+    try:
+        if standing is not None and standing.policy_is_read:
+            return ports.policies.at(standing.policy)
+        return ports.policies.current()
+    except PolicyError as error:
+        raise Rejected(
+            Reason.POLICY_ERROR,
+            "The policy files cannot be read, so nothing runs.",
+            "An operator repairs them: palyra policy check names the file.",
+        ) from error
+
+
+def stale_sentence(bundle: PolicyBundle) -> str | None:
+    """Return what every outcome says while the policy files cannot be used; not which file, which is no caller's."""
+    if not bundle.stale:
+        return None
+    return (
+        "The policy files need repair: they cannot be used as they are, so the last that could stay in force "
+        f"({bundle.digest[:12]}). palyra policy check names the fault."
+    )
+
+
+def _is_liftable(bundle: PolicyBundle, request: Request, decision: Deny) -> bool:
+    from palyra.policy.exceptions import is_liftable  # only for what is refused
+
+    return is_liftable(bundle, request, decision.policies)
 
 
 def hour_of(ports: Ports) -> int:
@@ -57,7 +89,8 @@ def _request(trip: Trip, ports: Ports, budget: Ledger | None, before: Asked | No
     # Of now, not of when it came: a call may have waited for a person until long after the shift that permits it.
     hour = hour_of(ports)
     if before is not None:
-        return ask_again(before.cedar, calls_used=used, calls_max=maximum, hour=hour, run=trip.run_facts)
+        run_id = trip.run.run_id
+        return ask_again(before.cedar, run_id=run_id, calls_used=used, calls_max=maximum, hour=hour, run=trip.run_facts)
     _check_lists(ports.config, trip)
     check_narrowing(trip)
     return build_request(

@@ -41,6 +41,13 @@ def split_hint(hint: str) -> tuple[str, str]:
     return hint[:at].rstrip(), hint[at:]
 
 
+def operator_hint(trip: Trip, ending: Ending) -> str | None:
+    """Return what only an operator can do about a refusal by policy; None where no exception can lift it."""
+    if not trip.is_liftable or ending.reason is not getattr(trip.decision, "reason", None):
+        return None
+    return f"palyra policy allow {trip.call_id}"
+
+
 def about_tool(hint: str | None, tool: str) -> str | None:
     """For a call that was not made, which has no id of its own."""
     return hint and _MEANT.sub(lambda found: _typed(tool) if found[0] == "TOOL" else found[0], hint)

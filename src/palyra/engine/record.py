@@ -15,10 +15,12 @@ from functools import lru_cache
 from palyra.canon import canonical
 from palyra.engine.attesting import NOTHING_RAN, attest_call
 from palyra.engine.budget import spending_of
+from palyra.engine.decision import stale_sentence
 from palyra.engine.fixed import Fixed, egress_mode, fixed_of
-from palyra.engine.hints import hint_of
+from palyra.engine.hints import hint_of, operator_hint
 from palyra.engine.ports import Ports
 from palyra.engine.trip import Ending, Trip
+from palyra.errors import ConfigError, StateError
 from palyra.journal.chain import EgressSummary, Said, draft_intent, draft_result, said_in_result
 from palyra.journal.commitments import SALT_BYTES, commit_values
 from palyra.model.budget import Spending
@@ -79,6 +81,8 @@ def make_closing(
         reason=ending.reason,
         message=_clean(ending.message, secrets),
         hint=_clean(hint_of(trip, ending), secrets),
+        operator_hint=operator_hint(trip, ending),
+        policy_stale=trip.policy_stale if trip.policy_sha256 is not None else _stale(ports),
         output=ending.output,
         usage=execution.usage,
         budget=_nothing_spent(trip.run.calls_max),
@@ -87,6 +91,14 @@ def make_closing(
         attestation=attestation,
     )
     return outcome, _closing(trip, ports, execution, outcome, output_bytes, fixed)
+
+
+def _stale(ports: Ports) -> str | None:
+    """For a call that was refused before policy was asked."""
+    try:
+        return stale_sentence(ports.policies.current())
+    except (ConfigError, StateError):
+        return None
 
 
 @lru_cache(maxsize=64)

@@ -86,7 +86,8 @@ _NO_MEMORY = (
 
 _TRACING = (
     "No program here can trace another: ptrace is refused, so strace, ltrace and gdb do not start one. valgrind works, "
-    "and so do a program's own traces, such as python3 -m trace, bash -x or LD_DEBUG=files. An operator traces outside."
+    "and so do a program's own traces, such as python3 -m trace, bash -x or LD_DEBUG=files. "
+    "An operator can trace outside."
 )
 _LEAKS = (
     "LeakSanitizer looks for leaks with ptrace, which is refused here. Switch that part off, in a shell: "
@@ -94,7 +95,7 @@ _LEAKS = (
 )
 _SHADOW = (
     "A sanitizer reserves terabytes of addresses, which the memory limit of this call counts. valgrind and "
-    "-fsanitize=undefined need none. An operator lets AddressSanitizer run with palyra run --memory 16384G; "
+    "-fsanitize=undefined need none. An operator can let AddressSanitizer run with palyra run --memory 16384G; "
     "ASAN_OPTIONS=detect_leaks=0 is needed too."
 )
 _BROWSER = (

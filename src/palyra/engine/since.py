@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from palyra.engine.decision import hour_of
+from palyra.engine.decision import hour_of, read_policies
 from palyra.engine.labels import labels_of, reaches_out
 from palyra.engine.ports import Ports
 from palyra.engine.runs import RunScope
@@ -31,7 +31,7 @@ Assess = Callable[[Trip, frozenset[RunLabel]], Awaitable[None]]
 
 async def assess_again(trip: Trip, ports: Ports, assess: Assess) -> None:
     """In its turn, before it is opened. Raises Rejected where it would not have come this far now."""
-    if ports.policies.current().digest != trip.policy_sha256:
+    if read_policies(ports).digest != trip.policy_sha256:
         raise Rejected(Reason.POLICY_DENIED, "The policies changed while the call waited for its turn.", "Call again.")
     permission = trip.permission
     await assess(trip, labels_of(trip) - trip.run_facts.labels)
@@ -57,9 +57,9 @@ def check_marked_since(trip: Trip, ports: Ports) -> None:
 
 def _decide_again(before: Request, trip: Trip, ports: Ports, facts: RunFacts) -> None:
     used, most = int(before.context["calls_used"]), int(before.context["calls_max"])
-    again = ask_again(before, calls_used=used, calls_max=most, hour=hour_of(ports), run=facts)
+    again = ask_again(before, run_id=trip.run.run_id, calls_used=used, calls_max=most, hour=hour_of(ports), run=facts)
     details = trip.facts.details if trip.facts is not None else ()
-    _, decision = decide_each(ports.policies.current(), again, details=details)
+    _, decision = decide_each(read_policies(ports), again, details=details)
     if isinstance(decision, Deny):
         raise Rejected(decision.reason, decision.message, decision.hint)
     if isinstance(decision, Ask) and not isinstance(trip.decision, Ask):

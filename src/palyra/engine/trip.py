@@ -139,6 +139,10 @@ class Trip:
     run_facts: RunFacts = NO_FACTS
     cedar: Request | None = None
     policy_sha256: str | None = None
+    policy_stale: str | None = None
+    """That the policies that decide are older than the files of now."""
+    is_liftable: bool = False
+    """It was refused, and an operator's exception can make it run."""
     policy_number: int | None = None
     """Of the policies that decided, where they are kept by number."""
     decision: Decision | None = None

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from palyra.canon import canonical, digest
 from palyra.errors import Reason, Rejected
 from palyra.guard.command import (
     ANY_PROGRAM,
@@ -34,6 +35,8 @@ from palyra.model.sights import ExecutableSight, Sights
 
 Details = Iterator[tuple[str, str]]
 _MAX_SHOWN = 3
+_MAX_PROGRAMS = 1024
+"""Characters: what policy takes of one string."""
 _OFTEN_CALLED = {"python": "python3", "pip": "pip3"}
 
 
@@ -69,6 +72,7 @@ def guard_process(
         egress=egress,
         program=kind.program,
         effective_program=kind.effective_program,
+        programs=_name_programs(kind, sights, command, args),
         interpreter=kind.interpreter,
         runs_code=kind.runs_code,
         inline_code=kind.inline_code,
@@ -105,6 +109,19 @@ def _unlisted(
 
 def _programs(sights: Sights) -> tuple[ExecutableSight, ...]:
     return (sights.executable, *sights.also)
+
+
+def _name_programs(kind: Classification, sights: Sights, command: str, args: Sequence[str]) -> str:
+    """Return what an exception for a program binds: everything the verdict rests on.
+
+    `find -exec wget` and `find -exec gpg` differ. So do `git -c core.pager=a` and `git -c core.pager=b`: there the
+    arguments make the program run code, so their digest is part of the value.
+    """
+    named: list[list[str]] = [[sight.name, _as_text(sight.path)] for sight in _programs(sights)]
+    if (kind.runs_code or kind.inline_code) and not any(map(_runs_code_by_name, _programs(sights))):
+        named.append(["args", digest([command, *args])])
+    text = canonical(named).decode()
+    return text if len(text) <= _MAX_PROGRAMS else f"sha256:{digest(named)}"
 
 
 def _refine(kind: Classification, sights: Sights, command: str, args: Sequence[str]) -> Classification:
@@ -159,6 +176,16 @@ def _is_of_worktree(path: str) -> bool:
     """As `git worktree add` makes it, in a bare repository too; not that of a repository in a folder of this name."""
     above, name = path.split("/")[-3:-1]
     return "/.git/worktrees/" in path or (above == "worktrees" and name != ".git" and "/modules/" not in path)
+
+
+def _as_text(path: str) -> str:
+    """Return a path that may hold bytes that are no UTF-8 as text that JSON can hold."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _runs_code_by_name(sight: ExecutableSight) -> bool:
+    """Return whether every call of it may run code. A wrapper's arguments say what it runs: `env git -c …`."""
+    return _comes_with_interpreters(sight) and not is_wrapper(normalise(sight.name))
 
 
 def _comes_with_interpreters(sight: ExecutableSight) -> bool:

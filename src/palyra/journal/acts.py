@@ -35,6 +35,10 @@ class ActKind(StrEnum):
     CONFIG_CHANGED = "config.changed"
     POLICY_USED = "policy.used"
     POLICY_ROLLED_BACK = "policy.rolled_back"
+    POLICY_ALLOWED = "policy.allowed"
+    POLICY_DISALLOWED = "policy.disallowed"
+    POLICY_STALE = "policy.stale"
+    POLICY_REPAIRED = "policy.repaired"
     APPROVAL_REQUESTED = "approval.requested"
     APPROVAL_DECIDED = "approval.decided"
     APPROVAL_VIEWED = "approval.viewed"
@@ -85,6 +89,7 @@ def _shape(noun: str, details: str, meaning: str) -> Shape:
 _APPROVAL = "approval_id principal tool run"
 _SECRET = "name version created_unix_ms scope credential generation vault_sha256"
 _POLICY = "version before policy_sha256"
+_STALE = "policy_sha256 fault_sha256"
 
 SHAPES: Mapping[ActKind, Shape] = {
     ActKind.INSTALLATION_STARTED: _shape("home", "version pid listen", "A daemon started."),
@@ -92,6 +97,14 @@ SHAPES: Mapping[ActKind, Shape] = {
     ActKind.CONFIG_CHANGED: _shape("config", "before_sha256 after_sha256", "The configuration changed."),
     ActKind.POLICY_USED: _shape("policy", _POLICY, "Another version of the policies is in use from here on."),
     ActKind.POLICY_ROLLED_BACK: _shape("policy", _POLICY, "The previous version of the policies is in use again."),
+    ActKind.POLICY_ALLOWED: _shape(
+        "exception", "call_id scope lifts text_sha256", "An operator made an exception for a refused call."
+    ),
+    ActKind.POLICY_DISALLOWED: _shape("exception", "text_sha256", "An operator took an exception back."),
+    ActKind.POLICY_STALE: _shape(
+        "policy", _STALE, "The policies cannot be used as they are written; the last that could stay in force."
+    ),
+    ActKind.POLICY_REPAIRED: _shape("policy", _STALE, "The policies can be used as they are written again."),
     ActKind.APPROVAL_REQUESTED: _shape("approval", f"{_APPROVAL} call_id expires_unix_ms", "A person was asked."),
     ActKind.APPROVAL_VIEWED: _shape("approval", _APPROVAL, "A person looked at a request."),
     ActKind.APPROVAL_DECIDED: _shape(

@@ -35,7 +35,7 @@ META_EXPLANATION = "palyra/explanation"
 MAX_NAME_CHARS = 64
 """What the strictest of the model APIs take."""
 _BRIEF = ("attestation_id", "executor", "execution_sha256")
-_FOR_MODELS = ("status", "success", "reason", "message", "hint", "output", "approval")
+_FOR_MODELS = ("status", "success", "reason", "message", "hint", "operator_hint", "policy_stale", "output", "approval")
 
 
 # ── names ────────────────────────────────────────────────────────────────────
@@ -98,9 +98,10 @@ def call_result(outcome: Outcome, explanation: Mapping[str, Json] | None = None)
     whole = outcome_json(outcome)
     brief = {name: outcome.attestation.get(name) for name in _BRIEF}
     told = {name: whole[name] for name in _FOR_MODELS}
-    if outcome.hint:
-        agents, operators = split_hint(outcome.hint)
-        told |= {"hint": agents or None, "operator_hint": operators or None}
+    agents, operators = split_hint(outcome.hint or "")
+    if outcome.operator_hint:
+        operators = f"{operators} An operator can allow this call: {outcome.operator_hint}".lstrip()
+    told |= {"hint": agents or None, "operator_hint": operators or None}
     return types.CallToolResult(
         content=[types.TextContent(text=_text(told))],
         structured_content=whole | {"attestation": brief},

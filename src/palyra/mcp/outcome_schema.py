@@ -37,6 +37,8 @@ def outcome_schema(spec: ToolSpec) -> dict[str, Json]:
             "reason": {"enum": [*(reason.value for reason in Reason), None]},
             "message": _MAYBE_TEXT,
             "hint": _MAYBE_TEXT | {"description": "What would make it work: a flag, a setting or a policy."},
+            "operator_hint": _MAYBE_TEXT | {"description": "What only an operator can do: a command that allows it."},
+            "policy_stale": _MAYBE_TEXT | {"description": "The policy files need repair; older ones are in force."},
             "output": {"anyOf": [_embedded(spec), _NOTHING, _PROJECTED]},
             "usage": _OBJECT,
             "budget": _OBJECT,

@@ -27,6 +27,9 @@ class Facts:
     """Normalised basename of the program that is started."""
     effective_program: str = ""
     """What a wrapper really runs; equals `program` otherwise."""
+    programs: str = ""
+    """Every program that would be started, by name and place, as JSON; with the digest of the arguments where these
+    alone make a program run code. Longer than a policy may see: the digest of all that."""
     interpreter: bool = False
     runs_code: bool = False
     """Can run code that its arguments name: a wrapper to an interpreter, an -exec, a build tool."""

@@ -177,6 +177,11 @@ class Outcome:
     reason: Reason | None = None
     message: str | None = None
     hint: str | None = None
+    """What the caller can do."""
+    operator_hint: str | None = None
+    """What only an operator can do: the command that makes an exception for this call, where one can."""
+    policy_stale: str | None = None
+    """That the policies in force are older than the files of now, which cannot be used."""
     output: Mapping[str, Json] = field(default_factory=dict)
     # What follows with repr=False is kilobytes of figures and signatures: no reader of a terminal looks for them there.
     usage: Usage = field(default_factory=Usage, repr=False)

@@ -5,7 +5,8 @@ policy: 1. caps (scan); 2. parse; 3. an @id on every policy, each once, every @c
 describes what Palyra sends; 5. strict validation; 6. every example decides as written.
 
 Local policies stand beside a bundle's own. One that bears the @id of a bundle's policy replaces it, so an operator
-can soften a forbid, which Cedar could not override otherwise; a policy marked @final cannot be replaced.
+can soften a forbid, which Cedar could not override otherwise; a policy marked @final cannot be replaced. A permit with
+@lifts is an exception of the forbids it names (lifting).
 
 Not here: reading files (store), deciding (decide).
 """
@@ -33,7 +34,7 @@ LOCAL = "local/"
 """Before the name of each file of local policies."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_ANNOTATIONS = frozenset({"id", "code", "reason", "hint", "final"})
+_ANNOTATIONS = frozenset({"id", "code", "reason", "hint", "final", "lifts"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,8 @@ class PolicyBundle:
     """As written; `parse_examples` reads them."""
     index: Mapping[str, PolicyInfo]
     """By @id, in order of @id."""
+    stale: str = field(compare=False, default="")
+    """Why these are not the policies that the operator wrote last (store); empty when they are."""
     cedar: Compiled = field(compare=False, repr=False)
     verdicts: Bounded[Verdict] = field(compare=False, repr=False, default_factory=Bounded)
     """What was decided before, by everything a policy of this bundle can see. Errors are not kept."""
@@ -98,7 +101,7 @@ def load_builtin(name: str, files: Mapping[str, str], *, typed: bool = True) -> 
     try:
         if typed:
             _check_types(joined, placed, schema_text)
-        compiled = compile_policies({f"policy{at}": p.tree for at, p in enumerate(placed)})
+        compiled = compile_policies({f"policy{at}": tree for at, tree in enumerate(_with_exceptions(placed))})
     except ValueError as error:
         raise PolicyError(f"Cedar could not take the policies: {error}.") from None
     return PolicyBundle(
@@ -110,6 +113,15 @@ def load_builtin(name: str, files: Mapping[str, str], *, typed: bool = True) -> 
         index=index,
         cedar=compiled,
     )
+
+
+def _with_exceptions(placed: list[_Placed]) -> list[Mapping[str, Json]]:
+    trees = [policy.tree for policy in placed]
+    if not any("lifts" in tree["annotations"] for tree in trees):
+        return trees
+    from palyra.policy.lifting import apply_exceptions
+
+    return apply_exceptions(trees)
 
 
 def with_local(bundle: PolicyBundle, local: Mapping[str, str]) -> PolicyBundle:
@@ -223,6 +235,11 @@ def _check_annotations(policy: _Placed) -> None:
         known = ", ".join(f"@{name}" for name in sorted(_ANNOTATIONS))
         hint = f"Palyra knows {known}. A policy that asks for a person says: unless {{ context.approved }}"
         raise wrong(f"Unknown annotation @{unknown[0]}.", hint, policy=policy_id)
+    if "lifts" in notes:
+        from palyra.policy.lifting import check_lifting  # only where there are exceptions
+
+        if problem := check_lifting(policy.tree):
+            raise wrong(problem, policy=policy_id)
     code = notes.get("code")
     if code is not None and code not in Reason.__members__:
         raise wrong(f"@code({code!r}) is not a reason.", "palyra explain lists them.", policy=policy_id)
@@ -239,6 +256,7 @@ def _info(policy: _Placed) -> PolicyInfo:
         reason=notes.get("reason") or "",
         hint=notes.get("hint") or "",
         final=notes.get("final") or "",
+        lifts=tuple((notes.get("lifts") or "").split()),
         file=policy.file,
         line=policy.span.line,
         start=policy.span.start,

@@ -18,6 +18,7 @@ from palyra.canon import Json
 from palyra.late import late
 from palyra.policy.bundle import PolicyBundle
 from palyra.policy.cedar import compile_policies, evaluate, parse_tree
+from palyra.policy.lifting import apply_exceptions
 from palyra.policy.request import Request
 from palyra.policy.slices import conjuncts
 from palyra.policy.verdict import PolicyInfo
@@ -58,8 +59,8 @@ def _about_others(near: NearPermit) -> int:
 
 
 def trees_of(bundle: PolicyBundle) -> Iterator[Mapping[str, Json]]:
-    """Every policy in Cedar's JSON form."""
-    yield from parse_tree("\n".join(bundle.policies.values())).values()
+    """Every policy in Cedar's JSON form, exceptions applied."""
+    yield from apply_exceptions([*parse_tree("\n".join(bundle.policies.values())).values()])
 
 
 def parts_of(policy: Mapping[str, Json]) -> Iterator[dict[str, Json]]:

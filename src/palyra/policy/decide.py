@@ -29,8 +29,8 @@ _REMEDY_HINTS = {
     "tier C and strict egress": "It would be allowed in tier C with strict egress: leave out --tier and --egress.",
 }
 _NO_PERMIT_HINT = (
-    "palyra policy explain CALL_ID shows what would allow it: a flag, an approval, or a policy for the policies "
-    "folder; the posture is {posture}."
+    "palyra policy explain CALL_ID shows what would allow it: a flag, an approval or an exception; "
+    "the posture is {posture}."
 )
 _MAX_UNLISTED = 3
 _READING = "; an operator lets a program read it with palyra run --read PATH"

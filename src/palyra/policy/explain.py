@@ -1,24 +1,22 @@
 """Why a call was decided as it was, and the smallest change that would allow it.
 
-Rules: nothing is advised that was not tried: each flag, tier, approval, posture and policy text is applied to the
-request or the bundle, evaluated, and only named when the answer became allow (or ask, which is said). A policy
-text is the narrowest: this principal, this tool, this program, as it would run now.
+Rules: nothing is advised that was not tried: each exception, flag, tier, approval and posture is applied to the
+request or the bundle, evaluated, and only named when the answer became allow (or ask, which is said).
 
 Not here: showing it (the doors), deciding (decide).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from palyra.canon import Json, digest
-from palyra.errors import PalyraError
+from palyra.canon import Json
 from palyra.model.grant import Allow, Ask, Decision, Deny
-from palyra.policy.bundle import LOCAL, PolicyBundle, PolicyInfo, with_local
+from palyra.policy.bundle import LOCAL, PolicyBundle, PolicyInfo
 from palyra.policy.clauses import NearPermit, nearest_permits
 from palyra.policy.decide import program_name, verdict_of
+from palyra.policy.exceptions import scopes_for
 from palyra.policy.inputs import Scalar
 from palyra.policy.request import Request
 from palyra.values import dataclass
@@ -26,7 +24,7 @@ from palyra.values import dataclass
 Kind = Literal["allowed", "ask", "forbid", "nothing_permits", "error"]
 
 
-ChangeKind = Literal["approval", "tier", "egress", "flag", "setting", "posture", "policy"]
+ChangeKind = Literal["approval", "tier", "egress", "flag", "setting", "posture", "exception"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +36,7 @@ class Change:
     effect: str
     """What the answer became: allow or ask."""
     scope: str = ""
-    """Of a policy: `call` when it is about exactly this input, `program` or `tool` when about every such call."""
+    """Of an exception: how much it covers (exceptions.SCOPES)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,7 @@ class Explanation:
     nearest: tuple[NearPermit, ...] = ()
     """Only where nothing permits."""
     changes: tuple[Change, ...] = ()
-    """Smallest first."""
+    """Exceptions first, then the smallest first."""
     error: str = ""
 
 
@@ -67,11 +65,14 @@ def explain(
     postures: Mapping[str, PolicyBundle] | None = None,
     tried: tuple[Change, ...] | None = None,
     details: Details = (),
+    call_id: str = "",
+    then: frozenset[str] | None = None,
 ) -> Explanation:
     """`postures` are bundles to compare with, by name; one that would allow the call is named as a change.
 
     `tried` are flags and settings that helped the call itself (engine/advice). Without them, for a call that is only
-    known by its record, flags are tried on the request's facts; `details` are what guard said about it.
+    known by its record, flags are tried on the request's facts; `details` are what guard said about it. `call_id`: of a
+    call that was refused, by the policies `then`; an operator can make an exception for it.
     """
     kind = _kind(decision, error=verdict_of(bundle, request).error)
     wanting = kind in ("ask", "forbid", "nothing_permits")
@@ -83,7 +84,10 @@ def explain(
         digest=bundle.digest,
         determining=tuple(bundle.index[name] for name in decision.policies if name in bundle.index),
         nearest=nearest_permits(bundle, request) if kind == "nothing_permits" else (),
-        changes=tuple(_changes(bundle, request, postures or {}, tried, details)) if wanting else (),
+        changes=(
+            *(_exceptions(bundle, request, call_id, then) if wanting and call_id else ()),
+            *(_changes(bundle, request, postures or {}, tried, details) if wanting else ()),
+        ),
         error=verdict_of(bundle, request).error,
     )
 
@@ -113,7 +117,6 @@ def _changes(
         effect = verdict_of(other, request).effect
         if effect in ("allow", "ask") and other.digest != bundle.digest:
             yield Change(kind="posture", text=f'posture = "{name}"', effect=effect)
-    yield from _policies(bundle, request)
 
 
 def _flags(bundle: PolicyBundle, request: Request, details: Details) -> Iterator[Change]:
@@ -128,17 +131,11 @@ def _flags(bundle: PolicyBundle, request: Request, details: Details) -> Iterator
             yield Change(kind=kind, text=text, effect="allow")
 
 
-def _policies(bundle: PolicyBundle, request: Request) -> Iterator[Change]:
-    """Exactly this call first. The wider text only where the facts tell one call of a program from another: of what
-    leads out of the workspace or to a host that is not granted they know that it does, not where."""
-    context = request.context
-    exact = least_privilege(bundle, request, exact=True) if context["input_sha256"] else ""
-    if exact:
-        yield Change(kind="policy", text=exact, effect="allow", scope="call")
-    if not (context["outside_workspace"] or context["hosts_denied"]):
-        wider = least_privilege(bundle, request)
-        if wider:
-            yield Change(kind="policy", text=wider, effect="allow", scope="program" if context["program"] else "tool")
+def _exceptions(bundle: PolicyBundle, request: Request, call_id: str, then: frozenset[str] | None) -> Iterator[Change]:
+    """The one-line choices, the narrowest first."""
+    for scope in scopes_for(bundle, request, then=then):
+        text = f"palyra policy allow {call_id} --for {scope}"
+        yield Change(kind="exception", text=text, effect="allow", scope=scope)
 
 
 _Candidate = tuple[Literal["tier", "egress", "flag"], str, dict[str, Scalar]]
@@ -164,73 +161,6 @@ def _candidates(request: Request, details: Details) -> Iterator[_Candidate]:
     yield "flag", "--allow-host HOST, for each host it names", {"hosts_denied": 0}
     yield "flag", f"--egress {mode}", {"granted_egress": True}
     yield "flag", f"--tier {str(request.context['tier']).lower()}", {"granted_tier": True}
-
-
-def least_privilege(bundle: PolicyBundle, request: Request, *, exact: bool = False) -> str:
-    """The narrowest policy text that makes this bundle allow this request, validated and evaluated; "" if none.
-
-    `exact`: this input and no other; else every call of this program (or tool) in the same sandbox.
-    """
-    verdict = verdict_of(bundle, request)
-    forbids = [name for name in verdict.policies if bundle.index[name].effect == "forbid"]
-    if verdict.effect not in ("deny", "ask") or any(bundle.index[name].final for name in forbids):
-        return ""
-    conditions = tuple(_conditions(request, exact=exact))
-    softened = [_softened(bundle, bundle.index[name], request, conditions) for name in forbids]
-    permit = _permit(request, conditions)
-    for texts in ([permit], softened, [*softened, permit]):
-        text = "\n".join(texts)
-        if text and _would_allow(bundle, request, text):
-            return text
-    return ""
-
-
-def _would_allow(bundle: PolicyBundle, request: Request, text: str) -> bool:
-    name = f"suggested-{len(bundle.policies)}.cedar"
-    try:
-        return verdict_of(with_local(bundle, {name: text}), request).effect == "allow"
-    except PalyraError:
-        return False
-
-
-def _permit(request: Request, conditions: tuple[str, ...]) -> str:
-    uid = request.principal_uid
-    words = f"{request.context['effective_program'] or request.tool}-{uid['id']}"
-    slug = re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")[:50]
-    # Two suggestions for one program must not bear one @id: a bundle takes each once.
-    mark = digest({"who": uid, "tool": request.tool, "when": list(conditions)})[:8]
-    return (
-        f'@id("local.allow-{slug}-{mark}")\n'
-        f"permit (\n"
-        f"  principal == {uid['type']}::{quote(uid['id'])},\n"
-        f"  action == Action::{quote(request.action)},\n"
-        f"  resource == Tool::{quote(request.tool)}\n"
-        f")" + (f"\nwhen {{ {' && '.join(conditions)} }}" if conditions else "") + ";\n"
-    )
-
-
-def _softened(bundle: PolicyBundle, policy: PolicyInfo, request: Request, conditions: tuple[str, ...]) -> str:
-    """The forbid as it stands, with one more exception: exactly this principal, tool and program."""
-    uid = request.principal_uid
-    who = [f"principal == {uid['type']}::{quote(uid['id'])}", f"resource == Tool::{quote(request.tool)}"]
-    exception = " && ".join([*who, *conditions])
-    return bundle.text_of(policy.id)[:-1] + f"\nunless {{ {exception} }};\n"
-
-
-def _conditions(request: Request, *, exact: bool) -> Iterator[str]:
-    for name in ("effective_program", "tier", "egress", *(("input_sha256",) if exact else ())):
-        value = request.context[name]
-        if isinstance(value, str) and value:
-            yield f"context.{name} == {quote(value)}"
-
-
-def quote(text: str) -> str:
-    """A Cedar string literal; all but plain ASCII is written as \\u{…}, so nothing in it can end the string."""
-    return (
-        '"'
-        + "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else f"\\u{{{ord(c):x}}}" for c in text)
-        + '"'
-    )
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Json]:

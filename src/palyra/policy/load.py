@@ -11,25 +11,32 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from palyra.late import late
 from palyra.model.ownership import folders_above, is_absent, writable_by
 from palyra.policy.scan import MAX_BUNDLE_BYTES, MAX_FILES, PolicyError
 
 _EXAMPLES = "examples.toml"
+_EXCEPTION = late(r"allow\.[0-9A-HJKMNP-TV-Z]{26}\.cedar")
 _NAME_A_SOURCE = "Name a folder of policies, a .cedar file or a version of palyra policy versions."
-Signature = tuple[tuple[str, int, int, int], ...]
-"""(name, inode, size, time of change) of each file: equal when nobody touched the folder in between."""
+Signature = tuple[tuple[str, int, int, int, int], ...]
+"""(name, inode, size, times of change of content and of owner or mode) of each file: equal when untouched."""
 
 
-def read_folder(folder: Path | None) -> dict[str, str]:
-    """An operator's policies; nothing when the folder's name is not there at all."""
+def is_exception_file(name: str) -> bool:
+    """Return whether this is the name of a file that `palyra policy allow` writes."""
+    return _EXCEPTION.fullmatch(name) is not None
+
+
+def read_folder(folder: Path | None, wanted: Callable[[str], bool] = bool) -> dict[str, str]:
+    """An operator's policies; nothing when the folder's name is not there at all. `wanted`: by file name."""
     if folder is None:
         return {}
     try:
-        return {} if is_absent(folder, os.lstat, os.stat) else _read_all(folder)
+        return {} if is_absent(folder, os.lstat, os.stat) else _read_all(folder, wanted)
     except OSError as error:
         place = os.fsdecode(error.filename or folder)
         raise PolicyError(f"{error.strerror}.", "If it is a link, check where it leads.", file=place) from error
@@ -55,12 +62,12 @@ def read_tested(path: Path) -> dict[str, str]:
     return files
 
 
-def signature_of(folder: Path | None) -> Signature:
+def signature_of(folder: Path | None, wanted: Callable[[str], bool] = bool) -> Signature:
     """What a look costs some microseconds: whether the folder must be read again."""
     try:
         with os.scandir(folder) if folder is not None else _nothing() as entries:
-            found = ((entry.name, entry.stat()) for entry in entries)
-            return tuple(sorted((name, info.st_ino, info.st_size, info.st_mtime_ns) for name, info in found))
+            found = ((entry.name, entry.stat()) for entry in entries if wanted(entry.name))
+            return tuple(sorted((name, i.st_ino, i.st_size, i.st_mtime_ns, i.st_ctime_ns) for name, i in found))
     except OSError:
         return ()
 
@@ -84,12 +91,12 @@ def _text(path: Path, data: bytes) -> str:
         raise PolicyError("The file is not UTF-8 text.", file=str(path)) from None
 
 
-def _read_all(folder: Path) -> dict[str, str]:
+def _read_all(folder: Path, wanted: Callable[[str], bool] = bool) -> dict[str, str]:
     _check_writers(folder, folder.stat(), top=folder.parent)
     texts: dict[str, str] = {}
     room = MAX_BUNDLE_BYTES
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name.endswith("~") or path.name == "README.md":
+        if path.name.startswith(".") or path.name.endswith("~") or path.name == "README.md" or not wanted(path.name):
             continue
         if len(texts) >= MAX_FILES:
             raise PolicyError(f"A bundle has at most {MAX_FILES} files.", file=str(folder))

@@ -38,16 +38,18 @@ ELICIT = "approval::elicit"
 ACTIONS = (EXECUTE, EXECUTE_UNSANDBOXED, INLINE, LIST, CONFIRM, ELICIT)
 
 _FACTS = tuple(
-    "tier egress program effective_program interpreter runs_code inline_code listed own_list found agent_writable "
-    "outside_workspace writes_obeyed background network egress_raw hosts_named hosts_denied granted "
-    "granted_interpreters granted_egress".split()
+    "tier egress program effective_program programs interpreter runs_code inline_code listed own_list found "
+    "agent_writable outside_workspace writes_obeyed background network egress_raw hosts_named hosts_denied "
+    "granted granted_interpreters granted_egress".split()
 )
 """Taken from `Facts` under the same name. `details` is for people and never enters."""
 _CAPABILITIES = tuple((f"cap_{capability}", capability) for capability in Capability)
-_STRINGS = frozenset("door device channel skill input_sha256 tier egress program effective_program".split())
+_STRINGS = frozenset(
+    "door device channel skill run input_sha256 tier egress program effective_program programs".split()
+)
 _NUMBERS = frozenset("hosts_named hosts_denied calls_used calls_max calls_last_minute denials_last_minute hour".split())
 _OTHERS = tuple(
-    "door device channel skill input_sha256 granted_tier sensitive calls_used calls_max calls_last_minute "
+    "door device channel skill run input_sha256 granted_tier sensitive calls_used calls_max calls_last_minute "
     "denials_last_minute approved hour".split()
 )
 
@@ -182,6 +184,7 @@ def build_request(
         "device": context.device,
         "channel": context.channel,
         "skill": context.skill,
+        "run": call.run_id,
         "input_sha256": call.input_sha256,
         "granted_tier": call.grant.tier is not None,
         "sensitive": spec.sensitive,
@@ -209,13 +212,15 @@ def build_request(
 
 
 _SAME = tuple(name for name in names_of(Request) if name not in ("context", "first"))
-CHANGING = tuple(sorted(("calls_used", "calls_max", "calls_last_minute", "denials_last_minute", "hour", *_LABELS)))
-"""What can be another each time the same call is made in the same run."""
+CHANGING = tuple(
+    sorted(("run", "calls_used", "calls_max", "calls_last_minute", "denials_last_minute", "hour", *_LABELS))
+)
+"""What can be another each time the same call is made on the same terms, in the same run or another."""
 _INT = frozenset({int})
 
 
-def ask_again(request: Request, *, calls_used: int, calls_max: int, hour: int, run: RunFacts) -> Request:
-    """What policy is asked about the same call of the same run, made later: all that can have changed since then. The
+def ask_again(request: Request, *, run_id: str, calls_used: int, calls_max: int, hour: int, run: RunFacts) -> Request:
+    """What policy is asked about the same call on the same terms, made later: all that can have changed since then. The
     rest was checked when `request` was made."""
     changed: dict[str, int | bool] = {
         "calls_used": calls_used,
@@ -228,13 +233,14 @@ def ask_again(request: Request, *, calls_used: int, calls_max: int, hour: int, r
     if not (_INT.issuperset(map(type, numbers)) and min(numbers) >= -MAX_INT and max(numbers) <= MAX_INT):
         for name, value in changed.items():
             _check_value(name, value)
+    _check_value("run", run_id)
     for name in _LABELS:
         changed[name] = name in run.labels  # a label equals its name
     again = object.__new__(Request)
     object.__setattr__(again, "first", request.first or request)
     for name in _SAME:
         object.__setattr__(again, name, getattr(request, name))
-    object.__setattr__(again, "context", {**request.context, **changed})
+    object.__setattr__(again, "context", {**request.context, **changed, "run": run_id})
     return again
 
 

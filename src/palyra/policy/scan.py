@@ -18,7 +18,7 @@ from palyra.errors import ConfigError
 from palyra.values import dataclass
 
 MAX_BUNDLE_BYTES = 1 << 20
-MAX_FILES = 64
+MAX_FILES = 256
 MAX_LINE = 4096
 MAX_BRACKETS = 32
 """Half of what a 512 KiB stack survived; written policies need fewer than ten."""

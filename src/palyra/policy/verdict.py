@@ -46,6 +46,8 @@ class PolicyInfo:
     where none would help."""
     final: str = ""
     """Why a local policy may not replace it; empty when it may."""
+    lifts: tuple[str, ...] = ()
+    """The forbids that this permit is an exception of, by @id."""
     file: str = ""
     line: int = 0
     start: int = field(default=0, compare=False, repr=False)

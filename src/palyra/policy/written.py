@@ -7,6 +7,7 @@ written once, with holes. Not here: what a request says (request), which of its 
 from __future__ import annotations
 
 from operator import itemgetter
+from typing import Any
 
 import orjson
 
@@ -15,7 +16,7 @@ from palyra.values import dataclass
 
 _changing = itemgetter(*CHANGING)
 _WORDS = {False: b"false", True: b"true"}
-_IS_FLAG = tuple(ATTRIBUTES[name] is bool for name in CHANGING)
+_KINDS = tuple(ATTRIBUTES[name] for name in CHANGING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +30,19 @@ class Written:
         if request is not self.of and request.first is not self.of:
             return None
         values = _changing(request.context)
-        return self.around % tuple(
-            [_WORDS[value] if is_flag else value for value, is_flag in zip(values, _IS_FLAG, strict=True)]
-        )
+        return self.around % tuple([_hole(value, kind) for value, kind in zip(values, _KINDS, strict=True)])
+
+
+def _hole(value: Any, kind: type) -> Any:
+    """Return what fills one place: a number as it is, a flag's word, a text as JSON."""
+    return value if kind is int else _WORDS[value] if kind is bool else orjson.dumps(value)
 
 
 def write_with_holes(request: Request) -> Written:
     whole = request.as_json()
     context = {name: _member(name, value) for name, value in whole.pop("context").items()}
     context |= {
-        name: b'"%b":%%b' % name.encode() if ATTRIBUTES[name] is bool else b'"%b":%%d' % name.encode()
+        name: b'"%b":%%d' % name.encode() if ATTRIBUTES[name] is int else b'"%b":%%b' % name.encode()
         for name in CHANGING
     }
     inner = b"{%b}" % b",".join(context[name] for name in sorted(context))

@@ -18,9 +18,13 @@ from palyra.model.record import Recorded
 from palyra.model.tool import ToolSpec
 
 KEYS = (
-    *("call_id", "run_id", "tool", "status", "success", "reason", "message", "hint", "output", "usage", "budget"),
+    *("call_id", "run_id", "tool", "status", "success", "reason", "message", "hint", "operator_hint"),
+    *("policy_stale", "output", "usage", "budget"),
     *("approval", "artifacts", "attestation", "receipt"),
 )
+_AS_THEY_ARE = tuple("call_id run_id tool success message hint operator_hint policy_stale output".split())
+_LATER = {"operator_hint": None, "policy_stale": None}
+"""What outcomes that were stored earlier lack."""
 _IN_ORDER = itemgetter(*KEYS)
 
 
@@ -40,6 +44,8 @@ def _stored_json(outcome: Outcome) -> dict[str, Json]:
         "reason": outcome.reason.value if outcome.reason else None,
         "message": outcome.message,
         "hint": outcome.hint,
+        "operator_hint": outcome.operator_hint,
+        "policy_stale": outcome.policy_stale,
         "output": outcome.output,
         "usage": outcome.usage.as_json(),
         "approval": outcome.approval,
@@ -58,7 +64,7 @@ def parse_outcome(value: object) -> Outcome:
         raise ValueError("this is not an outcome: its keys are not those of the contract")
     try:
         return Outcome(
-            **{name: value[name] for name in ("call_id", "run_id", "tool", "success", "message", "hint", "output")},
+            **{name: value[name] for name in _AS_THEY_ARE},
             status=Status(value["status"]),
             reason=Reason(value["reason"]) if value["reason"] is not None else None,
             usage=Usage(**value["usage"]),
@@ -85,7 +91,7 @@ def restore_outcome(data: bytes, recorded: Recorded) -> Outcome:
             "Send a fresh call_id to make the call again; palyra journal show CALL_ID shows what is left of it.",
         )
     kept: dict[str, Any] = orjson.loads(data)
-    return parse_outcome(kept | {"budget": recorded.budget.as_json(), "receipt": recorded.receipt.as_json()})
+    return parse_outcome(_LATER | kept | {"budget": recorded.budget.as_json(), "receipt": recorded.receipt.as_json()})
 
 
 def tool_json(spec: ToolSpec) -> dict[str, Json]:

@@ -257,4 +257,11 @@ MIGRATIONS: tuple[Migration, ...] = (
                PRIMARY KEY (run_id, principal, path)
            ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        # Which of the operator's policies were in force last, by their folder; `fault` is the digest of those there now
+        # that cannot be used, empty when all can (wiring/versions).
+        """CREATE TABLE policy_good (
+               place TEXT PRIMARY KEY, sha256 TEXT NOT NULL REFERENCES policy_texts, fault TEXT NOT NULL
+           ) STRICT, WITHOUT ROWID""",
+    ),
 )

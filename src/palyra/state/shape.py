@@ -19,7 +19,7 @@ from palyra.errors import StateError
 from palyra.state.connection import of_one_moment
 from palyra.state.schema import MIGRATIONS, Migration
 
-LAYOUT_SHA256 = "09a0a54f7fc8ec2a83a7ed5686785ce3846151f8251b8e757d023b79a040f3c6"
+LAYOUT_SHA256 = "dc137580a8eee2aded1c29c8b42b24584083b97df5cfa530f51b275cb1969697"
 """Of the newest migrations; a test says what it is."""
 _LAYOUT = """SELECT type, name, tbl_name, CAST(sql AS TEXT) FROM sqlite_master
              WHERE sql IS NOT NULL AND NOT (type = 'table' AND name IN

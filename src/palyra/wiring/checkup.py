@@ -24,6 +24,7 @@ from palyra.wiring.daemon_note import decides_by_older
 
 if TYPE_CHECKING:
     from palyra.engine.ports import Policies
+    from palyra.policy.bundle import PolicyBundle
     from palyra.wiring.embedded import Installation
 
 OK, ADVICE, BROKEN = "ok", "advice", "broken"
@@ -94,7 +95,7 @@ def state_checks(installation: Installation) -> list[Check]:
     return [
         Check("config", OK, f"{source}, posture {installation.config.posture}"),
         *_root_checks(installation),
-        Check("policy", OK, f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"),
+        _policy_check(bundle),
         *_candidate_checks(installation.ports.candidate),
         _journal_check(installation.home.root, head.size if head else 0),
         Check("key", OK, installation.writer.home.verifier.vkey),
@@ -112,6 +113,14 @@ def _root_checks(installation: Installation) -> list[Check]:
             "Take it out of [tool_call.process_runner]; they run as nobody then.",
         )
     ]
+
+
+def _policy_check(bundle: PolicyBundle) -> Check:
+    detail = f"bundle {bundle.name}, {len(bundle.index)} policies, {bundle.digest[:16]}"
+    if not bundle.stale:
+        return Check("policy", OK, detail)
+    fault = f"The policy files need repair: {bundle.stale} The last that could be used stay in force: {detail}."
+    return Check("policy", BROKEN, fault, "Mend the file; palyra policy check tests it.")
 
 
 def _journal_check(home: Path, entries: int) -> Check:

@@ -205,7 +205,7 @@ def _gather(
         known_runs=known_runs,
         journal=JournalStore(writer, BudgetStore(), approvals, known_runs),
         versions=versions,
-        policies=PolicyStore(config.posture, home.policies, versions=versions),
+        policies=PolicyStore(config.posture, home.policies, versions=versions, strict=config.policy.strict),
         executor=executor,
         cluster=ClusterDoor(
             config,
@@ -260,7 +260,7 @@ def _board(home: Home, writer: Writer, hands: _Hands, approver: Approver | None)
         journal=hands.journal,
         owners=hands.owners,
         policies=hands.policies,
-        candidate=candidate_policies(hands.config),
+        candidate=candidate_policies(hands.config, home.policies),
         run_facts=RunFactsStore(writer, clock),
         created_paths=CreatedPaths(writer),
         standings=StandingStore(writer, BudgetStore(), clock, hands.known_runs),

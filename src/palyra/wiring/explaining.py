@@ -18,6 +18,7 @@ from palyra.engine.hints import about_tool
 from palyra.engine.replay import RecordedDecision, read_decision
 from palyra.engine.trip import CallRequest
 from palyra.errors import Reason, Rejected
+from palyra.model.outcome import Status
 from palyra.policy.explain import Change, Explanation, change_json, explanation_json
 from palyra.values import dataclass
 from palyra.wiring.policy_acts import explain_request
@@ -73,7 +74,11 @@ def explain_stored(installation: Installation, stored: StoredCall) -> Told:
         outcome = orjson.loads(stored.outcome) if stored.outcome else {}
         reason = Reason(stored.reason) if stored.reason else Reason.INTERNAL
         return Told(refusal=Rejected(reason, outcome.get("message") or "It never reached policy.", outcome.get("hint")))
-    return Told(explained=explain_request(installation, then.request, then.details), then=then)
+    # An exception binds the record's facts: one that redaction changed binds another call, or none.
+    call_id = stored.call_id if stored.status == Status.REFUSED and then.exact else ""
+    policies = frozenset(then.policies)
+    explained = explain_request(installation, then.request, then.details, call_id=call_id, then=policies)
+    return Told(explained=explained, then=then)
 
 
 async def explain_imagined(installation: Installation, request: CallRequest) -> Told:

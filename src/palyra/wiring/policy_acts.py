@@ -22,7 +22,7 @@ from palyra.policy.examples import parse_examples
 from palyra.policy.explain import Change, Explanation, explain
 from palyra.policy.request import Request
 from palyra.policy.scan import PolicyError
-from palyra.policy.store import POSTURES, load_posture, read_posture, try_in_child
+from palyra.policy.store import POSTURES, load_posture, read_posture, try_in_child, without_exceptions
 from palyra.values import dataclass
 from palyra.wiring.history import History
 
@@ -41,16 +41,19 @@ class InUse:
 
 
 def checked(installation: Installation, files: Mapping[str, str]) -> PolicyBundle:
-    """These policies beside the configured posture: tried in a child, then loaded here. Raises PolicyError."""
+    """Load these policies and the home's exceptions beside the posture, in a child first. Raise PolicyError."""
     posture = installation.config.posture
-    if files:
-        try_in_child(posture, files)
-    return load_posture(posture, files)
+    local = {**without_exceptions(files), **installation.policies.exceptions()}
+    if local:
+        try_in_child(posture, local)
+    return load_posture(posture, local)
 
 
 async def use_policies(installation: Installation, files: Mapping[str, str], *, by: str) -> InUse:
     bundle = await asyncio.to_thread(checked, installation, files)  # calls go on meanwhile
-    version, receipt = await installation.versions.install(files, policy_sha256=bundle.digest, by=by)
+    version, receipt = await installation.versions.install(
+        without_exceptions(files), policy_sha256=bundle.digest, by=by
+    )
     installation.policies.current()
     return InUse(version=version, bundle=bundle, changed=receipt is not None)
 
@@ -158,6 +161,9 @@ def explain_request(
     request: Request,
     details: tuple[tuple[str, str], ...],
     tried: tuple[Change, ...] | None = None,
+    *,
+    call_id: str = "",
+    then: frozenset[str] | None = None,
 ) -> Explanation:
     """By the policies of now; the other postures are compared with the operator's own policies beside them."""
     bundle = installation.policies.current()
@@ -167,4 +173,4 @@ def explain_request(
             if name != installation.config.posture:
                 others[name] = posture_bundle(installation, name)
     decision = decide(bundle, request, details=details)
-    return explain(bundle, request, decision, postures=others, tried=tried, details=details)
+    return explain(bundle, request, decision, postures=others, tried=tried, details=details, call_id=call_id, then=then)

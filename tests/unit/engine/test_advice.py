@@ -24,7 +24,9 @@ from palyra.model.net import EgressMode
 from palyra.model.run_facts import RunFacts, RunLabel
 from palyra.model.tool import Capability
 from palyra.policy.bundle import PolicyBundle, with_local
+from palyra.policy.exceptions import write_exception
 from palyra.policy.explain import Change, Explanation, explain
+from palyra.policy.request import Request
 from palyra.policy.store import POSTURES, load_posture
 from palyra.protocol.catalog import BUILTIN_TOOLS
 from palyra.protocol.registry import make_registry
@@ -125,17 +127,20 @@ def explained(case: Case, world: World) -> Explanation:
         assert trip.cedar is not None
         assert trip.decision is not None
         others = {name: load_posture(name) for name in POSTURES if name != case.posture}
-        return explain(world.bundle, trip.cedar, trip.decision, postures=others, tried=tried)
+        postures, call_id = others, "CALL"
+        return explain(world.bundle, trip.cedar, trip.decision, postures=postures, tried=tried, call_id=call_id)
 
     return asyncio.run(work())
 
 
-def applied(world: World, change: Change) -> World:
+def applied(world: World, change: Change, request: Request) -> World:
     match change.kind:
         case "approval":
             return replace(world, approval=ApprovalState.APPROVED)
-        case "policy":
-            return replace(world, bundle=with_local(world.bundle, {"suggested.cedar": change.text}))
+        case "exception":
+            assert change.scope
+            made = write_exception(world.bundle, request, change.scope)  # type: ignore[arg-type]
+            return replace(world, bundle=with_local(world.bundle, {"made.cedar": made.text}))
         case "posture":
             (name,) = re.findall(r'"(\w+)"', change.text)
             return replace(world, bundle=load_posture(name), config=replace(world.config, posture=name))
@@ -197,16 +202,20 @@ def test_every_proposed_change_allows_exactly_the_call_it_was_asked_for(name: st
     assert not world.allows(case.tool, case.neighbour)
     explanation = explained(case, world)
     changes = explanation.changes
-    assert set(case.kinds) | {"policy"} <= {change.kind for change in changes}, changes
+    assert set(case.kinds) | {"exception"} <= {change.kind for change in changes}, changes
     assert explanation.determining or explanation.nearest or case.posture == "locked"
     for change in changes:
         if change.effect == "allow":
-            assert applied(world, change).allows(case.tool, case.input), change
+            assert applied(world, change, explanation.request).allows(case.tool, case.input), change
     exact = next(change for change in changes if change.scope == "call")
-    assert not applied(world, exact).allows(case.tool, case.neighbour), "the neighbour stays refused"
+    assert not applied(world, exact, explanation.request).allows(case.tool, case.neighbour), (
+        "the neighbour stays refused"
+    )
     other = replace(world, run=fake_run(world.config, principal="agent:other"))
     other = replace(other, run=replace(other.run, **case.run))
-    assert not replace(other, bundle=applied(world, exact).bundle).allows(case.tool, case.input), "and so do others"
+    assert not replace(other, bundle=applied(world, exact, explanation.request).bundle).allows(case.tool, case.input), (
+        "and so do others"
+    )
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,13 @@ def guard(
 
 def test_a_plain_listed_program_has_nothing_against_it():
     assert guard("ls -la") == Facts(
-        tier="C", egress="strict", program="ls", effective_program="ls", listed=True, found=True
+        tier="C",
+        egress="strict",
+        program="ls",
+        effective_program="ls",
+        programs='[["ls","/usr/bin/ls"]]',
+        listed=True,
+        found=True,
     )
 
 
@@ -397,3 +403,29 @@ def test_grants_of_the_operator_are_told_apart():
     assert guard("ls", grant=OperatorGrant(executables=("cat",))).granted is False
     assert guard("ls", grant=OperatorGrant(interpreters=True)).granted_interpreters is True
     assert guard("ls").granted_interpreters is False
+
+
+def test_programs_names_everything_the_verdict_rests_on():
+    """An exception for `find -exec wget` must not be one for `find -exec gpg`, nor for any argument that runs code."""
+    lines = {
+        line: guard(line).programs
+        for line in (
+            "find . -exec wget {} ;",
+            "find . -exec gpg {} ;",
+            "wget x",
+            "env wget x",
+            "git -c core.pager=one log",
+            "git -c core.pager=two log",
+            "env git -c core.pager=one log",
+            "env git -c core.pager=two log",
+        )
+    }
+    assert len(set(lines.values())) == len(lines), lines
+    assert guard("wget x").programs == guard("wget y").programs
+    assert guard("bash -c one").programs == guard("bash -c two").programs
+
+
+def test_programs_that_are_many_are_told_by_their_digest():
+    line = "find . " + " ".join(f"-exec {name * 40} ;" for name in "abcdefghijklmnop")
+    assert guard(line).programs.startswith("sha256:")
+    assert guard(line).programs != guard(line.replace("p" * 40, "q" * 40)).programs

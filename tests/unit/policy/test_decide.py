@@ -40,8 +40,8 @@ def test_what_nothing_permits_is_denied_plainly():
         reason=Reason.POLICY_DENIED,
         policies=(),
         message="No policy permits palyra.process.run for agent:demo.",
-        hint="palyra policy explain CALL_ID shows what would allow it: a flag, an approval, or a policy for the "
-        "policies folder; the posture is test.",
+        hint="palyra policy explain CALL_ID shows what would allow it: a flag, an approval or an exception; "
+        "the posture is test.",
     )
 
 

@@ -6,17 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from palyra.model.grant import Allow, Deny
-from palyra.policy.bundle import PolicyBundle, load_bundle, with_local
+from palyra.policy.bundle import PolicyBundle, load_bundle
 from palyra.policy.clauses import nearest_permits
 from palyra.policy.decide import decide
 from palyra.policy.examples import ordinary_request
-from palyra.policy.explain import Change, Explanation, explain, explanation_json, least_privilege
+from palyra.policy.explain import Change, Explanation, explain, explanation_json
 from palyra.policy.request import Request
-from palyra.policy.scan import find_policies
 from palyra.policy.store import load_posture, read_posture
 
 STANDARD, DEVELOPER, LOCKED = (load_posture(name) for name in ("standard", "developer", "locked"))
@@ -45,14 +41,13 @@ def test_a_forbid_is_named_with_its_place():
     assert text[explanation.determining[0].line - 1] == '@id("guard.10-interpreter")'
 
 
-def test_a_refused_interpreter_is_helped_by_its_flag_by_the_posture_and_by_a_policy():
+def test_a_refused_interpreter_is_helped_by_its_flag_and_by_the_posture():
     request = ordinary_request(program="bash", interpreter=True, listed=False)
     explanation = explained(STANDARD, request, developer=DEVELOPER)
     assert changes(explanation, "flag", "posture", "approval", "tier", "egress") == [
         "--allow-interpreters",
         'posture = "developer"',
     ]
-    assert explanation.changes[-1].kind == "policy"
 
 
 def test_a_build_tool_needs_both_flags():
@@ -128,42 +123,21 @@ def test_a_clause_that_cannot_be_evaluated_counts_as_failing():
     assert near.failed == ("((context.hour) * 9223372036854775807) > 0",)
 
 
-def test_the_suggested_policy_allows_this_call_and_no_other():
-    request = ordinary_request(program="ls")
-    text = least_privilege(LOCKED, request)
-    bundle = with_local(LOCKED, {"mine.cedar": text})
-    assert isinstance(decide(bundle, request), Allow)
-    others = [
-        ordinary_request("agent:other", program="ls"),
-        ordinary_request("user:demo", program="ls"),
-        ordinary_request(program="cat"),
-        ordinary_request(program="ls", tier="B"),
-        ordinary_request(program="ls", egress="none"),
-        ordinary_request(tool="palyra.echo"),
+def test_of_a_refused_call_the_one_line_choices_come_first():
+    request = ordinary_request(program="wget", listed=False, programs="[]", input_sha256="0" * 64)
+    found = explain(STANDARD, request, decide(STANDARD, request), call_id="CALL")
+    assert [(c.kind, c.text, c.scope) for c in found.changes][:4] == [
+        ("exception", f"palyra policy allow CALL --for {scope}", scope)
+        for scope in ("call", "program", "run", "always")
     ]
-    assert all(isinstance(decide(bundle, other), Deny) for other in others)
+    assert changes(explained(STANDARD, request), "exception") == [], "of a call that was not made there is none"
 
 
-def test_a_suggested_exception_replaces_the_forbid_and_stays_as_narrow():
-    request = ordinary_request(program="make", runs_code=True, listed=False)
-    text = least_privilege(STANDARD, request)
-    assert text.count("@id(") == 2
-    bundle = with_local(STANDARD, {"mine.cedar": text})
-    assert isinstance(decide(bundle, request), Allow)
-    assert isinstance(decide(bundle, ordinary_request(program="bash", interpreter=True)), Deny)
-    assert isinstance(decide(bundle, ordinary_request("agent:other", program="make", runs_code=True)), Deny)
-
-
-@settings(deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
-def test_no_program_name_can_break_out_of_the_suggested_text(name: str):
-    hostile = f'"}};\n@id("x") permit (principal, action, resource);//{name}'
-    request = ordinary_request(program=hostile)
-    text = least_privilege(LOCKED, request)
-    assert len(find_policies("suggested", text)) == 1
-    bundle = with_local(LOCKED, {"mine.cedar": text})
-    assert isinstance(decide(bundle, request), Allow)
-    assert isinstance(decide(bundle, ordinary_request(program="ls")), Deny)
+def test_no_explanation_offers_the_text_of_a_policy():
+    for request in (ordinary_request(program="make", runs_code=True, listed=False, programs="[]"), ordinary_request()):
+        for bundle in (STANDARD, LOCKED):
+            found = explain(bundle, request, decide(bundle, request), call_id="CALL")
+            assert not any("forbid" in c.text or "permit (" in c.text for c in found.changes)
 
 
 def test_an_explanation_is_plain_json():

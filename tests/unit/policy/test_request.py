@@ -74,6 +74,7 @@ def test_a_request_holds_the_facts_and_nothing_else():
         "door": "mcp",
         "device": "laptop",
         "channel": "chat",
+        "run": CALL.run_id,
         "input_sha256": "0" * 64,
         "tier": "C",
         "egress": "strict",
@@ -213,10 +214,20 @@ def test_the_actions_are_those_of_the_schema_that_policies_are_written_against()
     assert [action for action in ACTIONS if f'"{action}"' not in schema] == []
 
 
-@pytest.mark.parametrize("wrong", [{"calls_used": 2**53}, {"calls_max": -(2**53)}, {"hour": True}, {"hour": "12"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"calls_used": 2**53},
+        {"calls_max": -(2**53)},
+        {"hour": True},
+        {"hour": "12"},
+        {"run_id": 7},
+        {"run_id": "x" * 1025},
+    ],
+)
 def test_what_changed_since_a_call_was_first_made_is_checked_as_at_first(wrong: dict[str, object]):
     """An integer that Cedar cannot hold, or a bool that it would take for another kind, is no request either time."""
-    now = {"calls_used": 1, "calls_max": 2, "hour": 12} | wrong
+    now = {"run_id": "one", "calls_used": 1, "calls_max": 2, "hour": 12} | wrong
     with pytest.raises(Rejected) as caught:
         ask_again(build(), run=RunFacts(), **now)
     assert caught.value.reason is Reason.POLICY_ERROR

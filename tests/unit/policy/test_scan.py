@@ -113,8 +113,8 @@ def test_bytes_count_not_characters():
 
 
 def test_too_many_files_and_too_long_lines_are_refused():
-    with pytest.raises(PolicyError, match="at most 64 files"):
-        check_caps({f"{n}.cedar": "" for n in range(65)})
+    with pytest.raises(PolicyError, match="at most 256 files"):
+        check_caps({f"{n}.cedar": "" for n in range(257)})
     with pytest.raises(PolicyError, match=r"x\.cedar:2: A line has at most"):
         check_caps({"x.cedar": "\n" + "/" * (MAX_LINE + 1)})
 

@@ -14,13 +14,13 @@ from palyra.policy import store
 from palyra.policy.bundle import PolicyBundle, PolicyError
 from palyra.policy.decide import decide
 from palyra.policy.examples import ordinary_request
+from palyra.policy.starter import starter_files
 from palyra.policy.store import (
     POSTURES,
     PolicyStore,
     load_posture,
     read_folder,
     read_posture,
-    starter_files,
     try_in_child,
 )
 
@@ -96,7 +96,7 @@ def test_a_changed_folder_comes_into_use_within_a_second(folder: Path):
     assert "local.no-ls" in looked_at_again(policies, clock).index
 
 
-def test_a_folder_that_becomes_bad_or_vanishes_leaves_the_last_good_bundle(
+def test_a_folder_that_becomes_bad_leaves_the_last_good_bundle_and_one_that_vanishes_none(
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     clock = Hand()
@@ -108,13 +108,16 @@ def test_a_folder_that_becomes_bad_or_vanishes_leaves_the_last_good_bundle(
     monkeypatch.setattr(store, "try_in_child", lambda *given: tried.append(given))
     for _ in range(3):
         clock.now += store.LOOK_AGAIN_SECONDS
-        assert policies.current() is good
+        assert policies.current() == good
+        assert "does not end with" in policies.current().stale
     assert len(tried) == 1, "what was refused is not tried at every call"
     assert "cannot be used" in caplog.text
     (folder / "mine.cedar").unlink()
     folder.rmdir()
-    clock.now += store.LOOK_AGAIN_SECONDS
-    assert policies.current() is good, "a forbid does not vanish with its folder while it is being replaced"
+    for _ in range(3):
+        clock.now += store.LOOK_AGAIN_SECONDS
+        with pytest.raises(PolicyError, match="The folder is gone"):
+            policies.current()
 
 
 def test_a_changed_folder_swaps_the_bundle_whole(folder: Path):
@@ -149,7 +152,8 @@ def test_a_bad_bundle_never_replaces_a_good_one(
     policies = PolicyStore("standard", folder, monotonic=clock)
     good = policies.current()
     (folder / "mine.cedar").write_text(text)
-    assert looked_at_again(policies, clock) is good
+    assert looked_at_again(policies, clock) == good
+    assert re.search(message, policies.current().stale)
     assert re.search(message, caplog.text)
 
 
@@ -181,7 +185,7 @@ def test_without_an_interpreter_nothing_is_replaced(
     good = policies.current()
     (folder / "mine.cedar").write_text(NO_RM)
     monkeypatch.setattr(sys, "executable", str(folder / "gone"))
-    assert looked_at_again(policies, clock) is good
+    assert looked_at_again(policies, clock) == good
     assert "could not be tried out" in caplog.text
 
 
@@ -279,3 +283,50 @@ def test_what_another_user_owns_is_refused(folder: Path):
 
 def test_the_child_that_tries_policies_takes_our_package_before_any_other():
     assert 'sys.path.insert(0, given["package"])' in store._CHILD
+
+
+def test_with_strict_a_bad_file_refuses_until_it_is_mended(folder: Path):
+    clock = Hand()
+    (folder / "mine.cedar").write_text(NO_LS)
+    policies = PolicyStore("standard", folder, strict=True, monotonic=clock)
+    good = policies.current()
+    (folder / "mine.cedar").write_text(NO_LS + NO_LS)
+    for _ in range(2):
+        with pytest.raises(PolicyError, match="already used"):
+            looked_at_again(policies, clock)
+    (folder / "mine.cedar").write_text(NO_LS)
+    assert looked_at_again(policies, clock) == good
+
+
+@pytest.mark.parametrize("how", ["writable by others", "a dangling link", "no text"])
+def test_a_file_that_cannot_be_read_refuses_in_a_process_that_runs_too(folder: Path, how: str):
+    clock = Hand()
+    (folder / "mine.cedar").write_text(NO_LS)
+    policies = PolicyStore("standard", folder, monotonic=clock)
+    good = policies.current()
+    match how:
+        case "writable by others":
+            (folder / "mine.cedar").chmod(0o666)
+        case "a dangling link":
+            (folder / "mine.cedar").rename(folder / ".away")
+            (folder / "mine.cedar").symlink_to("nowhere")
+        case _:
+            (folder / "mine.cedar").write_bytes(b"\xff")
+    for _ in range(2):
+        with pytest.raises(PolicyError):
+            looked_at_again(policies, clock)
+    (folder / "mine.cedar").unlink()
+    (folder / "mine.cedar").write_text(NO_LS)
+    assert looked_at_again(policies, clock) == good
+
+
+def test_a_folder_that_comes_back_as_it_was_is_in_force_again(folder: Path):
+    clock = Hand()
+    (folder / "mine.cedar").write_text(NO_LS)
+    policies = PolicyStore("standard", folder, monotonic=clock)
+    good = policies.current()
+    folder.rename(folder.with_name("away"))
+    with pytest.raises(PolicyError, match="gone"):
+        looked_at_again(policies, clock)
+    folder.with_name("away").rename(folder)
+    assert looked_at_again(policies, clock) == good

@@ -40,8 +40,8 @@ def requests(draw: st.DrawFn) -> Request:
 def test_a_request_asked_again_is_written_as_it_would_be_whole(first, used, most, calls, denials, hour, labels):
     written = write_with_holes(first)
     facts = RunFacts(labels=frozenset(labels), calls_last_minute=calls, denials_last_minute=denials)
-    again = ask_again(first, calls_used=used, calls_max=most, hour=hour, run=facts)
-    once_more = ask_again(again, calls_used=most, calls_max=used, hour=hour, run=facts)
+    again = ask_again(first, run_id="one", calls_used=used, calls_max=most, hour=hour, run=facts)
+    once_more = ask_again(again, run_id='a "%d', calls_used=most, calls_max=used, hour=hour, run=facts)
     for one in (first, again, once_more):
         assert written.bytes_of(one) == whole(one)
     assert write_with_holes(once_more).bytes_of(again) == whole(again)
@@ -52,7 +52,7 @@ def test_another_request_is_not_taken_for_it():
     first = Request(
         principal=parse_principal("agent:demo"), roles=(), action=EXECUTE, tool="t", groups=(), context=context
     )
-    again = ask_again(first, calls_used=1, calls_max=2, hour=3, run=RunFacts())
+    again = ask_again(first, run_id="one", calls_used=1, calls_max=2, hour=3, run=RunFacts())
     written = write_with_holes(first)
     others = (
         first.with_context(approved=True),

@@ -161,7 +161,7 @@ def test_a_home_that_an_older_palyra_wrote_verifies_as_it_lies_there(tmp_path, m
     monkeypatch.setattr("palyra.journal.store._first", lambda *_: {})
     make_evidence(tmp_path).writer.close()
     salted = next(at for at, steps in enumerate(MIGRATIONS) if "ALTER TABLE runs ADD COLUMN salt BLOB" in steps)
-    tables = ("ALTER TABLE runs DROP COLUMN salt", "DROP TABLE created_paths")
+    tables = ("ALTER TABLE runs DROP COLUMN salt", "DROP TABLE created_paths", "DROP TABLE policy_good")
     for sql in (*tables, f"DELETE FROM migrations WHERE version > {salted}", f"PRAGMA user_version = {salted}"):
         tamper(tmp_path, sql)
     assert verify(tmp_path, two=False).findings == verify(tmp_path, two=True).findings == ()

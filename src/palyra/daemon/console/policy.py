@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from palyra.daemon.console.making import Visit, form, page, then, to
 from palyra.daemon.console.rendering import render
 from palyra.daemon.operators import policy as acts
 from palyra.daemon.operators.answering import Word, installed
-from palyra.daemon.operators.policy_models import Imagined, Source
+from palyra.daemon.operators.policy_models import Exempting, Imagined, Source
 from palyra.daemon.routes import Asked, Model, Refused
 from palyra.errors import Rejected
 from palyra.model.moment import parse_moment
@@ -30,6 +31,14 @@ class ExplainPage(Model):
     input: Annotated[str, Field(max_length=8000)] = ""
     principal: Word = ""
     workspace: Annotated[str, Field(max_length=4096)] = ""
+
+
+Scope = Literal["call", "program", "run", "always"]
+
+
+class AllowPage(Model):
+    call_id: Word
+    scope: Annotated[Scope, Field(alias="for")] = "call"
 
 
 class Replaying(Model):
@@ -50,7 +59,21 @@ async def policy_page(asked: Asked) -> Response:
         posture=installation.config.posture,
         in_use=installation.versions.pointer(),
         folder=str(installation.home.policies),
+        exceptions={name.removesuffix(".cedar") for name in installation.policies.exceptions()},
     )
+
+
+async def allow_page(asked: Asked) -> Response:
+    """What the exception would be and change; a form makes it."""
+    query: AllowPage = asked.query
+    problem, made = "", None
+    try:
+        body = Exempting.model_validate({"call_id": query.call_id.strip(), "for": query.scope, "dry_run": True})
+        made = await acts.allow(replace(asked, body=body))
+    except Refused as error:
+        problem = f"{error.message} {error.hint or ''}".strip()
+    values = {"query": query, "made": made, "problem": problem, "most": MAX_FLIPS}
+    return render(asked, "allow.html", section="policy", status=409 if problem else 200, **values)
 
 
 async def explain_page(asked: Asked) -> Response:
@@ -127,6 +150,12 @@ ROUTES = (
     form("/policy/replay", replay_now, name="replay", says="The same for a text.", body=Replaying),
     form("/policy/use", then(acts.use, to("policy", said="used")), name="use_policies", says="Use a version.",
          body=Source),
+    page("/policy/allow", allow_page, name="allow", says="An exception for a refused call, before it is made.",
+         query=AllowPage),
+    form("/policy/allow", then(acts.allow, to("policy", said="allowed")), name="allow", says="Make an exception.",
+         body=Exempting),
+    form("/policy/exceptions/{id}/delete", then(acts.disallow, to("policy", said="disallowed")), name="disallow",
+         says="Take an exception back."),
     form("/policy/rollback", then(acts.roll_back, to("policy", said="rolled-back")), name="rollback",
          says="Go back to the previous policies."),
 )  # fmt: skip

@@ -20,9 +20,12 @@ from starlette.responses import HTMLResponse, Response
 
 from palyra.daemon.auth import Caller
 from palyra.daemon.console import plots, words
+from palyra.daemon.operators.answering import installed
 from palyra.daemon.operators.host import waiting_count
 from palyra.daemon.routes import Asked
+from palyra.errors import ConfigError
 from palyra.model.visible import visible
+from palyra.policy.exceptions import SCOPES
 from palyra.version import __version__
 
 FOLDER = resources.files("palyra.daemon.console")
@@ -45,6 +48,8 @@ SAID = {
     "set": "The secret was stored.",
     "deleted": "The secret was deleted.",
     "used": "These policies are in use now.",
+    "allowed": "The exception is in force. The caller makes the call again, under a fresh call id.",
+    "disallowed": "The exception was taken back.",
     "rolled-back": "The previous policies are in use again.",
     "installed": "The skill was installed; it is in quarantine until it is enabled.",
     "enabled": "The skill is active.",
@@ -88,6 +93,7 @@ def environment() -> Environment:
         "navigation": NAVIGATION,
         "version": __version__,
         "asset": asset_link,
+        "scopes": SCOPES,
     }
     return made
 
@@ -138,10 +144,24 @@ def render_page(
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status_code=status, headers=headers)
 
 
+def _stale(asked: Asked) -> str:
+    """Why the policies in force are not the files of now; every page says it."""
+    try:
+        return installed(asked).policies.current().stale
+    except ConfigError as error:
+        return error.detail
+
+
 def render(asked: Asked, template: str, *, section: str, status: int = 200, **values: Any) -> Response:
     """A page for who is logged in."""
     ids, clock = asked.state.ids, asked.state.clock
     said = SAID.get(getattr(asked.query, "said", ""), "")
-    frame = {"section": section, "waiting": waiting_count(asked), "now": clock.now_unix_ms(), "said": said}
+    frame = {
+        "stale": _stale(asked),
+        "section": section,
+        "waiting": waiting_count(asked),
+        "now": clock.now_unix_ms(),
+        "said": said,
+    }
     nonce = ids.random_bytes(16).hex()
     return render_page(template, {**frame, **values}, nonce=nonce, status=status, caller=asked.caller)

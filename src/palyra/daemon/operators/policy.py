@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
 
 from palyra.canon import Json
 from palyra.daemon.operators.answering import change, get, installed, unusable
-from palyra.daemon.operators.policy_models import Bundle, Bundles, Diff, Imagined, NowInUse, Replay, Source, WhichCall
+from palyra.daemon.operators.policy_models import (
+    Bundle,
+    Bundles,
+    Diff,
+    Exempted,
+    Exempting,
+    Imagined,
+    NowInUse,
+    Replay,
+    Source,
+    TakenBack,
+    WhichCall,
+)
 from palyra.daemon.routes import Asked, Refused, not_found
 from palyra.engine.runs import Run, RunScope, start_run
 from palyra.engine.trip import CallRequest
@@ -23,6 +36,8 @@ from palyra.policy.bundle import EXAMPLES_FILE, PolicyBundle
 from palyra.policy.examples import parse_examples
 from palyra.policy.scan import PolicyError
 from palyra.policy.store import load_posture
+from palyra.wiring.exceptions import allow_call
+from palyra.wiring.exceptions import disallow as take_back
 from palyra.wiring.explaining import explain_imagined, explain_recorded
 from palyra.wiring.places import resolve_workspace
 from palyra.wiring.policy_acts import (
@@ -77,6 +92,7 @@ async def list_bundles(asked: Asked) -> Json:
         "policy_sha256": bundle.digest,
         "version": installation.versions.pointer(),
         "posture": installation.config.posture,
+        "stale": bundle.stale or None,
         "items": uses_json(installation),
         "next": None,
     }
@@ -112,7 +128,7 @@ def bundle_json(bundle: PolicyBundle) -> dict[str, Json]:
         "policy_sha256": bundle.digest,
         "policies": [
             {"id": p.id, "effect": p.effect, "code": p.code.value if p.code else None, "reason": p.reason,
-             "file": p.file, "line": p.line, "text": bundle.text_of(p.id)}
+             "file": p.file, "line": p.line, "text": bundle.text_of(p.id), "lifts": list(p.lifts)}
             for p in bundle.index.values()
         ],
         "examples": [
@@ -197,6 +213,27 @@ async def roll_back(asked: Asked) -> Json:
         raise Refused(409, "POLICY_ERROR", error.detail, error.hint) from error
 
 
+async def allow(asked: Asked) -> Json:
+    body: Exempting = asked.body
+    if not is_ulid(body.call_id):
+        raise Refused(422, "BAD_ARGUMENTS", "That is not the id of a call.", "GET /console/v1/calls lists them.")
+    by = asked.caller.principal
+    try:
+        return await allow_call(installed(asked), body.call_id, body.scope, by=by, dry_run=body.dry_run)
+    except PolicyError as error:
+        raise Refused(409, "POLICY_ERROR", error.detail, error.hint) from error
+
+
+async def disallow(asked: Asked) -> Json:
+    try:
+        done = await take_back(installed(asked), asked.path["id"], by=asked.caller.principal)
+    except PolicyError as error:
+        raise not_found("exception") from error
+    with suppress(PolicyError):  # it is taken back, whatever else is wrong
+        installed(asked).policies.look_again()
+    return done
+
+
 def _now(now: InUse) -> dict[str, Json]:
     return {"version": now.version, "policy_sha256": now.bundle.digest, "changed": now.changed}
 
@@ -215,6 +252,10 @@ ROUTES = (
            "about or deny.", model=Diff, body=Source),
     change("/policy/bundles/use", use, name="use_policies", says="Use these policies from now on.", model=NowInUse,
            body=Source),
+    change("/policy/exceptions", allow, name="allow_call", says="Make an exception for a refused call, or with dry_run "
+           "say what it would be and change.", model=Exempted, body=Exempting),
+    change("/policy/exceptions/{id}", disallow, name="disallow", says="Take an exception back.", model=TakenBack,
+           method="DELETE"),
     change("/policy/bundles/rollback", roll_back, name="roll_back_policies", says="Go back to the previous policies.",
            model=NowInUse),
     get("/policy/bundles/{version}", show_bundle, name="show_bundle", says="`current`, a posture or a version: its "

@@ -25,6 +25,7 @@ class Bundles(Listed[Use]):
     policy_sha256: str
     version: str | None
     posture: str
+    stale: str | None
 
 
 class Policy(AnswerModel):
@@ -35,6 +36,7 @@ class Policy(AnswerModel):
     file: str
     line: int
     text: str
+    lifts: list[str]
 
 
 class PolicyExample(AnswerModel):
@@ -97,6 +99,31 @@ class Source(Model):
     files: Annotated[Annotated[dict[str, str], Field(max_length=64)] | None, Maybe] = None
     since_unix_ms: Annotated[Place | None, Maybe] = None
     """Replay and diff: only calls since then."""
+
+
+class Exempting(Model):
+    """An exception for a refused call."""
+
+    call_id: Word
+    scope: Annotated[Literal["call", "program", "run", "always"], Field(alias="for")] = "call"
+    dry_run: bool = False
+
+
+class Exempted(AnswerModel):
+    id: str
+    call_id: str
+    scope: str
+    lifts: list[str]
+    note: str | None
+    file: str
+    text: str
+    dry_run: bool
+    replay: Replay
+
+
+class TakenBack(AnswerModel):
+    id: str
+    file: str
 
 
 class WhichCall(Model):
