@@ -40,7 +40,7 @@ HEAVY = frozenset(
         (("--version",), 13, 80),
         (("--help",), 13, 95),
         (("run", "--help"), 16, 95),
-        (("run", "--", "true"), 298, 190),
+        (("run", "--", "true"), 301, 190),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from palyra.late import late
-from palyra.redact.headers import credentials, line_end, name_before, starts_line
+from palyra.redact.headers import credentials, name_before, starts_line
 from palyra.redact.patterns import EDGE
-from palyra.redact.urls import STAND_IN
-from palyra.redact.verdict import CONTEXT, OPEN, Hit, Verdict, Window, ends_of, swallow_run
+from palyra.redact.verdict import CONTEXT, OPEN, STAND_IN, Hit, Verdict, Window, ends_of, line_end, swallow_run
 
 _NAMES: Final = (
     "x-api-key x-api-token x-auth-token x-auth-key x-access-token x-session-token x-csrf-token x-xsrf-token "
@@ -35,7 +34,8 @@ _COOKIES: Final = (b"set-cookie2", b"set-cookie", b"cookie")
 
 
 class KeyFields:
-    signs: Final = tuple(b"-" + word for word in b"key Key kEY KEY token Token tOKEN TOKEN".split())
+    signs: Final = (b"-key", b"-token")
+    words: Final = (b"key", b"token")
     _names = b"|".join(name.encode() for name in sorted(_NAMES, key=len, reverse=True))
     _anchor = late(rb"-(?:[kK](?:ey|EY)|[tT](?:oken|OKEN))" + _QUOTED + _SIGN)
     """Begins with a single letter, which the search is quick to find."""
@@ -64,7 +64,8 @@ class KeyFields:
 class Cookies:
     """`Cookie: a=1; b=2` loses all of it, `Set-Cookie: a=1; Path=/` the value, a list all behind its bracket."""
 
-    signs: Final = (b"ookie", b"OOKIE")
+    signs: Final = (b"cookie",)
+    words: Final = (b"cookie",)
     _anchor = late(rb"[cC](?:ookie|OOKIE)2?" + _QUOTED + _SIGN)
     _ending = late(_BEFORE + rb"(?P<name>(?i:set-cookie2?|cookie))" + _BEHIND + _SIGN + rb"\Z")
     _opening = late(rb"[ \t]*(?P<list>\[[ \t]*)?(?:\\{0,3}[\"'`])?[ \t]*")
@@ -75,7 +76,7 @@ class Cookies:
     _rest = staticmethod(swallow_run(late(rb"[^\s;,\"'\\`<>]*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
-        return ends_of(self._anchor, data, pos) if b"ookie" in data or b"OOKIE" in data else ()
+        return ends_of(self._anchor, data, pos)
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at

@@ -13,13 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import product
 from typing import Final
 
 from palyra.late import late
 from palyra.redact.patterns import EDGE
-from palyra.redact.urls import STAND_IN
-from palyra.redact.verdict import OPEN, Hit, Verdict, Window, ends_of, swallow_run
+from palyra.redact.verdict import OPEN, STAND_IN, Hit, Verdict, Window, ends_of, line_end, swallow_run
 
 _NAME: Final = (
     rb"(?P<before>\\{0,3}[\"'])?%s(?P<name>(?:(?i:proxy)[-_])?(?i:authorization))"
@@ -47,12 +45,12 @@ _LONG: Final = 12
 
 
 class Authorization:
-    signs: Final = tuple(bytes(letters) for letters in product(b"rR", b"iI", b"zZ"))
-    """In any mixture of cases, as the name is one; so short that they are few."""
+    signs: Final = (b"thorization",)
+    words: Final = (b"authorization",)
     _rest = staticmethod(swallow_run(late(rb"[^\r\n\"']*+")))
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
-        return ends_of(_ANCHOR, data, pos) if b"thorization" in data.lower() else ()
+        return ends_of(_ANCHOR, data, pos)
 
     def judge(self, window: Window) -> Verdict:
         data, at = window.data, window.at
@@ -81,13 +79,6 @@ def name_before(
         if stem.endswith(name):
             return ending.search(data, max(begin, begin + len(stem) - len(name) - _BEFORE_NAME), at)
     return None
-
-
-def line_end(window: Window) -> int | None:
-    """Where the line of the candidate ends; None while that is still to come."""
-    data, at, stop = window.data, window.at, window.stop
-    end = min((end for sign in b"\r\n" if (end := data.find(sign, at, stop)) >= 0), default=stop)
-    return None if end == stop and not window.full else end
 
 
 _PREFIX = late(rb"(?:\A|[\r\n])(?:[><|+-][ \t]?)?\Z")

@@ -128,8 +128,11 @@ class Keys:
         after: bool = False,
         edge: bytes = EDGE,
         coloured: bool = True,
+        words: Sequence[bytes] = (),
     ) -> None:
-        """`coloured`: a colour code counts as an edge. Not where each further edge would be read to the very end."""
+        """`coloured`: a colour code counts as an edge. Not where each further edge would be read to the very end.
+        `words`: those of the detectors of names, which are searched for anyway."""
+        self.words = words
         self.anchors = tuple(anchor.encode() for anchor in anchors)
         self.after = after
         self._forms = forms

@@ -108,6 +108,7 @@ def _swallow(data: bytes, at: int, *, ended: bool) -> tuple[int, bool]:
 class PrivateKeys:
     anchors: Final = (b"-----BEGIN ", b"---- BEGIN ")
     signs: Final = (b"BEGIN ",)
+    words: Final = ()
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         """Both anchors end alike, so that one search serves for both."""

@@ -32,8 +32,8 @@ class Signs:
             self._asked += 1
             if self._asked < ASKED_BEFORE_COMPILED:
                 return False
-            self._pattern = compile_signs({sign for one in self._detectors for sign in one.signs})
-        return self._pattern.search(data) is None
+            self._pattern = compile_signs({sign.lower() for one in self._detectors for sign in one.signs})
+        return self._pattern.search(data.lower()) is None
 
 
 def compile_signs(signs: set[bytes]) -> re.Pattern[bytes]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from palyra.late import late
@@ -21,12 +22,15 @@ from palyra.redact.colours import Colours, Mark, Track, put_back, taken
 from palyra.redact.fields import Cookies, KeyFields
 from palyra.redact.headers import Authorization
 from palyra.redact.known import KnownValues
-from palyra.redact.patterns import EDGE, Keys
+from palyra.redact.logins import Logins
+from palyra.redact.named import KIND as NAMED
+from palyra.redact.named import NamedValues
+from palyra.redact.patterns import EDGE
 from palyra.redact.pem import PrivateKeys
 from palyra.redact.signs import Signs
-from palyra.redact.urls import QueryValues, UserInfo
+from palyra.redact.urls import PathSegments, QueryValues, UserInfo
 from palyra.redact.vendors import KEYS, LONG_KEYS, long_keys_from
-from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Followed, Swallow, Verdict, Window
+from palyra.redact.verdict import CAP, CONTEXT, OPEN, Detector, Followed, Hit, Swallow, Verdict, Window
 
 Secrets: TypeAlias = Sequence[tuple[str, bytes]]
 """(name, value): the name is what the placeholder shows."""
@@ -39,14 +43,21 @@ MAX_NUMBERS: Final = 10_000
 # At the same place the wider one judges first: a whole query value, then a key that begins it.
 _KEY_BLOCKS = PrivateKeys()
 _DETECTORS: Final[tuple[Detector, ...]] = (
-    *(_KEY_BLOCKS, UserInfo(), QueryValues(), Authorization(), KeyFields(), Cookies()),
+    *(
+        _KEY_BLOCKS,
+        UserInfo(),
+        QueryValues(),
+        Authorization(),
+        KeyFields(),
+        Cookies(),
+        NamedValues(),
+        PathSegments(),
+        Logins(),
+    ),
     *KEYS,
     *LONG_KEYS,
 )
-LITERALS: Final = tuple(word for one in _DETECTORS if isinstance(one, Keys) for word in one.literals)
-"""Each of these detectors looks further only where one of its own is."""
 SIGNS: Final = Signs(_DETECTORS)
-SEARCHING: Final = tuple(one for one in _DETECTORS if not (isinstance(one, Keys) and one.literals))
 _always = tuple(enumerate(_DETECTORS))[: -len(LONG_KEYS)]
 _in_long_words = tuple(enumerate(_DETECTORS))[-len(LONG_KEYS) :]
 
@@ -58,6 +69,17 @@ _EDGE = late(EDGE)
 _NAME_SIGNS = late(r"[^A-Za-z0-9._-]+")
 _PLAIN_KEY = late(rb"[A-Za-z0-9._~+/=%:@-]+")
 """One word in the letters of keys. Shells and interpreters need others to do anything."""
+
+
+_BY_WORDS: Final = tuple((rank, one) for rank, one in _always if isinstance(one, (NamedValues, PathSegments)))
+_WORDS: Final = tuple(sorted({word for one in _DETECTORS for word in one.words}))
+
+
+@lru_cache(maxsize=256)
+def _asked(words: tuple[bytes, ...]) -> tuple[tuple[int, Detector], ...]:
+    """Those that may find something where these words are, and no other that detectors name."""
+    asked = ((rank, one) for rank, one in _always if (rank, one) not in _BY_WORDS)
+    return tuple((rank, one) for rank, one in asked if not one.words or not set(words).isdisjoint(one.words))
 
 
 class _Placeholders:
@@ -158,10 +180,13 @@ class _Shapes:
         if not ended and self._still_awaits():
             return
         if not self._swallow_rest(ended=ended):
-            for at, detector in _candidates(self._data, self._pos):
+            places = candidates(self._data, self._pos)
+            for number, (at, detector) in enumerate(places):
                 if at < self._pos:
                     continue
                 verdict = self._judge(detector, at, ended=ended)
+                if isinstance(verdict, Hit) and verdict.kind == NAMED:
+                    verdict = self._name_kind(verdict, places[number + 1 :], ended=ended)
                 if verdict is OPEN:
                     yield self._release(min(at, self._begun_anchor()))
                     # Anchors that end in what is still to come begin behind it.
@@ -184,6 +209,16 @@ class _Shapes:
                 yield self._release(len(self._data) if ended else self._begun_anchor())
         keep = max(0, self._pos - CONTEXT)
         self._data, self._pos = self._data[keep:], self._pos - keep
+
+    def _name_kind(self, named: Hit, later: Sequence[tuple[int, Detector]], *, ended: bool) -> Verdict:
+        """Return the verdict of the detector that knows the kind of a named value, where one covers all of it."""
+        for at, detector in later:
+            if at > named.start:
+                break
+            verdict = self._judge(detector, at, ended=ended) if at == named.start else None
+            if verdict is OPEN or (isinstance(verdict, Hit) and verdict.end >= named.end):
+                return verdict
+        return named
 
     def _still_awaits(self) -> bool:
         """A program that writes single bytes into what is held back must not have all of it searched for each."""
@@ -229,10 +264,14 @@ class _Shapes:
         return more
 
 
-def _candidates(data: bytes, pos: int) -> list[tuple[int, Detector]]:
+def candidates(data: bytes, pos: int) -> list[tuple[int, Detector]]:
     if SIGNS.are_none_in(data):  # a program that writes byte by byte must not have each detector asked for each
         return []
-    found = [(at, rank) for rank, detector in _always for at in detector.find(data, pos)]
+    low = data.lower()
+    words = tuple([word for word in _WORDS if word in low])
+    found = [(at, rank) for rank, detector in _asked(words) for at in detector.find(data, pos)]
+    if words:
+        found += [(at, rank) for rank, one in _BY_WORDS for at in one.find_among(words, data, low, pos)]
     start = long_keys_from(data, pos)
     if start < len(data):
         found += [(at, rank) for rank, keys in _in_long_words for at in keys.find(data, start)]
@@ -267,6 +306,13 @@ class Redactor:
         """Parts that were replaced for their shape alone, and those of them that are more than one plain word: their
         writer chose all of what they hide."""
         return self._shapes.replaced, self._shapes.opaque
+
+    def replace(self, value: str) -> str:
+        """What stands for a value that its name calls secret (`"password": …` in an object)."""
+        data = value.encode("utf-8", "surrogatepass")
+        self._shapes.replaced += 1
+        self._shapes.opaque += not _PLAIN_KEY.fullmatch(data)
+        return self._placeholders.other(NAMED, data).decode()
 
     def lost(self) -> bytes:
         """What stands for an end that is not shown."""

@@ -9,14 +9,15 @@ Not here: how secrets are found and what stands in their place (stream).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import orjson
 
 from palyra.canon import Json
-from palyra.redact.stream import LITERALS, SEARCHING, SIGNS, Redactor, Secrets
-
-_SEARCHES = tuple(detector.find for detector in SEARCHING)
+from palyra.redact.logins import is_login
+from palyra.redact.named import is_named_secret, is_secret_argument
+from palyra.redact.stream import Redactor, Secrets, candidates
 
 
 def redact_text(text: str, secrets: Secrets = ()) -> str:
@@ -33,7 +34,7 @@ def redact_json(value: Json, secrets: Secrets = ()) -> Json:
         return value
     whole = b"\n\0".join(_texts(value))
     redactor = Redactor(secrets)
-    if redactor.finish(whole) == whole:
+    if redactor.finish(whole) == whole and not _has_named(value):
         return value
     return _redact_value(value, Redactor(secrets))
 
@@ -47,15 +48,15 @@ def is_clear(data: bytes, secrets: Secrets = ()) -> bool:
     """
     if secrets or b"\\" in data:
         return False
-    if SIGNS.are_none_in(data):
-        return True
-    for literal in LITERALS:  # a plain loop over all of them: several times a call, and nearly always in vain
-        if data.find(literal) != -1:  # `in` tries each as a number first, with an error made and dropped
-            return False
-    for find in _SEARCHES:  # noqa: SIM110  # as above
-        if find(data, 0):
-            return False
-    return True
+    return not candidates(data, 0)
+
+
+def _has_named(value: Json) -> bool:
+    if isinstance(value, Mapping):
+        return bool(_named_values(value)) or any(map(_has_named, value.values()))
+    if isinstance(value, (list, tuple)):
+        return bool(_secret_arguments(value)) or any(map(_has_named, value))
+    return False
 
 
 def _is_clear_value(value: Json) -> bool:
@@ -104,12 +105,48 @@ def _redact_value(value: Json, redactor: Redactor) -> Json:
     if isinstance(value, Mapping):
         clean: dict[str, Json] = {}
         again: Counter[str] = Counter()
+        named = _named_values(value)
         for key, item in value.items():
-            clean[_free(_redact_str(key, redactor), clean, again)] = _redact_value(item, redactor)
+            shown = _redact_named(item, redactor) if key in named else _redact_value(item, redactor)
+            clean[_free(_redact_str(key, redactor), clean, again)] = shown
         return clean
     if isinstance(value, (list, tuple)):
-        return [_redact_value(item, redactor) for item in value]
+        secret = _secret_arguments(value)
+        return [
+            _redact_named(item, redactor) if at in secret else _redact_value(item, redactor)
+            for at, item in enumerate(value)
+        ]
     return value
+
+
+def _named_values(value: Mapping[str, Json]) -> frozenset[str]:
+    """Keys whose values are secret by what the keys are called, or by `"name": …` right before `"value": …`."""
+    found = {key for key, item in value.items() if is_named_secret(key, item)}
+    for (_, name), (key, item) in pairwise(value.items()):
+        if key.lower() == "value" and isinstance(name, str) and is_named_secret(name, item):
+            found.add(key)
+    return frozenset(found)
+
+
+def _secret_arguments(value: Sequence[Json]) -> frozenset[int]:
+    """Places of arguments that the one before calls secret: `--password VALUE`, `curl -u user:password`."""
+    return frozenset(
+        at
+        for at, (before, item) in enumerate(pairwise(value), 1)
+        if isinstance(before, str)
+        and isinstance(item, str)
+        and before.startswith("-")
+        and (is_secret_argument(before, item) or is_login(before, item, by_curl="curl" in value[:at]))
+    )
+
+
+def _redact_named(value: Json, redactor: Redactor) -> Json:
+    if isinstance(value, (list, tuple)):
+        return [_redact_named(item, redactor) for item in value]
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        return _redact_value(value, redactor)
+    shown = _redact_value(value, redactor)  # a known value keeps its own name
+    return redactor.replace(str(value)) if shown == value else shown
 
 
 def _free(name: str, taken: Mapping[str, Json], again: Counter[str]) -> str:

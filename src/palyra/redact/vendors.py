@@ -58,8 +58,9 @@ KEYS: Final = (
         ["ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey"],
         Form("aws", run("[A-Za-z0-9/+]", 40), keep=_SETTING),
         after=True,
+        words=(b"secret",),
     ),
-    Keys(["AccountKey="], Form("azure", run("[A-Za-z0-9+/=]", 40)), after=True),
+    Keys(["AccountKey="], Form("azure", run("[A-Za-z0-9+/=]", 40)), after=True, words=(b"key",)),
     Keys(
         [*(f"xox{letter}" for letter in "abcdeoprs"), "xapp-"],
         Form("slack", text("xox") + one("[abcdeoprs]") + text("-") + run("[A-Za-z0-9-]", 10)),
@@ -67,11 +68,16 @@ KEYS: Final = (
         Form("slack", text("xapp-") + run("[A-Za-z0-9-]", 10)),
         search="xox[abcdeoprs]|xapp-",
     ),
-    Keys(["hooks.slack.com/"], Form("slack", run("[A-Za-z0-9/_-]", 20)), after=True),
-    Keys(["/api/webhooks/"], Form("discord", run("[0-9]", 16) + text("/") + run(_URL64, 60)), after=True),
+    Keys(["hooks.slack.com/"], Form("slack", run("[A-Za-z0-9/_-]", 20)), after=True, words=(b"hooks",)),
+    Keys(
+        ["/api/webhooks/"],
+        Form("discord", run("[0-9]", 16) + text("/") + run(_URL64, 60)),
+        after=True,
+        words=(b"hooks",),
+    ),
     Keys(["sntrys_eyJ"], Form("sentry", text("sntrys_eyJ") + run("[A-Za-z0-9_=+/-]", 40))),
     Keys(["ya29."], Form("google", text("ya29.") + run(_URL64, 20))),
-    Keys(["_authToken="], Form("npm", run("[A-Za-z0-9_.+/=-]", 8)), after=True),
+    Keys(["_authToken="], Form("npm", run("[A-Za-z0-9_.+/=-]", 8)), after=True, words=(b"token",)),
 )
 
 LONG_KEYS: Final = (

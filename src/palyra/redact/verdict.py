@@ -14,13 +14,22 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Literal, Protocol, TypeAlias
 
+from palyra.late import late
 from palyra.values import dataclass
 
 CAP: Final = 16 * 1024
 """What is held back for one candidate at most; a longer secret is replaced at once and its rest swallowed."""
 
-CONTEXT: Final = 64
+CONTEXT: Final = 128
 """Bytes before a candidate that a detector may look at."""
+
+
+STAND_IN: Final = late(
+    rb"(?:\$\{[^}]*\}|\$\([^)]*\)|\$[A-Z_][A-Z0-9_]*|\{\{?[ \w.-]*\}?\}|<[ \w.-]+>|%\(\w+\)s|%[sv]|\*+|\.\.\.|"
+    rb"\[redacted:[\w.-]+:[0-9]+\]|true|false|null|none|yes|no|[01])[)\]},.;:]*",
+    re.IGNORECASE,
+)
+"""What is plainly no secret, so that source code and manuals can be read."""
 
 
 class Swallow(Protocol):
@@ -87,7 +96,11 @@ class Window:
 class Detector(Protocol):
     @property
     def signs(self) -> Sequence[bytes]:
-        """Where none of these is, `find` finds nothing."""
+        """Where none of these is, in any case of letters, `find` finds nothing."""
+
+    @property
+    def words(self) -> Sequence[bytes]:
+        """The same in lower case, few and long enough to be searched for in every output; empty: `find` searches."""
 
     def find(self, data: bytes, pos: int) -> Sequence[int]:
         """Candidates at or after `pos`, whose anchors lie complete in the data."""
@@ -109,3 +122,10 @@ def swallow_run(alphabet: re.Pattern[bytes]) -> Swallow:
         return stop, stop == len(data) and not ended
 
     return swallow
+
+
+def line_end(window: Window) -> int | None:
+    """Where the line of the candidate ends; None while that is still to come."""
+    data, at, stop = window.data, window.at, window.stop
+    end = min((end for sign in b"\r\n" if (end := data.find(sign, at, stop)) >= 0), default=stop)
+    return None if end == stop and not window.full else end

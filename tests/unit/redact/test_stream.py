@@ -403,8 +403,8 @@ def test_bytes_that_come_one_by_one_into_what_is_held_back_are_not_searched_with
         searched += len(data) - pos
         return find(data, pos)
 
-    find = stream._candidates
-    monkeypatch.setattr(stream, "_candidates", counting)
+    find = stream.candidates
+    monkeypatch.setattr(stream, "candidates", counting)
     text = word * (12_000 // len(word))
     redactor = Redactor()
     for at in range(len(text)):
