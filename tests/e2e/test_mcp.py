@@ -438,6 +438,31 @@ def test_lines_that_are_no_messages_do_not_end_the_server(cli):
         assert server.wait(30) == 0
 
 
+def test_every_line_that_is_not_understood_is_answered_and_a_call_among_them_is_journaled(cli):
+    """A client that waits for the answer to a lone surrogate waited for ever."""
+    call = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "palyra_echo", "arguments": %s}%s}'
+    lines = [
+        call % ("11", '{"a": "\\ud800"}', ""),
+        call % ("12", '{"a": 1, "a": 2}', ""),
+        call % ("13", "{}", ', "result": {}'),
+        call % ("14", '{"a": "\udcff"}', ""),
+        '{"jsonrpc": "2.0", "id": 15}',
+        "[" + call % ("16", "{}", "") + "]",
+        '"' + "x" * (4 << 20) + '"',
+        "[" * 100_000,
+    ]
+    data = "\n".join(lines).encode("utf-8", "surrogateescape") + b"\n"
+    done = subprocess.run([*cli.argv, "mcp"], cwd=cli.workspace, env=cli.environ, input=data, stdout=subprocess.PIPE)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == [11, 12, 13, 14, 15, None, None, None]
+    assert all("error" in answer for answer in answers)
+    calls = [answer["error"]["data"]["call_id"] for answer in answers[:4]]
+    for call_id in calls:
+        shown = cli("journal", "show", call_id)
+        assert shown.returncode == 0
+        assert b"MALFORMED" in shown.stdout
+
+
 def test_a_client_that_goes_away_ends_its_calls_and_leaves_a_sound_journal(cli):
     with subprocess.Popen(
         [*cli.argv, "mcp"], cwd=cli.workspace, env=cli.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE

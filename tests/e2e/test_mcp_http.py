@@ -146,6 +146,34 @@ def test_a_revoked_token_ends_its_session_and_anothers_session_is_not_found(home
     serving(home, workspace, work)
 
 
+def test_a_body_that_is_no_message_is_answered_with_its_id_and_a_call_in_it_is_journaled(home, workspace):
+    """The last of two equal keys counted, and a request that was an answer too was read as one of both."""
+    call = '{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "palyra_echo", "arguments": %s}%s}'
+    bodies = [
+        (call % (11, '{"a": 1, "a": 2}', ""), 11, True),
+        (call % (12, '{"a": "\\ud800"}', ""), 12, True),
+        (call % (13, "{}", ', "result": {}'), 13, True),
+        (call % (14, '{"a": "\udcff"}', ""), 14, True),
+        ("[" + call % (15, "{}", "") + "]", None, False),
+        ('{"jsonrpc": "2.0", "id": 16}', 16, False),
+        ("[" * 100_000, None, False),
+        ("no json", None, False),
+    ]
+
+    async def work(daemon: Daemon) -> None:
+        headers = WANTS | {"Authorization": f"Bearer {await daemon.token()}"}
+        async with httpx.AsyncClient(headers=headers, timeout=30) as http:
+            for body, request_id, is_call in bodies:
+                answer = await http.post(daemon.url, content=body.encode("utf-8", "surrogateescape"))
+                assert answer.status_code == 400, body[:60]
+                told = answer.json()
+                assert told["id"] == request_id, body[:60]
+                assert told["error"]["data"]["reason"] in ("MALFORMED", "TOO_LARGE"), body[:60]
+                assert ("receipt" in told["error"]["data"]) is is_call, body[:60]
+
+    serving(home, workspace, work)
+
+
 def test_a_stream_of_mcp_ends_when_its_token_is_revoked(home, workspace):
     async def work(daemon: Daemon) -> None:
         token = await daemon.token()

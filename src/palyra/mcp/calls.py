@@ -28,6 +28,7 @@ from palyra.approvals.rules import Verdict
 from palyra.canon import Json
 from palyra.engine.approval import may_elicit
 from palyra.engine.listing import tools_for
+from palyra.engine.runs import Run
 from palyra.engine.trip import CallRequest
 from palyra.errors import PalyraError, Reason, Rejected
 from palyra.mcp.callers import Caller, Callers, Context
@@ -140,10 +141,7 @@ class Calls:
 
     async def refuse(self, ctx: Context, name: object, refusal: Rejected) -> Outcome:
         """For a request that never became a call: attested and journaled all the same."""
-        tool = self.dotted(name) if isinstance(name, str) else ""
-        return await self._installation.engine.call(
-            CallRequest(tool=tool, input=b"", run=self._callers.of(ctx).run, refusal=refusal)
-        )
+        return await refuse_call(self._installation, self._callers.of(ctx).run, name, refusal)
 
     def _request(self, caller: Caller, params: types.CallToolRequestParams, before: Round | None) -> CallRequest:
         return CallRequest(
@@ -263,6 +261,12 @@ class Calls:
             await self._installation.approvals.decide(approval_id, verdict)
         except PalyraError as error:
             log.info("approval %s could not be decided here: %s", approval_id, error)
+
+
+async def refuse_call(installation: Installation, run: Run, name: object, refusal: Rejected) -> Outcome:
+    listed = name if isinstance(name, str) and name.isprintable() else ""
+    tool = dotted_name(listed, listed_names(installation.engine.registry.specs())) if listed else ""
+    return await installation.engine.call(CallRequest(tool=tool, input=b"", run=run, refusal=refusal))
 
 
 def _can(ctx: Context, mode: str) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -37,8 +37,9 @@ from palyra.errors import Reason, Rejected
 from palyra.mcp.bodies import Bounds, Unread, read_whole, refusal
 from palyra.mcp.callers import Caller, Context, Lapse, begin_run
 from palyra.mcp.calls import Begin
-from palyra.mcp.server import make_server
+from palyra.mcp.server import journal_refused, make_server
 from palyra.mcp.shares import MAX_SESSIONS_EACH, SESSION_HEADER, Open, Shares, may_open
+from palyra.mcp.strict_messages import NotUnderstood, check_message
 from palyra.values import dataclass
 from palyra.wiring.embedded import Installation
 from palyra.wiring.places import resolve_workspace
@@ -65,6 +66,7 @@ class Identity:
 
 
 Identify = Callable[[Request], Identity | Response]
+Refuse = Callable[[NotUnderstood, Identity, Headers], Awaitable[Response]]
 
 
 @dataclass(slots=True)
@@ -88,10 +90,24 @@ class HttpCallers:
         if request is None or not isinstance(identity, Identity):
             raise MCPError(code=types.INTERNAL_ERROR, message="The caller is not authenticated.")
         label = (ctx.meta or {}).get(META_SESSION) or request.headers.get("mcp-session-id") or ""
+        return Caller(run=self.run_of(identity, request.headers, label), lapse=identity.lapse)
+
+    def run_of(self, identity: Identity, headers: Headers, label: object) -> Run:
         if not isinstance(label, str) or len(label) > _MAX_LABEL:
             raise MCPError(code=types.INVALID_PARAMS, message=f"{META_SESSION} is a short string.")
-        folder = _workspace(identity, request.headers.get(WORKSPACE_HEADER, ""), self._configured)
-        return Caller(run=self._run(identity, folder, label), lapse=identity.lapse)
+        folder = _workspace(identity, headers.get(WORKSPACE_HEADER, ""), self._configured)
+        return self._run(identity, folder, label)
+
+    async def answer(self, refused: NotUnderstood, identity: Identity, headers: Headers) -> Response:
+        """To a body that is no message; a call among them has its journal entry."""
+        try:
+            label = headers.get(SESSION_HEADER, "")
+            run = self.run_of(identity, headers, label) if refused.is_call else None
+        except MCPError as error:
+            said = types.JSONRPCError(jsonrpc="2.0", id=refused.request_id, error=error.error)
+        else:
+            said = refused.answer() if run is None else await journal_refused(self._installation, run, refused)
+        return _error(said)
 
     @property
     def _configured(self) -> str:
@@ -154,7 +170,10 @@ def _resolved(named: str) -> str:
 class HttpApp:
     """`running()` must be entered before the first request, and left after the last."""
 
-    def __init__(self, server: Server[Any], identify: Identify, bounds: Bounds | None = None) -> None:
+    def __init__(
+        self, server: Server[Any], identify: Identify, bounds: Bounds | None = None, *, refuse: Refuse | None = None
+    ) -> None:
+        self._refuse = refuse or _refuse
         self._identify = identify
         self._bounds = bounds or Bounds()
         self._manager = StreamableHTTPSessionManager(
@@ -180,6 +199,14 @@ class HttpApp:
         except Unread as unread:
             await unread.answer(scope, receive, send)
             return
+        if scope["method"] == "POST":
+            first = await whole()
+            refused = check_message(first.get("body", b""))
+            if refused is not None:
+                answer = await self._refuse(refused, who, Headers(scope=scope))
+                await answer(scope, receive, send)
+                return
+            whole = _behind(first, whole)
         await self._shared(who, known(scope, who, who.credential_id), whole, send)
 
     async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Identity, Receive]:
@@ -232,6 +259,24 @@ class HttpApp:
         await self._manager.handle_request(known(asked, who, one.credential_id), _nothing, _unheard)
 
 
+async def _refuse(refused: NotUnderstood, who: Identity, headers: Headers) -> Response:
+    return _error(refused.answer())
+
+
+def _error(said: types.JSONRPCError) -> Response:
+    return Response(said.model_dump_json(), status_code=400, media_type="application/json")
+
+
+def _behind(first: Message, rest: Receive) -> Receive:
+    """What was looked at, once more, and then what follows it."""
+    waiting = [first]
+
+    async def receive() -> Message:
+        return waiting.pop() if waiting else await rest()
+
+    return receive
+
+
 def known(scope: Scope, who: Identity, credential_id: str) -> Scope:
     """The SDK ties sessions of the handshake era to this user; the secret itself stays with the daemon."""
     token = AccessToken(token=credential_id, client_id=credential_id, scopes=[], subject=who.principal)
@@ -269,4 +314,5 @@ def _too_many() -> Response:
 def http_app(
     installation: Installation, identify: Identify, *, begin: Begin | None = None, bounds: Bounds | None = None
 ) -> HttpApp:
-    return HttpApp(make_server(installation, HttpCallers(installation), begin=begin), identify, bounds)
+    callers = HttpCallers(installation)
+    return HttpApp(make_server(installation, callers, begin=begin), identify, bounds, refuse=callers.answer)

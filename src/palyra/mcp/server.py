@@ -18,14 +18,17 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from palyra.engine.runs import Run
 from palyra.errors import PalyraError, Reason, Rejected
 from palyra.mcp.callers import Caller, Callers, Context, OneCaller, begin_run
-from palyra.mcp.calls import Begin, Calls
+from palyra.mcp.calls import Begin, Calls, refuse_call
 from palyra.mcp.messages import error_data, list_tools
 from palyra.mcp.skills import Skills
 from palyra.mcp.stdio import Lines
+from palyra.mcp.strict_messages import NotUnderstood
 from palyra.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
 from palyra.policy.scan import PolicyError
 from palyra.state.person import owner_principal
@@ -107,10 +110,23 @@ class _Strict:
             raise MCPError(code=types.INTERNAL_ERROR, message=str(error)) from error
 
 
+async def journal_refused(installation: Installation, run: Run, refused: NotUnderstood) -> types.JSONRPCError:
+    """The answer to what is no message; where it is a call all the same, with its journal entry."""
+    if not refused.is_call:
+        return refused.answer()
+    return refused.answer(error_data(await refuse_call(installation, run, refused.tool, refused.refusal)))
+
+
 async def serve_stdio(installation: Installation, *, principal: str, workspace: str) -> None:
     """Until the client closes our stdin. The client is the operator's own process: who sits in front of it decides."""
     run = begin_run(installation, principal=principal, workspace=workspace, channel="stdio")
     server = make_server(installation, OneCaller(Caller(run=run, person=owner_principal())))
-    lines: Any = Lines()
-    async with stdio_server(stdin=lines) as (read_stream, write_stream):
+    lines = Lines()
+    stdin: Any = lines
+    async with stdio_server(stdin=stdin) as (read_stream, write_stream):
+
+        async def answer(refused: NotUnderstood) -> None:
+            await write_stream.send(SessionMessage(await journal_refused(installation, run, refused)))
+
+        lines.answer.set_result(answer)
         await server.run(read_stream, write_stream, server.create_initialization_options())
