@@ -61,7 +61,12 @@ def read_plain_head(data: bytes) -> PlainHead | None:
         return None
     headers = tuple((name.lower(), value) for name, value in _LINE.findall(found[2]))
     names = [name for name, _ in headers]
-    if names.count(b"host") != 1 or names.count(b"content-length") != 1 or not _NOT_PLAIN.isdisjoint(names):
+    if (
+        names.count(b"authorization") > 1
+        or names.count(b"host") != 1
+        or names.count(b"content-length") != 1
+        or not _NOT_PLAIN.isdisjoint(names)
+    ):
         return None
     length = dict(headers)[b"content-length"]
     if _DIGITS.fullmatch(length) is None or any(name == b"connection" and v != b"keep-alive" for name, v in headers):

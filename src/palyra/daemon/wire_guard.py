@@ -25,6 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from palyra.daemon.joining import JoiningTransport
 from palyra.daemon.plain import PlainCycle, PlainHead, read_plain_head, scope_of
 from palyra.daemon.routes import BEHIND, Refused
+from palyra.daemon.strict_heads import StrictBuffer
 from palyra.wiring.peers import depth_of, depth_of_peer
 
 OWNERS_OWN = 32
@@ -73,6 +74,7 @@ class GuardedProtocol(H11Protocol):
         if hasattr(transport, "max_size"):
             transport.max_size = READ_BYTES
         super().connection_made(JoiningTransport(transport))
+        self.conn._receive_buffer = self._heads = StrictBuffer()
         uid = peer_uid(transport)
         if len(self.connections) > self.max_connections + (OWNERS_OWN if uid == self.owner_uid else 0):
             transport.write(too_many())  # at once, or not at all
@@ -230,7 +232,8 @@ class GuardedProtocol(H11Protocol):
             self._refuse(Refused(408, "SLOW", "The headers took too long to arrive.", hint))
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(Refused(400, "MALFORMED", "This is not an HTTP request, or its headers are too large."))
+        what = self._heads.fault or "This is not an HTTP request, or its headers are too large."
+        self._refuse(Refused(400, "MALFORMED", what))
 
     def _refuse(self, refusal: Refused) -> None:
         body = bytes(refusal.response().body)
