@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -278,3 +279,37 @@ def test_an_outcome_with_a_key_twice_too_many_or_too_deep_does_not_verify(cli, t
     assert b"palyra run --json" in said
     file.write_text(text)
     assert cli("verify", str(file)).returncode == 0
+
+
+def test_a_receipt_that_names_another_calls_entry_does_not_verify(cli, tmp_path):
+    """Only the range of the index was checked, so a receipt could be led to any other entry of the journal."""
+    first, second = (json.loads(cli("call", "palyra.echo", "{}", "--json").stdout) for _ in range(2))
+    file = tmp_path / "outcome.json"
+    file.write_text(json.dumps(second))
+    assert cli("verify", str(file)).returncode == 0
+    for index in range(second["receipt"]["tree_size"]):
+        file.write_text(json.dumps(second | {"receipt": second["receipt"] | {"index": index}}))
+        done = cli("verify", str(file))
+        is_own = index == second["receipt"]["index"]
+        assert done.returncode == (0 if is_own else 1), index
+        assert is_own or done.stdout.startswith(b"INDEX: "), index
+    file.write_text(json.dumps(first | {"receipt": second["receipt"]}))
+    assert cli("verify", str(file)).stdout.startswith(b"INDEX: ")
+
+
+def test_a_journal_shorter_than_the_receipt_is_said(cli, tmp_path):
+    """A home that was put back from a copy kept verifying what it no longer has."""
+    make_calls(cli, 1)
+    shutil.copytree(cli.home, tmp_path / "copy")
+    file = tmp_path / "outcome.json"
+    file.write_bytes(cli("call", "palyra.echo", "{}", "--json").stdout)
+    assert cli("verify", str(file)).returncode == 0
+    shutil.rmtree(cli.home)
+    shutil.copytree(tmp_path / "copy", cli.home)
+    done = cli("verify", str(file))
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"SHORTER: ")
+    make_calls(cli, 2)
+    done = cli("verify", str(file))
+    assert done.returncode == 1
+    assert done.stdout.startswith((b"HISTORY: ", b"INDEX: "))

@@ -22,7 +22,7 @@ from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say_failure
 from palyra.cli.verify_files import MAX_LINE_BYTES, Checked, Findings, check_envelopes, check_export, check_tiles
 from palyra.cli.verify_json import MAX_FILE_BYTES, Malformed, parse_json
-from palyra.cli.verify_keys import Trust, find_keys
+from palyra.cli.verify_keys import Trust, check_place, find_keys
 
 if TYPE_CHECKING:
     from palyra.signing import NoteVerifier
@@ -184,6 +184,9 @@ def _check_outcome(value: object, trust: Trust) -> Findings:
     signer = trust.choose(named.get("key_id"))
     found = check_outcome(value, signer.key, origin=signer.name)
     told = [(finding.code, finding.detail) for finding in found]
+    receipt = value.get("receipt") if isinstance(value, dict) else None
+    if not told and trust.settings is not None and isinstance(receipt, dict) and signer == trust.keys.newest:
+        return check_place(trust.settings, named, receipt)
     return told or _check_retired(trust, signer, named, value["receipt"] if isinstance(value, dict) else None)
 
 

@@ -70,6 +70,43 @@ class Trust:
         return False
 
 
+def check_place(settings: Settings, attested: Mapping[str, Any], receipt: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the installation's own journal contradicts in a receipt that is sound by itself: a head that is older than
+    the receipt, another history, another call at its index. An entry that retention removed contradicts nothing."""
+    from palyra.cli.journal_home import reading
+    from palyra.errors import StateError, TrustError
+    from palyra.journal.entry import parse_entry
+    from palyra.journal.tree import signed_body
+
+    index, size = receipt["index"], receipt["tree_size"]
+    with reading(settings) as journal:
+        entry = None
+        head = journal.head() if journal.lookup.checkpoint() is not None else None
+        if head is None or head.size < size:
+            return [("SHORTER", _shorter(0 if head is None else head.size, size))]
+        try:
+            if journal.tree.frontier(size).root() != journal.home.keys.open(receipt["checkpoint"]).root:
+                return [("HISTORY", f"The first {size} entries of the journal here are not those of the receipt.")]
+            with contextlib.suppress(StateError):
+                entry = journal.lookup.entry(index)
+            if entry is None:
+                return []
+            journal.tree.inclusion(index, head)
+            said = parse_entry(signed_body(entry)).predicate
+        except (StateError, TrustError, ValueError):
+            return [("JOURNAL", f"Entry {index} of the journal here cannot be checked. Run: palyra journal verify")]
+    if (said.get("call_id"), said.get("execution_sha256")) == (attested["call_id"], attested["execution_sha256"]):
+        return []
+    return [("INDEX", f"Entry {index} of the journal, which the receipt names, is not this call's result.")]
+
+
+def _shorter(here: int, size: int) -> str:
+    return (
+        f"The journal here has {here} entries, and the receipt was given for {size}: entries were removed, or this is "
+        "an older copy. Run: palyra journal verify --known FILE"
+    )
+
+
 def find_keys(settings: Settings, vkey: str | None) -> Trust:
     """The key given, else this installation's own; and how to name it to the reader."""
     from palyra.journal.keys import Keys
