@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 import time
 from typing import NamedTuple
 
@@ -116,13 +118,43 @@ def test_a_warning_before_the_hosts_hello_does_not_open_the_way_for_a_second_one
     assert (client_hello("evil.test") in play.upstream, play.is_relayed) == (False, False)
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_a_tls_hello_with_a_line_of_text_in_it_is_refused(end):
-    padding = b"\0\x15\0\x20" + b"\nRCPT TO:<a@b>" + end
-    padding += bytes(4 + 32 - len(padding))
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b"\0\n", b" \xff\r\n"])
+@pytest.mark.parametrize("before", [b"\n", b"\r\n", b"\n\t \0", b"\n" + b"x" * 9 + b"\n", b"\n" + bytes(12) + b"\n"])
+@pytest.mark.parametrize(
+    "line", [b"RCPT TO:<a@evil.test>", b"RCPT TO:a@b", b"RCPT TO:<\xc3\xa9@evil.test>", b"rcpt to:a", b"DATA"]
+)
+def test_no_line_of_a_tls_hello_begins_with_text_of_the_programs_choosing(line, before, end):
+    """Short lines, and lines with a letter beyond ASCII, were commands to a mail server that read on."""
+    text = before + line + end
+    hello = client_hello("b.test", b"\0\x10" + len(text).to_bytes(2, "big") + text)
     play = open_play()
-    play.say(client_hello("b.test", padding))
-    assert (play.upstream, play.rulings[-1][2]) == (b"", Ruling.REFUSED)
+    play.say(hello)
+    lines = re.split(rb"[\r\n]+", play.upstream)
+    assert all(one.startswith(b"\x16\x03\x01\0") for one in lines if one)
+    assert without_headers(play.upstream) == without_headers(hello)
+
+
+def test_a_tls_hello_that_was_cut_anew_is_understood_by_openssl():
+    client, server = ssl.create_default_context(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    client.set_alpn_protocols(["\nRCPT TO:<a@evil.test>\r\n"])
+    wire = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        client.wrap_bio(ssl.MemoryBIO(), wire, server_hostname="b.test").do_handshake()
+    play, inside, named = open_play(), ssl.MemoryBIO(), []
+    play.say(wire.read())
+    inside.write(play.upstream)
+    server.sni_callback = lambda _, name, __: named.append(name)
+    with pytest.raises(ssl.SSLError):  # no certificate
+        server.wrap_bio(inside, ssl.MemoryBIO(), server_side=True).do_handshake()
+    assert (named, play.upstream.count(b"\x16\x03\x01\0") > 1) == (["b.test"], True)
+
+
+def without_headers(records: bytes) -> bytes:
+    message = b""
+    while records:
+        length = int.from_bytes(records[3:5], "big")
+        message, records = message + records[5 : 5 + length], records[5 + length :]
+    return message
 
 
 @pytest.mark.parametrize(
