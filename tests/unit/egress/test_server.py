@@ -12,15 +12,18 @@ from typing import TypeVar
 
 import pytest
 
+from palyra.egress import events as ev
 from palyra.egress.asked import in_order
 from palyra.egress.dial import Dialer, LookupFailed
 from palyra.egress.face import face_of
 from palyra.egress.hosts import Address, parse_pattern
 from palyra.egress.limits import EgressLimits
+from palyra.egress.names import NameTable
 from palyra.egress.server import room
 from palyra.egress.server.flow import Held
+from palyra.egress.server.names import NameServer
 from palyra.egress.server.serving import EgressServer, Serving
-from palyra.model.face import Listener
+from palyra.model.face import Listener, NetFace
 from palyra.model.net import EgressMode, NetGrant
 from palyra.model.plan import ProcessPlan
 from tests.servers import BIG_BYTES, tcp, web
@@ -129,6 +132,28 @@ def test_a_name_that_cannot_be_looked_up_is_a_failure_and_no_refusal() -> None:
         return status(await ask(port, "granted.test")), serving.finish()[0].verdict
 
     assert served(Dials([()]), ("granted.test",), once) == (502, "failed")
+
+
+@pytest.mark.parametrize(
+    ("name", "advised"),
+    [("evil.test", ("evil.test",)), ("EVIL.test", ("evil.test",)), ("*.test", ()), ("10.0.0.0/8", ()), ("::/0", ()),
+     ("a.test:22 raw", ()), ("a.test:22", ()), ("x;id|sh", ()), ("$(id).test", ()), ("-x", ())],
+)  # fmt: skip
+def test_a_name_that_reads_as_a_wider_grant_or_a_command_is_not_advised(name: str, advised: tuple[str, ...]) -> None:
+    async def ask() -> list[ev.Ruled]:
+        kept: list[ev.Ruled] = []
+        grant = NetGrant(EgressMode.STRICT, (parse_pattern("granted.test"),))
+        server = NameServer(NameTable(grant, NetFace()), kept.append)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.1", 0))
+            sock.setblocking(False)
+            labels = b"".join(bytes((len(one),)) + one.encode() for one in name.split("."))
+            sock.sendto(b"\0\1\1\0\0\1\0\0\0\0\0\0" + labels + b"\0\0\1\0\1", sock.getsockname())
+            while not kept:
+                server.answer(sock)
+        return kept
+
+    assert [one.grants for one in asyncio.run(ask())] == [advised]
 
 
 def test_connections_beyond_the_bound_are_reset_and_recorded() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from palyra.egress import events as ev
 from palyra.egress.dns import Answer, DnsStream, answer
-from palyra.egress.grammar import show
+from palyra.egress.grammar import Malformed, parse_name, show
 from palyra.egress.names import NameTable
 from palyra.model.face import DNS_PORT
 
@@ -96,5 +96,17 @@ class NameServer:
             return
         if len(self._refused) < _MAX_KNOWN:
             self._refused.add(said.name)
-        host = show(said.name)
-        self._record(ev.Ruled(host=host, port=DNS_PORT, ruling=ev.Ruling.REFUSED, why=said.why, grants=(host,)))
+        self._record(
+            ev.Ruled(
+                host=show(said.name), port=DNS_PORT, ruling=ev.Ruling.REFUSED, why=said.why, grants=_advice(said.name)
+            )
+        )
+
+
+def _advice(name: str) -> tuple[str, ...]:
+    """The pattern that grants one host. A label may hold any letter: `*.test`, `10.0.0.0/8` and `a.test:22 raw` would
+    be advised as the wide grants they look like, and `x;id|sh` stand in a command that an operator copies."""
+    try:
+        return (parse_name(name),)
+    except Malformed:
+        return ()
