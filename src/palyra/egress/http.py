@@ -30,7 +30,10 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _CONNECTION = frozenset({"close", "keep-alive", "upgrade", "te", "http2-settings", "proxy-connection", "keepalive"})
 _FRAMING = frozenset({"content-length", "transfer-encoding", "host"})
-_ROUTES = re.compile(r"host|forward|original|rewrite|backend|upstream|proxy|destination", re.IGNORECASE)
+_ROUTES = re.compile(
+    r"host|forward|original|rewrite|backend|upstream|proxy|destination|authority|callback|ur[il](?![a-z])",
+    re.IGNORECASE,
+)
 """In a field's name: some server goes by its value in place of Host or of the path. `_` and `-` do not matter."""
 _PATH = re.compile(r"/(?![/\\])[A-Za-z0-9._~!$&'()*+;=:@%/?-]*")
 """One path, which no reader takes for a list or for a host's address."""

@@ -54,6 +54,8 @@ def test_domain_fronting_by_host_is_refused_on_other_ports_too(host):
         b"X-Original-Host: evil.test:80", b"X-Host: \"evil.test\"", b"Forwarded: for=1.1.1.1;host=evil.test",
         b"Forwarded: host=a.test, for=x;Host=\"evil.test:80\"", b"X-Forwarded-Host: evil test",
         b"X-Original-URL: http://evil.test/", b"X-Rewrite-Url: //evil.test/", b"Destination: http://evil.test/x",
+        b"X-URL: http://evil.test/", b"Request-URI: http://evil.test/", b"X_Target_Url: evil.test",
+        b"BaseURL: //evil.test/", b"X-Authority: evil.test", b"Callback: <http://evil.test/>", b"CALLBACK: http://evil.test/",
         b"X-HTTP-DestinationURL: http://evil.test/x", b"X-Original-URL: /\\evil.test/", b"X_Rewrite_URL: evil.test",
         b"X-Backend: evil.test", b"x-upstream_server: evil.test", b"Proxy: http://evil.test/",
         b"X.Forwarded.Host: e.test",
