@@ -8,7 +8,7 @@ change without its time of change, once that is old enough to tell two changes a
 The log itself is asked for its length alone: since Linux 6.13 a file whose times were read gets a finer one with the
 next write to it, and every commit would pay for storing that.
 
-The key file must be there, too: what is signed once it is gone could not be continued by the next process.
+The key file must be there, too, and not written into: what is signed then could not be continued by the next process.
 
 Not here: what a file holds (state/contents, and the audit).
 """
@@ -40,7 +40,8 @@ class Place:
         self._names = [str(database)]
         self._more_names = [f"{database}-wal", f"{database}-shm"]
         self._key = os.path.join(self._folder, KEY_FILE)
-        """Looked for and not compared: a new key takes the old one's place."""
+        self._key_seen: tuple[Identity, tuple[int, int]] | None = None
+        """Its identity, size and time. A new key's file takes the old one's place; none is written into."""
         self._log_fd = -1
         self._log_bytes = 0
         self._identities: dict[str, Identity] = {}
@@ -73,7 +74,7 @@ class Place:
             return False
         for name in self._names:
             self._look(name)
-        self._stat(self._key)
+        self._look_at_key()
         settled_after_s = SETTLED_AFTER_S if folder.st_ctime_ns % 10**9 else SETTLED_AFTER_WHOLE_S
         if now_s - self._seen_since_s > settled_after_s:
             self._trusted_until_s = now_s + LOOK_AGAIN_AFTER_S
@@ -102,6 +103,13 @@ class Place:
         identity = _identity(self._stat(name))
         if self._identities.setdefault(name, identity) != identity:
             raise Replaced(f"{name} was replaced while it was in use")
+
+    def _look_at_key(self) -> None:
+        found, before = self._stat(self._key), self._key_seen
+        self._key_seen = now = _identity(found), (found.st_size, found.st_mtime_ns)
+        if before is not None and before[0] == now[0] and before[1] != now[1]:
+            self._key_seen = before
+            raise Replaced(f"{self._key} was overwritten or truncated while it was in use")
 
     @staticmethod
     def _stat(name: str) -> os.stat_result:

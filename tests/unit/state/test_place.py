@@ -101,6 +101,22 @@ def test_the_commit_after_a_file_was_changed_in_place_is_refused(home: Path, tmp
     writer.close()
 
 
+@pytest.mark.parametrize("text", [b"", b"-----BEGIN PRIVATE KEY-----\nanother\n"])
+def test_the_commit_after_the_key_was_written_into_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    """The key was looked for by name: what was signed with the one in memory, the next process could not continue."""
+    monkeypatch.setattr(place, "LOOK_AGAIN_AFTER_S", 0.0)
+    writer = Writer.open(home)
+    for _ in range(3):
+        writer.commit_now(append)
+    (home / "state" / "installation.key").write_bytes(text)
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"installation.key was overwritten or truncated while it was in use"):
+            writer.commit_now(append)
+    writer.close()
+
+
 def test_checkpoints_of_any_program_change_the_database_in_order(home: Path) -> None:
     writer, other = Writer.open(home), Writer.open(home)
     writer.moment(), other.moment()
