@@ -30,10 +30,11 @@ NO_RETRIES = (
 SHELLS = frozenset("bash sh dash zsh ksh ash".split())
 _VERSION = late(r"[0-9.]+$")
 _COMMAND = late(
-    r"(?:^|[;&|()`{}\n])\s*(?:(?:if|while|until|then|do|else|elif|exec|time|env|nice|!|\w+=\S*)\s+)*"
+    r"(?:^|[;&|()`{}\n])[ \t]*(?:(?:if|while|until|then|do|else|elif|exec|time|env|nice|!|\w+=\S*)[ \t]+)*"
     r"([\w./+-]+)([^;&|()`{}\n]*)"
 )
-"""A shell's command and its words, as far as letters tell: advice does not need more."""
+"""A shell's command and its words, as far as letters tell: advice does not need more. What stands before a
+command is on its line, or each of many empty lines would be read to the last of them."""
 MAX_CODE = 1 << 16
 
 
