@@ -106,7 +106,9 @@ def test_a_call_that_asks_for_hosts_gets_no_others(developer: Cli, server: Seen)
     need("curl")
     with (developer.home / "palyra.toml").open("a") as file:
         hosts = [f"{name}:{server.port}" for name in ("granted.test", "other.test", "127.0.0.1")]
-        file.write(f'[tool_call.process_runner]\nallowed_executables = ["curl"]\nallowed_egress_hosts = {hosts}\n')
+        file.write(
+            f'[tool_call.process_runner]\nallowed_executables = ["curl", "sh"]\nallowed_egress_hosts = {hosts}\n'
+        )
     (developer.workspace / "urls").write_text(f'url = "http://other.test:{server.port}/"\n')
     asked = {"command": "curl", "args": ["-sS", "--fail", "--config", "urls"]}
     reached = developer.outcome("call", "palyra.process.run", json.dumps(asked), "--json")

@@ -121,7 +121,9 @@ def test_a_hook_that_ignores_the_setting_makes_its_calls_code(
     make_repository(workspace)
     make_hooks(workspace / ".git" / "hooks", workspace / "ran")
     with Palyra.open(str(home)) as palyra:
-        run = palyra.run("agent:probe", workspace, grant=grant(tier=tier, executables=("timeout",)))
+        run = palyra.run(
+            "agent:probe", workspace, grant=grant(tier=tier, root_tier_b=tier == "b", executables=("timeout",))
+        )
         for command, args in (("git", line.split()), ("timeout", ["9", "git", *line.split()])):
             outcome = call(run, command, *args)
             assert outcome.reason is Reason.INTERPRETER_DENIED, outcome.message
@@ -208,7 +210,7 @@ def test_no_place_hides_such_a_hook(home: Path, workspace: Path, tier: str, plac
     make_repository(workspace)
     place(workspace)
     with Palyra.open(str(home)) as palyra:
-        run = palyra.run("agent:probe", workspace, grant=grant(tier=tier))
+        run = palyra.run("agent:probe", workspace, grant=grant(tier=tier, root_tier_b=tier == "b"))
         assert call(run, "git", "bisect", "start").reason is Reason.INTERPRETER_DENIED
     assert not (workspace / "ran").exists()
 

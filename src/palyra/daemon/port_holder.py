@@ -26,12 +26,19 @@ def describe_holder(port: int) -> str:
         inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listening(table, port)}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError):  # another user's, or gone
-                folder = f"/proc/{pid}/fd"
-                if any(os.readlink(f"{folder}/{fd}") in inodes for fd in os.listdir(folder)):
+                if _has_open(f"/proc/{pid}/fd", inodes):
                     return f"process {pid}, {_name(pid)}"
     except OSError:
         pass
     return ""
+
+
+def _has_open(folder: str, inodes: set[str]) -> bool:
+    for fd in os.listdir(folder):
+        with suppress(FileNotFoundError):  # closed meanwhile, as the one that listed this folder
+            if os.readlink(f"{folder}/{fd}") in inodes:
+                return True
+    return False
 
 
 def _listening(table: str, port: int) -> list[str]:
