@@ -22,6 +22,7 @@ import orjson
 from palyra.cli.demo_people import ask_a_person, run_a_skill, write_policy
 from palyra.cli.options import Settings, with_settings
 from palyra.cli.say import say
+from palyra.errors import Reason
 from palyra.values import dataclass
 
 if TYPE_CHECKING:
@@ -58,7 +59,11 @@ def command(settings: Settings) -> int:
     with _places() as (home, workspace), _listener() as port, Palyra.open(home) as palyra:
         tell(f"\nA workspace with two files, and a fresh installation in {home}.\n")
         kept: list[Outcome] = []
-        told = [_play(palyra, workspace, step, kept, tell) for step in _steps(port)]
+        told: list[dict[str, object]] = []
+        for step in _steps(port):
+            told.append(_play(palyra, workspace, step, kept, tell))
+            if told[-1]["reason"] == Reason.UNENFORCEABLE:
+                return _stop(settings, told, tell)
         for asked, acts in (
             (("pending_approval", "completed"), ask_a_person(palyra, workspace, tell)),
             (("completed",), run_a_skill(palyra, Path(workspace).parent, tell)),
@@ -72,6 +77,14 @@ def command(settings: Settings) -> int:
     if settings.json:
         click.echo(orjson.dumps({"ok": good, "steps": told, "proofs_hold": proven}))
     return 0 if good else 1
+
+
+def _stop(settings: Settings, told: list[dict[str, object]], tell: _Teller) -> int:
+    """Without a sandbox every step would be refused for the same reason."""
+    tell(f"\nThe demo stopped: it needs a sandbox. Do what the hint says, then repeat: {_as_typed()} demo")
+    if settings.json:
+        click.echo(orjson.dumps({"ok": False, "steps": told, "proofs_hold": None}))
+    return 1
 
 
 @dataclass(frozen=True, slots=True)

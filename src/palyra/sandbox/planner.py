@@ -177,9 +177,12 @@ def _unenforceable(
     names = tuple(sorted(g.value for g in missing))
     blockers = [b for b in host.blockers if any(b.backend == backend.name for backend in backends)]
     blocked = blockers and not any(backend.guarantees(host) for backend in backends)
-    why = f": {blockers[0].detail}" if blocked else "."
-    hint = blockers[0].fix if blocked else _hint(tier, missing, host)
-    return Unenforceable(names, f"No tier {tier.value} sandbox on this host can enforce {', '.join(names)}{why}", hint)
+    if blocked:
+        return Unenforceable(
+            names, f"{blockers[0].detail} So this host has no tier {tier.value} sandbox.", blockers[0].fix
+        )
+    said = f"No tier {tier.value} sandbox on this host can enforce {', '.join(names)}."
+    return Unenforceable(names, said, _hint(tier, missing, host))
 
 
 def _hint(tier: Tier, missing: frozenset[Guarantee], host: HostFacts) -> str:

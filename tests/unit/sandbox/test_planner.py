@@ -52,7 +52,7 @@ def test_what_runs_always_guarantees_what_was_needed() -> None:
 def test_without_a_backend_the_refusal_names_what_is_missing_and_the_fix() -> None:
     error = refusal(make_job(), without_bubblewrap())
     assert set(error.missing) == {g.value for g in needs_for(Tier.C, NO_NETWORK)[0]}
-    assert "bubblewrap (bwrap) is not installed." in error.detail
+    assert error.detail == "bubblewrap (bwrap) is not installed. So this host has no tier C sandbox."
     assert error.hint == BLOCKER.fix
 
 
