@@ -6,6 +6,7 @@ which is said; what was removed or never kept is named as such. Used by `palyra 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from palyra.cli.render import visible_line
 from palyra.engine.hints import split_hint
 
 MAX_TEXT_CHARS = 400
+MAX_CALLED_CHARS = 48
 MAX_OUTPUT_LINES = 12
 
 
@@ -51,6 +53,8 @@ def _about(shown: Mapping[str, Json]) -> Iterator[str]:
         agents, operators = split_hint(str(outcome["hint"]))
         yield from [row("hint", agents)] if agents else []
         yield from [row("operator", operators)] if operators else []
+    if outcome.get("operator_hint"):
+        yield row("allow", str(outcome["operator_hint"]))
     yield from _decided(details)
     yield from _output(outcome.get("output") or {})
     attestation = outcome.get("attestation") or {}
@@ -58,6 +62,21 @@ def _about(shown: Mapping[str, Json]) -> Iterator[str]:
         yield row("executor", f"{attestation['executor']}, signed by key {attestation['key_id']}")
     if not outcome:
         yield row("", _without_outcome(str(shown.get("status", ""))))
+
+
+def called(details: Mapping[str, Any]) -> str:
+    """Return what a call named, in a few words: its command line, URL or path, else its input."""
+    given = details.get("input")
+    if not isinstance(given, dict) or not given:
+        return ""
+    if isinstance(given.get("command"), str):
+        args = given.get("args")
+        return _brief(shlex.join(map(str, [given["command"], *(args if isinstance(args, list) else ())])))
+    return _brief(next((str(given[name]) for name in ("url", "path") if given.get(name)), "") or _json(given))
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= MAX_CALLED_CHARS else text[: MAX_CALLED_CHARS - 1] + "…"
 
 
 def _without_outcome(status: str) -> str:

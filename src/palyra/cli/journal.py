@@ -7,6 +7,7 @@ Not here: the other commands of this noun (journal_*), which this one gathers.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING
 
 import click
@@ -21,8 +22,11 @@ from palyra.cli.journal_verify import verify
 from palyra.cli.journal_witness import rotate_key, witness
 from palyra.cli.options import NounGroup, Settings, with_settings
 from palyra.cli.say import say_error, say_failure
+from palyra.errors import StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from palyra.canon import Json
     from palyra.model.record import Entry
 
@@ -70,6 +74,7 @@ def tail(settings: Settings, count: int, before: int | None, **filters: str | No
             catch_up_quietly(settings, journal)
     with reading(settings) as journal:
         entries, following = find_page(journal, question, count=count, before=before)
+        rows = [] if settings.json else _rows(journal, entries)
     if settings.json:
         from palyra.wiring.journal_desk import entry_json
 
@@ -77,8 +82,8 @@ def tail(settings: Settings, count: int, before: int | None, **filters: str | No
     else:
         from palyra.cli.tables import say_table
 
-        headings = ("ENTRY", "WHEN", "KIND", "WHAT", "SAID", "WHO", "ABOUT")
-        say_table(settings, headings, [_row(entry) for entry in entries], nothing="No entries.")
+        headings = ("ENTRY", "WHEN", "KIND", "CALLED", "TOOL", "STATUS", "WHO", "ID")
+        say_table(settings, headings, rows, nothing="No entries.")
     return 0
 
 
@@ -151,20 +156,37 @@ def _show_witnesses(settings: Settings) -> int:
     return 1 if refused else 0
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    """One entry for people."""
+def _rows(journal: Reading, entries: Sequence[Entry]) -> list[tuple[str, ...]]:
+    called = cache(lambda call_id: _called(journal, call_id))
+    return [_row(entry, called) for entry in entries]
+
+
+def _called(journal: Reading, call_id: str) -> str:
+    """What a call named; empty where it is no longer kept or is not what its entries commit to."""
+    from palyra.cli.call_text import called
+
+    try:
+        stored = journal.lookup.call(call_id)
+        return called(orjson.loads(stored.details)) if stored is not None and stored.details else ""
+    except (StateError, orjson.JSONDecodeError):
+        return ""
+
+
+def _row(entry: Entry, called: Callable[[str], str]) -> tuple[str, ...]:
+    """One entry for people; `called` says what a call named."""
     from palyra.journal.entry import parse_entry
 
     try:
         view = parse_entry(entry.body)
     except ValueError as error:
-        return str(entry.index), "", "", f"cannot be read: {error}", "", "", ""
+        return str(entry.index), "", "", f"cannot be read: {error}", "", "", "", ""
     try:
         at = datetime.fromtimestamp(view.at_unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):  # the clock was far off, or somebody wrote that
         at = f"{view.at_unix_ms} ms"
     said = view.predicate
     words = (
+        called(view.call_id) if view.call_id else "",
         said.get("tool") or said.get("act"),
         " ".join(str(said[name]) for name in ("status", "reason") if said.get(name)),
         said.get("principal") or said.get("actor"),

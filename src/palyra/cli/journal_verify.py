@@ -195,7 +195,8 @@ def _tell_people(report: Report, anchors: Sequence[Anchor]) -> None:
         click.echo(
             f"Outside evidence anchors the first {report.anchored} entries; the last {tail} rest on this key alone."
             if report.anchored
-            else "No outside evidence was given (--known FILE, a witness), so a truncated tail could not be detected."
+            else "To notice a later cut at its end, keep its head elsewhere (palyra journal checkpoint > head.txt) "
+            "and give it: palyra journal verify --known head.txt"
         )
     else:
         count = len(report.findings)

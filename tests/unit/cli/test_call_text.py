@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from palyra.cli.call_text import MAX_OUTPUT_LINES, call_lines
+from palyra.cli.call_text import MAX_OUTPUT_LINES, call_lines, called
 
 ENTRY = {
     "index": 3,
@@ -118,3 +118,21 @@ def test_an_act_shows_what_was_done():
         '            {"actor":"user:alice","details":{"version":"ab"}}',
         "            leaf 00",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"command": "bash", "args": ["-c", "ls | wc -l"]}, "bash -c 'ls | wc -l'"),
+        ({"command": "ls"}, "ls"),
+        ({"url": "https://example.org/a", "method": "GET"}, "https://example.org/a"),
+        ({"path": "src/main.py", "text": "x"}, "src/main.py"),
+        ({"say": "hello"}, '{"say":"hello"}'),
+        ({"command": 7, "args": 7}, '{"command":7,"args":7}'),
+        ({"command": "x" * 60}, "x" * 47 + "…"),
+        ("removed", ""),
+        ({}, ""),
+    ],
+)
+def test_a_call_is_named_by_its_command_line_url_or_path(given: object, words: str) -> None:
+    assert called({"input": given}) == words

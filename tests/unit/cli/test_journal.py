@@ -19,7 +19,7 @@ from tests.journaling import NOW, act
 def test_a_time_no_calendar_has_is_shown_as_a_number() -> None:
     for at in (2**53 - 1, -(2**53) + 1):
         body = entry_bytes(act(), index=0, sequence=None, at_unix_ms=at)
-        assert f"{at} ms" in _row(Entry(0, leaf_hash(body), body))
+        assert f"{at} ms" in _row(Entry(0, leaf_hash(body), body), str)
 
 
 def test_control_and_bidi_characters_are_spelled_out() -> None:
@@ -27,14 +27,14 @@ def test_control_and_bidi_characters_are_spelled_out() -> None:
     for nasty in ("\x1b[2J", "\x1b]0;title\x07", "\u202egnp.exe", "\u2066", "a\rb", "a\nb", "\x9b31m", "\u200f"):
         draft = act_draft(act=f"x{nasty}", actor=f"user:{nasty}", subject=f"home/{nasty}", details={})
         body = entry_bytes(draft, index=0, sequence=None, at_unix_ms=NOW)
-        shown = table_lines([""] * 7, [_row(Entry(0, leaf_hash(body), body))])[-1]
+        shown = table_lines([""] * 8, [_row(Entry(0, leaf_hash(body), body), str)])[-1]
         assert shown.isprintable() or set(shown) <= {*map(chr, range(32, 127))}
         assert not set(shown) & set(nasty) - set(map(chr, range(32, 127)))
 
 
 def test_an_entry_that_cannot_be_read_is_a_line_too() -> None:
-    row = _row(Entry(7, leaf_hash(b"{"), b"{"))
-    assert (row[0], row[3].startswith("cannot be read: "), len(row)) == ("7", True, 7)
+    row = _row(Entry(7, leaf_hash(b"{"), b"{"), str)
+    assert (row[0], row[3].startswith("cannot be read: "), len(row)) == ("7", True, 8)
 
 
 @pytest.mark.parametrize(
