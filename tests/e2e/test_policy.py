@@ -168,7 +168,7 @@ def test_the_hint_for_a_program_that_is_not_listed_can_be_typed_and_then_works(c
     text = '@id("guard.10-interpreter")\nforbid (principal, action, resource) when { context.interpreter && false };\n'
     (Path(cli.home) / "policies" / "local.cedar").write_text(text)
     refused = cli("run", "--", "python3", "-c", "print(6 * 7)")
-    assert b"hint: An operator allows it for one call with palyra run --allow python3," in refused.stderr
+    assert b"hint: An operator can allow it for this call: palyra run --allow python3;" in refused.stderr
     assert cli("run", "--allow", "python3", "--", "python3", "-c", "print(6 * 7)").stdout == b"42\n"
     call_id = json.loads(cli("run", "--json", "--", "python3", "-V").stdout)["call_id"]
     assert b"would allow: --allow python3\n" in cli("policy", "explain", call_id).stdout

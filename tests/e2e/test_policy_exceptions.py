@@ -138,7 +138,7 @@ def test_what_arguments_alone_make_code_is_allowed_with_these_arguments_only(cli
 @pytest.mark.parametrize(
     ("tool", "given", "why"),
     [
-        ("palyra.process.run", '{"command": "ls", "argz": 1}', "before policy was asked"),
+        ("palyra.process.run", '{"command": "ls", "argz": 1}', "before policies decided"),
         ("palyra.process.run", '{"command": "nowhere-to-be-found"}', "a program that does not exist cannot run"),
         ("palyra.no.such", "{}", "no decided call"),
     ],

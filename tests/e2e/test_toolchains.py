@@ -33,7 +33,7 @@ def test_ports_are_known_by_their_names(cli: Cli) -> None:
 @pytest.mark.skipif(not os.path.exists("/usr/bin/less"), reason="this machine has no less")
 def test_the_flags_that_a_refused_program_is_told_let_it_run(cli: Cli, argv: tuple[str, ...]) -> None:
     refused = cli("run", "--", *argv)
-    typed = re.search(rb"for one call with palyra run ([^,]*),", refused.stderr)
+    typed = re.search(rb"for this call: palyra run ([^;]*);", refused.stderr)
     assert (refused.returncode, bool(typed)) == (126, True), refused.stderr
     assert typed is not None
     done = cli("run", *typed[1].decode().split(), "--", *argv)

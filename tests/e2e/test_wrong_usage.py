@@ -62,7 +62,11 @@ WRONG: tuple[tuple[str, int, str], ...] = (
     ("--config credential.toml run -- ls", 125, "A credential has no secret."),
     ("serve --host 0.0.0.0 --port 0", 125, "can be reached from other machines"),
     # 126: the call is refused
-    ("run --workspace nowhere -- ls", 126, "hint: Name a folder of yours: --workspace DIR"),
+    (
+        "run --workspace nowhere -- ls",
+        126,
+        "hint: Use a folder of yours: mkdir -p /tmp/try && cd /tmp/try, or --workspace DIR",
+    ),
     ("run --allow-host http://x.test/y -- ls", 126, "is a URL; a grant names a host.\nhint: Write x.test instead."),
     ("run --allow-raw db.test -- ls", 126, "'db.test' is not one host and port, which raw is for."),
     ("run -- ./script.sh", 126, "hint: For an installed program use command="),

@@ -106,8 +106,8 @@ def _tell(made: dict[str, Json]) -> None:
         say(f"would write {made['file']}:\n{made['text']}", err=False)
         return
     lifts = f", lifting {', '.join(made['lifts'])}" if made["lifts"] else ""
-    say(f"allowed: {made['id']}, for {made['scope']}{lifts}. Make the call again, under a fresh call id.")
-    say(f"to take it back: palyra policy disallow {made['id']}")
+    say(f"allowed: {made['id']}, for {made['scope']}{lifts}. Repeat the call, with a new call_id if it had one.")
+    say(f"To take it back: palyra policy disallow {made['id']}")
 
 
 def _bad(settings: Settings, error: PolicyError) -> int:

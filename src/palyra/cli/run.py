@@ -63,8 +63,10 @@ def parse_seconds(ctx: click.Context, param: click.Parameter, value: float | Non
 @click.command("run", epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--workspace", metavar="DIR", help="The one folder the program may write (default: the current folder).")
 @with_grant_flags
-@click.option("--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is killed.")
-@click.option("--memory", metavar="BYTES", callback=parse_memory, help="Memory limit, e.g. 512M.")
+@click.option(
+    "--timeout", type=float, callback=parse_seconds, metavar="S", help="Seconds until it is killed (default: 900)."
+)
+@click.option("--memory", metavar="BYTES", callback=parse_memory, help="Memory limit, e.g. 512M (default: 4G).")
 @click.option("--max-output", metavar="BYTES", callback=parse_size, help="Output quota (default: 64M).")
 @click.option("--changes", is_flag=True, help="Report which files of the workspace it changed.")
 @click.option("--learn", is_flag=True, help="Watch what it is denied, and print the smallest grant that would help.")

@@ -185,8 +185,8 @@ def refused_hosts_hint(connections: Sequence[Connection]) -> str | None:
         return said
     flags, setting = grant_spellings(first.grants)
     return (
-        f"{said} If that is why it failed, an operator grants it for one call with palyra run {flags}, for good with "
-        f"{setting} in allowed_egress_hosts in [tool_call.process_runner]."
+        f"{said} An operator can allow it for this call, if that is why it failed: palyra run {flags}; always: "
+        f"allowed_egress_hosts = [{setting}] in [tool_call.process_runner]."
     )
 
 

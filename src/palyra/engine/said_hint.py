@@ -75,13 +75,13 @@ _OWN_NETWORK = (
     '1; CLIENT"].'
 )
 _NO_NETWORK = (
-    "There is no network in this call: no host is granted. An operator can grant those it needs for one call with "
-    "palyra run --allow-host HOST (palyra run --learn names them), for good in allowed_egress_hosts in "
+    "There is no network in this call: no host is granted. An operator can grant hosts for this call: "
+    "palyra run --allow-host HOST (palyra run --learn names them); always: allowed_egress_hosts in "
     "[tool_call.process_runner]."
 )
 _NO_MEMORY = (
     "A process here has at most {} MiB of memory: do less at once, or in fewer processes. An operator can give more "
-    "for one call with palyra run --memory BYTES, for good in memory_limit_bytes in [tool_call.process_runner]."
+    "for this call: palyra run --memory BYTES; always: memory_limit_bytes in [tool_call.process_runner]."
 )
 
 _TRACING = (

@@ -109,7 +109,7 @@ def build_environment(
                 Reason.BAD_ARGUMENTS,
                 f"The environment key {key} may only have a plain word as its value when a call sets it.",
                 "Give a word, a time zone such as Europe/Berlin, or a locale such as C or en_US.UTF-8. "
-                "An operator can set any value for one call with palyra run --env.",
+                "An operator can set any value for this call: palyra run --env.",
                 fields=((f"env.{key}", "no plain word"),),
             )
         values[key] = value

@@ -212,7 +212,8 @@ def check_places(sights: Sights) -> None:
             Reason.BAD_ARGUMENTS,
             workspace.problem or "The workspace does not exist.",
             workspace.remedy
-            or 'Name a folder of yours: --workspace DIR at a terminal, "workspace" over HTTP, workspace= in Python.',
+            or "Use a folder of yours: mkdir -p /tmp/try && cd /tmp/try, or --workspace DIR; "
+            '"workspace" over HTTP, workspace= in Python.',
             fields=(("workspace", workspace.problem or "missing"),),
         )
     # Outside first: whether a folder out there exists is nothing a call may find out.

@@ -100,7 +100,7 @@ def call_result(outcome: Outcome, explanation: Mapping[str, Json] | None = None)
     told = {name: whole[name] for name in _FOR_MODELS}
     agents, operators = split_hint(outcome.hint or "")
     if outcome.operator_hint:
-        operators = f"{operators} An operator can allow this call: {outcome.operator_hint}".lstrip()
+        operators = f"An operator can allow this call: {outcome.operator_hint}. {operators}".rstrip()
     told |= {"hint": agents or None, "operator_hint": operators or None}
     return types.CallToolResult(
         content=[types.TextContent(text=_text(told))],

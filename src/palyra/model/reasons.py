@@ -56,12 +56,13 @@ REASONS: dict[Reason, Page] = {
     Reason.EXECUTABLE_DENIED: Page(
         "The program is not on the allowlist, does not exist, could be written by the agent, or kills processes by "
         "name.",
-        "palyra run --allow NAME, or allowed_executables in [tool_call.process_runner].",
+        "An operator can allow it for this call: palyra run --allow NAME; always: allowed_executables in "
+        "[tool_call.process_runner].",
     ),
     Reason.INTERPRETER_DENIED: Page(
         "The program is an interpreter, or would run one or other code that its arguments name.",
-        "palyra run --allow-interpreters, allow_interpreters = true in [tool_call.process_runner], or "
-        'posture = "developer".',
+        "Use a program that runs no code, such as grep. An operator can allow it for this call: palyra run "
+        "--allow-interpreters; always: palyra init --posture developer.",
     ),
     Reason.OUTSIDE_WORKSPACE: Page(
         "An argument or the working folder leads out of the workspace, links followed.",
@@ -69,13 +70,14 @@ REASONS: dict[Reason, Page] = {
     ),
     Reason.EGRESS_DENIED: Page(
         "The call names a host that it was not granted.",
-        "palyra run --allow-host HOST, or allowed_egress_hosts in [tool_call.process_runner].",
+        "An operator can allow it for this call: palyra run --allow-host HOST; always: allowed_egress_hosts in "
+        "[tool_call.process_runner].",
     ),
     Reason.UNENFORCEABLE: Page(
         "This host cannot enforce what the call needs, so it was not run with less.",
         "palyra doctor names the blocker and the fix.",
     ),
-    Reason.SKILL_NOT_ACTIVE: Page("The skill is not enabled.", "An operator enables it: palyra skills enable ID."),
+    Reason.SKILL_NOT_ACTIVE: Page("The skill is not enabled.", "An operator can enable it: palyra skills enable ID."),
     Reason.SKILL_TAMPERED: Page(
         "The skill's files are not those that were approved; it is quarantined.", "Install it again from its package."
     ),

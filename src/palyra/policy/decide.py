@@ -33,7 +33,7 @@ _NO_PERMIT_HINT = (
     "the posture is {posture}."
 )
 _MAX_UNLISTED = 3
-_READING = "; an operator lets a program read it with palyra run --read PATH"
+_READING = ", or let programs read one more path: palyra run --read PATH"
 _PLAIN_HOST = late(r"[A-Za-z0-9._-]{1,253}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 

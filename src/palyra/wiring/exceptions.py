@@ -99,7 +99,9 @@ async def _refused_call(installation: Installation, call_id: str) -> tuple[Store
     if stored.status != Status.REFUSED:
         raise PolicyError(f"This call was not refused: it is {stored.status}.", "Name a call that was.")
     if recorded is None:
-        why = f"{stored.reason}: it was refused before policy was asked" if stored.reason else "It never reached policy"
+        why = (
+            f"{stored.reason} refused this call before policies decided" if stored.reason else "It never reached policy"
+        )
         raise PolicyError(f"{why}, so no exception can allow it.", f"palyra journal show {call_id} says what to do.")
     if recorded.effect == "allow":
         raise PolicyError(

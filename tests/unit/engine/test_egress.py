@@ -35,13 +35,16 @@ def refused(host: str, port: int, why: str = "", verdict: str = "denied", grants
 @pytest.mark.parametrize(
     ("connection", "named"),
     [
-        (refused("pypi.test", 443, grants="pypi.test"), '--allow-host pypi.test, for good with "pypi.test" in'),
-        (refused("db.test", 5432, grants="db.test:5432"), "--allow-host db.test:5432,"),
-        (refused("2001:db8::1", 22, grants="[2001:db8::1]:22"), "--allow-host [2001:db8::1]:22,"),
-        (refused("a.test", 443, grants="10.0.0.1,10.0.0.2"), "--allow-host 10.0.0.1 --allow-host 10.0.0.2,"),
+        (
+            refused("pypi.test", 443, grants="pypi.test"),
+            '--allow-host pypi.test; always: allowed_egress_hosts = ["pypi.test"]',
+        ),
+        (refused("db.test", 5432, grants="db.test:5432"), "--allow-host db.test:5432;"),
+        (refused("2001:db8::1", 22, grants="[2001:db8::1]:22"), "--allow-host [2001:db8::1]:22;"),
+        (refused("a.test", 443, grants="10.0.0.1,10.0.0.2"), "--allow-host 10.0.0.1 --allow-host 10.0.0.2;"),
         (
             refused("db.test", 9042, grants="db.test:9042 raw"),
-            '--allow-raw db.test:9042, for good with { host = "db.test", port = 9042, raw = true } in allowed',
+            '--allow-raw db.test:9042; always: allowed_egress_hosts = [{ host = "db.test", port = 9042, raw = true }]',
         ),
     ],
 )
@@ -60,8 +63,8 @@ def test_the_hint_says_why_and_how_many_more() -> None:
     leads = refused("a.test", 443, "a.test leads to 10.0.0.1", grants="10.0.0.1")
     assert refused_hosts_hint((leads, refused("b.test", 443))) == (
         "a.test was refused (a.test leads to 10.0.0.1), and 1 more (egress.connections in the output). "
-        "If that is why it failed, an operator grants it for one call with palyra run --allow-host 10.0.0.1, for good "
-        'with "10.0.0.1" in allowed_egress_hosts in [tool_call.process_runner].'
+        "An operator can allow it for this call, if that is why it failed: palyra run --allow-host 10.0.0.1; always: "
+        'allowed_egress_hosts = ["10.0.0.1"] in [tool_call.process_runner].'
     )
 
 

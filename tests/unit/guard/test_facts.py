@@ -269,7 +269,8 @@ def test_a_bad_workspace_is_refused_with_the_flag():
     assert (refusal.reason, refusal.detail, refusal.hint) == (
         Reason.BAD_ARGUMENTS,
         "The workspace is the root of the file system.",
-        'Name a folder of yours: --workspace DIR at a terminal, "workspace" over HTTP, workspace= in Python.',
+        "Use a folder of yours: mkdir -p /tmp/try && cd /tmp/try, or --workspace DIR; "
+        '"workspace" over HTTP, workspace= in Python.',
     )
 
 

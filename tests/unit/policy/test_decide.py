@@ -97,7 +97,7 @@ def test_reading_what_lies_outside_is_advised_only_where_it_would_help():
     bundle = load(PERMIT + '@id("f") @hint("Copy it{read}.") forbid (principal, action, resource);')
     decision = decide(bundle, ordinary_request(), details=(("read", "PATH"),))
     assert isinstance(decision, Deny)
-    assert decision.hint == "Copy it; an operator lets a program read it with palyra run --read PATH."
+    assert decision.hint == "Copy it, or let programs read one more path: palyra run --read PATH."
     assert denied(bundle).hint == "Copy it."
 
 
@@ -316,4 +316,4 @@ def test_a_hint_names_the_command_whose_flag_would_help(tool: str, command: str)
     bundle = load_bundle("standard", read_posture("standard"))
     decision = decide(bundle, ordinary_request(tool=tool, hosts_named=1, hosts_denied=1))
     assert isinstance(decision, Deny)
-    assert (decision.hint or "").startswith(f"An operator grants it for one call with {command} --allow-host HOST, ")
+    assert (decision.hint or "").startswith(f"An operator can allow it for this call: {command} --allow-host HOST; ")

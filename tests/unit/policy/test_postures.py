@@ -62,24 +62,23 @@ def test_the_contracts_own_example_works_in_the_default_posture():
 def test_where_shells_run_an_unlisted_program_is_told_that_one_starts_it():
     decision = decide(BUNDLES["developer"], ordinary_request(program="df", listed=False))
     assert isinstance(decision, Deny)
-    assert (decision.hint or "").endswith('in tier C a shell starts it too: command="bash", args=["-c", "df …"].')
+    assert (decision.hint or "").startswith('In tier C a shell starts it: command="bash", args=["-c", "df …"]. ')
 
 
-def test_a_refused_interpreter_names_flag_setting_and_posture():
+def test_a_refused_interpreter_names_flag_and_posture():
     decision = decide(BUNDLES["standard"], ordinary_request(program="bash", interpreter=True, listed=False))
     assert isinstance(decision, Deny)
     assert decision.reason is Reason.INTERPRETER_DENIED
     hint = decision.hint or ""
     assert "--allow-interpreters" in hint
-    assert "allow_interpreters" in hint
-    assert "developer" in hint
+    assert "palyra init --posture developer" in hint
 
 
 def test_a_refused_program_names_flag_and_setting():
     decision = decide(BUNDLES["standard"], ordinary_request(program="nmap", listed=False))
     assert isinstance(decision, Deny)
     assert decision.hint == (
-        "An operator allows it for one call with palyra run --allow nmap, for good in allowed_executables in "
+        "An operator can allow it for this call: palyra run --allow nmap; always: allowed_executables in "
         "[tool_call.process_runner]."
     )
 
