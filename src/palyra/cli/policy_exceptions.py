@@ -28,6 +28,7 @@ ALLOW_EPILOG = """\b
   run       the same as program, within this call's run only (each palyra run is a run of its own)
   always    the same as program, from every principal
 The wider three are refused where the refusal rests on more than the programs: hosts, paths, what a run did before.
+They cover calls that do no more: no background, network or files that others obey, where the call had none.
 An exception lifts only the policies that refused this call, none that is @final, and nothing of the sandbox.
 
 \b

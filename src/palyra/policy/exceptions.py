@@ -3,6 +3,7 @@
 - An exception binds what the verdict rested on: principal, tool, tier, egress, skill and every program by its place;
   `--for call` also the whole input. `bash -c A` says nothing about `bash -c B`.
 - It lifts only the forbids that determined the refusal, and none that is @final.
+- A wider scope covers calls that do no more: where nothing but this exception permits, no guard would ask about more.
 - The wider scopes are there only where each of those forbids looks at nothing but what they bind: of a call that
   leads out of the workspace the facts say that it does, not where.
 
@@ -47,6 +48,14 @@ _OF_THE_PROGRAM = frozenset(
 _SETTLED = _BOUND | _OF_THE_PROGRAM | {name for name in ATTRIBUTES if name.startswith("cap_")}
 _NOT_BY_POLICY = frozenset({"outside_workspace", "hosts_denied"})
 """What the sandbox refuses too: an exception lets the program start, and shows it no more files and no more hosts."""
+
+_MORE = {
+    "writes_obeyed": "!context.writes_obeyed",
+    "background": "!context.background",
+    "network": "(!context.network || context.granted_egress)",
+    "egress_raw": "(!context.egress_raw || context.granted_egress)",
+}
+"""What another call of the same programs or tool may do beyond the one that a person looked at, and who may say so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +177,8 @@ def _text(request: Request, scope: Scope, name: str, forbids: tuple[str, ...]) -
     uid = request.principal_uid
     who = "principal" if scope == "always" else f"principal == {uid['type']}::{quote(uid['id'])}"
     conditions = [f"context.{attribute} == {quote(value)}" for attribute, value in _binds(request, scope)]
+    if scope != "call":
+        conditions += [condition for more, condition in _MORE.items() if not request.context[more]]
     what = program_name(request, ()) if request.context["program"] else "this tool"
     covers = {"call": f"one exact call of {what}", "run": f"{what} in one run"}.get(scope, what)
     lifts = f"@lifts({quote(' '.join(forbids))})\n" if forbids else ""

@@ -153,6 +153,26 @@ def test_where_nothing_permits_an_exception_permits_and_lifts_nothing():
     assert isinstance(decide(bundle, asked(listed=True, input_sha256="b" * 64)), Deny)
 
 
+@pytest.mark.parametrize("more", ["writes_obeyed", "background", "network", "egress_raw"])
+@pytest.mark.parametrize("tool", ["palyra.fs.write", "palyra.process.run"])
+@pytest.mark.parametrize("scope", ["program", "run", "always"])
+def test_a_wider_exception_covers_no_call_that_does_more(scope: str, tool: str, more: str):
+    """In posture locked no guard asks about `.npmrc` behind an exception that was made for `notes.txt`."""
+    facts = {"input_sha256": "a" * 64, "run": "one"}
+    request = asked() if tool == "palyra.process.run" else ordinary_request(tool=tool, **facts)
+    bundle = allowing(LOCKED, request, scope)
+    assert isinstance(decide(bundle, request.with_context(input_sha256="b" * 64)), Allow)
+    assert isinstance(decide(bundle, request.with_context(**{"input_sha256": "b" * 64, more: True})), Deny)
+    doing = request.with_context(**{more: True})
+    assert isinstance(decide(allowing(LOCKED, doing, scope), doing), Allow)
+
+
+def test_a_host_that_the_operators_own_flags_grant_needs_no_other_exception():
+    request = asked()
+    with_host = asked(network=True, granted_egress=True)
+    assert isinstance(decide(allowing(STANDARD, request, "program"), with_host), Allow)
+
+
 def test_what_asks_a_person_can_be_allowed_for_good():
     request = asked(listed=True, tier="B")
     assert isinstance(decide(STANDARD, request), Ask)
