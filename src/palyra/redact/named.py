@@ -58,6 +58,8 @@ _BEFORE: Final = dict.fromkeys(ROWS, _ALL) | {
 }
 _JUDGED: Final = 192
 """Bytes of a word that it is judged by."""
+_LINES: Final = 16
+"""Of a block, as many are looked at for a secret: blocks that begin in each other must cost linear time."""
 _LARGEST_COUNT: Final = 999
 """A larger number may be a password or a code."""
 _LOOK_BACK: Final = 40
@@ -344,7 +346,11 @@ def _judge_block(window: Window, name: Name, *, items: bool) -> Verdict:
         assert header is not None
         at = header.end()
     start, end, indent, secret = -1, at, b"", False
+    lines = 0
     while at < stop or start < 0:
+        lines += 1
+        if lines > _LINES and not secret:
+            return None
         line = _BLOCK_LINE.match(data, at, stop)
         if line is None or (line["end"] == b"" and not window.full):
             return OPEN

@@ -101,6 +101,27 @@ def test_a_flood_of_names_costs_linear_time(unit):
     assert cost(1 << 17) < 8 * 12 * max(small, 0.001)
 
 
+@pytest.mark.parametrize("unit", ["passwords:\n - ", "secrets:\n - a: b\n - ", "passwords:\r\n  - x\r\n  - "])
+def test_lists_that_begin_in_each_other_are_not_read_to_their_end_for_each(unit):
+    """A megabyte of `passwords:` and ` - ` held the engine up for more than a minute."""
+
+    def cost(size: int) -> float:
+        data = (unit * (size // len(unit))).encode()
+        before = time.process_time()
+        in_parts(data, size)
+        return time.process_time() - before
+
+    small = min(cost(1 << 10) for _ in range(5))
+    assert min(cost(1 << 14) for _ in range(2)) < 16 * 5 * max(small, 0.001)
+
+
+def test_a_secret_in_the_first_lines_of_a_list_takes_all_of_the_list():
+    lines = "".join(f" - item{number}\n" for number in range(40))
+    text = f"passwords:\n - hunter2x9\n{lines}next: 1\n"
+    assert "item39" not in redact_text(text)
+    assert redact_text(text).endswith("next: 1\n")
+
+
 @pytest.mark.parametrize(
     "before", ["password: ", "token: ", 'password="', "API_KEY=", "/reset/", "?csrf_token=", "password"]
 )
