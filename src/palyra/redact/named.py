@@ -86,6 +86,8 @@ _WORD = late(rb"(?:[^\s\"'`\\<>&]|\\(?![nrtu\"'\\])|&(?![\w.-]+=|amp;))*")
 _SHELL_WORD = late(rb"(?:[^\s\"'`\\]|\\(?![nrtu\"'\\])|['\"`](?=[\w]))*")
 _PARAMETER_WORD = late(rb"[^\s\"'`\\&;?#<>]*+")
 _TEXT_OF_ELEMENT = late(rb"[^<\r\n]*+")
+_BEHIND_CLOSED = late(rb"[\s),.:;\]}]")
+"""What stands behind a closed quote; in an odd apostrophe's line, no value begins with it."""
 _UNTIL_QUOTE = {quote: swallow_run(late(b"[^" + quote + b"\r\n]*+")) for quote in (b'"', b"'", b"`")}
 _UNTIL_SPACE = swallow_run(late(rb"[^\s\"'`]*+"))
 
@@ -294,6 +296,11 @@ def _judge_element(window: Window, name: Name) -> Verdict:
 
 def _judge_quoted(window: Window, name: Name, opening: re.Match[bytes]) -> Verdict:
     data, stop, quote, begin = window.data, window.stop, opening["quote"], opening.end()
+    if _closes(data, window.at, opening):
+        if begin == stop and not window.full:
+            return OPEN
+        if _BEHIND_CLOSED.match(data, begin, stop) is not None or begin == stop:
+            return None
     is_long = len(quote.lstrip(b"\\")) == 3 or quote == b"`"
     if not is_long and stop - begin < 2 and not window.full and data[begin:stop] in (b"", quote[-1:]):
         return OPEN  # two quotes may become three
@@ -310,6 +317,14 @@ def _judge_quoted(window: Window, name: Name, opening: re.Match[bytes]) -> Verdi
     begin = scheme.end() if scheme else begin
     endless = end == stop and not window.ended
     return Hit(kind=KIND, start=begin, end=end, swallow=_UNTIL_QUOTE[quote[-1:]] if endless else None)
+
+
+def _closes(data: bytes, at: int, opening: re.Match[bytes]) -> bool:
+    """Return whether the quote ends what began before the name: `getpass('Password: ')`."""
+    if opening.start("quote") != at or len(opening["quote"]) != 1:
+        return False
+    before = data[max(0, at - CONTEXT) : at]
+    return before[before.rfind(b"\n") + 1 :].count(opening["quote"]) % 2 == 1
 
 
 def _closing(data: bytes, begin: int, limit: int, quote: bytes) -> int:
