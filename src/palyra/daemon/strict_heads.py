@@ -1,8 +1,9 @@
 """Heads of requests that two readers could read two ways are refused before h11 reads them.
 
-Refused: a line break without CR, a line folded onto the next, two `Authorization`, two `Content-Length`, and
-`Content-Length` beside `Transfer-Encoding`. A proxy in front of the daemon may read each of them otherwise, so one
-request could carry another (request smuggling), or a second credential. h11 reads the first three as it likes.
+Refused: a line break without CR, a line folded onto the next, two `Authorization`, two `Content-Length` (also as
+`2, 2`), `Content-Length` beside `Transfer-Encoding`, `Transfer-Encoding` in HTTP/1.0, a bare CR in a chunk's head. A
+proxy in front of the daemon may read each of them otherwise, so one request could carry another (request smuggling),
+or a second credential. h11 reads most of them as it likes.
 
 Not here: plain requests, whose narrow spelling has none of these (plain).
 """
@@ -17,6 +18,7 @@ from h11._receivebuffer import ReceiveBuffer
 _LONE_BREAK = re.compile(rb"(?<!\r)\n|\r(?!\n)")
 _FOLDED = re.compile(rb"\r\n[ \t]")
 _NAME = re.compile(rb"\r\n([^\s:]+)[ \t]*:")
+_LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:[^\r\n]*,", re.IGNORECASE)
 _ONCE = (b"authorization", b"content-length", b"host")
 
 
@@ -32,6 +34,10 @@ def find_fault(head: bytes) -> str | None:
             return f"The request has two headers {name.decode()}."
     if b"content-length" in names and b"transfer-encoding" in names:
         return "The request has Content-Length beside Transfer-Encoding."
+    if _LENGTHS.search(head):
+        return "The request has two lengths in one header."
+    if b"transfer-encoding" in names and not head.partition(b"\r\n")[0].endswith(b"HTTP/1.1"):
+        return "The request has Transfer-Encoding, and is not HTTP/1.1."
     return None
 
 
@@ -48,3 +54,11 @@ class StrictBuffer(ReceiveBuffer):
             if self.fault is not None:
                 raise h11.RemoteProtocolError(self.fault)
         return lines
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        """Of a chunk: its size and its extensions."""
+        line: bytearray | None = super().maybe_extract_next_line()
+        if line is not None and b"\r" in line[:-2]:
+            self.fault = "A chunk's head has a CR without LF."
+            raise h11.RemoteProtocolError(self.fault)
+        return line

@@ -33,6 +33,10 @@ WRONG = {
     "a length beside an encoding": CHUNKED.replace(b"Transfer", b"Content-Length: 2\r\nTransfer"),
     "an encoding beside a length": CHUNKED.replace(b"chunked", b"chunked\r\nContent-Length: 2"),
     "a bare LF in trailers": CHUNKED.replace(b"0\r\n\r\n", b"0\r\nX: y\n\r\n"),
+    "two lengths in one header": GOOD.replace(b"Length: 2", b"Length: 2, 2"),
+    "an encoding in HTTP/1.0": CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "an encoding in HTTP/1.0 that goes on": CHUNKED.replace(b"1.1\r\n", b"1.0\r\nConnection: keep-alive\r\n"),
+    "a bare CR in a chunk's extension": CHUNKED.partition(b"{}")[0].replace(b"2\r\n", b"2;a\rb\r\n"),
     "two hosts": GOOD.replace(b"Content-L", b"Host: y\r\nContent-L"),
 }
 
@@ -87,7 +91,7 @@ def test_it_is_refused_behind_a_good_request_and_byte_by_byte_too(what, tmp_path
     assert behind.count(b"HTTP/1.1 400 ") == 1
     end = re.search(rb"\r?\n\r?\n", WRONG[what])
     assert end is not None
-    wrong = WRONG[what] if "trailers" in what else WRONG[what][: end.end()]
+    wrong = WRONG[what] if "trailers" in what or "chunk" in what else WRONG[what][: end.end()]
     single = [wrong[at : at + 1] for at in range(len(wrong))]
     assert asyncio.run(ask(*single, family=socket.AF_INET, folder=str(tmp_path))).startswith(b"HTTP/1.1 400 ")
 
