@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from itertools import pairwise
 
+from palyra.guard.protected import BUILD_SERVICES, PROTECTED_NAMES
 from palyra.model.visible import visible_line
 
 OBEYED_NAMES = frozenset(
@@ -19,18 +20,23 @@ OBEYED_NAMES = frozenset(
     .inputrc .bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .zlogin .vimrc .nvimrc .emacs
     .screenrc .tmux.conf .sqliterc .psqlrc .irbrc .pryrc .pythonrc .pdbrc .perltidyrc .gitconfig .gitmodules
     claude.md claude.local.md agents.md agents.override.md agent.md gemini.md copilot-instructions.md .cursorrules
-    .windsurfrules .clinerules .roorules .goosehints .rules
+    .windsurfrules .clinerules .roorules .goosehints .rules warp.md
+    .ghci .ocamlinit .erlang .iex.exs .rprofile .renviron .octaverc .gemrc uv.toml nuget.config
     cloudbuild.yaml cloudbuild.yml cloudbuild.json buildspec.yml buildspec.yaml
     """.split()
 )
 """Package managers, debuggers, shells, editors, agents and build services read them in the folder they work in."""
 OBEYED_IN = {
     ".hg": frozenset({"hgrc", "hgrc-not-shared"}),
+    ".bundle": frozenset({"config"}),
+    ".mvn": frozenset({"extensions.xml", "jvm.config", "maven.config"}),
     ".cargo": frozenset({"config", "config.toml"}),
     ".config": frozenset({"pip", "gdb", "mise", "direnv", "git", "hg", "fish", "nvim"}),
 }
 """By the folder above: `.hg/hgrc` names hooks that every `hg` runs, `.cargo/config.toml` what builds run."""
-OBEYED_FOLDERS = frozenset({".direnv"})
+OBEYED_FOLDERS = frozenset({".direnv", ".jj", ".run"}) | {name.casefold() for name in PROTECTED_NAMES - BUILD_SERVICES}
+"""Of the names that are closed at the top of a workspace: below it an editor or an agent opened there obeys them."""
+_OBEYED_ENDS = (".code-workspace", ".sublime-project")
 _UNDRAWN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 
 
@@ -52,8 +58,10 @@ def is_obeyed(path: str) -> bool:
     names = [plain_name(part) for part in path.split("/") if part not in ("", ".")]
     if not names:
         return False
+    if names[-1] in OBEYED_NAMES or names[-1].endswith(_OBEYED_ENDS):
+        return True
     inner = any(name in OBEYED_IN.get(above, ()) for above, name in pairwise(names))
-    return inner or names[-1] in OBEYED_NAMES or not OBEYED_FOLDERS.isdisjoint(names)
+    return inner or not OBEYED_FOLDERS.isdisjoint(names)
 
 
 def _is_selector(letter: str) -> bool:

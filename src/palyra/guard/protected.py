@@ -5,11 +5,16 @@ A list only. Not here: finding them on the disk, and where links lead (guard/loo
 
 from __future__ import annotations
 
-PROTECTED_NAMES = frozenset(
+BUILD_SERVICES = frozenset(
     """
     .github .gitlab-ci.yml .gitlab .circleci .travis.yml .drone.yml .woodpecker .woodpecker.yml .buildkite .teamcity
     azure-pipelines.yml .azure-pipelines bitbucket-pipelines.yml appveyor.yml .appveyor.yml Jenkinsfile .jenkins
     .gitea .forgejo .cirrus.yml .semaphore .tekton .build.yml .builds
+    """.split()
+)
+"""Read at the top of a repository alone."""
+PROTECTED_NAMES = BUILD_SERVICES | frozenset(
+    """
     .vscode .idea .fleet .vs .zed .helix .exrc .nvimrc .nvim.lua .devcontainer .devcontainer.json
     .husky .githooks .git-hooks .pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml prek.toml hk.pkl
     lefthook.yml lefthook.yaml lefthook.toml lefthook.json .lefthook.yml .lefthook.yaml .lefthook.toml .lefthook.json

@@ -25,6 +25,11 @@ OBEYED = [
     "claude.MD", ".NPMRC", ".Cargo/CONFIG.toml", "Cloudbuild.YAML", ".HG/HgRc",
     ".npm\u200brc", ".npmrc\ufe0f", "\u202e.npmrc", ".np\u2066mrc", ".npmrc.", ".npmrc ",
     "AGENT\u017f.md", ".\uff4epmrc",
+    "packages/a/.vscode/tasks.json", "a/.claude/settings.json", "a/.mcp.json", "b/.cursor/rules/x.mdc", "a/.idea/x.xml",
+    "a/.Husky/pre-push", "a/.devcontainer/devcontainer.json", "a/lefthook.yml", "a/.exrc", "a/mise.toml", ".VSCODE/x",
+    ".ghci", ".ocamlinit", ".erlang", ".iex.exs", ".Rprofile", ".Renviron", ".octaverc", ".bundle/config", "WARP.md",
+    ".jj/repo/config.toml", "uv.toml", "NuGet.config", ".mvn/extensions.xml", ".mvn/jvm.config", "x.code-workspace",
+    "x.sublime-project", ".run/x.run.xml", ".gemrc", "a/B.Code-Workspace",
     "CLAU\u00adDE.md", "AGENTS\u180e.md", "AGENTS\U000e0101.md", ".yarn\u2060rc.yml",
 ]  # fmt: skip
 HIDDEN = [
@@ -39,7 +44,8 @@ HIDDEN = [
     "x\u180b",
 ]
 PLAIN = ["src/x.py", "README.md", "npmrc", "cargo/config.toml", "config.toml", "notes/claude.md.txt", "hgrc", "über.md",
-         "日本語.txt", "buildspec.json", "my.bazelrc.md", "config"]  # fmt: skip
+         "日本語.txt", "buildspec.json", "my.bazelrc.md", "config", "docs/vscode/x.md",
+         "bundle/config", "code-workspace.md", "run/x.xml", "mvn/extensions.xml", "husky/x"]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", OBEYED)
