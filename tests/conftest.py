@@ -15,9 +15,13 @@ from tests.folders import open_folder
 
 # What was green stays green: a run on a machine that lands changes tries the same cases each time. New cases are looked
 # for where a find is wanted: `make fuzz`, or `--hypothesis-profile=search`.
-hypothesis.settings.register_profile("promises", derandomize=True, deadline=None)
+BUSY = (hypothesis.HealthCheck.too_slow,)
+"""A busy machine makes examples slowly, and that is no defect of a strategy."""
+hypothesis.settings.register_profile("promises", derandomize=True, deadline=None, suppress_health_check=BUSY)
 SEARCH_TIMES = 20
-hypothesis.settings.register_profile("search", deadline=None, max_examples=100 * SEARCH_TIMES)
+hypothesis.settings.register_profile(
+    "search", deadline=None, suppress_health_check=BUSY, max_examples=100 * SEARCH_TIMES
+)
 hypothesis.settings.load_profile("promises")
 
 # Started by `nohup`, or behind a shell's `&`, these are ignored, and so they would be in everything a test starts.
