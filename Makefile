@@ -78,7 +78,7 @@ $(ASC)/.ready: requirements/assemblyscript/package-lock.json requirements/node.t
 test-programs:
 	@tools/system.sh $(PYTHON) $(PY) strace
 
-test: lint $(ASC)/.ready ## everything: style, types, layers, all tests; as root also the plain-user half
+test: lint test-programs $(ASC)/.ready ## everything: style, types, layers, all tests; as root also the plain-user half
 	@$(PY) -m pytest $(SIDE_BY_SIDE) $(PYTEST_FLAGS) tests || { $(AGAIN); $(PY) -m pytest $(ALONE) $(PYTEST_FLAGS) tests; }
 	@test "$$(id -u)" != 0 || $(MAKE) --no-print-directory test-user
 
@@ -186,6 +186,9 @@ mutate: dev ## small wrongs in guard, policy and egress: does a test notice? (MU
 
 bench: dev ## ratios beside peers (ROUNDS=60 ROWS="tier_b tier_c tier_c_cold growth")
 	@$(PY) -m bench --rounds $(ROUNDS) $(ROWS)
+
+ratchet: dev test-programs ## record the counts of a call, an append and a connection that fell; refuse those that rose
+	@$(PY) -m tests.ratchet
 
 bench-against: dev ## this tree beside COMMIT, round by round; fails when a row got slower (COMMIT=HEAD~9 ROWS="tier_c http" GATE=1.05)
 	@$(PY) -m bench.against --rounds $(ROUNDS) --gate $(GATE) $(COMMIT) $(ROWS)

@@ -2,10 +2,14 @@
 # What Palyra needs of the system and pip cannot bring: bubblewrap, a python3 that can make a .venv, setpriv.
 # As root on Debian and its kin what is missing is installed; anyone else is told what to install.
 #
-#   tools/system.sh PYTHON VENV_PYTHON
+#   tools/system.sh PYTHON VENV_PYTHON [PROGRAM …]
+#
+# A PROGRAM is one that tests use and that has the name of its Debian package.
 set -euo pipefail
 python=$1
 venv_python=$2
+shift 2
+programs=("$@")
 
 if [ "$(uname -s)" != Linux ]; then
     [ -x "$python" ] || { echo "palyra: $python is missing; name another with make PYTHON=…" >&2; exit 1; }
@@ -18,6 +22,10 @@ find_missing() {
     [ -x "$python" ] || echo python3
     # A .venv that stands needs no ensurepip any more.
     [ -x "$venv_python" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    local program
+    for program in "${programs[@]}"; do
+        command -v "$program" >/dev/null || echo "$program"
+    done
 }
 
 apt_install() {
